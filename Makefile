@@ -1,0 +1,92 @@
+# `make` lists the targets. Each one does the set-up it needs: Python 3.11 or newer is enough.
+
+VENV  ?= .venv
+TORCH ?= torch==2.13.0
+BIN   := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check
+ARGS  ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup parity test bench lint types tests format calibrate mutants test-frameworks clean
+
+help: ## list these targets
+	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"
+	@echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile \
+		| while IFS='|' read -r name what; do printf '  make %-16s %s\n' "$$name" "$$what"; done
+	@echo
+	@echo "  PYTHON=...       the Python to build $(VENV) with (3.11 or newer; found by itself)"
+	@echo "  TORCH_INDEX=...  the package index to take torch from (say, one with CPU builds)"
+	@echo "  ARGS=...         more arguments for the command or for pytest"
+
+parity: $(READY) ## judge the NumPy attention against torch and print the report
+	@$(BIN)/mha-parity check $(ARGS)
+
+test: lint types tests ## lint, types and all tests
+
+lint: $(READY) ## check style and format
+	@echo "ruff: style and format"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . \
+		|| { echo "\`make format\` puts these files right." >&2; exit 1; }
+
+types: $(READY) ## check the types
+	@echo "mypy: types"
+	@$(BIN)/mypy --no-error-summary
+
+# Bare pytest, not `python -m pytest`, which would put the repository root on sys.path.
+tests: $(READY) ## run all tests, without lint and types
+	@$(BIN)/pytest -q -n 2 $(ARGS)
+
+bench: $(READY) ## time the NumPy attention beside torch's paths
+	@$(BIN)/pytest -q --benchmark-enable --benchmark-only --benchmark-group-by=group \
+		--benchmark-sort=mean --benchmark-columns=min,median,iqr,rounds \
+		$(wildcard parity_tests/test_bench_*.py) $(ARGS)
+
+calibrate: $(READY) ## measure the factor k of the judging rule and its false-alarm rate
+	@$(BIN)/python -m mha_parity.calibrate $(ARGS)
+
+mutants: $(READY) ## run the suite on every wrong attention of the catalogue
+	@$(BIN)/mha-parity mutants $(ARGS)
+
+test-frameworks: $(VENV)/.frameworks ## install JAX and Keras, and judge their attention layers
+	@$(BIN)/pytest -q -m frameworks $(ARGS)
+
+format: $(READY) ## put style and format right where a tool can
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+setup: $(READY) ## build the environment in .venv, as every target above does when it has to
+
+clean: ## remove the environment, the builds and the caches
+	@rm -rf $(VENV) build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find impl reference parity_tests -name __pycache__ -prune -exec rm -rf {} +
+
+# A Python that starts, is new enough and can build an environment (Debian splits ensurepip off).
+NEW_ENOUGH := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+
+$(BIN)/python:
+	@for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python); do \
+		if $$python -c '$(NEW_ENOUGH)' 2>/dev/null; then \
+			echo "Creating $(VENV) with $$($$python --version)"; \
+			exec $$python -m venv $(VENV); \
+		fi; \
+	done; \
+	echo "Got no usable Python from $(or $(PYTHON),python3 python3.11 ... python3.14 on the PATH);" \
+		"it should be 3.11 or newer with its venv module: install one, or name one with" \
+		"\`make PYTHON=/path/to/python3\`." >&2; \
+	exit 1
+
+# torch comes first and by itself: as a dependency it would be looked for where TORCH_INDEX does not reach.
+$(READY): pyproject.toml | $(BIN)/python
+	@echo "Installing $(TORCH) (the large one: a minute or more)"
+	@$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
+	@echo "Installing mha-parity and its tools"
+	@$(PIP) install --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.frameworks: $(READY)
+	@echo "Installing JAX and Keras"
+	@$(PIP) install --editable '.[dev,frameworks]'
+	@touch $@
