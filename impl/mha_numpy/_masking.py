@@ -1,0 +1,119 @@
+"""What a query may see: every kind of mask in one form, for all engines.
+
+Axes everywhere: N batch, H heads, L queries, S keys (the appended ones included).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+type_of_mask = np.dtype(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Masking:
+    """Masks of one problem, each kept as small as it was given.
+
+    A logit at (n, h, i, j) becomes `logit + sum(bias)`, and -inf is added where any `hidden`
+    array is True or where the causal rule forbids j. Adding (not overwriting) is torch's way:
+    NaN at a hidden key stays NaN.
+    """
+
+    hidden: tuple[NDArray[np.bool_], ...] = ()
+    """Boolean arrays that broadcast to (N, H, L, S); True = hidden."""
+    bias: tuple[NDArray[Any], ...] = ()
+    """Float arrays that broadcast to (N, H, L, S), added to the scaled logits."""
+    causal: bool = False
+    """Query i sees key j only if j <= i, counted from the top left, as torch counts."""
+    appended: int = 0
+    """The last so many keys lie outside the causal rule (bias_kv, zero_attn)."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every query sees every key and nothing is added."""
+        return not (self.hidden or self.bias or self.causal)
+
+    def additive(self, queries: int, keys: int, dtype: DTypeLike) -> NDArray[Any] | None:
+        """Return all masks as one array to add to the logits, None where there is nothing.
+
+        Its shape is the smallest that holds them all and broadcasts to (N, H, L, S). A bias of
+        another dtype is cast to `dtype` before anything is added.
+        """
+        parts = [bias.astype(dtype, copy=False) for bias in self.bias]
+        hidden = list(self.hidden)
+        if self.causal:
+            hidden.append(causal_hidden(queries, keys, self.appended)[None, None])
+        if hidden:
+            union = hidden[0]
+            for other in hidden[1:]:
+                union = union | other
+            parts.append(np.where(union, np.asarray(-np.inf, dtype), np.asarray(0, dtype)))
+        if not parts:
+            return None
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
+
+
+NO_MASK = Masking()
+
+
+def causal_hidden(queries: int, keys: int, appended: int = 0) -> NDArray[np.bool_]:
+    """Return (L, S) booleans, True where key j > query i and j is not one of the appended."""
+    column = np.arange(keys)
+    hidden = column > np.arange(queries)[:, None]
+    hidden[:, keys - appended :] = False
+    return hidden
+
+
+def split_by_kind(
+    masks: tuple[NDArray[Any], ...], *, causal: bool = False, appended: int = 0
+) -> Masking:
+    """Sort masks that broadcast to (N, H, L, S) into boolean (True = hidden) and float ones."""
+    return Masking(
+        hidden=tuple(mask for mask in masks if mask.dtype == type_of_mask),
+        bias=tuple(mask for mask in masks if mask.dtype != type_of_mask),
+        causal=causal,
+        appended=appended,
+    )
+
+
+def from_module_masks(
+    attn_mask: NDArray[Any] | None,
+    key_padding_mask: NDArray[Any] | None,
+    num_heads: int,
+    *,
+    appended: int = 0,
+) -> Masking:
+    """Return the masking of `nn.MultiheadAttention`'s two masks (boolean: True = hidden).
+
+    `attn_mask` is (L, S) or (N*H, L, S), `key_padding_mask` is (N, S), S without the `appended`
+    keys: those are always visible, so each mask grows by as many columns of False or 0.
+    """
+    masks: list[NDArray[Any]] = []
+    if attn_mask is not None:
+        shape = attn_mask.shape
+        lead = (1, 1) if attn_mask.ndim == 2 else (shape[0] // num_heads, num_heads)  # noqa: PLR2004 (a rank)
+        masks.append(attn_mask.reshape(*lead, *shape[-2:]))
+    if key_padding_mask is not None:
+        masks.append(key_padding_mask[:, None, None, :])
+    if not masks:
+        return NO_MASK
+    return split_by_kind(tuple(_widened(mask, appended) for mask in masks), appended=appended)
+
+
+def _widened(mask: NDArray[Any], appended: int) -> NDArray[Any]:
+    """Append so many columns that hide nothing and add nothing."""
+    if not appended:
+        return mask
+    shape = (*mask.shape[:-1], mask.shape[-1] + appended)
+    wide = np.zeros(shape, mask.dtype)
+    wide[..., : mask.shape[-1]] = mask
+    return wide
