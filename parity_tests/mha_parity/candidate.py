@@ -1,0 +1,69 @@
+"""What the harness asks of a candidate: a name, what it offers, and an answer to each problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mha_parity.features import Offer
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Answer:
+    """What a candidate returned, in the canonical layout of the problem.
+
+    ``output`` is (N, L, H Dv); ``weights`` is None, averaged (N, L, S') or per head (N, H, L, S').
+    Nothing is converted but the layout: a wrong dtype or shape arrives as the candidate made it.
+    ``gradients`` maps state-dict names, "query", "key", "value" and float masks to arrays.
+    ``notes`` are facts about the candidate's conduct seen during the call (see ``conduct``).
+    """
+
+    output: Array
+    weights: Array | None = None
+    gradients: dict[str, Array] | None = None
+    notes: tuple[str, ...] = ()
+
+
+class CandidateError(Exception):
+    """The candidate gave no usable answer; the run goes on.
+
+    ``severity`` is "crash", "timeout" or "structure"; the message is one sentence, followed by the
+    last lines of the candidate's own output where there are any.
+    """
+
+    def __init__(self, severity: str, message: str, detail: str = "") -> None:
+        """Keep the severity, the sentence and the candidate's last words."""
+        super().__init__(message)
+        self.severity = severity
+        self.detail = detail
+
+
+class Candidate(Protocol):
+    """Somebody's attention, made callable on problems by a convention."""
+
+    name: str
+    convention: str
+    offer: Offer
+
+    def __call__(self, problem: Problem) -> Answer:
+        """Return the candidate's answer; raise ``CandidateError`` when it gives none."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionCandidate:
+    """A candidate made from a function of a problem: how tests and wrong attentions come in."""
+
+    name: str
+    function: object
+    offer: Offer
+    convention: str = "problem"
+    extras: dict[str, object] = field(default_factory=dict)
+
+    def __call__(self, problem: Problem) -> Answer:
+        """Call the function; anything but an ``Answer`` counts as the output alone."""
+        result = self.function(problem)  # type: ignore[operator]  # any callable may be given
+        return result if isinstance(result, Answer) else Answer(output=result)

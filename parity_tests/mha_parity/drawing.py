@@ -1,0 +1,205 @@
+"""Draws cases so that every pair of offered feature values occurs together; the rest is random."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TYPE_CHECKING
+
+from mha_parity.case import BLOCK, Case
+from mha_parity.features import AXES, PLAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.features import Offer
+
+Features = dict[str, str]
+Pair = tuple[tuple[str, str], tuple[str, str]]
+HALF = 0.5
+ATTEMPTS = 8  # candidates per greedy step: more make the list a little shorter, and slower
+
+# Pairs of features that cannot occur in one problem, each with the reason.
+CLASHES: tuple[tuple[Features, Features], ...] = (
+    # Q, K and V come ready: nothing of a layer's own is there.
+    *(
+        ({"form": "qkv"}, {axis: v})
+        for axis, v in (
+            ("projection", "packed"),
+            ("projection", "separate"),
+            ("bias", "yes"),
+            ("bias_kv", "yes"),
+            ("zero_attn", "yes"),
+            ("out_proj", "general"),
+            ("inputs", "distinct"),
+        )
+    ),
+    # A layer of torch has one head width and its own scale.
+    *(
+        ({"form": "mha"}, {axis: v})
+        for axis, v in (
+            ("projection", "none"),
+            ("scale", "given"),
+            ("kv_heads", "fewer"),
+            ("v_dim", "other"),
+        )
+    ),
+    # Unlike widths need unlike inputs.
+    ({"projection": "separate"}, {"inputs": "self"}),
+    ({"projection": "separate"}, {"inputs": "cross"}),
+    # One head cannot be grouped.
+    ({"kv_heads": "fewer"}, {"heads": "one"}),
+    # These regimes work through the biases of a layer.
+    ({"form": "mha", "bias": "no"}, {"regime": "low"}),
+    ({"form": "mha", "bias": "no"}, {"regime": "offset"}),
+    # An appended key is visible to every row.
+    ({"bias_kv": "yes"}, {"masked_rows": "some"}),
+    ({"zero_attn": "yes"}, {"masked_rows": "some"}),
+    # A row is masked by a mask; the causal rule always leaves key 0.
+    ({"masked_rows": "some"}, {"attn": "none", "padding": "none"}),
+    ({"masked_rows": "some"}, {"attn": "causal", "padding": "none"}),
+    # Nothing to hide and nothing to shape on an empty axis.
+    *(
+        ({"size": "empty"}, {axis: v})
+        for axis, v in (
+            *(("padding", v) for v in ("bool", "float", "lengths")),
+            *(("attn", v) for v in AXES["attn"] if v != "none"),
+            *(("regime", v) for v in AXES["regime"] if v != "normal"),
+            *(("memory", v) for v in AXES["memory"] if v != "c"),
+            ("masked_rows", "some"),
+            ("layout", "unbatched"),
+            ("kv_heads", "fewer"),
+            ("v_dim", "other"),
+        )
+    ),
+    ({"size": "equal"}, {"heads": "one"}),
+    ({"size": "equal"}, {"layout": "unbatched"}),
+    ({"size": "ones"}, {"layout": "unbatched"}),
+)
+
+
+_BY_VALUE: dict[tuple[str, str], list[Features]] = {}
+for _left, _right in CLASHES:
+    _clash = _left | _right
+    for _item in _clash.items():
+        _BY_VALUE.setdefault(_item, []).append(_clash)
+
+
+def possible(features: Features) -> bool:
+    """Return whether the (perhaps partial) features can occur in one problem."""
+    return all(_fits(features, axis, value) for axis, value in features.items())
+
+
+def _fits(features: Features, axis: str, value: str) -> bool:
+    """Return whether ``axis=value`` clashes with nothing that ``features`` already has."""
+    return not any(
+        all(features.get(a) == v for a, v in clash.items() if a != axis)
+        for clash in _BY_VALUE.get((axis, value), ())
+    )
+
+
+def draw_cases(offer: Offer, count: int, seed: int) -> list[Case]:
+    """Return ``count`` cases: the pairwise cover first, then random ones.
+
+    Where ``count`` is smaller than the cover, the first ``count`` cases of it: they cover the most.
+    """
+    chance = random.Random(seed)  # noqa: S311  (cases, not secrets)
+    features = itertools.chain(cover(offer, chance), _random(offer, chance))
+    return [
+        _case(each, chance, seed, i) for i, each in enumerate(itertools.islice(features, count))
+    ]
+
+
+def cover(offer: Offer, chance: random.Random) -> Iterator[Features]:
+    """Yield features until every possible pair of offered values has occurred together."""
+    axes = [axis for axis, values in offer.items() if len(values) > 1]
+    pairs = [
+        ((a, u), (b, v))
+        for a, b in itertools.combinations(axes, 2)
+        for u in offer[a]
+        for v in offer[b]
+    ]
+    left = set(pairs)
+    for pair in pairs:
+        if pair not in left:
+            continue
+        left.discard(pair)
+        drawn = [f for f in (_fill(offer, dict(pair), chance) for _ in range(ATTEMPTS)) if f]
+        if drawn:
+            best = max(drawn, key=lambda features: len(left & _pairs(features, axes)))
+            left -= _pairs(best, axes)
+            yield best
+
+
+def _pairs(features: Features, axes: list[str]) -> set[Pair]:
+    return set(itertools.combinations([(axis, features[axis]) for axis in axes], 2))
+
+
+def _fill(offer: Offer, fixed: Features, chance: random.Random) -> Features | None:
+    """Return whole features that contain ``fixed``, or None where none are possible."""
+    if not possible(fixed):
+        return None
+    features = dict(fixed)
+    axes = [axis for axis in offer if axis not in fixed]
+    chance.shuffle(axes)
+    for axis in axes:
+        values = [value for value in offer[axis] if _fits(features, axis, value)]
+        if not values:
+            return None
+        features[axis] = chance.choice(values)
+    return features
+
+
+def _random(offer: Offer, chance: random.Random) -> Iterator[Features]:
+    """Yield random features for ever, half of the axes plain so that single causes show too."""
+    while True:
+        fixed: Features = {}
+        for axis, values in offer.items():
+            plain = PLAIN[axis]
+            open_axis = axis in {"form", "dtype", "heads"} or plain not in values
+            if not open_axis and chance.random() < HALF and _fits(fixed, axis, plain):
+                fixed[axis] = plain
+        features = _fill(offer, fixed, chance) or _fill(offer, {}, chance)
+        if features is not None:
+            yield features
+
+
+def _case(features: Features, chance: random.Random, seed: int, index: int) -> Case:
+    """Return a case with these features: sizes drawn to fit, and a seed of its own."""
+    named = {a: v for a, v in features.items() if a not in {"heads", "size", "kv_heads", "v_dim"}}
+    sizes = _sizes(features, chance)
+    return Case(seed=(seed * 1_000_003 + index) % 2**32, **sizes, **named)  # type: ignore[arg-type]
+
+
+def _sizes(features: Features, chance: random.Random) -> dict[str, int]:
+    """Return sizes that break symmetry, or that have the one symmetry asked for."""
+    kind = features["size"]
+    heads = 1 if features["heads"] == "one" else chance.choice((2, 3, 4, 5))
+    head_dim = chance.choice([d for d in (2, 3, 5, 6, 7, 9, 11) if d != heads])
+    batch = chance.choice([n for n in (2, 3, 4) if n != heads])
+    queries, keys = chance.sample((4, 5, 6, 7, 9, 10, 11, 13), 2)
+    sizes = {"batch": batch, "queries": queries, "keys": keys}
+    if kind == "medium":
+        sizes |= {"keys": BLOCK + chance.choice((1, 3, 7, 13)), "queries": chance.choice((5, 9))}
+    if kind == "equal":
+        sizes |= {"keys": queries}
+        head_dim = heads
+    if kind in {"ones", "empty"}:
+        small = int(kind == "ones")
+        name = chance.choice(("batch", "queries", "keys", "head_dim")[: 4 if small else 3])
+        sizes |= {name: small} if name != "head_dim" else {}
+        head_dim = small if name == "head_dim" else head_dim
+    if features["inputs"] == "self":
+        sizes["queries" if sizes["keys"] in (0, 1) or kind == "medium" else "keys"] = (
+            sizes["keys"] if sizes["keys"] in (0, 1) or kind == "medium" else sizes["queries"]
+        )
+    if features["layout"] == "unbatched":
+        sizes["batch"] = 1
+    if features["kv_heads"] == "fewer":
+        heads, sizes["kv_heads_count"] = chance.choice(((4, 2), (6, 2), (6, 3), (4, 1)))
+    if features["v_dim"] == "other":
+        sizes["v_head_dim"] = head_dim + chance.choice((1, 2, 3))
+    if features["projection"] == "separate":
+        width = heads * head_dim
+        sizes |= {"kdim": width + chance.choice((1, 2)), "vdim": width + chance.choice((3, 4))}
+    return sizes | {"heads_count": heads, "head_dim": head_dim}

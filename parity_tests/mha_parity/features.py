@@ -1,0 +1,138 @@
+"""The axes along which attention problems differ, and the words in which reports speak of them.
+
+A *feature* is one value on one axis (``attn=float3d``). A candidate *offers* some values of each
+axis; cases are drawn from what is offered, and what is not offered is listed, never passed.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mha_parity.case import Case
+
+AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "form": {
+            "mha": "multi-head attention with projections",
+            "qkv": "attention on projected Q, K, V",
+        },
+        "dtype": {
+            "float64": "float64",
+            "float32": "float32",
+            "float16": "float16",
+            "bfloat16": "bfloat16",
+        },
+        "heads": {"one": "one head", "many": "several heads"},
+        "size": {
+            "small": "small sizes, all distinct",
+            "medium": "longer than a block of 64 keys",
+            "equal": "equal sizes (L = S, H = D)",
+            "ones": "sizes of one",
+            "empty": "an empty axis",
+        },
+        "layout": {
+            "batch_first": "batch first",
+            "sequence_first": "sequence first",
+            "unbatched": "unbatched",
+        },
+        "inputs": {
+            "self": "self-attention",
+            "cross": "cross-attention, key is value",
+            "distinct": "query, key and value all distinct",
+        },
+        "projection": {
+            "packed": "packed in_proj",
+            "separate": "kdim and vdim unlike embed_dim",
+            "none": "no projections",
+        },
+        "bias": {"no": "no in_proj bias", "yes": "in_proj bias"},
+        "bias_kv": {"no": "no bias_kv", "yes": "add_bias_kv"},
+        "zero_attn": {"no": "no zero_attn", "yes": "add_zero_attn"},
+        "out_proj": {"identity": "identity out_proj", "general": "out_proj with weight and bias"},
+        "padding": {
+            "none": "no key_padding_mask",
+            "bool": "boolean key_padding_mask",
+            "float": "float key_padding_mask",
+            "lengths": "valid lengths per sample",
+        },
+        "attn": {
+            "none": "no attn_mask",
+            "bool2d": "boolean attn_mask (L, S)",
+            "float2d": "float attn_mask (L, S)",
+            "bool3d": "boolean attn_mask per sample and head",
+            "float3d": "float attn_mask per sample and head",
+            "causal": "causal",
+        },
+        "masked_rows": {"none": "every query sees a key", "some": "fully masked query rows"},
+        "regime": {
+            "normal": "normal values",
+            "tiny": "tiny inputs",
+            "peaky": "peaked softmax (logit sd 10)",
+            "huge": "logits past the range of exp",
+            "low": "rows of logits far below 0",
+            "apart": "rows of logits far apart",
+            "loud": "one loud head (V x 10^4)",
+            "offset": "values with a common offset",
+            "ties": "tied keys",
+            "constant": "constant key rows",
+        },
+        "memory": {
+            "c": "contiguous arrays",
+            "fortran": "Fortran-ordered arrays",
+            "sliced": "sliced arrays",
+            "negative": "negative strides",
+            "readonly": "read-only arrays",
+        },
+        "weights": {
+            "none": "output alone",
+            "averaged": "averaged attention weights",
+            "per_head": "attention weights per head",
+        },
+        "scale": {"default": "scale 1/sqrt(head_dim)", "given": "scale given by the caller"},
+        "kv_heads": {"equal": "as many key heads as query heads", "fewer": "grouped-query heads"},
+        "v_dim": {"equal": "value width = key width", "other": "value width unlike key width"},
+    }
+)
+
+# The plainest value of each axis: what shrinking goes towards, and what an id leaves out.
+PLAIN: Mapping[str, str] = MappingProxyType(
+    {axis: next(iter(values)) for axis, values in AXES.items()}
+    | {"dtype": "float64", "heads": "many", "memory": "c"}
+)
+
+Offer = dict[str, tuple[str, ...]]
+
+
+def offer(**axes: str | Iterable[str]) -> Offer:
+    """Return what a candidate offers: the named values on the named axes, the plain one elsewhere.
+
+    ``offer(inputs=("self", "cross"), bias=("no", "yes"))``. Axes that describe the data and not an
+    ability (heads, size, regime, memory) are offered whole unless they are named.
+    """
+    whole = {"heads", "size", "regime", "memory"}
+    result = {
+        axis: tuple(values) if axis in whole else (PLAIN[axis],) for axis, values in AXES.items()
+    }
+    for axis, given in axes.items():
+        wanted = (given,) if isinstance(given, str) else tuple(given)
+        unknown = [value for value in wanted if value not in AXES.get(axis, {})]
+        if unknown or axis not in AXES:
+            known = ", ".join(AXES.get(axis, AXES))
+            message = f"no feature {axis}={'/'.join(unknown) or wanted}; known here: {known}"
+            raise ValueError(message)
+        result[axis] = wanted
+    return result
+
+
+def of_case(case: Case) -> dict[str, str]:
+    """Return the feature of every axis that ``case`` has."""
+    return {axis: getattr(case, axis) for axis in AXES}
+
+
+def label(axis: str, value: str) -> str:
+    """Return the words a report uses for one feature."""
+    return AXES[axis][value]

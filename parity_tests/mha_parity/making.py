@@ -1,0 +1,199 @@
+"""From a case to its problem: draws the arrays, shapes them to the regime, makes the masks."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.problem import Problem
+from mha_parity.values import SPREAD, Stream, numpy_dtype
+
+if TYPE_CHECKING:
+    from mha_parity.case import Case
+    from mha_parity.values import Array
+
+# What a regime multiplies the logits by. exp leaves its range at 11 (float16), 88 (float32) and
+# 709 (float64); a logit of the standard problem has standard deviation 1 and stays below 12.
+LOGIT_FACTOR = {"peaky": 10.0}
+HUGE = {"float16": 30.0, "bfloat16": 60.0, "float32": 60.0, "float64": 400.0}
+DEPTH = {"float16": 20.0, "bfloat16": 150.0, "float32": 150.0, "float64": 1000.0}
+LOUD = {"float16": 1e3}  # V x 1e4 would pass float16's largest number
+OFFSET = 8.0
+TINY = 0.05
+
+
+def make(case: Case) -> Problem:
+    """Return the problem that ``case`` describes: the same bits on every machine."""
+    stream = Stream(case.seed)
+    arrays = _weighted(case, stream) if case.form == "mha" else _projected(case, stream)
+    masks = _masks(case, stream)
+    scale = None
+    if case.scale == "given":
+        scale = (0.375 + stream.below(8) / 8) / math.sqrt(case.head_dim)
+    dtype = numpy_dtype(case.dtype)
+    cast: dict[int, Array] = {}  # one object stays one object: self-attention passes x three times
+    rounded = {
+        name: array if array.dtype == bool else cast.setdefault(id(array), array.astype(dtype))
+        for name, array in (arrays | masks).items()
+    }
+    return Problem(case=case, given_scale=scale, **rounded)
+
+
+def _weighted(case: Case, stream: Stream) -> dict[str, Array]:
+    """Return inputs and weights of a whole layer."""
+    width = case.embed_dim
+    kdim, vdim = case.kdim or width, case.vdim or width
+    query, key, value = _inputs(case, stream, kdim, vdim)
+    arrays = {
+        "w_q": stream.normal(width, width) / math.sqrt(max(width, 1)),
+        "w_k": stream.normal(width, kdim) / math.sqrt(max(kdim, 1)),
+        "w_v": stream.normal(width, vdim) / math.sqrt(max(vdim, 1)),
+    }
+    if case.bias == "yes":
+        arrays |= {name: stream.normal(width) / 2 for name in ("b_q", "b_k", "b_v")}
+    if case.bias_kv == "yes":
+        arrays |= {name: stream.normal(width) for name in ("bias_k", "bias_v")}
+    if case.out_proj == "general":
+        arrays["w_out"] = stream.normal(width, width) / math.sqrt(max(width, 1))
+        if case.bias == "yes":
+            arrays["b_out"] = stream.normal(width)
+    _shape_weights(case, arrays)
+    return {"query": query, "key": key, "value": value} | arrays
+
+
+def _inputs(case: Case, stream: Stream, kdim: int, vdim: int) -> tuple[Array, Array, Array]:
+    """Return query, key and value; one array three times in self-attention."""
+    query = stream.normal(case.batch, case.queries, case.embed_dim)
+    key = query if case.inputs == "self" else stream.normal(case.batch, case.keys, kdim)
+    shared = case.inputs != "distinct"
+    value = key if shared else stream.normal(case.batch, case.keys, vdim)
+    factor = TINY if case.regime == "tiny" else 1.0
+    seen: dict[int, Array] = {}
+    shaped = partial(_shape_rows, case, factor, seen)
+    return shaped(query, is_query=True), shaped(key), shaped(value, is_value=True)
+
+
+def _shape_rows(
+    case: Case,
+    factor: float,
+    seen: dict[int, Array],
+    array: Array,
+    *,
+    is_query: bool = False,
+    is_value: bool = False,
+) -> Array:
+    """Return ``array`` as the regime wants its rows, each object once."""
+    if id(array) not in seen:
+        rows = array * factor
+        if case.regime == "ties" and not is_value:
+            rows[:, 1::2] = rows[:, : 2 * (rows.shape[1] // 2) : 2]
+        if case.regime == "constant" and not is_query and not is_value:
+            rows[:] = rows[:, :1]
+        if case.regime == "apart" and is_query:
+            rows[:, ::2] *= 2 * HUGE[case.dtype]
+        seen[id(array)] = rows
+    return seen[id(array)]
+
+
+def _logit_factor(case: Case) -> float:
+    return HUGE[case.dtype] if case.regime == "huge" else LOGIT_FACTOR.get(case.regime, 1.0)
+
+
+def _shape_weights(case: Case, arrays: dict[str, Array]) -> None:
+    """Scale and shift the freshly drawn weights, in place, to the regime."""
+    factor = _logit_factor(case)
+    arrays["w_q"] *= factor
+    for name in ("w_v", "b_v", "bias_v"):
+        if name in arrays and case.regime == "loud":
+            arrays[name][: case.head_dim] *= LOUD.get(case.dtype, 1e4)
+    if "b_q" not in arrays:
+        return
+    arrays["b_q"] *= factor
+    if case.regime == "low":
+        arrays["b_q"] += _sink(case)
+        arrays["b_k"] -= _sink(case)
+    if case.regime == "offset":
+        arrays["b_v"] += OFFSET
+
+
+def _sink(case: Case) -> float:
+    """Return c with c * c * sqrt(D) = depth: added to q and taken from k, it sinks all logits."""
+    return math.sqrt(DEPTH[case.dtype] / math.sqrt(max(case.head_dim, 1)))
+
+
+def _projected(case: Case, stream: Stream) -> dict[str, Array]:
+    """Return Q, K, V as projections X W of one or two inputs; exact products, so the same bits."""
+    heads, kv_heads = case.heads_count, case.kv_heads_count or case.heads_count
+    width = case.embed_dim
+    x = stream.integers(case.batch, case.queries, width)
+    y = x if case.inputs == "self" else stream.integers(case.batch, case.keys, width)
+    unit = 1 / (SPREAD * SPREAD * math.sqrt(max(width, 1)))
+
+    def project(rows: Array, columns: int) -> Array:
+        return (rows @ stream.integers(width, columns)) * unit
+
+    query = project(x, heads * case.head_dim)
+    key = project(y, kv_heads * case.head_dim)
+    value = project(y, kv_heads * (case.v_head_dim or case.head_dim))
+    query, key, value = (
+        _shape_rows(case, TINY if case.regime == "tiny" else 1.0, {}, a, is_query=q, is_value=v)
+        for a, q, v in ((query, True, False), (key, False, False), (value, False, True))
+    )
+    query *= _logit_factor(case)
+    if case.regime == "low":
+        query += _sink(case)
+        key -= _sink(case)
+    if case.regime == "offset":
+        value += OFFSET
+    if case.regime == "loud":
+        value[..., : case.v_head_dim or case.head_dim] *= LOUD.get(case.dtype, 1e4)
+    return {"query": query, "key": key, "value": value}
+
+
+def _masks(case: Case, stream: Stream) -> dict[str, Array]:
+    """Return the masks; one anchor key stays visible to all, except in rows masked on purpose."""
+    masks: dict[str, Array] = {}
+    anchor = 0 if case.attn == "causal" or case.padding == "lengths" else stream.below(case.keys)
+    if case.padding != "none":
+        masks["key_padding_mask"] = _padding(case, stream, anchor)
+    if case.attn not in {"none", "causal"}:
+        masks["attn_mask"] = _attn_mask(case, stream, anchor)
+    return masks
+
+
+def _padding(case: Case, stream: Stream, anchor: int) -> Array:
+    if case.padding == "lengths":
+        lengths = np.array([1 + stream.below(case.keys) for _ in range(case.batch)])
+    else:
+        hidden = stream.chance(0.375, case.batch, case.keys)
+        hidden[:, anchor] = False
+    emptied = case.masked_rows == "some" and case.attn in {"none", "causal"}
+    sample = stream.below(case.batch)
+    if case.padding == "lengths":
+        lengths[sample] = 0 if emptied else lengths[sample]
+        return np.asarray(np.arange(case.keys) >= lengths[:, None])
+    hidden[sample] |= emptied
+    if case.padding == "bool":
+        return hidden
+    return np.where(hidden, -np.inf, stream.normal(case.batch, case.keys))
+
+
+def _attn_mask(case: Case, stream: Stream, anchor: int) -> Array:
+    blocks = case.batch * case.heads_count if case.attn.endswith("3d") else 1
+    hidden = stream.chance(0.375, blocks, case.queries, case.keys)
+    hidden[..., anchor] = False
+    if case.masked_rows == "some":
+        hidden[stream.below(blocks), stream.below(case.queries)] = True
+    mask = hidden
+    if case.attn.startswith("float"):
+        mask = np.where(hidden, -np.inf, 1.5 * stream.normal(*hidden.shape))
+    return mask if case.attn.endswith("3d") else mask[0]
+
+
+def with_dtype(case: Case, dtype: str) -> Case:
+    """Return the case in another dtype: the same draws, rounded otherwise."""
+    return dataclasses.replace(case, dtype=dtype)

@@ -1,0 +1,182 @@
+"""A problem: the arrays and options of one attention call, in torch's terms and one fixed layout.
+
+Whatever layout a case asks for, a problem holds batch-first arrays; the conventions turn them into
+what a candidate is called with. With x the rows of query, key or value,
+
+    q = x W_q^T + b_q,  k = x W_k^T + b_k,  v = x W_v^T + b_v      (no W: the inputs themselves)
+    P = softmax(scale q k^T + masks),  heads = P v,  output = merge(heads) W_out^T + b_out
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mha_parity.case import Case
+    from mha_parity.values import Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Problem:
+    """Arrays in the case's dtype; shapes batch first: query (N, L, E), key (N, S, kdim), ...
+
+    ``query is key`` (and ``value``) in self-attention; ``key is value`` where the case says cross.
+    Weights are as torch stores them, (out, in). Masks have torch.nn.MultiheadAttention's polarity:
+    True = hidden; ``attn_mask`` is (L, S) or (N * H, L, S); causal is not in ``attn_mask``.
+    """
+
+    case: Case
+    query: Array
+    key: Array
+    value: Array
+    w_q: Array | None = None
+    w_k: Array | None = None
+    w_v: Array | None = None
+    b_q: Array | None = None
+    b_k: Array | None = None
+    b_v: Array | None = None
+    bias_k: Array | None = None
+    bias_v: Array | None = None
+    w_out: Array | None = None
+    b_out: Array | None = None
+    key_padding_mask: Array | None = None
+    attn_mask: Array | None = None
+    given_scale: float | None = None
+
+    def replace(self, **changes: object) -> Problem:
+        """Return the problem with some fields changed."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]  # fields vary in type
+
+    @property
+    def num_heads(self) -> int:
+        """H, the query heads."""
+        return self.case.heads_count
+
+    @property
+    def num_kv_heads(self) -> int:
+        """How many heads key and value have; H unless queries are grouped."""
+        return self.case.kv_heads_count or self.case.heads_count
+
+    @property
+    def head_dim(self) -> int:
+        """D, the width of a query and key head."""
+        return self.case.head_dim
+
+    @property
+    def v_head_dim(self) -> int:
+        """The width of a value head; D unless the case says otherwise."""
+        return self.case.v_head_dim or self.case.head_dim
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The dtype of all float arrays of the problem."""
+        return self.query.dtype
+
+    @property
+    def is_causal(self) -> bool:
+        """Query i sees keys j <= i (top-left), besides whatever the masks hide."""
+        return self.case.attn == "causal"
+
+    @property
+    def add_zero_attn(self) -> bool:
+        """A key and a value of zeros are appended after the projection."""
+        return self.case.zero_attn == "yes"
+
+    @property
+    def scale(self) -> float:
+        """The factor on q k^T: 1/sqrt(D), or the caller's."""
+        return 1 / math.sqrt(self.head_dim) if self.given_scale is None else self.given_scale
+
+    @property
+    def appended(self) -> int:
+        """How many keys bias_kv and zero_attn add behind the last one."""
+        return int(self.bias_k is not None) + int(self.add_zero_attn)
+
+    @property
+    def output_shape(self) -> tuple[int, int, int]:
+        """(N, L, H Dv), the canonical shape of the answer."""
+        return (self.case.batch, self.case.queries, self.num_heads * self.v_head_dim)
+
+    @property
+    def weights_shape(self) -> tuple[int, int, int, int]:
+        """(N, H, L, S + appended), the canonical shape of the weights of every head."""
+        case = self.case
+        return (case.batch, case.heads_count, case.queries, self.key.shape[1] + self.appended)
+
+    @property
+    def lengths(self) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
+        """Valid lengths (N,) where the padding is a suffix given as lengths, else None."""
+        if self.case.padding != "lengths" or self.key_padding_mask is None:
+            return None
+        return np.asarray((~self.key_padding_mask.astype(bool)).sum(axis=1), dtype=np.int64)
+
+    def state(self) -> dict[str, Array]:
+        """Return the weights under torch.nn.MultiheadAttention's state-dict names and shapes.
+
+        ``out_proj`` is left out where it is the identity.
+        """
+        state: dict[str, Array] = {}
+        if self.w_q is None or self.w_k is None or self.w_v is None:
+            return state
+        if self.case.projection == "separate":
+            names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+            state |= dict(zip(names, (self.w_q, self.w_k, self.w_v), strict=True))
+        else:
+            state["in_proj_weight"] = np.concatenate((self.w_q, self.w_k, self.w_v))
+        if self.b_q is not None and self.b_k is not None and self.b_v is not None:
+            state["in_proj_bias"] = np.concatenate((self.b_q, self.b_k, self.b_v))
+        if self.bias_k is not None and self.bias_v is not None:
+            state |= {"bias_k": self.bias_k[None, None], "bias_v": self.bias_v[None, None]}
+        if self.w_out is not None:
+            state["out_proj.weight"] = self.w_out
+        if self.b_out is not None:
+            state["out_proj.bias"] = self.b_out
+        return state
+
+    def hidden(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Return which keys are hidden, (N, H, L, S + appended); appended keys never are."""
+        n, h, length, total = self.weights_shape
+        hidden = np.zeros((n, h, length, total), dtype=bool)
+        own = hidden[..., : total - self.appended]
+        if self.key_padding_mask is not None:
+            own |= _hides(self.key_padding_mask)[:, None, None, :]
+        if self.attn_mask is not None:
+            own |= _per_head(_hides(self.attn_mask), n, h)
+        if self.is_causal:
+            own |= np.triu(np.ones(own.shape[-2:], dtype=bool), k=1)
+        return hidden
+
+    def additive(self) -> Array:
+        """Return the sum of the finite float masks in float64, (N, H, L, S + appended)."""
+        n, h, length, total = self.weights_shape
+        bias = np.zeros((n, h, length, total))
+        own = bias[..., : total - self.appended]
+        if self.key_padding_mask is not None:
+            own += _finite(self.key_padding_mask)[:, None, None, :]
+        if self.attn_mask is not None:
+            own += _per_head(_finite(self.attn_mask), n, h)
+        return bias
+
+    def masked_rows(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Return which queries see no key at all, (N, H, L)."""
+        return np.asarray(self.hidden().all(axis=-1) & (self.weights_shape[-1] > 0))
+
+
+def _hides(mask: Array) -> Array:
+    return mask if mask.dtype == np.bool_ else mask.astype(np.float64) == -np.inf
+
+
+def _finite(mask: Array) -> Array:
+    if mask.dtype == np.bool_:
+        return np.zeros(mask.shape)
+    wide = mask.astype(np.float64)
+    return np.where(wide == -np.inf, 0.0, wide)
+
+
+def _per_head(mask: Array, n: int, h: int) -> Array:
+    return mask if mask.ndim == 2 else mask.reshape(n, h, *mask.shape[1:])

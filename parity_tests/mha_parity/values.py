@@ -1,0 +1,59 @@
+"""Random numbers that are the same bits on every machine.
+
+Values come from raw Philox words (whose stream NumPy guarantees) by exact integer arithmetic: the
+sum of four 16-bit numbers, centred, is an integer within +-131070 and close to normal. Products of
+two such integers, summed over a few thousand terms, stay below 2**53, so that even a matrix product
+of drawn values is exact in float64, whatever BLAS computes it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+CENTRE = 2 * 0xFFFF
+# The standard deviation of the sum of four uniform integers on 0..65535.
+SPREAD = math.sqrt(4 * (65536.0**2 - 1) / 12)
+
+
+class Stream:
+    """One problem's source of values, in the order in which they are asked for."""
+
+    def __init__(self, seed: int) -> None:
+        """Start the stream of ``seed``."""
+        self._words = np.random.Philox(key=seed & (2**64 - 1))
+
+    def integers(self, *shape: int) -> NDArray[np.float64]:
+        """Return integers (as float64), near normal, with standard deviation ``SPREAD``."""
+        parts = self._words.random_raw(math.prod(shape)).view(np.uint16)
+        sums = parts.reshape(*shape, 4).sum(axis=-1, dtype=np.int64)
+        return np.asarray(sums - CENTRE, dtype=np.float64)
+
+    def normal(self, *shape: int) -> NDArray[np.float64]:
+        """Return values near the standard normal (bounded by 3.47)."""
+        return self.integers(*shape) / SPREAD
+
+    def chance(self, probability: float, *shape: int) -> NDArray[np.bool_]:
+        """Return booleans, true with ``probability``."""
+        words = self._words.random_raw(math.prod(shape)) >> np.uint64(32)
+        return np.asarray(words.reshape(shape) < probability * 2**32)
+
+    def below(self, bound: int) -> int:
+        """Return one integer from 0 to ``bound`` - 1."""
+        return int(self._words.random_raw() % bound) if bound > 1 else 0
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Return the NumPy dtype of a feature's name; bfloat16 comes from ml_dtypes."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)

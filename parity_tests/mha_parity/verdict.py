@@ -1,0 +1,133 @@
+"""The verdict over a run: counts, features, failures, accuracy, environment. Plain data.
+
+Every report (terminal, JSON, JUnit, page) is made from a ``Verdict`` and from nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from mha_parity.judgement import Judgement, Severity
+
+if TYPE_CHECKING:
+    from mha_parity.case import Case
+    from mha_parity.values import Array
+
+
+class Outcome(StrEnum):
+    """The verdict in a word, and with ``exit_status`` in a number."""
+
+    PASS = "pass"  # noqa: S105  (an outcome, not a password)
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+
+    @property
+    def exit_status(self) -> int:
+        """0 parity holds, 1 it does not, 3 inconclusive (2 is: could not start)."""
+        return {"pass": 0, "fail": 1, "inconclusive": 3}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureRow:
+    """One feature in the report. ``status`` is pass, fail, inconclusive or "not offered"."""
+
+    axis: str
+    value: str
+    status: str
+    cases: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """One check (output, weights, swapped rows, inputs unchanged, ...) over the whole run."""
+
+    name: str
+    cases: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A failed check, its case shrunk to the smallest that still fails (``case``)."""
+
+    judgement: Judgement
+    case: Case
+    replay: str
+    first_seen: Case | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """A name for the bug, or measurements where no name fits (``bug`` is None)."""
+
+    bug: str | None
+    title: str
+    remedy: str = ""
+    explains: float = 0.0
+    confident: bool = False
+    aliases: tuple[str, ...] = ()
+    evidence: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """The candidate's errors beside torch's in one dtype, over the cases where both were taken."""
+
+    dtype: str
+    cases: int
+    median_times_torch: float
+    worst_times_torch: float
+    bits: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Picture:
+    """What the page draws for one failing case: weights (H, L, S') and error in units allowed."""
+
+    case: Case
+    candidate_weights: Array | None
+    gold_weights: Array
+    error_units: Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Verdict:
+    """All that a run found out about one target."""
+
+    target: str
+    convention: str
+    outcome: Outcome
+    run: int
+    passed: int
+    failed: int
+    inconclusive: int
+    features: tuple[FeatureRow, ...]
+    checks: tuple[CheckRow, ...]
+    failures: tuple[Failure, ...]
+    diagnosis: tuple[Diagnosis, ...] = ()
+    accuracy: tuple[Accuracy, ...] = ()
+    worst: Judgement | None = None
+    power: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    pictures: tuple[Picture, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def sentence(self) -> str:
+        """Say the verdict in one sentence."""
+        if self.outcome is Outcome.PASS:
+            return f"Parity holds: {self.target} equals torch in {self.passed} of {self.run} cases."
+        if self.outcome is Outcome.FAIL:
+            return f"Parity does not hold: {self.target} fails {self.failed} of {self.run} cases."
+        return f"Inconclusive: {self.target} could not be judged in {self.inconclusive} cases."
+
+
+__all__ = [
+    "Accuracy", "CheckRow", "Diagnosis", "Failure", "FeatureRow", "Outcome", "Picture", "Severity",
+    "Verdict",
+]  # fmt: skip
