@@ -90,6 +90,7 @@ def from_module_masks(
     key_padding_mask: NDArray[Any] | None,
     num_heads: int,
     *,
+    causal: bool = False,
     appended: int = 0,
 ) -> Masking:
     """Return the masking of `nn.MultiheadAttention`'s two masks (boolean: True = hidden).
@@ -100,13 +101,12 @@ def from_module_masks(
     masks: list[NDArray[Any]] = []
     if attn_mask is not None:
         shape = attn_mask.shape
-        lead = (1, 1) if attn_mask.ndim == 2 else (shape[0] // num_heads, num_heads)  # noqa: PLR2004 (a rank)
+        lead = (1, 1) if attn_mask.ndim == 2 else (shape[0] // num_heads, num_heads)
         masks.append(attn_mask.reshape(*lead, *shape[-2:]))
     if key_padding_mask is not None:
         masks.append(key_padding_mask[:, None, None, :])
-    if not masks:
-        return NO_MASK
-    return split_by_kind(tuple(_widened(mask, appended) for mask in masks), appended=appended)
+    wide = tuple(_widened(mask, appended) for mask in masks)
+    return split_by_kind(wide, causal=causal, appended=appended)
 
 
 def _widened(mask: NDArray[Any], appended: int) -> NDArray[Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def attend(  # noqa: PLR0913 (the options of the formula, the last three by keyword)
+def attend(
     q: NDArray[Any],
     k: NDArray[Any],
     v: NDArray[Any],

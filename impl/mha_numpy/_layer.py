@@ -1,0 +1,194 @@
+"""One call of a layer, from sequences to sequences; the module and the functional form share it.
+
+    project -> split heads -> append keys -> attend -> merge heads -> output projection
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy._check import (
+    NEEDS_HINT_MASK,
+    check_attn_mask,
+    check_key_padding_mask,
+    check_sequences,
+)
+from mha_numpy._dtypes import require_same, to_floating, to_mask, working_dtype
+from mha_numpy._masking import NO_MASK, Masking, causal_hidden, from_module_masks
+from mha_numpy._projections import append_keys, linear, merge_heads, project_to_heads
+from mha_numpy._route import attend_heads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from mha_numpy._projections import Projections
+
+    Three = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+
+
+class Options(NamedTuple):
+    """What one call is asked for, in torch's words; `dropout_p` is 0 outside training."""
+
+    num_heads: int
+    add_zero_attn: bool = False
+    batch_first: bool = False
+    key_padding_mask: ArrayLike | None = None
+    attn_mask: ArrayLike | None = None
+    is_causal: bool = False
+    need_weights: bool = True
+    average_attn_weights: bool = True
+    dropout_p: float = 0.0
+    rng: np.random.Generator | None = None
+    engine: str = "auto"
+    static_k: NDArray[Any] | None = None
+    static_v: NDArray[Any] | None = None
+
+
+def layer_forward(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    parameters: Projections,
+    widths: tuple[int, int, int],
+    options: Options,
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Return (output, weights or None) of multi-head attention, all inputs checked.
+
+    `widths` are those of query, key and value.
+    """
+    dtype = parameters.out_proj.weight.dtype
+    inputs = _floating_inputs(query, key, value, dtype)
+    batched = check_sequences(*inputs, widths, options.batch_first)
+    if not batched:
+        inputs = _to_each(lambda x: x[None], inputs)
+        options = options._replace(batch_first=True)
+    masking = _masking(inputs, parameters, options, dtype, batched=batched)
+    working = working_dtype(dtype)
+    if working is not dtype:
+        inputs = _to_each(lambda x: x.astype(working), inputs)
+        parameters = parameters.astype(working)
+    output, weights = _attention(inputs, parameters, masking, options)
+    if working is not dtype:
+        output = output.astype(dtype)
+        weights = None if weights is None else weights.astype(dtype)
+    if batched:
+        return output, weights
+    return output[0], None if weights is None else weights[0]
+
+
+def _attention(
+    inputs: Three, parameters: Projections, masking: Masking, options: Options
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Compute the layer on checked, batched inputs of the working dtype."""
+    heads, batch_first = options.num_heads, options.batch_first
+    q, k, v = project_to_heads(*inputs, parameters, heads, batch_first=batch_first)
+    if options.static_k is not None:
+        k = options.static_k.reshape(k.shape[0], heads, -1, k.shape[-1]).astype(k.dtype)
+    if options.static_v is not None:
+        v = options.static_v.reshape(v.shape[0], heads, -1, v.shape[-1]).astype(v.dtype)
+    if masking.appended:
+        k, v = append_keys(
+            k, v, parameters.bias_k, parameters.bias_v, zero_key=options.add_zero_attn
+        )
+    heads_out, weights = attend_heads(
+        q,
+        k,
+        v,
+        masking,
+        1 / math.sqrt(q.shape[-1]),
+        need_weights=options.need_weights,
+        dropout_p=options.dropout_p,
+        rng=options.rng,
+        engine=options.engine,
+    )
+    merged = merge_heads(heads_out, batch_first=batch_first)
+    output = linear(merged, parameters.out_proj.weight, parameters.out_proj.bias)
+    if weights is not None and options.average_attn_weights:
+        weights = np.add.reduce(weights, axis=1)
+        weights /= heads
+    return output, weights
+
+
+def _floating_inputs(
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, dtype: np.dtype[Any]
+) -> Three:
+    """Return the inputs as arrays of the parameters' dtype, or raise TypeError.
+
+    What came in as one object goes on as one object: it is then projected only once.
+    """
+    query_array = _floating(query, "query", dtype)
+    key_array = query_array if key is query else _floating(key, "key", dtype)
+    return (
+        query_array,
+        key_array,
+        key_array if value is key else _floating(value, "value", dtype),
+    )
+
+
+def _floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    if type(value) is np.ndarray and value.dtype is dtype:
+        return value
+    array = to_floating(value, name)
+    require_same(dtype, "the parameters' dtype", **{name: array})
+    return array
+
+
+def _to_each(change: Callable[[NDArray[Any]], NDArray[Any]], inputs: Three) -> Three:
+    """Apply `change` to the three inputs; what was one array stays one array."""
+    query, key, value = inputs
+    new_query = change(query)
+    new_key = new_query if key is query else change(key)
+    return new_query, new_key, new_key if value is key else change(value)
+
+
+def _masking(
+    inputs: Three,
+    parameters: Projections,
+    options: Options,
+    dtype: np.dtype[Any],
+    *,
+    batched: bool,
+) -> Masking:
+    """Check both masks and return them in the one form that the engines read.
+
+    `is_causal` says that attn_mask is the causal one. Where that is true the rule stands in for
+    the array, which saves the streaming engine half of the work; where it is not, the mask counts.
+    """
+    appended = (parameters.bias_k is not None) + options.add_zero_attn
+    attn_mask, key_padding_mask = options.attn_mask, options.key_padding_mask
+    if attn_mask is None:
+        if options.is_causal:
+            raise ValueError(NEEDS_HINT_MASK)
+        if key_padding_mask is None:
+            return Masking(appended=appended) if appended else NO_MASK
+    query, key, _ = inputs
+    batch_axis, length_axis = (0, 1) if options.batch_first else (1, 0)
+    batch, queries = query.shape[batch_axis], query.shape[length_axis]
+    keys = key.shape[length_axis] if options.static_k is None else options.static_k.shape[1]
+    pad = attn = None
+    if key_padding_mask is not None:
+        pad = to_mask(key_padding_mask, "key_padding_mask", dtype)
+        pad = check_key_padding_mask(pad, batch, keys, batched)
+    causal = False
+    if attn_mask is not None:
+        attn = to_mask(attn_mask, "attn_mask", dtype)
+        check_attn_mask(attn, batch, options.num_heads, queries, keys)
+        causal = options.is_causal and _is_the_causal_mask(attn)
+    return from_module_masks(
+        None if causal else attn, pad, options.num_heads, causal=causal, appended=appended
+    )
+
+
+def _is_the_causal_mask(mask: NDArray[Any]) -> bool:
+    """Whether a mask hides exactly what the causal rule hides, and adds nothing."""
+    if mask.ndim != 2:
+        return False
+    hidden = causal_hidden(*mask.shape)
+    if mask.dtype == np.bool_:
+        return np.array_equal(mask, hidden)
+    return np.array_equal(mask, np.where(hidden, -np.inf, 0))

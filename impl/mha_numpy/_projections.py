@@ -1,0 +1,165 @@
+"""The four projections of a layer, and the way from sequences to heads and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """The parameters of y = x @ weight.T + bias, weight (out, in) as torch keeps it."""
+
+    weight: NDArray[Any]
+    bias: NDArray[Any] | None = None
+
+
+@dataclass
+class Projections:
+    """All parameters of a layer, under torch's names.
+
+    Either `in_proj_weight` (3E, E) holds the three input projections one under the other, or, for
+    keys or values of another width, `q_proj_weight` (E, E), `k_proj_weight` (E, kdim) and
+    `v_proj_weight` (E, vdim) hold one each. `in_proj_bias` is (3E,) in both cases, `bias_k` and
+    `bias_v` are (1, 1, E).
+    """
+
+    in_proj_weight: NDArray[Any] | None
+    q_proj_weight: NDArray[Any] | None
+    k_proj_weight: NDArray[Any] | None
+    v_proj_weight: NDArray[Any] | None
+    in_proj_bias: NDArray[Any] | None
+    bias_k: NDArray[Any] | None
+    bias_v: NDArray[Any] | None
+    out_proj: Linear
+
+    def named_arrays(self) -> dict[str, NDArray[Any] | None]:
+        """Return every parameter by torch's name, in torch's order, None where there is none."""
+        named = {
+            field.name: getattr(self, field.name)
+            for field in fields(Projections)
+            if field.name != "out_proj"
+        }
+        return {
+            **named,
+            "out_proj.weight": self.out_proj.weight,
+            "out_proj.bias": self.out_proj.bias,
+        }
+
+    def astype(self, dtype: np.dtype[Any]) -> Projections:
+        """Return the parameters in another dtype."""
+        cast = {
+            name: None if array is None else array.astype(dtype)
+            for name, array in self.named_arrays().items()
+        }
+        weight, bias = cast.pop("out_proj.weight"), cast.pop("out_proj.bias")
+        assert weight is not None  # noqa: S101 (a Linear always has one; this tells the type checker)
+        return Projections(**cast, out_proj=Linear(weight, bias))
+
+
+def linear(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> NDArray[Any]:
+    """Return x @ weight.T + bias over the last axis, a new array; one product for all rows."""
+    rows = x.reshape(-1, x.shape[-1]) @ weight.T
+    if bias is not None:
+        rows += bias
+    return rows.reshape(*x.shape[:-1], weight.shape[0])
+
+
+def project_to_heads(
+    query: NDArray[Any],
+    key: NDArray[Any],
+    value: NDArray[Any],
+    parameters: Projections,
+    num_heads: int,
+    *,
+    batch_first: bool,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return q (N, H, L, D), k and v (N, H, S, D): the projected inputs, as views of new arrays.
+
+    Inputs are (N, L, E) where `batch_first`, else (L, N, E). Where the same array comes in
+    as key and value, or as all three, one product projects it for all of them.
+    """
+    weight, bias = parameters.in_proj_weight, parameters.in_proj_bias
+    if weight is None:
+        return _project_separately((query, key, value), parameters, num_heads, batch_first)
+    if query is key is value:
+        q, k, v = split_heads(linear(query, weight, bias), 3, num_heads, batch_first)
+        return q, k, v
+    width = weight.shape[1]
+    b_q, b_kv = (None, None) if bias is None else (bias[:width], bias[width:])
+    (q,) = split_heads(linear(query, weight[:width], b_q), 1, num_heads, batch_first)
+    if key is value:
+        k, v = split_heads(linear(key, weight[width:], b_kv), 2, num_heads, batch_first)
+        return q, k, v
+    b_k, b_v = (None, None) if b_kv is None else (b_kv[:width], b_kv[width:])
+    w_k, w_v = weight[width : 2 * width], weight[2 * width :]
+    (k,) = split_heads(linear(key, w_k, b_k), 1, num_heads, batch_first)
+    (v,) = split_heads(linear(value, w_v, b_v), 1, num_heads, batch_first)
+    return q, k, v
+
+
+def _project_separately(
+    inputs: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+    parameters: Projections,
+    num_heads: int,
+    batch_first: bool,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Project each input with a matrix of its own."""
+    bias = parameters.in_proj_bias
+    biases = (None, None, None) if bias is None else np.split(bias, 3)
+    weights = (parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight)
+    q, k, v = (
+        split_heads(linear(x, w, b), 1, num_heads, batch_first)[0]
+        for x, w, b in zip(inputs, weights, biases, strict=True)
+        if w is not None
+    )
+    return q, k, v
+
+
+def split_heads(
+    projected: NDArray[Any], parts: int, num_heads: int, batch_first: bool
+) -> NDArray[Any]:
+    """Return (parts, N, H, L, D), a view of (N, L, parts*H*D), or of (L, N, parts*H*D)."""
+    first, second, width = projected.shape
+    split = projected.reshape(first, second, parts, num_heads, width // (parts * num_heads))
+    return split.transpose(2, 0, 3, 1, 4) if batch_first else split.transpose(2, 1, 3, 0, 4)
+
+
+def merge_heads(heads_out: NDArray[Any], *, batch_first: bool) -> NDArray[Any]:
+    """Return (N, L, H*D), or (L, N, H*D), from (N, H, L, D)."""
+    n, heads, queries, width = heads_out.shape
+    if batch_first:
+        return heads_out.transpose(0, 2, 1, 3).reshape(n, queries, heads * width)
+    return heads_out.transpose(2, 0, 1, 3).reshape(queries, n, heads * width)
+
+
+def append_keys(
+    k: NDArray[Any],
+    v: NDArray[Any],
+    bias_k: NDArray[Any] | None,
+    bias_v: NDArray[Any] | None,
+    *,
+    zero_key: bool,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return k and v (N, H, S + appended, D): first bias_k and bias_v, then a key of zeros.
+
+    The biases count as projected already: they get no in_proj_bias.
+    """
+    return _append(k, bias_k, zero_key), _append(v, bias_v, zero_key)
+
+
+def _append(heads: NDArray[Any], bias: NDArray[Any] | None, zero_key: bool) -> NDArray[Any]:
+    n, num_heads, keys, width = heads.shape
+    with_bias = bias is not None
+    if not (with_bias or zero_key):
+        return heads
+    longer = np.zeros((n, num_heads, keys + with_bias + zero_key, width), heads.dtype)
+    longer[:, :, :keys] = heads
+    if bias is not None:
+        longer[:, :, keys] = bias.reshape(num_heads, width)
+    return longer

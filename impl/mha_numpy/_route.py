@@ -1,0 +1,48 @@
+"""Which engine computes the heads of one call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mha_numpy._materialised import attend
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mha_numpy._masking import Masking
+
+
+def attend_heads(
+    q: NDArray[Any],
+    k: NDArray[Any],
+    v: NDArray[Any],
+    masking: Masking,
+    scale: float,
+    *,
+    need_weights: bool,
+    dropout_p: float,
+    rng: np.random.Generator | None,
+    engine: str,
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Return (heads_out, weights), weights None where they are not needed.
+
+    Rows that see no key are NaN where weights are needed and 0 elsewhere, as in torch.
+    """
+    holds_weights = need_weights or dropout_p > 0
+    if engine == "streaming" and holds_weights:
+        raise ValueError(
+            "`engine` is 'streaming', but it holds no weights to return or to drop; "
+            "pass need_weights=False and no dropout, or engine='auto'."
+        )
+    heads_out, weights = attend(
+        q,
+        k,
+        v,
+        masking,
+        scale,
+        dropout_p=dropout_p,
+        rng=rng,
+        empty_rows_are_zero=not (need_weights or masking.is_empty),
+    )
+    return heads_out, weights if need_weights else None
