@@ -1,7 +1,7 @@
 """What holds for every test: fixed seeds, one thread, and hypothesis profiles.
 
-Our own plugin is not listed in `pytest_plugins`: its entry point loads it, and pytest refuses to load
-one plugin under two names.
+Our own plugin is not listed in `pytest_plugins`: its entry point loads it, and pytest refuses to
+load one plugin under two names.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 def pytest_configure(config: pytest.Config) -> None:
     """Give each library one thread, before any is loaded, unless something is to be timed.
 
-    Sums then have one order, and the workers of pytest-xdist do not fight for the cores. Workers and
-    the fresh processes that tests start inherit the limits.
+    Sums then have one order, and the workers of pytest-xdist do not fight for the cores. Workers
+    and the fresh processes that tests start inherit the limits.
     """
     if not config.getoption("benchmark_enable"):
         for name in THREAD_LIMITS:
