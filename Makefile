@@ -4,7 +4,8 @@ VENV  ?= .venv
 TORCH ?= torch==2.13.0
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
-PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# Twice quiet: errors only.
+PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 ARGS  ?=
 
 .DEFAULT_GOAL := help
