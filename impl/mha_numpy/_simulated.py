@@ -57,7 +57,7 @@ def simulated_heads(
     """
     if not tokens:
         raise ValueError(
-            "`tokens` is empty, but should hold at least one token; pass the words of a sentence"
+            "`tokens` is empty, but should hold at least one token; pass the words of a sentence."
         )
     itself = np.eye(len(tokens))
     first = np.zeros_like(itself)

@@ -211,7 +211,7 @@ def _head_dim(embed_dim: int, num_heads: int) -> int:
     if embed_dim % num_heads:
         raise ValueError(
             f"`num_heads` is {num_heads}, but should divide `embed_dim`, {embed_dim}; "
-            "heads share the width of the model equally"
+            "heads share the width of the model equally."
         )
     return embed_dim // num_heads
 
@@ -219,5 +219,5 @@ def _head_dim(embed_dim: int, num_heads: int) -> int:
 def _require_positive(name: str, size: int) -> None:
     if size < 1:
         raise ValueError(
-            f"`{name}` is {size}, but should be at least 1; pass the number of rows it stands for"
+            f"`{name}` is {size}, but should be at least 1; pass the number of rows it stands for."
         )

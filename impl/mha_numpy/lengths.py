@@ -44,7 +44,7 @@ def hidden_keys(valid_lens: npt.ArrayLike, num_keys: int) -> npt.NDArray[np.bool
     if lengths.ndim not in (1, 2):
         raise ValueError(
             f"`valid_lens` have shape {lengths.shape}, but should be (N,), one length a sample, "
-            "or (N, L), one a query; reshape them"
+            "or (N, L), one a query; reshape them."
         )
     _require_range(lengths, num_keys)
     per_query = lengths[:, None] if lengths.ndim == 1 else lengths
@@ -56,5 +56,5 @@ def _require_range(lengths: npt.NDArray[np.integer], num_keys: int) -> None:
     if outside.size:
         raise ValueError(
             f"`valid_lens` hold {outside[0]}, but should lie between 0 and {num_keys}, the number "
-            "of keys; clip them"
+            "of keys; clip them."
         )

@@ -92,7 +92,7 @@ def attention_heads(
     _require_count("key_tokens", key_tokens, num_keys, "keys")
     if columns < 1:
         raise ValueError(
-            f"`columns` is {columns}, but should be at least 1; pass how many panels share a row"
+            f"`columns` is {columns}, but should be at least 1; pass how many panels share a row."
         )
 
     figure, panels = _panels(count, min(columns, count), (num_queries, num_keys))
@@ -127,7 +127,7 @@ def _stacked(weights: npt.ArrayLike | Sequence[Array]) -> npt.NDArray[np.float64
     if heads.ndim != 3 or 0 in heads.shape:
         raise ValueError(
             f"`weights` have shape {heads.shape}, but should be (H, L, S), or (L, S) for one head, "
-            "with no empty axis; pick one sample of a batch, weights[n]"
+            "with no empty axis; pick one sample of a batch, weights[n]."
         )
     return heads
 
@@ -136,7 +136,7 @@ def _require_count(name: str, labels: Sequence[str] | None, size: int, axis: str
     if labels is not None and len(labels) != size:
         raise ValueError(
             f"`{name}` holds {len(labels)} labels, but should hold {size}, one for each of the "
-            f"{axis}; pass as many as `weights` has"
+            f"{axis}; pass as many as `weights` has."
         )
 
 
@@ -147,7 +147,7 @@ def _panels(count: int, columns: int, cells: tuple[int, int]) -> tuple[Figure, l
     except ModuleNotFoundError:
         raise ImportError(
             "matplotlib is not installed, but heat maps are drawn with it; "
-            "run: pip install 'mha-parity[plot]'"
+            "run: pip install 'mha-parity[plot]'."
         ) from None
     rows = math.ceil(count / columns)
     height, width = (min(max(CELL * size, PANEL_LEAST), PANEL_MOST) for size in cells)
