@@ -109,7 +109,7 @@ def heavy_imports(folder: Path) -> list[str]:
 class DropTypes(ast.NodeTransformer):
     """Takes out what only a type checker imports."""
 
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:  # noqa: N802 (ast's spelling)
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """Replace `if TYPE_CHECKING` by its else branch."""
         return node.orelse if ast.unparse(node.test).endswith("TYPE_CHECKING") else node
 
