@@ -59,6 +59,7 @@ format: $(READY) ## put style and format right where a tool can
 	@$(BIN)/ruff format --quiet .
 
 setup: $(READY) ## build the environment in .venv, as every target above does when it has to
+	@echo "$(VENV) is ready"
 
 clean: ## remove the environment, the builds and the caches
 	@rm -rf $(VENV) build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
