@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mha_torch._forward import multihead_attention
+    from mha_torch._gradients import gradients, sdpa_gradients
     from mha_torch._paths import PINNED, Path, PathNotTakenError
+    from mha_torch._report import describe
     from mha_torch._sdpa import scaled_dot_product_attention
+    from mha_torch.agreement import OraclesDisagreeError, agree, agree_sdpa
 
 _HOME = {
     "PINNED": "_paths",
     "Path": "_paths",
+    "OraclesDisagreeError": "agreement",
+    "agree": "agreement",
+    "agree_sdpa": "agreement",
+    "describe": "_report",
+    "gradients": "_gradients",
+    "sdpa_gradients": "_gradients",
     "PathNotTakenError": "_paths",
     "multihead_attention": "_forward",
     "scaled_dot_product_attention": "_sdpa",
@@ -23,10 +32,16 @@ _HOME = {
 
 __all__ = [
     "PINNED",
+    "OraclesDisagreeError",
     "Path",
     "PathNotTakenError",
+    "agree",
+    "agree_sdpa",
+    "describe",
+    "gradients",
     "multihead_attention",
     "scaled_dot_product_attention",
+    "sdpa_gradients",
 ]
 
 

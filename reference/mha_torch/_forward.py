@@ -99,7 +99,7 @@ def multihead_attention(
     ValueError
         On unknown entries of `state`, dtypes, layouts, and inputs not representable in `dtype`.
     """
-    _check(state, layout)
+    checked(state, layout)
     tensors = {name: to_tensor(array, dtype, name) for name, array in state.items()}
     asked, given, told = _inputs(query, key, value, dtype)
     problem = Tensored(
@@ -118,7 +118,8 @@ def multihead_attention(
     return to_array(output), None if weights is None else to_array(weights)
 
 
-def _check(state: Mapping[str, Array], layout: str) -> None:
+def checked(state: Mapping[str, Array], layout: str) -> None:
+    """Refuse names and layouts torch does not know."""
     unknown = sorted(set(state) - set(STATE_NAMES))
     if unknown:
         msg = f"`state` has {unknown}, but its names should be among {', '.join(STATE_NAMES)}."

@@ -131,6 +131,36 @@ def scaled_dot_product_attention(
     Arguments as in `mha_torch.scaled_dot_product_attention`; a boolean mask keeps where it is
     True. Rows that see no key are 0 as in torch, or NaN with `fully_masked="nan"`.
     """
+    found = sdpa_stages(
+        query,
+        key,
+        value,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=enable_gqa,
+        fully_masked=fully_masked,
+        dtype=dtype,
+    )
+    return found.output, found.weights
+
+
+def sdpa_stages(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    attn_mask: Array | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    fully_masked: FullyMasked = "zero",
+    dtype: Float = np.float64,
+) -> Stages:
+    """Return the stages of `scaled_dot_product_attention`, (..., H, ...) each; nothing is merged.
+
+    With `enable_gqa` the keys and values are those of every query head.
+    """
     q, k, v = (np.asarray(rows).astype(dtype) for rows in (query, key, value))
     if enable_gqa:
         k, v = (np.repeat(rows, q.shape[-3] // rows.shape[-3], axis=-3) for rows in (k, v))
@@ -145,7 +175,8 @@ def scaled_dot_product_attention(
     if fully_masked == "zero":
         nothing_seen = np.all(np.isneginf(logits), axis=-1, keepdims=True)
         weights = np.where(nothing_seen, dtype(0), weights)
-    return np.matmul(weights, v), weights
+    heads = np.matmul(weights, v)
+    return Stages(q, k, v, logits, weights, heads, heads, heads)
 
 
 def softmax(logits: Array) -> Array:
@@ -215,7 +246,9 @@ def _with_bias_kv(
 
 def _with_zero_key(heads: Array) -> Array:
     """Append one row of zeros to the keys (or values) of every head."""
-    return np.concatenate([heads, np.zeros_like(heads[:, :, :1])], axis=2)
+    samples, count, _, width = heads.shape
+    zeros = np.zeros((samples, count, 1, width), heads.dtype)
+    return np.concatenate([heads, zeros], axis=2)
 
 
 def _split(rows: Array, num_heads: int) -> Array:
