@@ -199,7 +199,7 @@ def untrue_list(module: str, path: Path) -> list[str]:
     listed: list[str] = package.__all__
     rows = [f"{name} is listed twice" for name in set(listed) if listed.count(name) > 1]
     rows += [f"{name} is listed and missing" for name in listed if not hasattr(package, name)]
-    missing = bound_names(parse(path), module.split(".")[0]) - set(listed)
+    missing = bound_names(parse(path), module.partition(".")[0]) - set(listed)
     return rows + [f"{name} is offered and not listed" for name in sorted(missing)]
 
 
