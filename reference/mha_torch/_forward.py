@@ -150,6 +150,9 @@ def answer(problem: Tensored, layout: Layout, path: Path) -> Answer:
         if obstacle:
             msg = f"`path`='fast' is not taken by torch here: {obstacle}."
             raise PathNotTakenError(msg)
+    if layout == "unbatched" and len(problem.query) == 0:
+        msg = "`layout`='unbatched' got no samples, but should have at least one: use batch_first."
+        raise ValueError(msg)
     with _settings(path):
         if layout != "unbatched":
             return _batched(problem, layout, path)

@@ -102,7 +102,7 @@ def mixing_bound(
     dq, dk, dv = errors
     logits = stages.logits.astype(np.float64)
     width, keys = q.shape[-1], k.shape[-2]
-    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
         reach = scale * _product(q + dq, k + dk)
         carried = scale * (_product(dq, k + dk) + _product(q, dk))
         # A mask is no larger than the logit it led to plus the score it was added to.

@@ -272,8 +272,9 @@ def _added(
     parts = []
     if attn_mask is not None:
         added = additive(np.asarray(attn_mask), dtype)
-        per_head = added.ndim == _PER_HEAD
-        parts.append(added.reshape(-1, num_heads if per_head else 1, *added.shape[-2:]))
+        heads = num_heads if added.ndim == _PER_HEAD else 1
+        samples = len(added) // heads if added.ndim == _PER_HEAD else 1
+        parts.append(added.reshape(samples, heads, *added.shape[-2:]))
     if key_padding_mask is not None:
         parts.append(additive(np.asarray(key_padding_mask), dtype)[:, None, None, :])
     if not parts:
