@@ -1,0 +1,201 @@
+"""One pool of threads for everything, and BLAS held to one thread while it works.
+
+NumPy releases the interpreter lock inside products and elementwise functions, so plain threads
+run tiles side by side. BLAS must not start threads of its own then: they would fight for the
+cores, and OpenBLAS's go on spinning for some 26 ms after a product, on a core the tiles need.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cache
+from itertools import count
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class _Job:
+    """Numbered pieces of work that any thread may take; whoever comes late finds none left."""
+
+    def __init__(self, work: Callable[[int], object], pieces: int) -> None:
+        self._work = work
+        self._pieces = pieces
+        self._next = count()
+        self._lock = threading.Lock()
+        self._active = 0
+        self._owner_waits = False
+        self._finished = threading.Lock()
+        self._finished.acquire()
+        self.error: BaseException | None = None
+
+    def take_part(self) -> None:
+        """Do pieces until there are none, or until one of them has failed anywhere."""
+        with self._lock:
+            self._active += 1
+        try:
+            while (piece := self._take()) is not None:
+                self._work(piece)
+        except BaseException as error:  # noqa: BLE001 (raised again by the thread that owns the job)
+            self.error = error
+        with self._lock:
+            self._active -= 1
+            if self._owner_waits and not self._active:
+                self._finished.release()
+
+    def wait(self) -> None:
+        """Return once nobody works on it; to be called by the owner, after its own part."""
+        with self._lock:
+            if not self._active:
+                return
+            self._owner_waits = True
+        self._finished.acquire()
+
+    def _take(self) -> int | None:
+        with self._lock:
+            piece = next(self._next)
+        return piece if piece < self._pieces and self.error is None else None
+
+
+class _Pool:
+    """Helper threads that live as long as the process and sleep on a queue of jobs."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start without helpers."""
+        self._queue: SimpleQueue[_Job] = SimpleQueue()
+        self._helpers = 0
+        self._lock = threading.Lock()
+
+    def invite(self, job: _Job, helpers: int) -> None:
+        with self._lock:
+            while self._helpers < helpers:
+                threading.Thread(target=self._serve, name="mha_numpy", daemon=True).start()
+                self._helpers += 1
+        for _ in range(helpers):
+            self._queue.put(job)
+
+    def _serve(self) -> None:
+        while True:
+            self._queue.get().take_part()
+
+
+class _SingleThreadedBlas:
+    """Context in which BLAS uses one thread: counted, so that calls may nest and overlap.
+
+    The limit is the process's: the first in sets it, the last out puts back what it was. Other
+    threads' products run on one thread meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start as if nobody was inside."""
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before: list[tuple[Any, int]] = []
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = [(library, library.num_threads) for library, _ in _blas_libraries()]
+                for library, threads in self._before:
+                    if threads > 1:
+                        library.set_num_threads(1)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                for library, threads in self._before:
+                    if threads > 1:
+                        library.set_num_threads(threads)
+
+
+_pool = _Pool()
+single_threaded_blas = _SingleThreadedBlas()
+_chosen: int | None = None
+
+
+def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
+    """Call `work` with 0 ... pieces - 1, each once, in any order, on up to so many threads.
+
+    The caller's thread is one of them, so a call from anywhere always gets on. The first
+    exception ends the job and is raised here.
+    """
+    helpers = min(threads, pieces) - 1
+    if helpers <= 0:
+        for piece in range(pieces):
+            work(piece)
+        return
+    job = _Job(work, pieces)
+    _pool.invite(job, helpers)
+    job.take_part()
+    job.wait()
+    if job.error is not None:
+        raise job.error
+
+
+def get_num_threads() -> int:
+    """Return how many threads large problems are spread over.
+
+    That is what `set_num_threads` last said; else the environment's MHA_NUMPY_THREADS, read once;
+    else as many as NumPy's BLAS was given (OMP_NUM_THREADS and the process's CPUs decide that).
+    """
+    return _default_threads() if _chosen is None else _chosen
+
+
+def set_num_threads(threads: int) -> None:
+    """Set how many threads large problems are spread over; the results do not depend on it.
+
+    Raises ValueError below 1.
+    """
+    global _chosen  # noqa: PLW0603 (a setting of the process, as torch.set_num_threads is)
+    if threads < 1:
+        raise ValueError(f"`threads` is {threads}, but should be at least 1; pass 1 for no pool.")
+    _chosen = int(threads)
+
+
+@cache
+def _default_threads() -> int:
+    named = os.environ.get("MHA_NUMPY_THREADS", "")
+    if named:
+        if not named.isdecimal() or int(named) < 1:
+            raise ValueError(
+                f"MHA_NUMPY_THREADS is {named!r}, but should be a number from 1 up; correct or "
+                "unset it."
+            )
+        return int(named)
+    libraries = _blas_libraries()
+    if libraries:
+        return max(threads for _, threads in libraries)
+    return os.cpu_count() or 1
+
+
+@cache
+def _blas_libraries() -> list[tuple[Any, int]]:
+    """Return threadpoolctl's handles of the loaded BLAS and the threads each had when first seen.
+
+    Looking for them takes milliseconds, so it is done once.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    found = ThreadpoolController().lib_controllers
+    return [(one, int(one.num_threads)) for one in found if one.user_api == "blas"]
+
+
+def _forget_the_parent() -> None:
+    """Start anew in a forked child, which has none of the threads and perhaps held locks."""
+    _pool.forget()
+    single_threaded_blas.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_the_parent)
