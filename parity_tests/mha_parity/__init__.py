@@ -1,11 +1,30 @@
 """mha-parity: proves that a multi-head attention computes what torch's computes.
 
-    from mha_parity import assert_parity
-
-Loads neither numpy nor torch until something is asked for.
+``assert_parity`` judges a callable in a test; ``check`` judges a candidate and returns the verdict.
+Neither numpy nor torch is loaded until one of them is asked for.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mha_parity.asserting import assert_parity
+    from mha_parity.run import check
+
 __version__ = "0.1.0"
-__all__ = ["__version__"]
+__all__ = ["__version__", "assert_parity", "check"]
+
+_HOMES = {"assert_parity": "mha_parity.asserting", "check": "mha_parity.run"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

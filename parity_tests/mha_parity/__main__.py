@@ -1,0 +1,102 @@
+"""``mha-parity``: the command. ``main`` returns the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from mha_parity import __version__
+from mha_parity.options import add_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COULD_NOT_START = 2
+INTERRUPTED = 130
+EPILOG = (
+    "exit status: 0 parity holds, 1 it does not, 2 could not start, 3 inconclusive. "
+    "A target is package.module:name, path/to/file.py:name or path/to/notebook.ipynb:name; "
+    "it is code that you choose to run: the process it runs in protects the verdict, not you."
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence with the remedy."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the command line and leave with status 2."""
+        self.exit(COULD_NOT_START, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    top = Parser(
+        prog="mha-parity", description="Prove an attention against torch's.", epilog=EPILOG
+    )
+    top.add_argument("--version", action="version", version=f"mha-parity {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    check = commands.add_parser("check", help="judge a target over many cases", epilog=EPILOG)
+    check.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="whose attention (default: mha_numpy's own)"
+    )
+    add_options(check.add_argument)
+    _reports(check)
+    check.add_argument(
+        "--path", metavar="NAME", help="which of torch's own paths: fast, slow, sdpa or all"
+    )
+
+    replay = commands.add_parser("replay", help="show one case in full", epilog=EPILOG)
+    replay.add_argument("case", metavar="CASE", help="the id that a report printed")
+    replay.add_argument(
+        "targets", nargs="?", metavar="TARGET", help="whose attention (default: mha_numpy's own)"
+    )
+    add_options(replay.add_argument)
+    replay.add_argument("--pdb", action="store_true", help="stop inside the target")
+
+    bench = commands.add_parser("bench", help="time a target beside torch, correctness first")
+    bench.add_argument("targets", nargs="*", metavar="TARGET")
+    bench.add_argument("--quick", action="store_true", help="the small sizes alone")
+    bench.add_argument("--json", metavar="FILE", help="write the ratios with their intervals")
+    bench.add_argument(
+        "--compare", metavar="BASELINE", help="fail where a ratio to torch grew beyond its interval"
+    )
+
+    mutants = commands.add_parser(
+        "mutants", help="run the suite on every wrong attention of the catalogue"
+    )
+    mutants.add_argument("--seed", type=int, default=0, metavar="N")
+    mutants.add_argument("--dtype", default="float64,float32", metavar="A,B")
+    mutants.add_argument("--markdown", metavar="FILE", help="write the matrix as Markdown")
+
+    explain = commands.add_parser("explain", help="tell the story of one bug")
+    explain.add_argument("bug", metavar="BUG", help="its id in the catalogue: see list bugs")
+    listing = commands.add_parser("list", help="list conventions, features or bugs")
+    listing.add_argument("what", choices=("conventions", "features", "bugs"))
+    return top
+
+
+def _reports(check: argparse.ArgumentParser) -> None:
+    check.add_argument("--json", metavar="FILE", help="write the verdict for CI and scripts")
+    check.add_argument("--junit", metavar="FILE", help="write the verdict as JUnit XML")
+    check.add_argument("--html", metavar="FILE", help="write one self-contained page for people")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status; a user's mistake is one sentence."""
+    asked = parser().parse_args(arguments)
+    from mha_parity import commands
+
+    try:
+        return commands.RUN[asked.command](asked)
+    except ValueError as mistake:
+        sys.stderr.write(f"mha-parity: {mistake}\n")
+        return COULD_NOT_START
+    except KeyboardInterrupt:
+        sys.stderr.write("mha-parity: interrupted\n")
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""What each subcommand does: from parsed arguments to an exit status."""
+
+from __future__ import annotations
+
+from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from mha_parity.options import DEFAULT_TARGET, Options, from_namespace
+from mha_parity.verdict import Outcome
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    from mha_parity.candidate import Candidate
+    from mha_parity.verdict import Verdict
+
+# The worst of several targets is the verdict over all of them.
+ORDER = (Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.FAIL)
+
+
+def check(asked: argparse.Namespace) -> int:
+    """Judge every target and show its verdict; the reports named are written as well."""
+    from mha_parity.report import files, terminal
+
+    options = from_namespace(asked)
+    console = Console()
+    files.writable([asked.json, asked.junit, asked.html])
+    verdicts: list[Verdict] = []
+    for target in asked.targets or [DEFAULT_TARGET]:
+        verdicts.append(judged(target, options, console))
+        terminal.show(verdicts[-1], console)
+    files.write(verdicts, json=asked.json, junit=asked.junit, html=asked.html)
+    return max((v.outcome for v in verdicts), key=ORDER.index).exit_status
+
+
+def judged(target: str, options: Options, console: Console) -> Verdict:
+    """Return the verdict on one target, with a progress bar on a terminal."""
+    from mha_parity.report.progress import progress
+    from mha_parity.run import check as run
+
+    with opened(target, options) as candidate, progress(console, target) as tick:
+        return run(candidate, options, target=target, progress=tick)
+
+
+def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
+    """Return the target as a candidate, in a process of its own unless asked otherwise."""
+    from mha_parity import conventions, isolation, targets
+
+    if options.in_process:
+        found = targets.load(target)
+        return nullcontext(conventions.bind(found, options.convention, device=options.device))
+    return closing(
+        isolation.isolated(
+            target,
+            options.convention,
+            timeout=options.timeout,
+            memory=int(options.memory * 2**30),
+            forbid=options.forbid,
+            device=options.device,
+        )
+    )
+
+
+def replay(asked: argparse.Namespace) -> int:
+    """Show one case in full: inputs, the target's answer, torch's, and the difference."""
+    from mha_parity import replay as replaying
+
+    options = from_namespace(asked)
+    target = asked.targets or DEFAULT_TARGET
+    return replaying.replay(asked.case, target, options, Console(), pdb=asked.pdb)
+
+
+def bench(asked: argparse.Namespace) -> int:
+    """Time the targets beside torch."""
+    from mha_parity import bench as benchmark
+
+    return benchmark.main(asked)
+
+
+def mutants(asked: argparse.Namespace) -> int:
+    """Run the suite on the catalogue and show the kill matrix."""
+    from mha_parity import mutants as matrix
+
+    return matrix.main(asked)
+
+
+def explain(asked: argparse.Namespace) -> int:
+    """Tell the story of one bug."""
+    from mha_parity import explain as story
+
+    story.show(asked.bug, Console())
+    return 0
+
+
+def listing(asked: argparse.Namespace) -> int:
+    """List conventions, features or bugs."""
+    from mha_parity.report import listings
+
+    listings.show(asked.what, Console())
+    return 0
+
+
+RUN: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "check": check,
+    "replay": replay,
+    "bench": bench,
+    "mutants": mutants,
+    "explain": explain,
+    "list": listing,
+}
+
+
+def require(module: str, extra: str) -> None:
+    """Say in one sentence which extra a missing module belongs to.
+
+    Raises
+    ------
+        ValueError: the module is not installed.
+
+    """
+    import importlib.util
+
+    if importlib.util.find_spec(module) is None:
+        raise ValueError(
+            f"{module} is not installed, but this needs it; pip install 'mha-parity[{extra}]'."
+        )

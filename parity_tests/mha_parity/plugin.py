@@ -1,0 +1,146 @@
+"""The pytest plugin: ``--mha-parity-target TARGET`` adds one test for every feature of the target.
+
+Kept thin: it loads neither numpy nor torch, and nothing at all of the harness without a target.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mha_parity.options import add_options, from_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mha_parity.verdict import Verdict
+
+PREFIX = "mha-parity-"
+
+
+class MhaParityWarning(pytest.PytestWarning):
+    """Something in an adopter's set-up that is probably not meant."""
+
+
+class ParityError(Exception):
+    """A feature that fails; its text is the report."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of a run, prefixed, and two of the plugin's own."""
+    group = parser.getgroup("mha-parity", "prove an attention against torch's")
+    group.addoption(
+        "--mha-parity-target", metavar="TARGET", help="judge this attention, one test a feature"
+    )
+    group.addoption(
+        "--mha-parity-xfail", metavar="FILE", help="features expected to fail: axis=value  # reason"
+    )
+    add_options(group.addoption, PREFIX)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Name the target and the cases."""
+    target = config.getoption("--mha-parity-target")
+    if target is None:
+        return None
+    options = from_namespace(config.option, PREFIX)
+    return f"mha-parity: target {target}, {options.cases} cases, seed {options.seed}"
+
+
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Add one test for every feature the target offers."""
+    target = config.getoption("--mha-parity-target")
+    if target is None:
+        return
+    run = _Run(target, config)
+    expected = _expected(config.getoption("--mha-parity-xfail"))
+    names = run.features()
+    for name in expected:
+        if name not in names:
+            message = f"{name} is expected to fail, but the target offers no such feature; drop it."
+            warnings.warn(MhaParityWarning(message), stacklevel=1)
+    for name in names:
+        item = ParityItem.from_parent(session, name=f"mha-parity[{name}]", run=run, feature=name)
+        if name in expected:
+            item.add_marker(pytest.mark.xfail(reason=expected[name], strict=True))
+        items.append(item)
+
+
+class ParityItem(pytest.Item):
+    """One feature of the target; all features of a target share one run."""
+
+    def __init__(self, *, run: _Run, feature: str, **keywords: Any) -> None:
+        """Remember the run and the feature, ``axis=value``."""
+        super().__init__(**keywords)
+        self._run = run
+        self._feature = feature
+
+    def runtest(self) -> None:
+        """Fail when a case with this feature failed, or none could tell."""
+        verdict = self._run.verdict()
+        row = next(r for r in verdict.features if f"{r.axis}={r.value}" == self._feature)
+        if row.status != "pass":
+            from mha_parity.asserting import as_text
+
+            raise ParityError(f"{self._feature}: {row.status} {row.note}\n{as_text(verdict)}")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Return the report instead of a traceback."""
+        if isinstance(excinfo.value, ParityError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Say where the test comes from."""
+        return Path(self._run.target), None, self.name
+
+
+class _Run:
+    """The one run over a target, made when the first of its tests needs it."""
+
+    def __init__(self, target: str, config: pytest.Config) -> None:
+        self.target = target
+        self._options = from_namespace(config.option, PREFIX)
+        self._verdict: Verdict | None = None
+
+    def features(self) -> list[str]:
+        """Return the features the target offers; a target that cannot start ends the session."""
+        from mha_parity.commands import opened
+        from mha_parity.run import restricted
+
+        try:
+            with opened(self.target, self._options) as candidate:
+                offer = restricted(candidate.offer, self._options)
+        except ValueError as mistake:
+            raise pytest.UsageError(f"mha-parity: {mistake}") from None
+        return [f"{axis}={value}" for axis, values in offer.items() for value in values]
+
+    def verdict(self) -> Verdict:
+        """Return the verdict, running the cases the first time."""
+        if self._verdict is None:
+            from mha_parity.commands import opened
+            from mha_parity.run import check
+
+            with opened(self.target, self._options) as candidate:
+                self._verdict = check(candidate, self._options, target=self.target)
+        return self._verdict
+
+
+def _expected(name: str | None) -> Mapping[str, str]:
+    """Return the features expected to fail, each with its reason."""
+    if name is None:
+        return {}
+    path = Path(name)
+    if not path.is_file():
+        raise pytest.UsageError(f"mha-parity: there is no file {name} of expected failures.")
+    entries: dict[str, str] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        feature, _, reason = (part.strip() for part in line.partition("#"))
+        if feature:
+            entries[feature] = reason or "expected to fail"
+    return entries

@@ -1,0 +1,91 @@
+"""The verdict as the JSON document that CI and scripts read: schema ``mha-parity/1``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.features import label
+
+if TYPE_CHECKING:
+    from mha_parity.verdict import Diagnosis, Failure, FeatureRow, Verdict
+
+SCHEMA = "mha-parity/1"
+
+
+def document(verdict: Verdict) -> dict[str, Any]:
+    """Return the verdict as plain JSON values."""
+    return {
+        "schema": SCHEMA,
+        "target": verdict.target,
+        "convention": verdict.convention,
+        "verdict": verdict.outcome.value,
+        "sentence": verdict.sentence,
+        "cases": {
+            "run": verdict.run,
+            "passed": verdict.passed,
+            "failed": verdict.failed,
+            "inconclusive": verdict.inconclusive,
+        },
+        "features": [_feature(row) for row in verdict.features],
+        "checks": [dataclasses.asdict(row) for row in verdict.checks],
+        "failures": [_failure(failure) for failure in verdict.failures],
+        "diagnosis": [_diagnosis(each) for each in verdict.diagnosis],
+        "accuracy": {
+            each.dtype: {
+                "times_torch": number(each.median_times_torch),
+                "worst_times_torch": number(each.worst_times_torch),
+                "bits": number(each.bits),
+                "cases": each.cases,
+            }
+            for each in verdict.accuracy
+        },
+        "power": dict(verdict.power),
+        "notes": list(verdict.notes),
+        "seconds": round(verdict.seconds, 3),
+        "environment": dict(verdict.environment),
+    }
+
+
+def number(value: float) -> float | str:
+    """Return the number; JSON has no NaN and no infinity, so these become words."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _feature(row: FeatureRow) -> dict[str, Any]:
+    return {
+        "name": f"{row.axis}={row.value}",
+        "title": label(row.axis, row.value),
+        "status": row.status,
+        "cases": row.cases,
+        "note": row.note,
+    }
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    judgement = failure.judgement
+    return {
+        "case": failure.case.id,
+        "first_seen": failure.first_seen.id if failure.first_seen else failure.case.id,
+        "check": judgement.check,
+        "where": dataclasses.asdict(judgement.where) if judgement.where else None,
+        "error": number(judgement.error),
+        "allowed": number(judgement.allowed),
+        "severity": judgement.severity.value,
+        "detail": judgement.detail,
+        "replay": failure.replay,
+    }
+
+
+def _diagnosis(each: Diagnosis) -> dict[str, Any]:
+    return {
+        "bug": each.bug,
+        "title": each.title,
+        "remedy": each.remedy,
+        "explains": each.explains,
+        "confident": each.confident,
+        "aliases": list(each.aliases),
+        "evidence": each.evidence,
+        "source": each.source,
+    }

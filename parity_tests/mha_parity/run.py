@@ -1,0 +1,194 @@
+"""A run: draws the cases that a candidate offers, tries each, and sums up to a verdict."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from mha_parity import summary
+from mha_parity.drawing import draw_cases
+from mha_parity.features import of_case
+from mha_parity.judge import Settings
+from mha_parity.options import Options
+from mha_parity.shrink import smallest
+from mha_parity.systematic import Systematic
+from mha_parity.trial import try_case, try_cases
+from mha_parity.verdict import Failure, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from mha_parity.candidate import Candidate
+    from mha_parity.case import Case
+    from mha_parity.features import Offer
+    from mha_parity.judgement import Judgement
+    from mha_parity.trial import Trial
+
+Progress = Callable[[int, int], None]
+SHOWN = 3  # failures shrunk and shown in full, each of another check or dtype
+KEPT = 40  # failing trials whose arrays are kept for the diagnosis
+
+
+def check(
+    candidate: Candidate,
+    options: Options | None = None,
+    *,
+    target: str | None = None,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Judge ``candidate`` over a run of cases and return the verdict.
+
+    ``progress`` is called with (cases done, cases in all). Raises ``ValueError`` when the options
+    leave nothing that the candidate offers.
+    """
+    options = options or Options()
+    started = time.perf_counter()
+    settings = settings_of(options)
+    offer = restricted(candidate.offer, options)
+    cases = draw_cases(offer, options.cases, options.seed)
+    systematic = Systematic()
+    trials: list[Trial] = []
+    kept = 0
+    for done, trial in enumerate(try_cases(candidate, cases, settings), start=1):
+        if trial.problem and trial.gold and trial.answer:
+            systematic.add(trial.problem, trial.gold, trial.answer)
+        keep = trial.fails and kept < KEPT
+        kept += keep
+        trials.append(trial if keep else trial.light())
+        if progress:
+            progress(done, len(cases))
+    over_run = systematic.judgements()
+    return _verdict(candidate, options, target or candidate.name, trials, over_run, offer, started)
+
+
+def settings_of(options: Options) -> Settings:
+    """Return what the judge needs to know of the options."""
+    return Settings(
+        fully_masked=options.fully_masked,
+        max_times_torch=options.max_times_torch,
+    )
+
+
+def restricted(offer: Offer, options: Options) -> Offer:
+    """Return the offer narrowed to the dtypes and features that the options name.
+
+    Raises
+    ------
+        ValueError: the candidate does not offer what was named.
+
+    """
+    wanted = list(options.features) + [("dtype", dtype) for dtype in options.dtypes]
+    narrowed = dict(offer)
+    for axis in dict(wanted):
+        values = tuple(value for a, value in wanted if a == axis)
+        missing = [value for value in values if value not in offer[axis]]
+        if missing:
+            offered = ", ".join(offer[axis])
+            raise ValueError(
+                f"{axis}={missing[0]} was asked for, but the target offers {offered}; "
+                f"name one of these."
+            )
+        narrowed[axis] = values
+    return narrowed
+
+
+def _verdict(
+    candidate: Candidate,
+    options: Options,
+    target: str,
+    trials: list[Trial],
+    over_run: list[Judgement],
+    offer: Offer,
+    started: float,
+) -> Verdict:
+    judgements = [judgement for trial in trials for judgement in trial.judgements] + over_run
+    rows = summary.feature_rows(trials, offer)
+    failing = [trial for trial in trials if trial.fails]
+    failures = _failures(candidate, options, target, failing, over_run)
+    return Verdict(
+        target=target,
+        convention=candidate.convention,
+        outcome=summary.outcome(trials, rows, any(j.severity.fails for j in over_run)),
+        run=len(trials),
+        passed=sum(not trial.fails and not trial.inconclusive for trial in trials),
+        failed=len(failing),
+        inconclusive=sum(trial.inconclusive for trial in trials),
+        features=rows,
+        checks=summary.check_rows(judgements),
+        failures=failures,
+        accuracy=summary.accuracy(trials),
+        worst=summary.worst(judgements),
+        power=summary.powers(trials),
+        notes=summary.notes(trials),
+        environment=environment(),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _failures(
+    candidate: Candidate,
+    options: Options,
+    target: str,
+    failing: list[Trial],
+    over_run: list[Judgement],
+) -> tuple[Failure, ...]:
+    """Return the failures to show: one of each kind, the smallest cases of all, shrunk."""
+    shown: dict[tuple[str, str], Judgement] = {}
+    for trial in sorted(failing, key=lambda trial: len(trial.case.id)):
+        for judgement in trial.judgements:
+            if judgement.severity.fails:
+                shown.setdefault((judgement.check, judgement.severity.value), judgement)
+    shrunk = [_shrunk(candidate, options, target, each) for each in list(shown.values())[:SHOWN]]
+    plain = [_failure(each, target, options) for each in list(shown.values())[SHOWN:]]
+    whole_run = [_failure(each, target, options) for each in over_run if each.severity.fails]
+    return tuple(shrunk + plain + whole_run)
+
+
+def _shrunk(candidate: Candidate, options: Options, target: str, found: Judgement) -> Failure:
+    settings = settings_of(options)
+    best = found
+
+    def fails(case: Case) -> bool:
+        nonlocal best
+        for judgement in try_case(candidate, case, settings).judgements:
+            if judgement.check == found.check and judgement.severity.fails:
+                best = judgement
+                return True
+        return False
+
+    def offered(case: Case) -> bool:
+        return all(value in candidate.offer[axis] for axis, value in of_case(case).items())
+
+    smallest(found.case, fails, offered)
+    return _failure(best, target, options, first_seen=found.case)
+
+
+def _failure(
+    judgement: Judgement, target: str, options: Options, first_seen: Case | None = None
+) -> Failure:
+    named = f" --convention {options.convention}" if options.convention else ""
+    return Failure(
+        judgement=judgement,
+        case=judgement.case,
+        replay=f"mha-parity replay {judgement.case.id} {target}{named}",
+        first_seen=first_seen,
+    )
+
+
+def environment() -> dict[str, str]:
+    """Return what a reader needs to see the same again."""
+    import numpy as np
+
+    import mha_torch
+
+    return {
+        "mha_parity": version("mha-parity"),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **{k: str(v) for k, v in mha_torch.describe().items()},
+    }
+
+
+__all__ = ["Options", "Outcome", "check", "environment", "restricted", "settings_of"]

@@ -1,0 +1,123 @@
+"""From the trials of a run to its verdict: counts, features, checks, accuracy."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from mha_parity.features import AXES, of_case
+from mha_parity.judgement import Severity
+from mha_parity.verdict import Accuracy, CheckRow, FeatureRow, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mha_parity.features import Offer
+    from mha_parity.judgement import Judgement
+    from mha_parity.trial import Trial
+
+# What rounds in float32 (and each dtype) loses half of these bits at worst: bits = -log2(error).
+DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+
+
+def outcome(trials: Sequence[Trial], rows: Sequence[FeatureRow], failed_over_run: bool) -> Outcome:
+    """Return the verdict: any failure fails; else anything untested leaves it open."""
+    if failed_over_run or any(trial.fails for trial in trials):
+        return Outcome.FAIL
+    if not trials or any(row.status == "inconclusive" for row in rows):
+        return Outcome.INCONCLUSIVE
+    return Outcome.PASS
+
+
+def feature_rows(trials: Iterable[Trial], offer: Offer) -> tuple[FeatureRow, ...]:
+    """Return one row a feature: fail, pass, inconclusive (no case could have told), not offered."""
+    seen: Counter[tuple[str, str]] = Counter()
+    failed: Counter[tuple[str, str]] = Counter()
+    telling: Counter[tuple[str, str]] = Counter()
+    for trial in trials:
+        features = of_case(trial.case).items()
+        seen.update(features)
+        if trial.fails:
+            failed.update(features)
+        elif trial.exposes and not trial.inconclusive:
+            telling.update(features)
+    return tuple(
+        _row(axis, value, value in offer[axis], seen, failed, telling)
+        for axis, values in AXES.items()
+        for value in values
+    )
+
+
+def _row(
+    axis: str,
+    value: str,
+    offered: bool,
+    seen: Counter[tuple[str, str]],
+    failed: Counter[tuple[str, str]],
+    telling: Counter[tuple[str, str]],
+) -> FeatureRow:
+    key = (axis, value)
+    if not offered:
+        return FeatureRow(axis, value, "not offered", 0)
+    if failed[key]:
+        note = f"{failed[key]} of {seen[key]} fail"
+        return FeatureRow(axis, value, "fail", seen[key], note)
+    if telling[key] or value == "empty":
+        return FeatureRow(axis, value, "pass", seen[key])
+    note = "no case drawn" if not seen[key] else "no case could have shown a bug"
+    return FeatureRow(axis, value, "inconclusive", seen[key], note)
+
+
+def check_rows(judgements: Iterable[Judgement]) -> tuple[CheckRow, ...]:
+    """Return how many cases each check judged, and how many it failed."""
+    asked: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for judgement in judgements:
+        asked[judgement.check] += 1
+        failed[judgement.check] += judgement.severity.fails
+    return tuple(CheckRow(name, asked[name], failed[name]) for name in asked)
+
+
+def accuracy(trials: Iterable[Trial]) -> tuple[Accuracy, ...]:
+    """Return the candidate's output errors in units of torch's own, a row a dtype."""
+    times: dict[str, list[float]] = {}
+    for trial in trials:
+        for judgement in trial.judgements:
+            if judgement.check == "output" and judgement.times_torch is not None:
+                times.setdefault(trial.case.dtype, []).append(judgement.times_torch)
+    return tuple(_accuracy(dtype, times[dtype]) for dtype in AXES["dtype"] if dtype in times)
+
+
+def _accuracy(dtype: str, times: list[float]) -> Accuracy:
+    median = statistics.median(times)
+    lost = math.log2(median) if median > 0 else 0.0
+    return Accuracy(
+        dtype=dtype,
+        cases=len(times),
+        median_times_torch=median,
+        worst_times_torch=max(times),
+        bits=-lost,
+    )
+
+
+def worst(judgements: Iterable[Judgement]) -> Judgement | None:
+    """Return the judgement whose error is largest in units of what was allowed."""
+    judged = [each for each in judgements if each.where is not None and each.allowed > 0]
+    return max(judged, key=lambda each: each.error / each.allowed, default=None)
+
+
+def powers(trials: Iterable[Trial]) -> dict[str, int]:
+    """Return how many cases would have exposed each of the gross errors."""
+    return dict(Counter(name for trial in trials for name in trial.exposes))
+
+
+def notes(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """Return what a reader should know beside the verdict."""
+    less = [j for t in trials for j in t.judgements if j.severity is Severity.LESS_ACCURATE]
+    if not less:
+        return ()
+    factor = max(each.times_torch or 0.0 for each in less)
+    amount = f" by a factor of up to {factor:.1f}" if factor else ""
+    return (f"less accurate than torch{amount} in {len(less)} checks, within the rounding bound",)

@@ -1,0 +1,169 @@
+"""One case from problem to judgements: the candidate's answer, the oracle's, and the relations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mha_parity import power
+from mha_parity.accuracy import times_torch
+from mha_parity.candidate import Answer, CandidateError
+from mha_parity.gold import golden
+from mha_parity.judge import judge
+from mha_parity.judgement import Judgement, Severity
+from mha_parity.making import make
+from mha_parity.related import judge_relation
+from mha_parity.relations import applicable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mha_parity.candidate import Candidate
+    from mha_parity.case import Case
+    from mha_parity.gold import Gold
+    from mha_parity.judge import Settings
+    from mha_parity.problem import Problem
+    from mha_parity.relations import Related
+
+ACCURACY_EVERY = 8  # torch's own error in the same dtype is measured on every so-manieth case
+RELATIONS_A_CASE = 1  # the relations take turns: over a run each is asked of many cases
+CHUNK = 24  # cases on their way to a candidate in another process while the oracle works
+
+ANSWERED = "answers"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trial:
+    """What came of one case. ``exposes``: the gross errors that this case would have shown."""
+
+    case: Case
+    judgements: tuple[Judgement, ...]
+    exposes: frozenset[str] = frozenset()
+    problem: Problem | None = None
+    gold: Gold | None = None
+    answer: Answer | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether any check of the case failed."""
+        return any(judgement.severity.fails for judgement in self.judgements)
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether nothing failed, but something could not be judged."""
+        severities = {judgement.severity for judgement in self.judgements}
+        return not self.fails and Severity.INCONCLUSIVE in severities
+
+    def light(self) -> Trial:
+        """Return the trial without its arrays: what a long run keeps of it."""
+        return replace(self, problem=None, gold=None, answer=None)
+
+
+def try_cases(candidate: Candidate, cases: Sequence[Case], settings: Settings) -> Iterator[Trial]:
+    """Yield the trial of each case; the candidate and the oracle work side by side where they can.
+
+    The relation asked of a case follows from its seed, so that a case alone behaves as in a run.
+    """
+    for start in range(0, len(cases), CHUNK):
+        problems = [make(case) for case in cases[start : start + CHUNK]]
+        related = [_turn(problem) for problem in problems]
+        asked = [p for p, more in zip(problems, related, strict=True) for p in (p, *_of(more))]
+        answers = ask(candidate, asked)
+        for problem, more in zip(problems, related, strict=True):
+            gold = golden(problem)
+            answer = next(answers)
+            others = [(name, rel, next(answers)) for name, rel in more]
+            yield _judged(problem, gold, answer, others, settings)
+
+
+def try_case(candidate: Candidate, case: Case, settings: Settings) -> Trial:
+    """Return the trial of one case."""
+    return next(try_cases(candidate, [case], settings))
+
+
+def ask(candidate: Candidate, problems: Sequence[Problem]) -> Iterator[Answer | CandidateError]:
+    """Yield the candidate's answer to each problem, or what it failed with."""
+    many = getattr(candidate, "many", None)
+    if many is not None:
+        yield from many(problems)
+        return
+    for problem in problems:
+        try:
+            yield candidate(problem)
+        except CandidateError as failure:
+            yield failure
+
+
+def _turn(problem: Problem) -> list[tuple[str, Related]]:
+    """Return the relations that are this problem's turn."""
+    relations = applicable(problem)
+    if not relations:
+        return []
+    first = problem.case.seed % len(relations)
+    return [relations[(first + i) % len(relations)] for i in range(RELATIONS_A_CASE)]
+
+
+def _of(related: list[tuple[str, Related]]) -> list[Problem]:
+    return [relation.problem for _, relation in related]
+
+
+def _judged(
+    problem: Problem,
+    gold: Gold,
+    answer: Answer | CandidateError,
+    others: list[tuple[str, Related, Answer | CandidateError]],
+    settings: Settings,
+) -> Trial:
+    case = problem.case
+    if isinstance(answer, CandidateError):
+        return Trial(case=case, judgements=(failed_call(case, answer),), problem=problem, gold=gold)
+    judgements = [*judge(problem, gold, answer, settings), *_conduct(case, answer)]
+    if not any(judgement.severity.fails for judgement in judgements):
+        judgements += [_related(problem, gold, answer, *other) for other in others]
+    return Trial(
+        case=case,
+        judgements=tuple(_with_accuracy(problem, gold, answer, judgements)),
+        exposes=power.exposed(problem, gold),
+        problem=problem,
+        gold=gold,
+        answer=answer,
+    )
+
+
+def failed_call(case: Case, failure: CandidateError) -> Judgement:
+    """Return the judgement on a call that gave no usable answer."""
+    detail = f"{failure}\n{failure.detail}".rstrip()
+    return Judgement(case=case, check=ANSWERED, severity=Severity(failure.severity), detail=detail)
+
+
+def _conduct(case: Case, answer: Answer) -> Iterator[Judgement]:
+    """Yield a failed check for every note on the candidate's conduct: ``name: sentence``."""
+    for note in answer.notes:
+        name, _, sentence = note.partition(": ")
+        yield Judgement(case=case, check=name, severity=Severity.STRUCTURE, detail=sentence)
+
+
+def _with_accuracy(
+    problem: Problem, gold: Gold, answer: Answer, judgements: list[Judgement]
+) -> Iterator[Judgement]:
+    """Yield the judgements, the output's beside torch's own error where that is measured."""
+    measured = problem.case.seed % ACCURACY_EVERY == 0
+    for judgement in judgements:
+        worse = judgement.severity is Severity.LESS_ACCURATE
+        if judgement.check == "output" and (measured or worse) and not judgement.severity.fails:
+            yield replace(judgement, times_torch=times_torch(problem, gold, answer))
+        else:
+            yield judgement
+
+
+def _related(
+    problem: Problem,
+    gold: Gold,
+    first: Answer,
+    name: str,
+    related: Related,
+    second: Answer | CandidateError,
+) -> Judgement:
+    if isinstance(second, CandidateError):
+        return failed_call(problem.case, second)
+    return judge_relation(problem, gold.bound, first.output, second.output, name, related)
