@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
 ENGINES = ("auto", "materialised", "streaming")
@@ -78,12 +80,20 @@ def check_sequences(
 ) -> bool:
     """Return whether the inputs are batched (3-D), or raise unless they fit each other."""
     rank = query.ndim
+    if (
+        query is key is value
+        and rank == 3
+        and query.shape[-1] == widths[0] == widths[1] == widths[2]
+    ):
+        return True
     if rank not in {2, 3}:
         raise ValueError(
             f"`query` has shape {query.shape}, but should be 3-D, or 2-D without a batch; "
             "reshape it."
         )
-    for name, array, width in zip(("query", "key", "value"), (query, key, value), widths, strict=True):
+    for name, array, width in zip(
+        ("query", "key", "value"), (query, key, value), widths, strict=True
+    ):
         if array.ndim != rank:
             raise ValueError(
                 f"`{name}` has shape {array.shape}, but should be {rank}-D as `query` is; "
@@ -134,7 +144,9 @@ def check_key_padding_mask(
     return mask if batched else mask[None]
 
 
-def check_shapes(arrays: dict[str, NDArray[Any] | None], shapes: dict[str, tuple[int, ...]]) -> None:
+def check_shapes(
+    arrays: Mapping[str, NDArray[Any] | None], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
     """Raise unless every array that is there has the shape named for it."""
     for name, array in arrays.items():
         if array is not None and array.shape != shapes[name]:

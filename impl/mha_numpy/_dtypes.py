@@ -26,10 +26,10 @@ def resolve_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     Raises TypeError for every dtype that is not one of the four.
     """
     if isinstance(dtype, str) and dtype == "bfloat16":
-        import ml_dtypes  # noqa: PLC0415 (optional, wanted only by those who ask for bfloat16)
+        import ml_dtypes  # optional: only for those who ask for bfloat16
 
-        return np.dtype(ml_dtypes.bfloat16)
-    resolved = np.dtype(dtype).newbyteorder("=")
+        dtype = ml_dtypes.bfloat16
+    resolved = np.dtype(np.dtype(dtype).type)
     if not is_supported(resolved):
         msg = f"`dtype` is {resolved}, but should be {SUPPORTED}; choose one of them."
         raise TypeError(msg)

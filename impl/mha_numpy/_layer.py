@@ -1,6 +1,6 @@
 """One call of a layer, from sequences to sequences; the module and the functional form share it.
 
-    project -> split heads -> append keys -> attend -> merge heads -> output projection
+project -> split heads -> append keys -> attend -> merge heads -> output projection
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from mha_numpy._check import (
     check_attn_mask,
     check_key_padding_mask,
     check_sequences,
+    check_shapes,
 )
 from mha_numpy._dtypes import require_same, to_floating, to_mask, working_dtype
 from mha_numpy._masking import NO_MASK, Masking, causal_hidden, from_module_masks
@@ -67,13 +68,15 @@ def layer_forward(
     if not batched:
         inputs = _to_each(lambda x: x[None], inputs)
         options = options._replace(batch_first=True)
+    if options.static_k is not None or options.static_v is not None:
+        _check_statics(inputs, parameters, options)
     masking = _masking(inputs, parameters, options, dtype, batched=batched)
     working = working_dtype(dtype)
-    if working is not dtype:
+    if working != dtype:
         inputs = _to_each(lambda x: x.astype(working), inputs)
         parameters = parameters.astype(working)
     output, weights = _attention(inputs, parameters, masking, options)
-    if working is not dtype:
+    if working != dtype:
         output = output.astype(dtype)
         weights = None if weights is None else weights.astype(dtype)
     if batched:
@@ -114,6 +117,23 @@ def _attention(
     return output, weights
 
 
+def _check_statics(inputs: Three, parameters: Projections, options: Options) -> None:
+    """Raise unless static_k and static_v are (N*H, S, D) and nothing is to be appended to them."""
+    batch, length = inputs[1].shape[:2] if options.batch_first else inputs[1].shape[1::-1]
+    given = {"static_k": options.static_k, "static_v": options.static_v}
+    if options.static_k is not None and options.static_v is not None:
+        length = options.static_k.shape[1]
+    head_dim = inputs[0].shape[-1] // options.num_heads
+    shape = (batch * options.num_heads, length, head_dim)
+    check_shapes(given, dict.fromkeys(given, shape))
+    require_same(parameters.out_proj.weight.dtype, "the parameters' dtype", **given)
+    if parameters.bias_k is not None:
+        raise ValueError(
+            "`bias_k` is given with `static_k` or `static_v`, but cannot be appended to them, as "
+            "in torch; pass bias_k=None and bias_v=None."
+        )
+
+
 def _floating_inputs(
     query: ArrayLike, key: ArrayLike, value: ArrayLike, dtype: np.dtype[Any]
 ) -> Three:
@@ -131,7 +151,7 @@ def _floating_inputs(
 
 
 def _floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-    if type(value) is np.ndarray and value.dtype is dtype:
+    if type(value) is np.ndarray and value.dtype == dtype:
         return value
     array = to_floating(value, name)
     require_same(dtype, "the parameters' dtype", **{name: array})

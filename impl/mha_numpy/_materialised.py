@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy._masking import NO_MASK, Masking
+from mha_numpy._softmax import is_bounded, softmax_inplace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,17 +39,18 @@ def attend(
     A row that sees no key is NaN in both, as torch's softmax makes it, or 0 in both where
     `empty_rows_are_zero`. Without any key (S = 0) the result is 0 in any case, as in torch.
     """
-    logits = masked_logits(q, k, masking, scale)
-    weights = softmax_inplace(logits, empty_rows_are_zero=empty_rows_are_zero)
+    logits = scaled_logits(q, k, scale)
+    bounded = not masking.bias and is_bounded(logits)
+    if not masking.is_empty:
+        logits += masking.additive(q.shape[2], k.shape[2], logits.dtype)
+    weights = softmax_inplace(logits, empty_rows_are_zero=empty_rows_are_zero, bounded=bounded)
     if dropout_p:
         drop_inplace(weights, dropout_p, rng)
     return mix(weights, v), weights
 
 
-def masked_logits(
-    q: NDArray[Any], k: NDArray[Any], masking: Masking, scale: float
-) -> NDArray[Any]:
-    """Return scale * q k^T + masks, (N, H, L, S), a new array.
+def scaled_logits(q: NDArray[Any], k: NDArray[Any], scale: float) -> NDArray[Any]:
+    """Return scale * q k^T, (N, H, L, S), a new array.
 
     The scale goes onto the queries: fewer numbers than the logits, and no overflow on the way.
     """
@@ -56,34 +58,11 @@ def masked_logits(
     _, kv_heads, keys, _ = k.shape
     scaled = q * scale
     if kv_heads == heads:
-        logits = scaled @ k.swapaxes(2, 3)
-    else:
-        grouped = scaled.reshape(n, kv_heads, heads // kv_heads, queries, -1)
-        logits = (grouped @ k[:, :, None].swapaxes(3, 4)).reshape(n, heads, queries, keys)
-    if not masking.is_empty:
-        logits += masking.additive(queries, keys, logits.dtype)
-    return logits
-
-
-def softmax_inplace(logits: NDArray[Any], *, empty_rows_are_zero: bool = False) -> NDArray[Any]:
-    """Turn logits into weights over the last axis, in their own memory, and return them.
-
-    A row of -inf becomes NaN (-inf less its maximum), or 0 where `empty_rows_are_zero`: its
-    maximum then counts as the least finite number and its sum as 1. Every other row has a
-    finite maximum (or NaN, which stays) and a sum of at least 1, so neither touches it.
-    """
-    if logits.shape[-1] == 0:
+        logits: NDArray[Any] = scaled @ k.swapaxes(2, 3)
         return logits
-    peak = np.maximum.reduce(logits, axis=-1, keepdims=True)
-    if empty_rows_are_zero:
-        np.maximum(peak, np.finfo(logits.dtype).min, out=peak)
-    np.subtract(logits, peak, out=logits)
-    np.exp(logits, out=logits)
-    total = np.add.reduce(logits, axis=-1, keepdims=True)
-    if empty_rows_are_zero:
-        np.maximum(total, 1, out=total)
-    np.divide(logits, total, out=logits)
-    return logits
+    grouped = scaled.reshape(n, kv_heads, heads // kv_heads, queries, -1)
+    logits = grouped @ k[:, :, None].swapaxes(3, 4)
+    return logits.reshape(n, heads, queries, keys)
 
 
 def drop_inplace(weights: NDArray[Any], p: float, rng: np.random.Generator | None) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
 
@@ -19,7 +21,7 @@ class Linear:
     bias: NDArray[Any] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Projections:
     """All parameters of a layer, under torch's names.
 
@@ -40,31 +42,54 @@ class Projections:
 
     def named_arrays(self) -> dict[str, NDArray[Any] | None]:
         """Return every parameter by torch's name, in torch's order, None where there is none."""
-        named = {
-            field.name: getattr(self, field.name)
-            for field in fields(Projections)
-            if field.name != "out_proj"
-        }
         return {
-            **named,
+            **{name: getattr(self, name) for name in _INPUT_NAMES},
             "out_proj.weight": self.out_proj.weight,
             "out_proj.bias": self.out_proj.bias,
         }
 
+    @classmethod
+    def from_named(cls, named: Mapping[str, NDArray[Any] | None]) -> Projections:
+        """Return the parameters that `named_arrays` names; what is not named is not there."""
+        out_weight = named["out_proj.weight"]
+        if out_weight is None:
+            raise ValueError("`out_proj.weight` is None, but every layer has one; pass the array.")
+        return Projections(
+            **{name: named.get(name) for name in _INPUT_NAMES},
+            out_proj=Linear(out_weight, named.get("out_proj.bias")),
+        )
+
     def astype(self, dtype: np.dtype[Any]) -> Projections:
         """Return the parameters in another dtype."""
-        cast = {
-            name: None if array is None else array.astype(dtype)
-            for name, array in self.named_arrays().items()
-        }
-        weight, bias = cast.pop("out_proj.weight"), cast.pop("out_proj.bias")
-        assert weight is not None  # noqa: S101 (a Linear always has one; this tells the type checker)
-        return Projections(**cast, out_proj=Linear(weight, bias))
+        return Projections.from_named(
+            {
+                name: None if array is None else array.astype(dtype)
+                for name, array in self.named_arrays().items()
+            }
+        )
+
+
+_INPUT_NAMES = tuple(field.name for field in fields(Projections) if field.name != "out_proj")
+
+
+def parameter_shapes(embed_dim: int, kdim: int, vdim: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every parameter of a layer by torch's name, in torch's order."""
+    return {
+        "in_proj_weight": (3 * embed_dim, embed_dim),
+        "q_proj_weight": (embed_dim, embed_dim),
+        "k_proj_weight": (embed_dim, kdim),
+        "v_proj_weight": (embed_dim, vdim),
+        "in_proj_bias": (3 * embed_dim,),
+        "bias_k": (1, 1, embed_dim),
+        "bias_v": (1, 1, embed_dim),
+        "out_proj.weight": (embed_dim, embed_dim),
+        "out_proj.bias": (embed_dim,),
+    }
 
 
 def linear(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> NDArray[Any]:
     """Return x @ weight.T + bias over the last axis, a new array; one product for all rows."""
-    rows = x.reshape(-1, x.shape[-1]) @ weight.T
+    rows: NDArray[Any] = x.reshape(-1, x.shape[-1]) @ weight.T
     if bias is not None:
         rows += bias
     return rows.reshape(*x.shape[:-1], weight.shape[0])

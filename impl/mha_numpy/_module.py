@@ -1,0 +1,220 @@
+"""torch.nn.MultiheadAttention, in NumPy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_numpy._check import check_engine, check_probability, check_rng, check_shapes, check_sizes
+from mha_numpy._dtypes import require_same, resolve_dtype, to_floating
+from mha_numpy._errstate import quiet
+from mha_numpy._init import initial_parameter
+from mha_numpy._layer import Options, layer_forward
+from mha_numpy._projections import Linear, Projections, parameter_shapes
+from mha_numpy._state import IncompatibleKeys, check_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+
+class MultiheadAttention(Projections):
+    """Multi-head attention with torch's names, shapes, mask polarity and state dict.
+
+    Formula
+        heads_h = softmax(q_h k_h^T / sqrt(D) + masks) v_h, output = concat(heads) W_o^T + b_o,
+        where q = query W_q^T + b_q and so on, head h takes columns h*D to (h+1)*D, D = E / H.
+
+    Parameters
+    ----------
+    embed_dim, num_heads : int
+        Width E of queries and output, and number H of heads; H divides E.
+    dropout : float
+        Share of weights set to 0 in training, the others divided by 1 - dropout.
+    bias : bool
+        Whether the input and output projections have biases.
+    add_bias_kv : bool
+        Append a learned key and value, bias_k and bias_v, to every sequence.
+    add_zero_attn : bool
+        Append a key and value of zeros to every sequence.
+    kdim, vdim : int, optional
+        Widths of keys and values where they are unlike E.
+    batch_first : bool
+        Sequences are (N, L, E) and not (L, N, E).
+    dtype : dtype-like
+        float32, float64, float16 or "bfloat16" (needs ml_dtypes). The last two are computed in
+        float32 and rounded once.
+    rng : numpy.random.Generator, optional
+        What the parameters and dropout are drawn from; a freshly seeded one where it is None.
+    engine : {"auto", "materialised", "streaming"}
+        How the heads are computed; "streaming" never holds the weights.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For sizes that do not fit each other and options out of range.
+
+    Notes
+    -----
+    A new layer is in training mode, as in torch. Parameters are plain arrays under torch's names
+    (`in_proj_weight`, `out_proj.weight`, ...): write into them, or assign others of their shape
+    and dtype.
+    Source: torch.nn.MultiheadAttention, torch 2.13.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        dtype: DTypeLike = np.float32,
+        *,
+        rng: np.random.Generator | None = None,
+        engine: str = "auto",
+    ) -> None:
+        kdim = embed_dim if kdim is None else kdim
+        vdim = embed_dim if vdim is None else vdim
+        check_sizes(embed_dim, num_heads, kdim, vdim)
+        check_probability("dropout", dropout)
+        check_rng(rng)
+        check_engine(engine)
+        self.embed_dim, self.num_heads, self.kdim, self.vdim = embed_dim, num_heads, kdim, vdim
+        self.head_dim = embed_dim // num_heads
+        self.dropout, self.batch_first, self.add_zero_attn = dropout, batch_first, add_zero_attn
+        self.dtype = resolve_dtype(dtype)
+        self.engine = engine
+        self.rng = np.random.default_rng() if rng is None else rng
+        self.training = True
+        absent = {"q_proj_weight", "k_proj_weight", "v_proj_weight"}
+        if (kdim, vdim) != (embed_dim, embed_dim):
+            absent = {"in_proj_weight"}
+        absent |= set() if bias else {"in_proj_bias", "out_proj.bias"}
+        absent |= set() if add_bias_kv else {"bias_k", "bias_v"}
+        self._shapes = parameter_shapes(embed_dim, kdim, vdim)
+        drawn = {
+            name: None if name in absent else initial_parameter(name, shape, self.dtype, self.rng)
+            for name, shape in self._shapes.items()
+        }
+        super().__init__(**vars(Projections.from_named(drawn)))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute; a parameter only to an array of its own shape and dtype."""
+        if isinstance(value, Linear):
+            self._check({"out_proj.weight": value.weight, "out_proj.bias": value.bias})
+        elif name in _PARAMETERS and value is not None:
+            value = to_floating(value, name)
+            self._check({name: value})
+        object.__setattr__(self, name, value)
+
+    def _check(self, arrays: dict[str, NDArray[Any] | None]) -> None:
+        check_shapes(arrays, self._shapes)
+        require_same(self.dtype, "the layer's dtype", **arrays)
+
+    @quiet
+    def forward(
+        self,
+        query: ArrayLike,
+        key: ArrayLike,
+        value: ArrayLike,
+        key_padding_mask: ArrayLike | None = None,
+        need_weights: bool = True,
+        attn_mask: ArrayLike | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Return (output, weights), weights None unless `need_weights`.
+
+        Shapes
+            query (L, N, E), key (S, N, kdim), value (S, N, vdim), with N first where
+            `batch_first`, or all three without N. Output as query.
+            key_padding_mask (N, S), or (S,) without N; attn_mask (L, S) or (N*H, L, S).
+            weights (N, L, S), the mean over the heads, or (N, H, L, S) without
+            `average_attn_weights`; S then counts the appended keys too.
+
+        Masks
+            Boolean: True = hidden. Float: added to the scaled logits. Both may be given, and one
+            may be boolean and the other float. `is_causal` is a hint that attn_mask is the
+            causal mask and needs it, as in torch; where the hint is wrong, the mask counts (torch
+            follows one or the other, by path).
+
+        Raises
+        ------
+        TypeError
+            For inputs that have not the layer's dtype, and for masks that are neither boolean
+            nor float32 nor of that dtype.
+        ValueError
+            For shapes that do not fit each other.
+
+        Notes
+        -----
+        Rows that see no key are NaN where `need_weights`, else b_o alone, as in torch 2.13. In
+        training with dropout the returned weights are the dropped ones, as in torch.
+        """
+        options = Options(
+            self.num_heads,
+            self.add_zero_attn,
+            self.batch_first,
+            key_padding_mask,
+            attn_mask,
+            is_causal,
+            need_weights,
+            average_attn_weights,
+            self.dropout if self.training else 0.0,
+            self.rng,
+            self.engine,
+        )
+        widths = self.embed_dim, self.kdim, self.vdim
+        return layer_forward(query, key, value, self, widths, options)
+
+    __call__ = forward
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch dropout on (or off, with mode=False); returns the layer."""
+        self.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Switch dropout off; returns the layer."""
+        return self.train(mode=False)
+
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        """Return copies of all parameters under torch's names, in torch's order."""
+        return {name: array.copy() for name, array in self._own().items()}
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, object], strict: bool = True
+    ) -> IncompatibleKeys:
+        """Copy parameters in from arrays or torch tensors, cast to the layer's dtype.
+
+        Returns the missing and the unexpected keys, both empty where `strict`. Raises ValueError
+        for entries that are missing, unexpected or misshaped, TypeError for entries that are not
+        floating; the layer is then as it was before.
+        """
+        own = self._own()
+        taken, left = check_state(state_dict, own, strict=strict)
+        for name, array in taken.items():
+            own[name][...] = array
+        return left
+
+    def _own(self) -> dict[str, NDArray[Any]]:
+        return {name: x for name, x in self.named_arrays().items() if x is not None}
+
+    def __repr__(self) -> str:
+        """Return the sizes and the dtype."""
+        return (
+            f"MultiheadAttention(embed_dim={self.embed_dim}, num_heads={self.num_heads}, "
+            f"kdim={self.kdim}, vdim={self.vdim}, batch_first={self.batch_first}, "
+            f"dtype={self.dtype})"
+        )
+
+
+_PARAMETERS = frozenset(parameter_shapes(1, 1, 1))
