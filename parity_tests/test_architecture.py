@@ -178,9 +178,15 @@ def long_functions(lengths: dict[str, int]) -> list[str]:
 
 
 def bound_names(tree: ast.Module, package: str) -> set[str]:
-    """Return the public names that a module defines, or takes from its own package."""
+    """Return the public names that a module defines, or takes from its own package.
+
+    What stands under `if TYPE_CHECKING` counts: it tells a type checker what is loaded on first use.
+    """
     names = set()
-    for node in tree.body:
+    for node in [
+        *tree.body,
+        *(n for top in tree.body if isinstance(top, ast.If) for n in top.body),
+    ]:
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
@@ -369,6 +375,7 @@ def test_public_list_is_true(package: str, path: Path) -> None:
         ("__all__ = []\nLIMIT = 1", "LIMIT is offered and not listed"),
         ("__all__ = []\nclass Case: ...", "Case is offered and not listed"),
         ("__all__ = []\nfrom .core import f", "f is offered and not listed"),
+        ("__all__ = []\nif 0:\n    from .core import f", "f is offered and not listed"),
     ],
 )
 def test_untrue_list_is_found(

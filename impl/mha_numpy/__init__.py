@@ -12,8 +12,10 @@ from mha_numpy._functional import multi_head_attention_forward
 from mha_numpy._module import MultiheadAttention
 from mha_numpy._sdpa import scaled_dot_product_attention
 
+__version__ = "0.1.0"
 __all__ = [
     "MultiheadAttention",
+    "__version__",
     "multi_head_attention_forward",
     "scaled_dot_product_attention",
 ]

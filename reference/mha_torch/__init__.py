@@ -30,11 +30,13 @@ _HOME = {
     "scaled_dot_product_attention": "_sdpa",
 }
 
+__version__ = "0.1.0"
 __all__ = [
     "PINNED",
     "OraclesDisagreeError",
     "Path",
     "PathNotTakenError",
+    "__version__",
     "agree",
     "agree_sdpa",
     "describe",
