@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_numpy._products import affine
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mha_numpy._engine import attend_streaming, choose_engine
 from mha_numpy._materialised import attend
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ def attend_heads(
             "`engine` is 'streaming', but it holds no weights to return or to drop; "
             "pass need_weights=False and no dropout, or engine='auto'."
         )
+    if engine == "auto" and not holds_weights:
+        engine = choose_engine(q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2])
+    if engine == "streaming":
+        return attend_streaming(q, k, v, masking, scale), None
     heads_out, weights = attend(
         q,
         k,

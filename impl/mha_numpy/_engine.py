@@ -1,0 +1,31 @@
+"""Which engine computes the heads, and what is spread over threads: a small model by size.
+
+Three costs decide, as measured on two AVX-512 cores with NumPy's OpenBLAS; the switches lie where
+they balance, and moving one by a factor of two costs some per cent near it and nothing elsewhere.
+
+- Waking a thread and passing the interpreter's lock to and fro costs some 50 µs, as much as four
+  million multiplications. Work of less than twice that stays on the caller's thread
+  (`_products.SPREAD_FROM`, `_tiles.LEAST_CELLS`).
+- OpenBLAS takes a second thread from 262 144 multiplications on, too early; holding it to one
+  costs 3 µs (`_products.BLAS_SPREADS_FROM`).
+- The streaming engine asks 25 µs more of Python than the one that holds the weights and passes
+  over the logits twice less: even at some 30 000 logits (`STREAM_FROM`).
+
+Every choice can be overruled: `engine=` in the public calls, `set_num_threads` or MHA_NUMPY_THREADS
+in the environment for threads, `tiles=` and `threads=` in `attend_streaming` for the cut.
+"""
+
+from __future__ import annotations
+
+from mha_numpy._streaming import attend_streaming
+from mha_numpy._threads import get_num_threads, set_num_threads
+from mha_numpy._tiles import Tiles
+
+__all__ = ["Tiles", "attend_streaming", "choose_engine", "get_num_threads", "set_num_threads"]
+
+STREAM_FROM = 32_768
+
+
+def choose_engine(logits: int) -> str:
+    """Return the engine for so many logits (N * H * L * S) where no weights are wanted."""
+    return "streaming" if logits >= STREAM_FROM else "materialised"
