@@ -39,7 +39,7 @@ def hidden_keys(valid_lens: npt.ArrayLike, num_keys: int) -> npt.NDArray[np.bool
     if lengths.dtype.kind not in "iu":
         raise TypeError(
             f"`valid_lens` have dtype {lengths.dtype}, but should be integers; "
-            "convert them with .astype(int)"
+            "convert them with .astype(int)."
         )
     if lengths.ndim not in (1, 2):
         raise ValueError(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_numpy._errstate import quiet
 from mha_numpy._masking import NO_MASK, Masking
 from mha_numpy.textbook._heads import attend_heads
 from mha_numpy.textbook._inputs import real_arrays, require_heads, require_size
@@ -60,7 +61,7 @@ class MultiHeadAttention:
             0.1 * source.standard_normal((d_model, d_model)) for _ in range(4)
         )
 
-    @np.errstate(over="ignore", invalid="ignore")
+    @quiet
     def forward(
         self, X: ArrayLike, mask: ArrayLike | None = None
     ) -> tuple[NDArray[Any], NDArray[Any]]:

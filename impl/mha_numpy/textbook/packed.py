@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_numpy._errstate import quiet
 from mha_numpy.textbook._heads import attend_heads
 from mha_numpy.textbook._inputs import real_arrays, require_heads, require_size
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["multi_head_attention", "multi_head_attention_loop", "self_attention"]
 
 
-@np.errstate(over="ignore", invalid="ignore")
+@quiet
 def self_attention(
     X: ArrayLike, Wq: ArrayLike, Wk: ArrayLike, Wv: ArrayLike
 ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -41,7 +42,7 @@ def self_attention(
     return output, weights
 
 
-@np.errstate(over="ignore", invalid="ignore")
+@quiet
 def multi_head_attention(
     X: ArrayLike, Wq: ArrayLike, Wk: ArrayLike, Wv: ArrayLike, H: int
 ) -> tuple[NDArray[Any], list[NDArray[Any]]]:
@@ -66,7 +67,7 @@ def multi_head_attention(
     return merged[0].astype(dtype, copy=False), list(weights[0].astype(dtype, copy=False))
 
 
-@np.errstate(over="ignore", invalid="ignore")
+@quiet
 def multi_head_attention_loop(
     X: ArrayLike, Wq: ArrayLike, Wk: ArrayLike, Wv: ArrayLike, H: int
 ) -> tuple[NDArray[Any], list[NDArray[Any]]]:

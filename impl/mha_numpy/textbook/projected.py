@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_numpy._errstate import quiet
 from mha_numpy.textbook._heads import attend_heads
 from mha_numpy.textbook._inputs import real_arrays, require_heads, require_size
 
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-@np.errstate(over="ignore", invalid="ignore")
+@quiet
 def compute_qkv(
     X: ArrayLike, W_q: ArrayLike, W_k: ArrayLike, W_v: ArrayLike
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -51,7 +52,7 @@ def compute_qkv(
     return q, k, v
 
 
-@np.errstate(over="ignore", invalid="ignore")
+@quiet
 def self_attention(Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> NDArray[Any]:
     """Return attention of a single head, (L, Dv).
 
@@ -70,7 +71,7 @@ def self_attention(Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> NDArray[Any]:
     return multi_head_attention(Q, K, V, 1)
 
 
-@np.errstate(over="ignore", invalid="ignore")
+@quiet
 def multi_head_attention(Q: ArrayLike, K: ArrayLike, V: ArrayLike, n_heads: int) -> NDArray[Any]:
     """Return the outputs of all heads beside each other, (L, H*Dv).
 
@@ -93,7 +94,7 @@ def multi_head_attention(Q: ArrayLike, K: ArrayLike, V: ArrayLike, n_heads: int)
     return result
 
 
-@np.errstate(over="ignore", invalid="ignore")
+@quiet
 def multi_head_attention_loop(
     Q: ArrayLike, K: ArrayLike, V: ArrayLike, n_heads: int
 ) -> NDArray[Any]:

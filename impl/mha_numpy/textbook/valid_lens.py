@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy._check import check_probability
+from mha_numpy._errstate import quiet
 from mha_numpy._masking import NO_MASK, Masking
 from mha_numpy.lengths import hidden_keys
 from mha_numpy.textbook._heads import attend_heads
@@ -79,7 +80,7 @@ class MultiHeadAttention:
             source.random(num_hiddens) if bias else np.zeros(num_hiddens) for _ in range(4)
         )
 
-    @np.errstate(over="ignore", invalid="ignore")
+    @quiet
     def forward(
         self,
         queries: ArrayLike,
