@@ -1,0 +1,214 @@
+r"""What rounding can do to one attention, whatever right way it is computed: an a-priori bound.
+
+Standard model (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapters 2 and 3): an
+operation returns its exact result times 1 + e, |e| <= u; n such factors stay within 1 +- gamma_n,
+gamma_n = n u / (1 - n u); a sum of n products, in any order, with or without fused multiply-add, is
+off by at most gamma_n sum |a_i||b_i|. Errors made earlier are carried on by magnitudes:
+
+- projections: dq <= gamma_{E+1} (|x||W|^T + |b|), likewise dk, dv. Appended keys are exact.
+- scores: dl <= s (dq |k|^T + (|q| + dq) dk^T) + gamma_{D+9} s (|q| + dq)(|k| + dk)^T + gamma_3 |m|;
+  9 = forming the scale (3), applying it to one or both factors (2), the change to base 2 (2), the
+  masks' sum, the sum with the masks.
+- exponents: eta_j = dl_j + gamma_1 (max_i l_i - l_j) + gamma_8: the subtraction of a maximum, be it
+  in one step or in the many of an online softmax (their differences add up to the same distance),
+  and an exp good to 4 units in the last place.
+- weights (Blanchard, Higham & Higham, Accurately computing the log-sum-exp and softmax functions,
+  2021, in the form for unlike errors): softmax forgets a common shift, so with
+  Z = sum_i p_i exp(eta_i) the weight p_j stays between p_j / (exp(eta_j) Z) and p_j exp(eta_j) Z.
+- normalising: gamma_n, n = S' for the sum, 3 for the division, 10 for each rescaling of an online
+  softmax (exp and product), of which a row has no more than its running maximum has steps, and one
+  for joining parts.
+- heads: perturbed weights still sum to 1, so (dp |v - c|) for any row c: c is the mean head. Then
+  (p + dp) dv + gamma (p + dp)(|v| + dv).
+- output: as the projections.
+
+float16 and bfloat16: sums are taken to be in float32 (as every kernel known to us does), and every
+stage's result to be rounded to the dtype once; sums in 16 bits throughout are judged by an order
+that does the same (`orders.NARROW`), because their bound says nothing after a hundred terms.
+
+The *probabilistic* form (Higham & Mary, A new approach to probabilistic rounding error analysis,
+2019) has exp(lambda sqrt(n) u + n u^2 / (1 - u)) - 1 in place of gamma_n. It holds with high
+probability for errors that scatter around 0; it informs, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.gold import merge, split
+
+if TYPE_CHECKING:
+    from mha_parity.gold import Gold
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+SCALING = 7  # forming the scale, applying it, the change of base
+MASKING = 2
+EXP = 8  # 4 units in the last place
+RESCALE = EXP + 2
+NORMALISING = 3
+LAMBDA = 4.0  # each sum passes the probabilistic form with probability below 2 exp(-8) = 7e-4
+LIMIT = 600.0  # exponents are cut here: exp stays finite, and a weight can reach 1 long before
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """The machine: roundoff of the dtype, roundoff of its sums, the smallest step above 0."""
+
+    unit: float
+    sums: float
+    step: float
+    probabilistic: bool = False
+
+    def factor(self, terms: float, roundings: float) -> float:
+        """Bound ``terms`` factors 1 + e of a sum, then ``roundings`` results stored in the dtype."""
+        if self.unit == self.sums:
+            return self._gamma(terms + roundings, self.unit)
+        summed, stored = (
+            self._gamma(terms + roundings, self.sums),
+            self._gamma(roundings, self.unit),
+        )
+        return summed + stored + summed * stored
+
+    def _gamma(self, terms: float, unit: float) -> float:
+        if self.probabilistic:
+            exponent = LAMBDA * math.sqrt(terms) * unit + terms * unit**2 / (1 - unit)
+            return math.expm1(min(exponent, LIMIT))
+        return terms * unit / (1 - terms * unit) if terms * unit < 1 else math.inf
+
+
+def roundoff(dtype: np.dtype[np.generic]) -> float:
+    """Return u, half the distance from 1 to the next number of the dtype."""
+    return _finfo(dtype)[0] / 2
+
+
+def smallest(dtype: np.dtype[np.generic]) -> float:
+    """Return the smallest number above 0 that every machine has: normal, in float16 subnormal."""
+    return _finfo(dtype)[1]
+
+
+def _finfo(dtype: np.dtype[np.generic]) -> tuple[float, float]:
+    if dtype.name == "bfloat16":
+        return 2.0**-7, 2.0**-126
+    info = np.finfo(dtype)  # type: ignore[arg-type]  # float dtypes alone come here
+    tiny = info.smallest_subnormal if dtype == np.float16 else info.smallest_normal
+    return float(info.eps), float(tiny)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bound:
+    """The largest errors that rounding explains, element by element, in float64."""
+
+    output: Array
+    weights: Array
+
+
+def bound(problem: Problem, gold: Gold, *, probabilistic: bool = False) -> Bound:
+    """Return the bound for answers in the problem's dtype. Rows without a key are NaN."""
+    unit = roundoff(problem.dtype)
+    sums = min(unit, 2.0**-24)
+    arithmetic = Arithmetic(unit, sums, smallest(problem.dtype), probabilistic)
+    with np.errstate(all="ignore"):
+        return _bound(problem, gold, arithmetic)
+
+
+def _bound(problem: Problem, gold: Gold, arithmetic: Arithmetic) -> Bound:
+    q, k, v = (np.abs(rows.astype(np.float64)) for rows in (gold.q, gold.k, gold.v))
+    dq, dk, dv = (_projection(problem, which, rows, arithmetic) for which, rows in
+                  (("q", q), ("k", k), ("v", v)))  # fmt: skip
+    logits, p = gold.logits.astype(np.float64), gold.weights.astype(np.float64)
+    shift = _shift(problem, logits, (q, k, dq, dk), arithmetic)
+    dp = _softmax(p, shift)
+    rescalings = min(_records(logits) + 2, logits.shape[-1])
+    normalising = arithmetic.factor(
+        logits.shape[-1] + NORMALISING + RESCALE * rescalings, 4 + rescalings
+    )
+    weights = np.minimum(dp + normalising * (p + dp), 1 + normalising) + arithmetic.step
+    heads = _heads(gold, (p, dp), dv, normalising) + arithmetic.step * v.sum(-2, keepdims=True)
+    reach = np.abs(gold.heads.astype(np.float64))
+    output = _output(problem, merge(reach), merge(heads + arithmetic.step), arithmetic)
+    return Bound(output, weights)
+
+
+def _projection(problem: Problem, which: str, rows: Array, arithmetic: Arithmetic) -> Array:
+    """Bound the error of one projection, in the shape of its heads."""
+    weight, bias = getattr(problem, f"w_{which}"), getattr(problem, f"b_{which}")
+    if weight is None:
+        return np.zeros(rows.shape)
+    inputs = getattr(problem, {"q": "query", "k": "key", "v": "value"}[which])
+    reach = _magnitude(inputs) @ _magnitude(weight).T
+    if bias is not None:
+        reach = reach + _magnitude(bias)
+    error = arithmetic.factor(weight.shape[-1] + 1, 2) * reach
+    heads = split(error + arithmetic.step, problem.num_heads)
+    return np.pad(heads, [(0, 0), (0, 0), (0, rows.shape[2] - heads.shape[2]), (0, 0)])
+
+
+def _magnitude(array: Array) -> Array:
+    return np.abs(array.astype(np.float64))
+
+
+def _shift(
+    problem: Problem,
+    logits: Array,
+    factors: tuple[Array, Array, Array, Array],
+    arithmetic: Arithmetic,
+) -> Array:
+    """Bound how far each exponent can move."""
+    q, k, dq, dk = factors
+    scale = abs(problem.scale)
+    carried = scale * (_product(dq, k) + _product(q + dq, dk))
+    reach = scale * _product(q, k) + carried
+    error = carried + arithmetic.factor(q.shape[-1] + SCALING + MASKING, SCALING + 3) * reach
+    for other in ("attn_mask", "key_padding_mask"):
+        alone = problem.replace(**{other: None})
+        error = error + arithmetic.factor(0, MASKING + 1) * np.abs(alone.additive())
+    distance = logits.max(axis=-1, keepdims=True, initial=-np.inf) - logits
+    moved = error + arithmetic.factor(0, 1) * distance + arithmetic.factor(EXP, 1)
+    return np.where(np.isneginf(logits), 0.0, np.minimum(moved + arithmetic.step, LIMIT))
+
+
+def _product(left: Array, right: Array) -> Array:
+    return np.asarray(np.matmul(left, right.swapaxes(-1, -2)))
+
+
+def _softmax(p: Array, shift: Array) -> Array:
+    """Bound the error of weights whose exponents move by up to ``shift``."""
+    exponent = shift + np.log((p * np.exp(shift)).sum(axis=-1, keepdims=True))
+    most = np.minimum(p * np.exp(np.minimum(exponent, LIMIT)), 1)
+    return np.maximum(most - p, -p * np.expm1(-exponent))
+
+
+def _records(logits: Array) -> int:
+    """Return how often the running maximum of a row rises, in the row where it does most."""
+    running = np.maximum.accumulate(logits, axis=-1)
+    return int((running[..., 1:] > running[..., :-1]).sum(axis=-1).max(initial=0))
+
+
+def _heads(gold: Gold, weights: tuple[Array, Array], dv: Array, normalising: float) -> Array:
+    """Bound the error of the weights times the values."""
+    p, dp = weights
+    heads, v = gold.heads.astype(np.float64), gold.v.astype(np.float64)
+    seen = np.isfinite(heads)
+    centre = np.where(seen, heads, 0).sum(axis=2, keepdims=True)
+    centre = centre / np.maximum(seen.sum(axis=2, keepdims=True), 1)
+    largest = (p + dp) * (1 + normalising)
+    return np.asarray(
+        dp @ (np.abs(v - centre)) + largest @ dv + normalising * ((p + dp) @ (np.abs(v) + dv))
+    )
+
+
+def _output(problem: Problem, heads: Array, error: Array, arithmetic: Arithmetic) -> Array:
+    """Bound the error of the output projection, where there is one."""
+    if problem.w_out is None:
+        return error
+    weight = _magnitude(problem.w_out).T
+    reach = (heads + error) @ weight
+    if problem.b_out is not None:
+        reach = reach + _magnitude(problem.b_out)
+    made = arithmetic.factor(len(weight) + 1, 2) * reach
+    return np.asarray(error @ weight + made + arithmetic.step)

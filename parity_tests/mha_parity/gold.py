@@ -1,0 +1,167 @@
+"""The gold answer to a problem: torch's pinned path in float64, from exactly upcast inputs.
+
+A float64 problem asks for more digits than that: its gold is the second oracle in long double
+(where the platform has a wider one), which torch's float64 answer has to meet. In both cases the
+two oracles must agree on the problem before anybody is judged by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import mha_torch
+from mha_torch import plain
+
+if TYPE_CHECKING:
+    from mha_torch.agreement import Options, SdpaOptions
+    from mha_torch.plain import Float
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+EXTENDED: Float = (
+    np.longdouble if np.finfo(np.longdouble).eps < np.finfo(np.float64).eps else np.float64
+)
+# Oracles closer than this many float64 roundings agree; others are held against the whole bound.
+NEAR = 64
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Gold:
+    """The right answer and the stages on the way to it, in more digits than the problem's dtype.
+
+    q (N, H, L, D), k (N, H, S', D), v (N, H, S', Dv): one key head for every query head, even where
+    heads are grouped; logits and weights (N, H, L, S'); heads (N, H, L, Dv); output (N, L, H Dv).
+    Rows that see no key are NaN.
+    """
+
+    q: Array
+    k: Array
+    v: Array
+    logits: Array
+    weights: Array
+    heads: Array
+    output: Array
+
+    @cached_property
+    def averaged(self) -> Array:
+        """The weights averaged over heads, (N, L, S')."""
+        return np.asarray(self.weights.mean(axis=1))
+
+    @property
+    def sentence(self) -> str:
+        """What the report says of this gold."""
+        if self.logits.dtype == np.longdouble and np.longdouble is EXTENDED:
+            digits = np.finfo(np.longdouble).nmant + 1
+            return f"plain NumPy in {digits}-bit long double, met by torch's pinned path in float64"
+        return "torch's pinned path in float64, met by plain NumPy in float64"
+
+
+def golden(problem: Problem) -> Gold:
+    """Return the gold answer.
+
+    Raises
+    ------
+        mha_torch.OraclesDisagreeError: the two oracles differ by more than rounding explains; the
+            problem can judge nobody.
+
+    """
+    wide: Float = EXTENDED if problem.dtype == np.float64 else np.float64
+    with np.errstate(all="ignore"):
+        return _layer(problem, wide) if problem.case.form == "mha" else _core(problem, wide)
+
+
+def _layer(problem: Problem, wide: Float) -> Gold:
+    """Return the gold of a whole layer."""
+    arrays = (problem.query, problem.key, problem.value, problem.state())
+    options: Options = {
+        "num_heads": problem.num_heads,
+        "add_zero_attn": problem.add_zero_attn,
+        "key_padding_mask": problem.key_padding_mask,
+        "attn_mask": problem.attn_mask,
+        "is_causal": problem.is_causal,
+    }
+    output, weights = mha_torch.multihead_attention(*arrays, **options)
+    stages = plain.stages(*arrays, dtype=wide, **options)
+    if weights is None or not (_near(output, stages.output) and _near(weights, stages.weights)):
+        mha_torch.agree(*arrays, extended=wide, **options)
+    torch_is_gold = wide is np.float64 and weights is not None
+    return Gold(
+        q=stages.q,
+        k=stages.k,
+        v=stages.v,
+        logits=stages.logits,
+        weights=weights if torch_is_gold and weights is not None else stages.weights,
+        heads=stages.heads,
+        output=output if torch_is_gold else stages.output,
+    )
+
+
+def _core(problem: Problem, wide: Float) -> Gold:
+    """Return the gold of attention on projected Q, K, V."""
+    q, k, v = (
+        split(rows, heads)
+        for rows, heads in (
+            (problem.query, problem.num_heads),
+            (problem.key, problem.num_kv_heads),
+            (problem.value, problem.num_kv_heads),
+        )
+    )
+    options: SdpaOptions = {
+        "attn_mask": _sdpa_mask(problem, wide),
+        "scale": problem.given_scale,
+        "enable_gqa": problem.num_kv_heads != problem.num_heads,
+    }
+    heads = mha_torch.scaled_dot_product_attention(q, k, v, **_rounded(options))
+    stages = plain.sdpa_stages(q, k, v, fully_masked="nan", dtype=wide, **options)
+    heads[problem.masked_rows()] = np.nan  # torch's math backend answers 0 there
+    if not _near(heads, stages.heads):
+        mha_torch.agree_sdpa(q, k, v, extended=wide, **_rounded(options))
+    heads = stages.heads if wide is not np.float64 else heads
+    return Gold(
+        q=stages.q,
+        k=stages.k,
+        v=stages.v,
+        logits=stages.logits,
+        weights=stages.weights,
+        heads=heads,
+        output=merge(heads),
+    )
+
+
+def split(rows: Array, heads: int) -> Array:
+    """Turn (N, S, H D) into (N, H, S, D)."""
+    samples, length, width = rows.shape
+    return rows.reshape(samples, length, heads, width // max(heads, 1)).swapaxes(1, 2)
+
+
+def merge(heads: Array) -> Array:
+    """Turn (N, H, L, D) into (N, L, H D)."""
+    samples, count, length, width = heads.shape
+    return heads.swapaxes(1, 2).reshape(samples, length, count * width)
+
+
+def _sdpa_mask(problem: Problem, wide: Float) -> Array | None:
+    """Return all masks as one to be added, (N, H, L, S), or None where there is none."""
+    if problem.attn_mask is None and problem.key_padding_mask is None and not problem.is_causal:
+        return None
+    # Masks are summed in the wide dtype: in float64 their sum would be rounded.
+    parts = (problem.replace(attn_mask=None), problem.replace(key_padding_mask=None))
+    added = sum(part.additive().astype(wide) for part in parts)
+    return np.where(problem.hidden(), wide(-np.inf), added)
+
+
+def _rounded(options: SdpaOptions) -> SdpaOptions:
+    """Return the options with the mask in float64, as torch takes it."""
+    mask = options.get("attn_mask")
+    return options if mask is None else {**options, "attn_mask": mask.astype(np.float64)}
+
+
+def _near(first: Array, second: Array) -> bool:
+    """Return whether two answers are so close that no bound need be computed."""
+    reach = np.abs(np.where(np.isfinite(second), second, 0)).max(axis=-2, keepdims=True, initial=0)
+    close = np.abs(first - second) <= NEAR * np.finfo(np.float64).eps * reach
+    return bool((close | (first == second) | (np.isnan(first) & np.isnan(second))).all())

@@ -1,0 +1,104 @@
+"""What is judged, and in which groups: arithmetic keeps heads apart until a projection mixes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.bound import roundoff, smallest
+from mha_parity.judgement import Place
+
+if TYPE_CHECKING:
+    from mha_parity.gold import Gold
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+NO_HEAD = -1  # the head of a place at which the heads are mixed
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """The output, the weights of each head, or their average.
+
+    ``shape`` splits the array into sample, group and the rest; ``axes`` are those of the rest. The
+    groups are the heads, or one where the heads are mixed (output projection, average).
+    """
+
+    name: str
+    gold: Array
+    shape: tuple[int, int, int, int]
+    axes: tuple[int, int]
+    mixed: bool
+    unit: float
+    step: float
+
+    @property
+    def finite(self) -> Array:
+        """Where the gold is a number."""
+        return np.asarray(np.isfinite(self.gold))
+
+    @property
+    def scale(self) -> Array:
+        """The largest magnitude of the gold in each group."""
+        return self.worst(np.where(self.finite, self.gold, 0))
+
+    @property
+    def rounding(self) -> Array:
+        """What one rounding of the gold to the dtype can cost in each group."""
+        return self.unit * self.scale + self.step
+
+    def of(self, output: Array, weights: Array) -> Array:
+        """Return this quantity of an answer that has output and weights per head."""
+        if self.name == "averaged":
+            return np.asarray(weights.mean(axis=1))
+        return output if self.name == "output" else weights
+
+    def worst(self, array: Array) -> Array:
+        """Return the largest magnitude in each group, (N, H) or (N, 1)."""
+        grouped = np.abs(array).reshape(self.shape)
+        return np.asarray(grouped.max(axis=self.axes, initial=0), dtype=np.float64)
+
+    def spread(self, groups: Array) -> Array:
+        """Return the value of each group at every element."""
+        wide = np.expand_dims(groups, self.axes)
+        return np.asarray(np.broadcast_to(wide, self.shape).reshape(self.gold.shape))
+
+    def difference(self, answer: Array) -> Array:
+        """Return answer - gold; 0 where the gold is no number."""
+        with np.errstate(all="ignore"):
+            return np.where(self.finite, answer.astype(self.gold.dtype) - self.gold, 0)
+
+    def error(self, answer: Array) -> Array:
+        """Return the largest error of each group; not finite where the answer alone is not."""
+        return self.worst(self.difference(answer))
+
+    def place(self, units: Array) -> Place:
+        """Return where ``units`` (an array like the gold) is largest; NaN is larger than all."""
+        index = np.unravel_index(int(np.nan_to_num(units, nan=np.inf).argmax()), units.shape)
+        numbers = [int(i) for i in index]
+        if self.name == "weights":
+            return Place(*numbers)
+        sample, row, column = numbers
+        if self.mixed:
+            return Place(sample, NO_HEAD, row, column)
+        width = self.shape[3]
+        return Place(sample, column // width, row, column % width)
+
+
+def quantity(name: str, problem: Problem, gold: Gold) -> Quantity:
+    """Return ``output``, ``weights`` (per head) or ``averaged`` of a gold answer."""
+    unit, step = roundoff(problem.dtype), smallest(problem.dtype)
+    samples, heads = problem.case.batch, problem.num_heads
+    if name == "output":
+        mixed = problem.w_out is not None
+        groups = 1 if mixed else heads
+        rows, width = gold.output.shape[1:]
+        shape = (samples, rows, groups, width // groups)
+        return Quantity(name, gold.output, shape, (1, 3), mixed, unit, step)
+    if name == "averaged":
+        shape = (samples, 1, *gold.averaged.shape[-2:])
+        return Quantity(name, gold.averaged, shape, (2, 3), mixed=True, unit=unit, step=step)
+    shape = (samples, heads, *gold.weights.shape[-2:])
+    return Quantity(name, gold.weights, shape, (2, 3), mixed=False, unit=unit, step=step)

@@ -1,0 +1,67 @@
+"""The yardstick: how far legitimate orders stray from the gold on this very problem.
+
+Orders are computed only as they are needed. A wider yardstick can only allow more, so judging may
+stop as soon as what the orders computed so far allow is enough; most right answers need one.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.orders import NARROW, ORDERS, Prepared, attend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.problem import Problem
+    from mha_parity.quantity import Quantity
+    from mha_parity.values import Array
+
+
+class Yardstick:
+    """The orders of one problem, computed when asked for."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Start with no order computed."""
+        self._problem = problem
+        self._answers: list[tuple[Array, Array]] = []
+
+    @cached_property
+    def _prepared(self) -> Prepared:
+        return Prepared(self._problem)
+
+    def answers(self) -> Iterator[tuple[Array, Array]]:
+        """Yield output and weights of one order after the other."""
+        for index, order in enumerate(ORDERS):
+            if index == len(self._answers):
+                self._answers.append(attend(self._prepared, order))
+            yield self._answers[index]
+
+    def errors(self, quantity: Quantity) -> Iterator[Array]:
+        """Yield, order after order, the largest finite error so far in each group."""
+        worst = np.zeros(quantity.scale.shape)
+        for answer in self.answers():
+            worst = np.maximum(worst, _finite(quantity.error(quantity.of(*answer))))
+            yield worst
+
+    def lost(self, quantity: Quantity) -> Array:
+        """Return where no order gives a number though the gold is one."""
+        numbers = [np.isfinite(quantity.of(*answer)) for answer in self.answers()]
+        return quantity.finite & ~np.any(numbers, axis=0)
+
+    @cached_property
+    def _narrow(self) -> tuple[Array, Array]:
+        return attend(self._prepared, NARROW)
+
+    def narrow(self, quantity: Quantity) -> Array:
+        """Return the errors of an order that sums in 16 bits; 0 for wider dtypes."""
+        if self._problem.dtype.itemsize > 2:
+            return np.zeros(quantity.scale.shape)
+        return _finite(quantity.error(quantity.of(*self._narrow)))
+
+
+def _finite(errors: Array) -> Array:
+    return np.where(np.isfinite(errors), errors, 0)
