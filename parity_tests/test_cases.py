@@ -1,0 +1,224 @@
+"""Cases: readable ids that replay, pairwise coverage, and the same bits everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from mha_parity.case import Case, parse
+from mha_parity.drawing import CLASHES, cover, draw_cases, possible
+from mha_parity.features import AXES, PLAIN, Offer, of_case, offer
+from mha_parity.making import make
+from mha_parity.memory import present
+from mha_parity.values import SPREAD, Stream
+
+BITS = {
+    "mha-N2-L5-S7-H3-D4-cross-bias-padding-floatmask3d-float32-peaky-s1234": "9048a569500a5b16",
+    "mha-N3-L7-S7-H2-D5-bias-outproj-lengths-float16-offset-s77": "e1b5a726e626714c",
+    "qkv-N2-L5-S9-H4-D3-G2-V5-cross-boolmask3d-scaled-float64-huge-s9": "a009ea19d113f7fa",
+    "mha-N2-L4-S6-H3-D5-Ek16-Ev19-distinct-separate-bias-biaskv-zeroattn-bfloat16-loud-s31": "d1e2664d6bf59752",
+}
+WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
+
+
+def arrays(case: Case) -> dict[str, np.ndarray]:
+    """Return every array of a case's problem."""
+    problem = make(case)
+    return {k: v for k, v in vars(problem).items() if isinstance(v, np.ndarray)}
+
+
+@pytest.mark.parametrize("seed", range(3), ids="seed{}".format)
+def test_an_id_names_its_case(seed: int) -> None:
+    """The id of a case, parsed, is the case: nothing is lost in it."""
+    cases = draw_cases(WHOLE, 400, seed)
+
+    assert cases == [parse(case.id) for case in cases]
+    assert len(cases) == len({case.id for case in cases})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mha-N2-L5-S7-H3-s1", "D missing"),
+        ("mha-N2-L5-S7-H3-D4-N3-s1", "says batch twice"),
+        ("mha-N2-L5-S7-H3-D4-causl-s1", "the word `causl` is unknown"),
+        ("N2-L5-S7-H3-D4-s1", "form missing"),
+        ("", "the word `` is unknown"),
+    ],
+    ids=lambda value: str(value)[:24] or "empty",
+)
+def test_a_broken_id_is_refused(text: str, message: str) -> None:
+    """An id with a word missing, doubled or misspelt is refused in one sentence."""
+    with pytest.raises(ValueError, match=message):
+        parse(text)
+
+
+@pytest.mark.parametrize("seed", range(3), ids="seed{}".format)
+def test_every_possible_pair_of_features_occurs(seed: int) -> None:
+    """The cover holds every pair of offered values that any problem can have together."""
+    drawn = [of_case(case) for case in draw_cases(WHOLE, 600, seed)]
+    seen = {pair for f in drawn for pair in itertools.combinations(sorted(f.items()), 2)}
+    axes = sorted(a for a in AXES if a not in {"heads", "size", "kv_heads", "v_dim"})
+    missing = [
+        ((a, u), (b, v))
+        for a, b in itertools.combinations(axes, 2)
+        for u, v in itertools.product(AXES[a], AXES[b])
+        if ((a, u), (b, v)) not in seen and _completable({a: u, b: v})
+    ]
+
+    assert missing == []
+
+
+def _completable(fixed: dict[str, str]) -> bool:
+    """Return whether some whole set of features holds these two (found by many random fills)."""
+    from mha_parity.drawing import _fill
+
+    chance = random.Random(0)
+    return any(_fill(WHOLE, fixed, chance) for _ in range(40))
+
+
+def test_the_cover_is_small() -> None:
+    """Pairs are covered in far fewer cases than the default run has."""
+    assert len(list(cover(WHOLE, random.Random(0)))) < 150
+
+
+def test_no_clash_is_drawn() -> None:
+    """No drawn case holds two features that exclude each other."""
+    drawn = [of_case(case) for case in draw_cases(WHOLE, 400, 5)]
+
+    assert [] == [features for features in drawn if not possible(features)]
+    assert all(not possible(left | right) for left, right in CLASHES)
+
+
+def test_most_sizes_break_symmetry() -> None:
+    """In most cases N, L, H and D differ, and S differs from L where inputs allow it."""
+    cases = draw_cases(WHOLE, 500, 0)
+    distinct = [
+        len({case.batch, case.heads_count, case.head_dim}) == 3
+        and (case.queries != case.keys or case.inputs == "self")
+        for case in cases
+    ]
+
+    assert sum(distinct) > len(cases) / 2
+    assert all(case.head_dim % 8 for case in cases)
+
+
+def test_only_what_is_offered_is_drawn() -> None:
+    """A candidate without masks is never asked for one."""
+    narrow = offer(inputs=("self", "cross"), dtype="float32")
+
+    assert {"none"} == {case.attn for case in draw_cases(narrow, 100, 0)}
+    assert {"float32"} == {case.dtype for case in draw_cases(narrow, 100, 0)}
+
+
+def test_an_unknown_feature_is_refused() -> None:
+    """Offering what no case can have is an error that names what is known."""
+    with pytest.raises(ValueError, match="no feature attn=sideways; known here: none, bool2d"):
+        offer(attn="sideways")
+
+
+def digest(text: str) -> str:
+    """Return a short digest of all arrays of one case."""
+    whole = hashlib.sha256()
+    for name, array in arrays(parse(text)).items():
+        whole.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return whole.hexdigest()[:16]
+
+
+@pytest.mark.parametrize(("text", "expected"), BITS.items(), ids=list(BITS))
+def test_the_same_id_gives_the_same_bits(text: str, expected: str) -> None:
+    """The arrays of an id are fixed to the bit: exact arithmetic on a guaranteed stream."""
+    assert expected == digest(text)
+
+
+def test_another_seed_gives_other_bits() -> None:
+    """The digest sees a changed seed."""
+    first = next(iter(BITS))
+
+    assert digest(first) != digest(first + "0")
+
+
+def test_values_are_near_normal() -> None:
+    """Drawn values have mean 0 and standard deviation 1 within sampling error."""
+    drawn = Stream(3).normal(200_000)
+
+    assert abs(drawn.mean()) < 4 / np.sqrt(drawn.size)
+    assert abs(drawn.std() - 1) < 4 / np.sqrt(2 * drawn.size)
+
+
+def test_a_product_of_drawn_values_is_exact() -> None:
+    """Sums of products of drawn integers stay below 2**53, so any BLAS gives the same bits."""
+    width = 4096
+
+    assert width * (2 * 0xFFFF) ** 2 < 2**53
+    x, w = Stream(1).integers(3, 97), Stream(2).integers(97, 5)
+    exact = [
+        [sum(int(a) * int(b) for a, b in zip(row, col, strict=True)) for col in w.T] for row in x
+    ]
+
+    assert exact == (x @ w).astype(object).astype(int).tolist()
+
+
+def test_self_attention_is_one_object() -> None:
+    """Self-attention passes one array three times, as torch's fast path wants it."""
+    problem = make(parse("mha-N2-L5-S5-H3-D4-float32-s1"))
+
+    assert problem.query is problem.key
+    assert problem.key is problem.value
+
+
+@pytest.mark.parametrize("regime", ["huge", "low", "peaky"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_regimes_reach_where_they_should(regime: str, dtype: str) -> None:
+    """Huge logits pass the range of exp, low ones sink below it, peaked ones have sd near 10."""
+    case = Case(seed=7, batch=2, queries=13, keys=11, heads_count=3, head_dim=5, inputs="cross",
+                bias="yes", dtype=dtype, regime=regime)  # fmt: skip
+    p = make(case)
+    assert p.w_q is not None
+    assert p.w_k is not None
+    q = (p.query.astype(float) @ p.w_q.T + p.b_q).reshape(2, 13, 3, 5)
+    k = (p.key.astype(float) @ p.w_k.T + p.b_k).reshape(2, 11, 3, 5)
+    logits = np.einsum("nlhd,nshd->nhls", q, k) * p.scale
+    limit = {"float32": 88.0, "float64": 709.0}[dtype]
+
+    assert {"huge": logits.max() > limit, "low": logits.max() < -limit / 2,
+            "peaky": 5 < logits.std() < 25}[regime]  # fmt: skip
+
+
+@pytest.mark.parametrize("memory", AXES["memory"])
+def test_memory_changes_no_number(memory: str) -> None:
+    """However an array lies in memory, it holds the same numbers, and is a copy."""
+    array = Stream(1).normal(3, 5, 7)
+    copy = present(array, memory)
+
+    np.testing.assert_array_equal(array, copy)
+    assert not np.shares_memory(array, copy)
+    assert copy.flags.writeable == (memory != "readonly")
+    assert copy.flags.c_contiguous == (memory in {"c", "readonly"})
+
+
+@pytest.mark.parametrize("seed", range(4), ids="seed{}".format)
+def test_rows_are_masked_only_on_purpose(seed: int) -> None:
+    """A query without a visible key occurs where the case says so, and nowhere else."""
+    for case in draw_cases(WHOLE, 200, seed):
+        masked = make(case).masked_rows().any()
+        if 0 not in (case.batch, case.queries, case.keys):
+            assert masked == (case.masked_rows == "some"), case.id
+
+
+def test_plain_values_are_values() -> None:
+    """The plain value of each axis is one of its values."""
+    assert set(PLAIN) == set(AXES)
+    assert all(PLAIN[axis] in AXES[axis] for axis in AXES)
+
+
+def test_spread_is_the_standard_deviation() -> None:
+    """SPREAD is the standard deviation of four 16-bit uniforms summed."""
+    squares = sum(i * i for i in range(65536)) / 65536
+    mean = sum(range(65536)) / 65536
+
+    assert SPREAD**2 == pytest.approx(4 * (squares - mean**2), rel=1e-12)
