@@ -41,8 +41,15 @@ def check_sizes(embed_dim: int, num_heads: int, kdim: int, vdim: int) -> None:
         )
 
 
+def check_number(name: str, value: object) -> None:
+    """Raise unless it is a real number."""
+    if not isinstance(value, (int, float, np.floating, np.integer)):
+        raise TypeError(f"`{name}` is {value!r}, but should be a number; pass a float.")
+
+
 def check_probability(name: str, p: float) -> None:
     """Raise unless 0 <= p <= 1."""
+    check_number(name, p)
     if not 0 <= p <= 1:
         raise ValueError(f"`{name}` is {p}, but should be between 0 and 1; pass a probability.")
 

@@ -29,10 +29,14 @@ def resolve_dtype(dtype: DTypeLike) -> np.dtype[Any]:
         import ml_dtypes  # optional: only for those who ask for bfloat16
 
         dtype = ml_dtypes.bfloat16
-    resolved = np.dtype(np.dtype(dtype).type)
-    if not is_supported(resolved):
-        msg = f"`dtype` is {resolved}, but should be {SUPPORTED}; choose one of them."
-        raise TypeError(msg)
+    try:
+        # By way of the scalar type, so that native byte order and NumPy's own object come out.
+        resolved = np.dtype(np.dtype(dtype).type)
+    except TypeError:
+        resolved = None
+    if resolved is None or not is_supported(resolved):
+        got = repr(dtype) if resolved is None else resolved
+        raise TypeError(f"`dtype` is {got}, but should be {SUPPORTED}; choose one of them.")
     return resolved
 
 
@@ -53,19 +57,17 @@ def to_array(value: object, name: str) -> NDArray[Any]:
     NumPy cannot read as one rectangular array and for masked arrays, whose mask would be lost.
     """
     if isinstance(value, np.ma.MaskedArray):
-        msg = (
+        raise TypeError(
             f"`{name}` is a masked array, but should be a plain one: its mask would be ignored; "
             f"pass `{name}.data` and say what is hidden with a mask argument."
         )
-        raise TypeError(msg)
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        msg = (
+        raise TypeError(
             f"`{name}` is a {type(value).__name__} that NumPy cannot read as an array ({error}); "
             "pass a numpy.ndarray."
-        )
-        raise TypeError(msg) from None
+        ) from None
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -73,11 +75,10 @@ def to_floating(value: object, name: str) -> NDArray[Any]:
     """Return the argument as an array of a supported dtype, or raise TypeError."""
     array = to_array(value, name)
     if not is_supported(array.dtype):
-        msg = (
+        raise TypeError(
             f"`{name}` has dtype {array.dtype}, but should be {SUPPORTED}; "
             f"convert it, for example with `{name}.astype(np.float32)`."
         )
-        raise TypeError(msg)
     return array
 
 
@@ -89,19 +90,17 @@ def to_mask(value: object, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     mask = to_array(value, name)
     if mask.dtype in {BOOL, FLOAT32, dtype}:
         return mask
-    msg = (
+    raise TypeError(
         f"`{name}` has dtype {mask.dtype}, but should be bool, float32 or the inputs' {dtype}; "
         f"convert it, for example with `{name}.astype(bool)`."
     )
-    raise TypeError(msg)
 
 
 def require_same(dtype: np.dtype[Any], whose: str, **arrays: NDArray[Any] | None) -> None:
     """Raise TypeError unless every array given has `dtype`; nothing is promoted, as in torch."""
     for name, array in arrays.items():
         if array is not None and array.dtype != dtype:
-            msg = (
+            raise TypeError(
                 f"`{name}` has dtype {array.dtype}, but should have {whose} {dtype}; "
                 f"convert it with `{name}.astype({dtype.name!r})`."
             )
-            raise TypeError(msg)

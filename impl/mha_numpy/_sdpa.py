@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy._check import check_dropout_has_rng, check_engine, check_probability, check_rng
+from mha_numpy._check import (
+    check_dropout_has_rng,
+    check_engine,
+    check_number,
+    check_probability,
+    check_rng,
+)
 from mha_numpy._dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
 from mha_numpy._errstate import quiet
 from mha_numpy._masking import NO_MASK, Masking
@@ -73,6 +79,8 @@ def scaled_dot_product_attention(
     check_rng(rng)
     check_probability("dropout_p", dropout_p)
     check_dropout_has_rng("dropout_p", dropout_p, rng)
+    if scale is not None:
+        check_number("scale", scale)
     q, k, v = (
         to_floating(x, name) for x, name in ((query, "query"), (key, "key"), (value, "value"))
     )
@@ -120,9 +128,9 @@ def _check_pair_shapes(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]) -> Non
         )
 
 
-def _leading_axes(*arrays: NDArray[Any]) -> tuple[int, ...]:
-    """Return what the leading axes broadcast to."""
-    shapes = [array.shape[:-2] for array in arrays]
+def _leading_axes(*arrays: NDArray[Any], end: int = -2) -> tuple[int, ...]:
+    """Return what the axes before `end` broadcast to."""
+    shapes = [array.shape[:end] for array in arrays]
     if shapes[0] == shapes[1] == shapes[2]:
         return shapes[0]
     try:
@@ -149,7 +157,7 @@ def _grouped_leading_axes(
             f"`key` and `value` have {k_heads} and {v_heads} heads, but each number should divide "
             f"the {heads} heads of `query`; head h of query reads head h // (H // Hkv)."
         )
-    outer = np.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3])
+    outer = _leading_axes(q, k, v, end=-3)
     if k_heads != v_heads:
         k, v = np.repeat(k, heads // k_heads, -3), np.repeat(v, heads // v_heads, -3)
     return (*outer, heads), k, v

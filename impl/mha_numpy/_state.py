@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -9,8 +10,6 @@ import numpy as np
 from mha_numpy._dtypes import is_supported
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
 
@@ -29,6 +28,11 @@ def check_state(
     Nothing is written yet: a state dict is taken whole or not at all. Raises ValueError where a
     shape is wrong and, if `strict`, where an entry is missing or unexpected.
     """
+    if not isinstance(state, Mapping):
+        raise TypeError(
+            f"`state_dict` is a {type(state).__name__}, but should be a mapping, names to "
+            "arrays; pass what state_dict() returns."
+        )
     left = IncompatibleKeys(
         [name for name in own if name not in state], [name for name in state if name not in own]
     )
