@@ -1,4 +1,4 @@
-"""How accurate a candidate is beside torch: its error in units of torch's own, same dtype and problem.
+"""How accurate a candidate is beside torch: its error over torch's own in the same dtype.
 
 Both errors count as at least one rounding of the gold: no answer in the dtype can promise less.
 """

@@ -65,7 +65,7 @@ class Arithmetic:
     probabilistic: bool = False
 
     def factor(self, terms: float, roundings: float) -> float:
-        """Bound ``terms`` factors 1 + e of a sum, then ``roundings`` results stored in the dtype."""
+        """Bound ``terms`` factors 1 + e of a sum, and ``roundings`` to the dtype after it."""
         if self.unit == self.sums:
             return self._gamma(terms + roundings, self.unit)
         summed, stored = (
@@ -94,7 +94,7 @@ def smallest(dtype: np.dtype[np.generic]) -> float:
 def _finfo(dtype: np.dtype[np.generic]) -> tuple[float, float]:
     if dtype.name == "bfloat16":
         return 2.0**-7, 2.0**-126
-    info = np.finfo(dtype)  # type: ignore[arg-type]  # float dtypes alone come here
+    info = np.finfo(dtype.name)
     tiny = info.smallest_subnormal if dtype == np.float16 else info.smallest_normal
     return float(info.eps), float(tiny)
 
@@ -164,12 +164,15 @@ def _shift(
     carried = scale * (_product(dq, k) + _product(q + dq, dk))
     reach = scale * _product(q, k) + carried
     error = carried + arithmetic.factor(q.shape[-1] + SCALING + MASKING, SCALING + 3) * reach
-    for other in ("attn_mask", "key_padding_mask"):
-        alone = problem.replace(**{other: None})
-        error = error + arithmetic.factor(0, MASKING + 1) * np.abs(alone.additive())
+    for mask, other in (("attn_mask", "key_padding_mask"), ("key_padding_mask", "attn_mask")):
+        if getattr(problem, mask) is not None:
+            alone = np.abs(problem.replace(**{other: None}).additive())
+            error = error + arithmetic.factor(0, MASKING + 1) * alone
     distance = logits.max(axis=-1, keepdims=True, initial=-np.inf) - logits
     moved = error + arithmetic.factor(0, 1) * distance + arithmetic.factor(EXP, 1)
-    return np.where(np.isneginf(logits), 0.0, np.minimum(moved + arithmetic.step, LIMIT))
+    return np.asarray(
+        np.where(np.isneginf(logits), 0.0, np.minimum(moved + arithmetic.step, LIMIT))
+    )
 
 
 def _product(left: Array, right: Array) -> Array:
@@ -180,7 +183,7 @@ def _softmax(p: Array, shift: Array) -> Array:
     """Bound the error of weights whose exponents move by up to ``shift``."""
     exponent = shift + np.log((p * np.exp(shift)).sum(axis=-1, keepdims=True))
     most = np.minimum(p * np.exp(np.minimum(exponent, LIMIT)), 1)
-    return np.maximum(most - p, -p * np.expm1(-exponent))
+    return np.asarray(np.maximum(most - p, -p * np.expm1(-exponent)))
 
 
 def _records(logits: Array) -> int:

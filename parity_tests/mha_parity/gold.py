@@ -17,10 +17,10 @@ import mha_torch
 from mha_torch import plain
 
 if TYPE_CHECKING:
-    from mha_torch.agreement import Options, SdpaOptions
-    from mha_torch.plain import Float
     from mha_parity.problem import Problem
     from mha_parity.values import Array
+    from mha_torch.agreement import Options, SdpaOptions
+    from mha_torch.plain import Float
 
 EXTENDED: Float = (
     np.longdouble if np.finfo(np.longdouble).eps < np.finfo(np.float64).eps else np.float64

@@ -45,7 +45,7 @@ def judge(
     problem: Problem,
     gold: Gold,
     answer: Answer,
-    settings: Settings = Settings(),  # noqa: B008  (frozen)
+    settings: Settings = Settings(),
 ) -> list[Judgement]:
     """Return the judgements on output and weights, and on rows that see no key."""
     bench = _Bench(problem, gold, answer, settings)
@@ -170,7 +170,7 @@ class _Bench:
             limit = limit + arithmetic.factor(self.problem.num_heads, 1) * (judged.gold + limit)
         beyond = judged.worst(np.where(judged.finite & (difference > limit), 1.0, 0.0)) > 0
         narrow = self.yardstick.narrow(judged)
-        return beyond & (error > self.settings.k * narrow + ROUNDINGS * judged.rounding)
+        return np.asarray(beyond & (error > self.settings.k * narrow + ROUNDINGS * judged.rounding))
 
     def _beside_torch(self, judgement: Judgement) -> Judgement:
         """Say the factor to torch's own error where it is asked for, or where it is the news."""

@@ -30,21 +30,18 @@ OTHER = "other"
 
 def masked_places(problem: Problem, judged: Quantity) -> Array:
     """Return which elements belong to a row that sees no key, shaped like the quantity."""
-    rows = problem.masked_rows()  # (N, H, L)
-    if judged.name == "weights":
-        wide = rows[..., None]
-    elif judged.mixed:
-        wide = rows.any(axis=1)[..., None]
-    else:
+    rows: Array = np.asarray(problem.masked_rows())  # (N, H, L)
+    if judged.name == "output" and not judged.mixed:
         return np.repeat(rows.swapaxes(1, 2), judged.shape[3], axis=2)
-    return np.asarray(np.broadcast_to(wide, judged.gold.shape))
+    wide = rows if judged.name == "weights" else np.asarray(rows.any(axis=1))
+    return np.asarray(np.broadcast_to(wide[..., None], judged.gold.shape))
 
 
 def under(problem: Problem, gold: Gold, policy: Policy) -> Gold:
     """Return the gold with rows that see no key as the policy has them."""
     if policy == "nan":
         return gold
-    rows = problem.masked_rows()[..., None]
+    rows = np.asarray(problem.masked_rows())[..., None]
     keys = max(gold.weights.shape[-1], 1)
     uniform = policy == "uniform"
     weights = np.where(rows, 1 / keys if uniform else 0.0, gold.weights)
@@ -94,7 +91,7 @@ def _reach(problem: Problem, gold: Gold, judged: Quantity) -> float:
                 largest *= max(1.0, float(sums.max(initial=0)))
         if problem.b_out is not None:
             largest += float(np.abs(problem.b_out.astype(np.float64)).max(initial=0))
-    return terms * (unit * largest + smallest(problem.dtype))
+    return float(terms * (unit * largest + smallest(problem.dtype)))
 
 
 def poisoned(problem: Problem) -> bool:
@@ -109,7 +106,7 @@ def _poisoned_keys(problem: Problem) -> Array:
     broken = [
         ~np.isfinite(rows.astype(np.float64)).all(axis=-1) for rows in (problem.key, problem.value)
     ]
-    return broken[0] | broken[1]
+    return np.asarray(broken[0] | broken[1])
 
 
 def sanitised(problem: Problem, gold: Gold) -> Gold:
@@ -125,7 +122,7 @@ def sanitised(problem: Problem, gold: Gold) -> Gold:
         )
     )
     visible = ~problem.hidden()[..., : keys.shape[1]] & keys[:, None, None, :]
-    sees = visible.any(axis=-1)[..., None]  # (N, H, L, 1)
+    sees = np.asarray(visible.any(axis=-1))[..., None]  # (N, H, L, 1)
     mixed = problem.w_out is not None
     rows = sees.any(axis=1) if mixed else None
     heads = np.where(sees, gold.heads, clean.heads)
@@ -151,4 +148,4 @@ def mismatch(judged: Quantity, answer: Array, apart: Array) -> Array:
         | (np.isnan(found) & np.isnan(expected))
         | (found == expected)
     )
-    return ~same & ~apart
+    return np.asarray(~same & ~apart)

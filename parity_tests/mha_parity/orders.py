@@ -1,4 +1,4 @@
-"""Legitimate orders: the same attention in the problem's own dtype, computed in ways that all are right.
+"""Legitimate orders: the same attention in the problem's own dtype, in ways that all are right.
 
 What they differ in is what libraries differ in: where the scale is applied, exp or exp2, the order
 of every sum, online softmax over blocks of keys, when the weights are normalised, packed or
@@ -76,9 +76,7 @@ class Arithmetic:
         """Choose how to sum, and what to round when."""
         self.dtype = dtype
         self.half = dtype.itemsize == 2
-        self.work: type[np.float64] | type[np.float32] = (
-            np.float64 if dtype == np.float64 else np.float32
-        )
+        self.work: type[np.float64 | np.float32] = np.float64 if dtype == np.float64 else np.float32
         self._levels = {"steps": 3, "stages": 2, "ends": 1}[order.rounding] if self.half else 0
         self._narrow = order.narrow and self.half
 
@@ -98,10 +96,10 @@ class Arithmetic:
         return array.astype(self.dtype).astype(np.float32)
 
     def product(self, left: Array, right: Array, sums: Sums) -> Array:
-        """Return left @ right^T for (..., m, n) and (..., p, n), summed over n in the given order."""
+        """Return left @ right^T, (..., m, n) by (..., p, n), summed over n in the given order."""
         terms = left.shape[-1]
         if sums == "blas" or not terms:
-            return np.matmul(left, right.swapaxes(-1, -2))
+            return np.asarray(np.matmul(left, right.swapaxes(-1, -2)))
         if sums == "pairwise":
             return np.asarray((left[..., :, None, :] * right[..., None, :, :]).sum(axis=-1))
         size = BLOCK if sums == "blocked" else 1
@@ -117,7 +115,7 @@ class Arithmetic:
         if size == 1:
             product = left * right.swapaxes(-1, -2)
             return self._rounded(product) if self._narrow else product
-        return np.matmul(left, right.swapaxes(-1, -2))
+        return np.asarray(np.matmul(left, right.swapaxes(-1, -2)))
 
     def _summed(self, total: Array, partial: Array) -> Array:
         return self._rounded(total + partial) if self._narrow else total + partial
@@ -128,7 +126,7 @@ class Arithmetic:
             ones = np.ones((*array.shape[:-2], 1, array.shape[-1]), self.work)
             return self.product(array, ones, sums)
         if sums == "sequential" and array.shape[-1]:
-            return np.cumsum(array, axis=-1)[..., -1:]
+            return np.asarray(np.cumsum(array, axis=-1)[..., -1:])
         return np.asarray(array.sum(axis=-1, keepdims=True))
 
 
@@ -142,7 +140,9 @@ class Prepared:
         names = ("query", "key", "value", "w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "bias_k",
                  "bias_v", "w_out", "b_out")  # fmt: skip
         found = {name: getattr(problem, name) for name in names}
-        self.arrays = {n: None if a is None else a.astype(work) for n, a in found.items()}
+        self.arrays: dict[str, Array | None] = {
+            n: None if a is None else a.astype(work) for n, a in found.items()
+        }
         unmasked = (
             problem.key_padding_mask is None and problem.attn_mask is None and not problem.is_causal
         )
@@ -158,7 +158,7 @@ class Prepared:
 
 def _mask(problem: Problem) -> Array:
     rounded = problem.additive().astype(problem.dtype).astype(np.float64)
-    return np.where(problem.hidden(), -np.inf, rounded)
+    return np.asarray(np.where(problem.hidden(), -np.inf, rounded))
 
 
 def attend(prepared: Prepared, order: Order) -> tuple[Array, Array]:
@@ -229,8 +229,8 @@ def _logits(q: Array, k: Array, prepared: Prepared, order: Order, arithmetic: Ar
     """Return the masked logits; in units of log 2 where the order wants powers of 2."""
     scale = arithmetic.work(prepared.problem.scale)
     if order.scale_at == "both":
-        root = np.sqrt(abs(scale))
-        q, k = arithmetic.step(q * root), arithmetic.step(k * root)
+        root = arithmetic.work(math.sqrt(abs(prepared.problem.scale)))
+        q, k = arithmetic.step(q * root), arithmetic.step(k * np.copysign(root, scale))
     elif order.scale_at == "query":
         q = arithmetic.stage(q * scale)
     elif order.scale_at == "key":

@@ -1,8 +1,9 @@
-"""What is judged, and in which groups: arithmetic keeps heads apart until a projection mixes them."""
+"""What is judged, and in which groups: heads stay apart until a projection mixes them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,17 +35,17 @@ class Quantity:
     unit: float
     step: float
 
-    @property
+    @cached_property
     def finite(self) -> Array:
         """Where the gold is a number."""
         return np.asarray(np.isfinite(self.gold))
 
-    @property
+    @cached_property
     def scale(self) -> Array:
         """The largest magnitude of the gold in each group."""
         return self.worst(np.where(self.finite, self.gold, 0))
 
-    @property
+    @cached_property
     def rounding(self) -> Array:
         """What one rounding of the gold to the dtype can cost in each group."""
         return self.unit * self.scale + self.step
@@ -98,7 +99,8 @@ def quantity(name: str, problem: Problem, gold: Gold) -> Quantity:
         shape = (samples, rows, groups, width // groups)
         return Quantity(name, gold.output, shape, (1, 3), mixed, unit, step)
     if name == "averaged":
-        shape = (samples, 1, *gold.averaged.shape[-2:])
+        queries, keys = gold.averaged.shape[-2:]
+        shape = (samples, 1, queries, keys)
         return Quantity(name, gold.averaged, shape, (2, 3), mixed=True, unit=unit, step=step)
-    shape = (samples, heads, *gold.weights.shape[-2:])
+    shape = (samples, heads, *problem.weights_shape[2:])
     return Quantity(name, gold.weights, shape, (2, 3), mixed=False, unit=unit, step=step)

@@ -50,7 +50,7 @@ class Yardstick:
     def lost(self, quantity: Quantity) -> Array:
         """Return where no order gives a number though the gold is one."""
         numbers = [np.isfinite(quantity.of(*answer)) for answer in self.answers()]
-        return quantity.finite & ~np.any(numbers, axis=0)
+        return np.asarray(quantity.finite & ~np.any(numbers, axis=0))
 
     @cached_property
     def _narrow(self) -> tuple[Array, Array]:
@@ -64,4 +64,4 @@ class Yardstick:
 
 
 def _finite(errors: Array) -> Array:
-    return np.where(np.isfinite(errors), errors, 0)
+    return np.asarray(np.where(np.isfinite(errors), errors, 0))
