@@ -192,13 +192,9 @@ def assert_as_torch(call: Call, actual: list[Array]) -> None:
 def own_answer(call: Call, **changes: Any) -> list[Array]:
     """The NumPy layer's output and weights."""
     own = numpy_layer(torch_layer(call), call)
-    answer = own(
-        *sequences(call),
-        **masks(call),
-        need_weights=call.need_weights,
-        average_attn_weights=call.average,
-        **changes,
-    )
+    options = {"need_weights": call.need_weights, "average_attn_weights": call.average}
+    query, key, value = sequences(call)
+    answer = own(query, key, value, **(masks(call) | options | changes))
     return [x for x in answer if x is not None]
 
 
@@ -265,7 +261,8 @@ def test_nan_and_infinity_pass_through_as_in_torch(bad: float, which: int) -> No
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_empty_axes_are_as_in_torch(empty: str, need_weights: bool) -> None:
     """No batch, no queries and no keys give torch's shapes, and for no keys the output bias."""
-    call = replace(Call(need_weights=need_weights), **{empty: 0})
+    sizes: dict[str, Any] = {empty: 0}
+    call = replace(Call(need_weights=need_weights), **sizes)
     expected = torch_answer(torch_layer(call), sequences(call), {"need_weights": need_weights})
     actual = own_answer(call)
     for want, got in zip(expected, actual, strict=True):

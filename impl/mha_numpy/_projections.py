@@ -91,9 +91,7 @@ def parameter_shapes(embed_dim: int, kdim: int, vdim: int) -> dict[str, tuple[in
 
 def linear(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> NDArray[Any]:
     """Return x @ weight.T + bias over the last axis, a new array; one product for all rows."""
-    rows: NDArray[Any] = x.reshape(-1, x.shape[-1]) @ weight.T
-    if bias is not None:
-        rows += bias
+    rows = affine(x.reshape(-1, x.shape[-1]), weight, bias)
     return rows.reshape(*x.shape[:-1], weight.shape[0])
 
 
