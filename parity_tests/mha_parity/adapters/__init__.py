@@ -1,0 +1,113 @@
+"""Other libraries' arrays: to a candidate in its own kind, and back as NumPy's.
+
+A library is imported only when a candidate belongs to it or returns its arrays. What NumPy can read
+by itself (``__dlpack__``, ``__array__``) needs no adapter.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.adapters.numpy_arrays import NumpyArrays
+from mha_parity.candidate import CandidateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.adapters.library import Library
+    from mha_parity.values import Array
+
+# Top-level module of somebody's class -> the module with the adapter, and its class.
+_HOMES = {
+    "torch": ("torch_arrays", "TorchArrays"),
+    "jax": ("jax_arrays", "JaxArrays"),
+    "jaxlib": ("jax_arrays", "JaxArrays"),
+    "keras": ("keras_arrays", "KerasArrays"),
+}
+# Kinds of dtypes that can be compared as numbers: others would carry objects of the candidate's.
+_NUMBERS = "biufcV"
+
+
+def library(name: str, device: str = "cpu") -> Library:
+    """Return the adapter of the library called ``name``; NumPy's for an unknown one."""
+    if name not in _HOMES:
+        return NumpyArrays()
+    module, attribute = _HOMES[name]
+    made: Library = getattr(import_module(f"{__name__}.{module}"), attribute)(device)
+    return made
+
+
+def candidates_for(subject: object) -> Iterator[str]:
+    """Yield the libraries whose arrays ``subject`` may want, the likeliest first.
+
+    A class or function of a library wants that library's arrays; a function that sees a library
+    among its globals may want NumPy's or the library's.
+    """
+    own = [_root(base.__module__) for base in getattr(subject, "__mro__", ())]
+    own += [_root(getattr(subject, "__module__", None) or "")]
+    known = [name for name in own if name in _HOMES]
+    if known:
+        yield "keras" if "keras" in known else known[0]
+        return
+    yield "numpy"
+    seen = {_root(getattr(value, "__name__", "")) for value in _modules_in_reach(subject)}
+    yield from (name for name in ("torch", "jax", "keras") if name in seen)
+
+
+def _modules_in_reach(subject: object) -> list[object]:
+    function = getattr(subject, "forward", None) or getattr(subject, "__call__", None)  # noqa: B004  (the method is looked at, not whether there is one)
+    scopes = (getattr(found, "__globals__", {}) for found in (subject, function))
+    return [value for scope in scopes for value in scope.values() if type(value) is type(sys)]
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def to_numpy(value: Any, what: str) -> Array:
+    """Return somebody's array as NumPy's, of the dtype and shape it has.
+
+    Raises
+    ------
+    CandidateError
+        ``value`` is no array of numbers; ``what`` says in the message what it should have been.
+
+    """
+    array = _as_numpy(value)
+    if array is None:
+        got = _describe(value)
+        raise CandidateError("structure", f"{what} is {got}, but should be an array.")
+    if array.dtype.kind not in _NUMBERS or array.dtype.names:
+        got = f"an array of dtype {array.dtype}"
+        raise CandidateError("structure", f"{what} is {got}, but should hold floating-point numbers.")
+    return array
+
+
+def _as_numpy(value: Any) -> Array | None:
+    """Return ``value`` as a plain ndarray, or None where it is not an array."""
+    if type(value) is np.ndarray:
+        return value
+    root = _root(type(value).__module__)
+    if root in _HOMES:
+        return library(root).to_numpy(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return None
+    if hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)
+    if hasattr(value, "__array__"):
+        return np.asarray(value)
+    return None
+
+
+def _describe(value: Any) -> str:
+    """Name the type of a value, for a sentence."""
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    if isinstance(value, list | tuple):
+        inner = ", ".join(sorted({type(item).__name__ for item in value}))
+        return f"a {name} of {len(value)} ({inner})" if value else f"an empty {name}"
+    return f"a {name}"

@@ -1,0 +1,44 @@
+"""torch's tensors, on the CPU or on an accelerator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from mha_parity.features import AXES
+from mha_parity.values import numpy_dtype
+
+if TYPE_CHECKING:
+    from mha_parity.values import Array
+
+
+class TorchArrays:
+    """Tensors share the memory of CPU arrays; torch knows neither negative strides nor read-only."""
+
+    name = "torch"
+    memory = ("c", "fortran", "sliced")
+    dtypes = tuple(AXES["dtype"])
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
+
+    def from_numpy(self, array: Array) -> torch.Tensor:
+        """Return a tensor on the device."""
+        if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+            array = array.copy()
+        if array.dtype.name == "bfloat16":  # torch does not know ml_dtypes' type: pass the bits
+            tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        else:
+            tensor = torch.from_numpy(array)
+        return tensor.to(self.device)
+
+    def to_numpy(self, value: torch.Tensor) -> Array:
+        """Return the tensor's numbers on the CPU."""
+        tensor = value.detach().cpu()
+        if tensor.dtype == torch.bfloat16:
+            bits: Array = tensor.contiguous().view(torch.int16).numpy()
+            return bits.view(numpy_dtype("bfloat16"))
+        array: Array = tensor.numpy()
+        return array

@@ -1,0 +1,237 @@
+"""What all conventions share: from a problem to a call, and from its result to an answer."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from mha_parity.adapters import to_numpy
+from mha_parity.adapters.numpy_arrays import NumpyArrays
+from mha_parity.candidate import Answer, CandidateError
+from mha_parity.memory import present
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from mha_parity.adapters.library import Library
+    from mha_parity.case import Case
+    from mha_parity.features import Offer
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+DEPTH = 4  # frames of the candidate that a report shows
+
+
+class Arguments:
+    """Fresh copies of a problem's arrays in the case's memory layout, in the library's kind.
+
+    ``given`` keeps what was handed out, as NumPy sees it: whoever watches the call looks there.
+    """
+
+    def __init__(self, problem: Problem, library: Library) -> None:
+        self.problem = problem
+        self.given: list[tuple[str, Array]] = []
+        self._library = library
+        self._rows: dict[int, Any] = {}
+
+    def array(self, name: str, array: Array) -> Any:
+        """Return a fresh copy of ``array``."""
+        copy = present(array, self.problem.case.memory)
+        self.given.append((name, copy))
+        return self._library.from_numpy(copy)
+
+    def rows(self, lay: Callable[[Array], Array]) -> tuple[Any, Any, Any]:
+        """Return query, key and value laid out by ``lay``; one object stays one object."""
+        given = []
+        for name in ("query", "key", "value"):
+            source = getattr(self.problem, name)
+            if id(source) not in self._rows:
+                self._rows[id(source)] = self.array(name, lay(source))
+            given.append(self._rows[id(source)])
+        return given[0], given[1], given[2]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of somebody's attention, ready to be made, as often as one likes.
+
+    ``given`` names the arrays behind the arguments; ``build`` makes the callable anew (a module
+    with its weights set), for whoever needs one that remembers nothing.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    given: tuple[tuple[str, Array], ...] = ()
+
+    def make(self) -> Any:
+        """Make the call.
+
+        Raises
+        ------
+        CandidateError
+            The candidate raised, or tried to leave the process.
+
+        """
+        with blamed():
+            return self.function(*self.args, **self.kwargs)
+
+
+class blamed:  # noqa: N801  (reads as a statement: `with blamed():`)
+    """Within, warnings are the candidate's own affair and every exception is its crash."""
+
+    def __enter__(self) -> None:
+        self._warnings = warnings.catch_warnings()
+        self._warnings.__enter__()
+        warnings.simplefilter("ignore")
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: Any) -> None:
+        self._warnings.__exit__(None, None, None)
+        if isinstance(error, CandidateError):
+            return
+        if isinstance(error, Exception | SystemExit):
+            raise crash(error) from None
+
+
+def crash(error: BaseException) -> CandidateError:
+    """Return the report of an exception: a sentence, and the candidate's own last frames."""
+    text = str(error).strip().splitlines()
+    said = f": {text[0]}" if text else ""
+    verb = "tried to leave by" if isinstance(error, SystemExit) else "raised"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _ours(f.filename)]
+    place = f" [{frames[-1].filename}:{frames[-1].lineno}]" if frames else ""
+    detail = "".join(traceback.format_list(frames[-DEPTH:]))
+    return CandidateError("crash", f"{verb} {type(error).__name__}{said}{place}", detail)
+
+
+def _ours(filename: str) -> bool:
+    return "mha_parity" in filename.replace("\\", "/").split("/")[:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A feature that a call has to prove: the value of an axis, and cases that have it."""
+
+    axis: str
+    value: str
+    cases: tuple[Case, ...]
+
+
+class Convention(ABC):
+    """One way of being called. A subclass says what it offers and how it calls."""
+
+    name: str = ""  # of the class: the convention's; of an instance: the subject's
+    call: ClassVar[str]
+
+    def __init__(
+        self, subject: Any, *, library: Library | None = None, path: str | None = None
+    ) -> None:
+        self.name = getattr(subject, "__qualname__", None) or type(subject).__qualname__
+        self.subject = subject
+        self.library: Library = library or NumpyArrays()
+        self.path = path
+        self.offer: Offer = self.claims()
+        self.notes: tuple[str, ...] = ()
+
+    @property
+    def convention(self) -> str:
+        """The name of the convention, as ``Candidate`` has it."""
+        return type(self).name
+
+    @abstractmethod
+    def claims(self) -> Offer:
+        """Return what the signature says that the subject offers."""
+
+    @abstractmethod
+    def plain_case(self) -> Case:
+        """Return a small case of the plainest features that the convention carries."""
+
+    def trials(self) -> Iterator[Trial]:
+        """Yield the features that the subject may have beyond its claims, if a call proves it."""
+        yield from ()
+
+    @abstractmethod
+    def prepare(self, problem: Problem) -> Call:
+        """Return the call that poses ``problem``, on fresh arrays."""
+
+    def answer(self, problem: Problem, result: Any) -> Answer:
+        """Return what came back as an answer in canonical layout."""
+        output, weights = split(result)
+        wants = problem.case.weights != "none"
+        return Answer(
+            output=canonical(problem, to_numpy(output, "the output")),
+            weights=canonical_weights(problem, weights) if wants else None,
+        )
+
+    def __call__(self, problem: Problem) -> Answer:
+        """Pose ``problem`` to the subject and return its answer."""
+        return self.answer(problem, self.prepare(problem).make())
+
+    def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
+        """Yield the answer to each problem in turn, or the error that came instead."""
+        for problem in problems:
+            try:
+                yield self(problem)
+            except CandidateError as error:
+                yield error
+
+
+def split(result: Any) -> tuple[Any, Any]:
+    """Return output and weights of a result that is an output, or a pair of both."""
+    if not isinstance(result, tuple | list):
+        return result, None
+    if len(result) != 2 or isinstance(result, list):
+        to_numpy(result, "the output")
+    return result[0], result[1]
+
+
+def lay_rows(problem: Problem) -> Callable[[Array], Array]:
+    """Return how rows of the canonical (N, L, E) are handed over in the case's layout."""
+    layout = problem.case.layout
+    if layout == "unbatched":
+        return only_sample
+    return (lambda rows: rows.swapaxes(0, 1)) if layout == "sequence_first" else (lambda rows: rows)
+
+
+def only_sample(array: Array) -> Array:
+    """Return the one sample of an unbatched case."""
+    if array.shape[0] != 1:
+        raise ValueError(f"an unbatched case has batch = {array.shape[0]}, but should have 1.")
+    return array[0]
+
+
+def canonical(problem: Problem, output: Array) -> Array:
+    """Return an output as (N, L, H Dv); one of another rank as it came."""
+    layout = problem.case.layout
+    if layout == "unbatched" and output.ndim == 2:
+        return output[None]
+    return output.swapaxes(0, 1) if layout == "sequence_first" and output.ndim == 3 else output
+
+
+def canonical_weights(problem: Problem, weights: Any) -> Array | None:
+    """Return weights as (N, L, S') or (N, H, L, S'); a list of heads is stacked."""
+    unbatched = problem.case.layout == "unbatched"
+    per_head = problem.case.weights == "per_head"
+    if weights is None:
+        return None
+    if isinstance(weights, list | tuple):
+        heads = [to_numpy(head, "the weights of a head") for head in weights]
+        if not heads or len({head.shape for head in heads}) > 1:
+            shapes = [head.shape for head in heads]
+            message = f"the weights of the heads have shapes {shapes}, but should be of one shape."
+            raise CandidateError("structure", message)
+        array = np.stack(heads, axis=0 if unbatched else 1)
+    else:
+        array = to_numpy(weights, "the attention weights")
+    if unbatched:
+        array = array[None] if array.ndim == (3 if per_head else 2) else array
+    single = per_head and problem.num_heads == 1 and array.ndim == 3
+    if single:
+        return array[:, None]
+    # One head, unbatched, as a plain matrix.
+    return array[None, None] if per_head and problem.num_heads == 1 and array.ndim == 2 else array

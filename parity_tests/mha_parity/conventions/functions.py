@@ -1,0 +1,149 @@
+"""Attention as a function of arrays: of projected Q, K, V, or of X and its weights (X @ W)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.case import Case
+from mha_parity.conventions.base import Arguments, Call, Convention, Trial, lay_rows
+from mha_parity.features import offer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.features import Offer
+    from mha_parity.problem import Problem
+
+MANY = Case(
+    seed=7, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, layout="unbatched",
+    form="qkv", projection="none",
+)  # fmt: skip
+ONE = MANY.replace(heads_count=1)
+
+
+def layouts(case: Case) -> Iterator[Trial]:
+    """Yield the trials of a function written for one sample: does it take several, or none?"""
+    batched = case.replace(layout="batch_first", batch=2)
+    yield Trial("layout", "batch_first", (batched,))
+    yield Trial("size", "empty", (case.replace(queries=0, keys=0),))
+
+
+def returned(case: Case) -> Iterator[Trial]:
+    """Yield the trials of the weights that a function may return beside its output."""
+    yield Trial("weights", "per_head", (case.replace(weights="per_head"),))
+    if case.heads_count > 1:
+        yield Trial("weights", "averaged", (case.replace(weights="averaged"),))
+
+
+class QKVHeads(Convention):
+    """``f(Q, K, V, n_heads)``: inputs are projected already, (T, D) each."""
+
+    name = "qkv-heads"
+    call = "f(Q, K, V, n_heads) -> (T, D), or (out, weights)"
+
+    def claims(self) -> Offer:
+        """One sample of self-attention on projected inputs."""
+        return offer(
+            form="qkv", projection="none", layout="unbatched", size=_NOT_EMPTY,
+            memory=self.library.memory,
+        )  # fmt: skip
+
+    def plain_case(self) -> Case:
+        """Two heads of width 3."""
+        return MANY
+
+    def trials(self) -> Iterator[Trial]:
+        """Batches, keys of another number, wider values, weights."""
+        case = self.plain_case()
+        yield from layouts(case)
+        yield from returned(case)
+        yield Trial("inputs", "cross", (case.replace(inputs="cross", keys=7),))
+        yield Trial("v_dim", "other", (case.replace(v_head_dim=4),))
+
+    def prepare(self, problem: Problem) -> Call:
+        """Pass Q, K, V and the number of heads by position."""
+        arguments = Arguments(problem, self.library)
+        rows = arguments.rows(lay_rows(problem))
+        return Call(self.subject, (*rows, *self.more(problem)), given=tuple(arguments.given))
+
+    def more(self, problem: Problem) -> tuple[Any, ...]:
+        """Return what is passed behind the arrays."""
+        return (problem.num_heads,)
+
+
+class QKV(QKVHeads):
+    """``f(Q, K, V)``: one head on projected inputs."""
+
+    name = "qkv"
+    call = "f(Q, K, V) -> out, or (out, weights); one head"
+
+    def claims(self) -> Offer:
+        """As several heads, but one."""
+        return super().claims() | {"heads": ("one",)}
+
+    def plain_case(self) -> Case:
+        """One head of width 3."""
+        return ONE
+
+    def more(self, problem: Problem) -> tuple[Any, ...]:
+        """Nothing."""
+        del problem
+        return ()
+
+
+class XWeightsHeads(Convention):
+    """``f(X, Wq, Wk, Wv, H)``: weights are applied as X @ W, heads are blocks of its columns."""
+
+    name = "x-weights-heads"
+    call = "f(X, Wq, Wk, Wv, H) -> out, or (out, weights); weights applied as X @ W"
+
+    def claims(self) -> Offer:
+        """One sample of self-attention without biases and masks."""
+        return offer(layout="unbatched", size=_NOT_EMPTY, memory=self.library.memory)
+
+    def plain_case(self) -> Case:
+        """Two heads of width 3."""
+        return MANY.replace(form="mha", projection="packed")
+
+    def trials(self) -> Iterator[Trial]:
+        """Batches and weights."""
+        yield from layouts(self.plain_case())
+        yield from returned(self.plain_case())
+
+    def prepare(self, problem: Problem) -> Call:
+        """Pass X, the weights transposed to (in, out), and the number of heads by position."""
+        arguments = Arguments(problem, self.library)
+        x, _, _ = arguments.rows(lay_rows(problem))
+        weights = [
+            arguments.array(name, weight.T)
+            for name in ("w_q", "w_k", "w_v")
+            if (weight := getattr(problem, name)) is not None
+        ]
+        return Call(self.subject, (x, *weights, *self.more(problem)), given=tuple(arguments.given))
+
+    def more(self, problem: Problem) -> tuple[Any, ...]:
+        """Return what is passed behind the arrays."""
+        return (problem.num_heads,)
+
+
+class XWeights(XWeightsHeads):
+    """``f(X, Wq, Wk, Wv)``: one head."""
+
+    name = "x-weights"
+    call = "f(X, Wq, Wk, Wv) -> out, or (out, weights); one head, weights applied as X @ W"
+
+    def claims(self) -> Offer:
+        """As several heads, but one."""
+        return super().claims() | {"heads": ("one",)}
+
+    def plain_case(self) -> Case:
+        """One head of width 3."""
+        return ONE.replace(form="mha", projection="packed")
+
+    def more(self, problem: Problem) -> tuple[Any, ...]:
+        """Nothing."""
+        del problem
+        return ()
+
+
+_NOT_EMPTY = ("small", "medium", "equal", "ones")

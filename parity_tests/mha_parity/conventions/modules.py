@@ -1,0 +1,180 @@
+"""Textbook layers: a class whose weights are attributes, applied as X @ W."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.candidate import CandidateError
+from mha_parity.case import Case
+from mha_parity.conventions.base import Arguments, Call, Convention, Trial, blamed, lay_rows
+from mha_parity.conventions.functions import layouts, returned
+from mha_parity.conventions.sdpa import joined_mask
+from mha_parity.conventions.signatures import constructor, forward, signature
+from mha_parity.features import offer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.features import Offer
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+PLAIN = Case(seed=7, batch=2, queries=5, keys=7, heads_count=2, head_dim=3, inputs="cross")
+SELF = Case(seed=7, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, layout="unbatched")
+# What the attributes stand for in a problem: the names below in any case, with or without "_".
+ATTRIBUTES = {
+    "w_q": ("wq", "wquery"),
+    "w_k": ("wk", "wkey"),
+    "w_v": ("wv", "wvalue"),
+    "w_out": ("wo", "wout", "woutput"),
+    "b_q": ("bq", "bquery"),
+    "b_k": ("bk", "bkey"),
+    "b_v": ("bv", "bvalue"),
+    "b_out": ("bo", "bout", "boutput"),
+}
+
+
+class AttributeModule(Convention):
+    """A layer built from sizes alone; W_q, W_k, W_v, W_o and b_q ... are set from outside."""
+
+    @abstractmethod
+    def sizes(self, problem: Problem) -> tuple[Any, ...]:
+        """Return the constructor's arguments, in order."""
+
+    def build(self, problem: Problem, arguments: Arguments) -> Any:
+        """Return a new layer that holds the problem's weights."""
+        with blamed():
+            layer = self.subject(*self.sizes(problem))
+        self.load(layer, problem, arguments)
+        return layer
+
+    def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
+        """Set the attributes of ``layer`` to the problem's weights.
+
+        Raises
+        ------
+        CandidateError
+            The layer has no attribute for a weight that the problem has.
+
+        """
+        found = {_plain(name): name for name in dir(layer) if not name.startswith("__")}
+        for part, spellings in ATTRIBUTES.items():
+            name = next((found[spelling] for spelling in spellings if spelling in found), None)
+            array = _part(problem, part)
+            if name is not None:
+                given = array if array is not None else _absent(problem, part)
+                setattr(layer, name, arguments.array(part, given))
+            elif array is not None:
+                wanted = f"W_{part[2:]}" if part.startswith("w") else part
+                message = f"the layer has no attribute like {wanted}, but should keep it there."
+                raise CandidateError("structure", message)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _part(problem: Problem, part: str) -> Array | None:
+    """Return one weight as the layer applies it: X @ W, so (in, out)."""
+    array: Array | None = getattr(problem, part)
+    return array.T if array is not None and part.startswith("w") else array
+
+
+def _absent(problem: Problem, part: str) -> Array:
+    """Return what stands for a weight that the problem has not: the identity, or zeros."""
+    width = problem.query.shape[-1]
+    if part.startswith("w"):
+        return np.eye(width, dtype=problem.dtype)
+    return np.zeros(width, dtype=problem.dtype)
+
+
+class ModuleValidLens(AttributeModule):
+    """``C(num_hiddens, num_heads, dropout, bias)``, ``forward(queries, keys, values, valid_lens)``.
+
+    Keys at and behind a sample's valid length are hidden; dropout is 0.
+    """
+
+    name = "module-valid-lens"
+    call = "C(num_hiddens, num_heads, dropout, bias).forward(queries, keys, values, valid_lens)"
+
+    def claims(self) -> Offer:
+        """Batches with lengths; biases where the constructor asks for them."""
+        made = constructor(self.subject)
+        self._count = 4 if made is None else min(4, len(made.required) + len(made.optional))
+        return offer(
+            inputs=("self", "cross", "distinct"),
+            bias=("no", "yes") if self._count == 4 else "no",
+            out_proj=("identity", "general"),
+            padding=("none", "lengths"),
+            masked_rows=("none", "some"),
+            size=("small", "medium", "equal", "ones"),
+            memory=self.library.memory,
+        )
+
+    def plain_case(self) -> Case:
+        """Two samples, two heads of width 3, 7 keys."""
+        return PLAIN
+
+    def trials(self) -> Iterator[Trial]:
+        """Empty axes, and weights beside the output."""
+        empty = (PLAIN.replace(batch=0), PLAIN.replace(queries=0), PLAIN.replace(keys=0))
+        yield Trial("size", "empty", empty)
+        yield from returned(PLAIN)
+
+    def sizes(self, problem: Problem) -> tuple[Any, ...]:
+        """Return num_hiddens, num_heads, dropout, bias, as many as are taken."""
+        width = problem.query.shape[-1]
+        return (width, problem.num_heads, 0.0, problem.case.bias == "yes")[: self._count]
+
+    def prepare(self, problem: Problem) -> Call:
+        """Pass queries, keys, values and the lengths or None."""
+        arguments = Arguments(problem, self.library)
+        layer = self.build(problem, arguments)
+        rows = arguments.rows(lay_rows(problem))
+        lengths = problem.lengths
+        given = None if lengths is None else arguments.array("valid_lens", lengths)
+        return Call(forward(layer), (*rows, given), given=tuple(arguments.given))
+
+
+class ModuleMask(AttributeModule):
+    """``C(d_model, num_heads)``, ``forward(X, mask)`` -> (out, weights); mask 0 = hidden."""
+
+    name = "module-mask"
+    call = "C(d_model, num_heads).forward(X, mask) -> (out, weights); mask 0 = hidden"
+
+    def claims(self) -> Offer:
+        """One sample of self-attention with a matrix of masks."""
+        self._called = signature(getattr(self.subject, "forward", self.subject))
+        return offer(
+            layout="unbatched", out_proj=("identity", "general"), attn=("none", "bool2d", "causal"),
+            masked_rows=("none", "some"), size=("small", "medium", "equal", "ones"),
+            memory=self.library.memory,
+        )  # fmt: skip
+
+    def plain_case(self) -> Case:
+        """Two heads of width 3."""
+        return SELF
+
+    def trials(self) -> Iterator[Trial]:
+        """Batches and weights."""
+        yield from layouts(SELF)
+        yield from returned(SELF)
+
+    def sizes(self, problem: Problem) -> tuple[Any, ...]:
+        """Return d_model and num_heads."""
+        return (problem.query.shape[-1], problem.num_heads)
+
+    def prepare(self, problem: Problem) -> Call:
+        """Pass X and the mask, 1 where a key takes part, or None."""
+        arguments = Arguments(problem, self.library)
+        layer = self.build(problem, arguments)
+        x, _, _ = arguments.rows(lay_rows(problem))
+        masked = problem.attn_mask is not None or problem.is_causal
+        mask = None
+        if masked:
+            # Numbers and not booleans: 1 - mask and mask == 0 both work on them.
+            mask = arguments.array("mask", (~joined_mask(problem)).astype(np.int64))
+        return Call(forward(layer), (x, mask), given=tuple(arguments.given))

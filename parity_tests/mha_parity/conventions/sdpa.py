@@ -1,0 +1,164 @@
+"""``scaled_dot_product_attention`` as torch has it: heads are an axis of the arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.adapters import to_numpy
+from mha_parity.candidate import Answer
+from mha_parity.case import Case
+from mha_parity.conventions.base import (
+    Arguments,
+    Call,
+    Convention,
+    Trial,
+    canonical_weights,
+    only_sample,
+    split,
+)
+from mha_parity.conventions.signatures import Signature, signature
+from mha_parity.features import offer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.features import Offer
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+# torch's own function is written in C and has no signature that Python could read.
+TORCH = Signature(
+    ("query", "key", "value"), (),
+    frozenset({"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"}), open=False,
+)  # fmt: skip
+PLAIN = Case(
+    seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none"
+)  # fmt: skip
+
+
+class SDPA(Convention):
+    """``f(query, key, value, attn_mask=, is_causal=, scale=, enable_gqa=)``, (..., L, D) arrays.
+
+    A boolean mask is True where a key takes part, as in torch and unlike in its module.
+    """
+
+    name = "sdpa"
+    call = "f(query, key, value, attn_mask=, is_causal=, scale=, enable_gqa=), (..., L, d) arrays"
+
+    def claims(self) -> Offer:
+        """Return what the keywords say."""
+        self._called = signature(self.subject) or TORCH
+        takes = self._called.takes
+        masked = takes("attn_mask")
+        causal = ("causal",) if masked or takes("is_causal") else ()
+        return offer(
+            form="qkv", projection="none", inputs=("self", "cross"),
+            layout=("batch_first", "unbatched"), size=("small", "medium", "equal", "ones"),
+            padding=("none", "bool", "float", "lengths") if masked else "none",
+            attn=("none", "bool2d", "float2d", "bool3d", "float3d", *causal)
+            if masked else ("none", *causal),
+            masked_rows=("none", "some") if masked else "none",
+            scale=("default", "given") if takes("scale") else "default",
+            kv_heads=("equal", "fewer") if takes("enable_gqa") else "equal",
+            memory=self.library.memory,
+        )  # fmt: skip
+
+    def plain_case(self) -> Case:
+        """Two samples, two heads of width 3."""
+        return PLAIN
+
+    def trials(self) -> Iterator[Trial]:
+        """Wider values, empty axes, weights beside the output."""
+        cross = PLAIN.replace(inputs="cross")
+        yield Trial("v_dim", "other", (PLAIN.replace(v_head_dim=4),))
+        yield Trial("weights", "per_head", (PLAIN.replace(weights="per_head"),))
+        empty = (PLAIN.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
+        yield Trial("size", "empty", empty)
+
+    def prepare(self, problem: Problem) -> Call:
+        """Pass heads as an axis, masks joined to one, and the rest by keyword."""
+        arguments = Arguments(problem, self.library)
+        rows = [
+            arguments.array(name, self._heads(problem, getattr(problem, name), heads))
+            for name, heads in _ROWS(problem)
+        ]
+        options = dict(self._options(problem, arguments))
+        return Call(self.subject, tuple(rows), options, tuple(arguments.given))
+
+    def answer(self, problem: Problem, result: Any) -> Answer:
+        """Merge the heads of the output."""
+        output, weights = split(result)
+        array = self._merged(problem, to_numpy(output, "the output"))
+        wants = problem.case.weights != "none"
+        return Answer(output=array, weights=canonical_weights(problem, weights) if wants else None)
+
+    def _heads(self, problem: Problem, rows: Array, heads: int) -> Array:
+        """Return (N, L, H D) as (N, H, L, D), or (H, L, D) where there is no batch."""
+        split_rows = rows.reshape(*rows.shape[:2], heads, rows.shape[2] // heads)
+        split_rows = split_rows.swapaxes(1, 2)
+        return only_sample(split_rows) if problem.case.layout == "unbatched" else split_rows
+
+    def _merged(self, problem: Problem, output: Array) -> Array:
+        """Return (N, H, L, Dv) as (N, L, H Dv); an output of another rank as it came."""
+        unbatched = problem.case.layout == "unbatched"
+        if output.ndim != (3 if unbatched else 4):
+            return output
+        merged = (output[None] if unbatched else output).swapaxes(1, 2)
+        return merged.reshape(*merged.shape[:2], merged.shape[2] * merged.shape[3])
+
+    def _options(self, problem: Problem, arguments: Arguments) -> Iterator[tuple[str, Any]]:
+        """Yield the keywords that the problem needs."""
+        masked = problem.key_padding_mask is not None or problem.attn_mask is not None
+        by_rule = problem.is_causal and not masked and self._called.takes("is_causal")
+        if by_rule:
+            yield "is_causal", True
+        elif masked or problem.is_causal:
+            yield "attn_mask", arguments.array("attn_mask", self._mask(problem))
+        if problem.given_scale is not None:
+            yield "scale", problem.given_scale
+        if problem.num_kv_heads != problem.num_heads:
+            yield "enable_gqa", True
+
+    def _mask(self, problem: Problem) -> Array:
+        """Return one mask of all: (L, S) where it is that alone, else (N, H or 1, L, S)."""
+        mask = joined_mask(problem)
+        if mask.dtype == np.bool_:
+            mask = ~mask
+        return only_sample(mask) if problem.case.layout == "unbatched" and mask.ndim == 4 else mask
+
+
+def _ROWS(problem: Problem) -> tuple[tuple[str, int], ...]:  # noqa: N802  (H and Hkv of q, k, v)
+    kv_heads = problem.num_kv_heads
+    return ("query", problem.num_heads), ("key", kv_heads), ("value", kv_heads)
+
+
+def joined_mask(problem: Problem) -> Array:
+    """Return all masks as one: boolean (True = hidden) if all are, else added numbers."""
+    case = problem.case
+    masks: list[Array] = []
+    if problem.key_padding_mask is not None:
+        masks.append(problem.key_padding_mask[:, None, None, :])
+    if problem.attn_mask is not None:
+        mask = problem.attn_mask
+        masks.append(mask if mask.ndim == 2 else mask.reshape(case.batch, -1, *mask.shape[1:]))
+    if problem.is_causal:
+        masks.append(np.triu(np.ones((case.queries, case.keys), dtype=bool), k=1))
+    if all(mask.dtype == np.bool_ for mask in masks):
+        joined = masks[0]
+        for mask in masks[1:]:
+            joined = joined | mask
+        return _whole(joined, problem)
+    zero, low = problem.dtype.type(0), problem.dtype.type(-np.inf)
+    added = [np.where(mask, low, zero) if mask.dtype == np.bool_ else mask for mask in masks]
+    total = added[0]
+    for mask in added[1:]:
+        total = (total + mask).astype(problem.dtype)
+    return _whole(total, problem)
+
+
+def _whole(mask: Array, problem: Problem) -> Array:
+    """Return the mask with its query axis written out: torch does not repeat a single row of it."""
+    rows = problem.case.queries
+    return np.broadcast_to(mask, (*mask.shape[:-2], rows, mask.shape[-1]))

@@ -1,0 +1,84 @@
+"""What a callable says about its parameters, by order and by kind."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of a callable, ``self`` left out.
+
+    ``required`` are positional and have no default, ``optional`` are positional with a default,
+    ``named`` can be given by keyword; ``open`` says that it takes any keyword besides.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    named: frozenset[str]
+    open: bool
+    annotations: tuple[tuple[str, Any], ...] = ()
+
+    def takes(self, name: str) -> bool:
+        """Return whether ``name`` can be passed by keyword."""
+        return self.open or name in self.named
+
+    def __str__(self) -> str:
+        """Show the parameters as one would write them."""
+        words = [*self.required, *(f"{name}=..." for name in self.optional)]
+        words += [f"*, {', '.join(more)}" for more in [sorted(self._keyword_only())] if more]
+        return f"({', '.join(words + ['**'] * self.open)})"
+
+    def _keyword_only(self) -> set[str]:
+        return set(self.named) - set(self.required) - set(self.optional)
+
+
+def signature(function: Any) -> Signature | None:
+    """Return the signature of a callable, or None where Python cannot know it (in C)."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return _of(parameters)
+
+
+def constructor(kind: Any) -> Signature | None:
+    """Return the signature of a class's constructor; one of ``**kwargs`` is its base's as well."""
+    own = signature(kind)
+    if own is None or not own.open:
+        return own
+    for base in getattr(kind, "__mro__", ())[1:]:
+        above = signature(base) if base is not object else None
+        if above is not None and not above.open:
+            named = own.named | above.named
+            return Signature(own.required or above.required, own.optional, named, open=False)
+    return own
+
+
+def _of(parameters: Iterable[inspect.Parameter]) -> Signature:
+    listed = list(parameters)
+    positional = [p for p in listed if p.kind in _POSITIONAL]
+    named = [p for p in listed if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}]
+    return Signature(
+        required=tuple(p.name for p in positional if p.default is p.empty),
+        optional=tuple(p.name for p in positional if p.default is not p.empty),
+        named=frozenset(p.name for p in named),
+        open=any(p.kind is p.VAR_KEYWORD for p in listed),
+        annotations=tuple((p.name, p.annotation) for p in listed if p.annotation is not p.empty),
+    )
+
+
+def forward(instance: Any) -> Any:
+    """Return what calling a module comes down to: its ``forward`` or ``call``, or the call."""
+    for name in ("forward", "call"):
+        method = getattr(instance, name, None)
+        if callable(method):
+            return method
+    return instance

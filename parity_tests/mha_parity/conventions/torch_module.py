@@ -1,0 +1,194 @@
+"""Layers that look like torch.nn.MultiheadAttention: constructor, ``load_state_dict``, call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.candidate import CandidateError
+from mha_parity.case import Case
+from mha_parity.conventions.base import (
+    Arguments,
+    Call,
+    Convention,
+    Trial,
+    blamed,
+    lay_rows,
+    only_sample,
+)
+from mha_parity.conventions.signatures import Signature, constructor, forward, signature
+from mha_parity.features import offer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.features import Offer
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+ANY = Signature((), (), frozenset(), open=True)
+PLAIN = Case(
+    seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, layout="sequence_first"
+)  # fmt: skip
+
+
+class TorchModule(Convention):
+    """``C(embed_dim, num_heads, ...)``, ``load_state_dict``, ``(query, key, value, ...)``.
+
+    Each problem gets a module of its own, in train() mode with dropout 0 unless ``path`` (a
+    ``mha_torch.Path``) says otherwise: torch's fast path is another computation.
+    """
+
+    name = "torch-module"
+    call = "C(embed_dim, num_heads, ...), load_state_dict, (query, key, value, ...) as torch has it"
+
+    def claims(self) -> Offer:
+        """Return what constructor and call take by name, and the state dict has entries for."""
+        self._made = constructor(self.subject) or ANY
+        self._names: frozenset[str] | None = None
+        self._called = signature(getattr(self.subject, "forward", None)) or ANY
+        self._look_at_instance()
+        made, called = self._made.takes, self._called.takes
+        both = ("no", "yes")
+        causal = ("causal",) if called("attn_mask") or called("is_causal") else ()
+        masks = ("none", *_MASKS, *causal) if called("attn_mask") else ("none", *causal)
+        weights = ("none",) if called("need_weights") else ("none", "averaged")
+        weights += ("averaged",) if called("need_weights") else ()
+        weights += ("per_head",) if called("average_attn_weights") else ()
+        padding = ("none", "bool", "float", "lengths") if called("key_padding_mask") else ("none",)
+        has_bias = made("bias") or "in_proj_bias" in (self._names or ())
+        offered = offer(
+            layout=("batch_first", "sequence_first", "unbatched")
+            if made("batch_first")
+            else ("sequence_first", "unbatched"),
+            inputs=("self", "cross", "distinct"),
+            projection=("packed", "separate") if made("kdim") and made("vdim") else ("packed",),
+            bias=both if has_bias else ("no",),
+            bias_kv=both if made("add_bias_kv") else ("no",),
+            zero_attn=both if made("add_zero_attn") else ("no",),
+            out_proj=("identity", "general"),
+            padding=padding,
+            attn=masks,
+            masked_rows=("none", "some") if called("attn_mask") or len(padding) > 1 else "none",
+            weights=weights,
+            size=("small", "medium", "equal", "ones"),
+            memory=self.library.memory,
+        )
+        return self._along_path(offered)
+
+    def _look_at_instance(self) -> None:
+        """Build a small one and read the names of its state and the parameters of its call."""
+        try:
+            with blamed():
+                instance = self.subject(6, 2)
+                state = getattr(instance, "state_dict", dict)()
+        except CandidateError:
+            return
+        self._names = frozenset(state) or None
+        self._called = signature(forward(instance)) or ANY
+
+    def _along_path(self, offered: Offer) -> Offer:
+        """Narrow the offer to what the path computes."""
+        if self.path is None:
+            return offered
+        from mha_parity.conventions import torch_paths
+
+        return offered | torch_paths.narrowed(self.path)
+
+    def plain_case(self) -> Case:
+        """Two heads of width 3, two samples, torch's default layout."""
+        return PLAIN.replace(layout=self.offer["layout"][0])
+
+    def trials(self) -> Iterator[Trial]:
+        """Empty axes, and one sample without a batch axis."""
+        case = self.plain_case()
+        cross = case.replace(inputs="cross")
+        empty = (case.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
+        yield Trial("size", "empty", empty)
+
+    def prepare(self, problem: Problem) -> Call:
+        """Build a module with the problem's weights and pass torch's own arguments."""
+        arguments = Arguments(problem, self.library)
+        module = self.build(problem, arguments)
+        rows = arguments.rows(lay_rows(problem))
+        options = {k: v for k, v in self._options(problem, arguments) if self._called.takes(k)}
+        function = module
+        if self.path is not None:
+            from mha_parity.conventions import torch_paths
+
+            function = torch_paths.along(self.path, module)
+        return Call(function, rows, options, tuple(arguments.given))
+
+    def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
+        """Return a new module that holds the problem's weights."""
+        options = {k: v for k, v in self._shape(problem, dropout) if self._made.takes(k)}
+        with blamed():
+            module = self.subject(problem.query.shape[-1], problem.num_heads, **options)
+            if self.library.name == "torch" and "dtype" not in options:
+                module = module.to(dtype=_torch_dtype(problem.case.dtype))
+            self.load(module, problem, arguments)
+        return module
+
+    def load(self, module: Any, problem: Problem, arguments: Arguments) -> None:
+        """Load the problem's weights into ``module``; an absent out_proj is the identity."""
+        named = getattr(module, "state_dict", None)
+        names = set(named()) if callable(named) else None
+        state = self._filled(problem, names)
+        module.load_state_dict({name: arguments.array(name, a) for name, a in state.items()})
+
+    def _shape(self, problem: Problem, dropout: float) -> Iterator[tuple[str, Any]]:
+        """Yield the keywords of the constructor."""
+        case = problem.case
+        yield "dropout", dropout
+        yield "bias", case.bias == "yes"
+        yield "add_bias_kv", case.bias_kv == "yes"
+        yield "add_zero_attn", problem.add_zero_attn
+        if case.projection == "separate":
+            yield "kdim", problem.key.shape[-1]
+            yield "vdim", problem.value.shape[-1]
+        yield "batch_first", case.layout != "sequence_first"
+        torch = self.library.name == "torch"
+        yield "dtype", _torch_dtype(case.dtype) if torch else problem.dtype
+        if torch:
+            yield "device", getattr(self.library, "device", "cpu")
+
+    def _filled(self, problem: Problem, names: set[str] | None) -> dict[str, Array]:
+        """Return the state dict, what the problem has none of written out."""
+        width = problem.query.shape[-1]
+        plain: dict[str, Array] = {"out_proj.weight": np.eye(width, dtype=problem.dtype)}
+        if names is None:
+            names = {"out_proj.weight"}
+            names |= {"in_proj_bias", "out_proj.bias"} if problem.b_q is not None else set()
+        zeros = np.zeros(3 * width, dtype=problem.dtype)
+        plain |= {"in_proj_bias": zeros, "out_proj.bias": zeros[:width]}
+        return {name: array for name, array in plain.items() if name in names} | problem.state()
+
+    def _options(self, problem: Problem, arguments: Arguments) -> Iterator[tuple[str, Any]]:
+        """Yield the keywords of the call."""
+        case = problem.case
+        per_head = case.weights == "per_head"
+        yield "need_weights", case.weights != "none" or self.path in {"weights", "eval"}
+        if case.weights != "none":
+            yield "average_attn_weights", not per_head
+        padding = problem.key_padding_mask
+        if padding is not None:
+            padding = only_sample(padding) if case.layout == "unbatched" else padding
+            yield "key_padding_mask", arguments.array("key_padding_mask", padding)
+        mask = problem.attn_mask
+        if problem.is_causal:
+            mask = np.triu(np.ones((case.queries, case.keys), dtype=bool), k=1)
+            # Without weights torch drops the mask for the hint, and hides appended keys by it.
+            if not problem.appended or self.path is not None:
+                yield "is_causal", True
+        if mask is not None:
+            yield "attn_mask", arguments.array("attn_mask", mask)
+
+
+_MASKS = ("bool2d", "float2d", "bool3d", "float3d")
+
+
+def _torch_dtype(name: str) -> Any:
+    import torch
+
+    return getattr(torch, name)
