@@ -65,7 +65,7 @@ class _Bench:
         self.gold = gold
         self.answer = answer
         self.settings = settings
-        self.yardstick = Yardstick(problem)
+        self.yardstick = Yardstick.of(problem, gold)
         self.poisoned = not np.isfinite(gold.output).all() and nonfinite.poisoned(problem)
 
     def judged(self, name: str, found: Array | None) -> list[Judgement]:
@@ -77,6 +77,7 @@ class _Bench:
             return [self._judgement(check, Severity.STRUCTURE, detail=flaw)]
         judgements, judged, note = self._policies(check, judged, found)
         apart = nonfinite.masked_places(self.problem, judged)
+        apart = apart | nonfinite.leaked(self.problem, judged, found)
         places = nonfinite.mismatch(judged, found, apart)
         if places.any():
             return [*judgements, self._misplaced(check, judged, found, places)]

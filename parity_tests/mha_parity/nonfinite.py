@@ -37,6 +37,18 @@ def masked_places(problem: Problem, judged: Quantity) -> Array:
     return np.asarray(np.broadcast_to(wide[..., None], judged.gold.shape))
 
 
+def leaked(problem: Problem, judged: Quantity, answer: Array) -> Array:
+    """Return where NaN of one head's masked row came through an identity out_proj to other heads.
+
+    A layer that multiplies by the identity has 0 times NaN there; one without out_proj has numbers.
+    Both are right, so a NaN is let pass, and a number is judged as any other.
+    """
+    if judged.name != "output" or judged.mixed or problem.case.form != "mha":
+        return np.zeros(answer.shape, dtype=bool)
+    rows = np.asarray(problem.masked_rows()).any(axis=1)
+    return np.asarray(rows[..., None] & np.isnan(answer.astype(np.float64)))
+
+
 def under(problem: Problem, gold: Gold, policy: Policy) -> Gold:
     """Return the gold with rows that see no key as the policy has them."""
     if policy == "nan":

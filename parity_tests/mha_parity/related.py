@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from mha_parity.relations import Related
     from mha_parity.values import Array
 
+TINY = np.finfo(np.float64).tiny
+
 
 def judge_relation(
     problem: Problem, bound: Array, first: Array, second: Array, name: str, related: Related
@@ -29,18 +31,21 @@ def judge_relation(
         return Judgement(
             case=problem.case, check=name, severity=Severity.STRUCTURE, detail=sentence
         )
-    allowed = 2 * np.asarray(related.expected(bound), dtype=np.float64)
-    error = np.where(np.broadcast_to(related.compare, got.shape), _distance(got, due), 0.0)
-    if error.size == 0:
+    # Rows that see no key have no bound: what they are is a policy, and judged elsewhere.
+    allowed = 2 * np.nan_to_num(related.expected(bound), nan=np.inf)
+    compared = np.broadcast_to(related.compare, got.shape) & np.isfinite(allowed)
+    allowed = np.where(compared, allowed, 1.0)
+    units = np.where(compared, _distance(got, due) / np.maximum(allowed, TINY), 0.0)
+    if units.size == 0:
         return Judgement(case=problem.case, check=name, severity=Severity.MATCH)
-    place = np.unravel_index(np.argmax(error - allowed), error.shape)
-    wrong = bool(error[place] > allowed[place])
+    place = np.unravel_index(np.argmax(units), units.shape)
+    wrong = bool(units[place] > 1)
     return Judgement(
         case=problem.case,
         check=name,
         severity=Severity.WRONG if wrong else Severity.MATCH,
-        error=float(error[place]),
-        allowed=float(allowed[place]),
+        error=float(_distance(got, due)[place]) if compared[place] else 0.0,
+        allowed=float(allowed[place]) if compared[place] else 0.0,
         where=_where(problem, place),
         detail=f"the target's own two answers break the relation: {name}" if wrong else "",
     )

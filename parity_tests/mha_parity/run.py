@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from mha_parity import summary
@@ -117,7 +116,7 @@ def _verdict(
         features=rows,
         checks=summary.check_rows(judgements),
         failures=failures,
-        accuracy=summary.accuracy(trials),
+        accuracy=summary.accuracies(trials),
         worst=summary.worst(judgements),
         power=summary.powers(trials),
         notes=summary.notes(trials),
@@ -178,12 +177,13 @@ def _failure(
 
 def environment() -> dict[str, str]:
     """Return what a reader needs to see the same again."""
+    import mha_parity
     import numpy as np
 
     import mha_torch
 
     return {
-        "mha_parity": version("mha-parity"),
+        "mha_parity": mha_parity.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),

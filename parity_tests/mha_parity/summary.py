@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from mha_parity import accuracy
 from mha_parity.features import AXES, of_case
 from mha_parity.judgement import Severity
-from mha_parity.verdict import Accuracy, CheckRow, FeatureRow, Outcome
+from mha_parity.verdict import CheckRow, FeatureRow, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,9 +16,7 @@ if TYPE_CHECKING:
     from mha_parity.features import Offer
     from mha_parity.judgement import Judgement
     from mha_parity.trial import Trial
-
-# What rounds in float32 (and each dtype) loses half of these bits at worst: bits = -log2(error).
-DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+    from mha_parity.verdict import Accuracy
 
 
 def outcome(trials: Sequence[Trial], rows: Sequence[FeatureRow], failed_over_run: bool) -> Outcome:
@@ -80,26 +77,15 @@ def check_rows(judgements: Iterable[Judgement]) -> tuple[CheckRow, ...]:
     return tuple(CheckRow(name, asked[name], failed[name]) for name in asked)
 
 
-def accuracy(trials: Iterable[Trial]) -> tuple[Accuracy, ...]:
+def accuracies(trials: Iterable[Trial]) -> tuple[Accuracy, ...]:
     """Return the candidate's output errors in units of torch's own, a row a dtype."""
     times: dict[str, list[float]] = {}
     for trial in trials:
         for judgement in trial.judgements:
             if judgement.check == "output" and judgement.times_torch is not None:
                 times.setdefault(trial.case.dtype, []).append(judgement.times_torch)
-    return tuple(_accuracy(dtype, times[dtype]) for dtype in AXES["dtype"] if dtype in times)
-
-
-def _accuracy(dtype: str, times: list[float]) -> Accuracy:
-    median = statistics.median(times)
-    lost = math.log2(median) if median > 0 else 0.0
-    return Accuracy(
-        dtype=dtype,
-        cases=len(times),
-        median_times_torch=median,
-        worst_times_torch=max(times),
-        bits=-lost,
-    )
+    rows = (accuracy.summary(dtype, times[dtype]) for dtype in AXES["dtype"] if dtype in times)
+    return tuple(row for row in rows if row is not None)
 
 
 def worst(judgements: Iterable[Judgement]) -> Judgement | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity import power
 from mha_parity.accuracy import times_torch
+from mha_parity.bound import bound
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.gold import golden
 from mha_parity.judge import judge
@@ -166,4 +167,6 @@ def _related(
 ) -> Judgement:
     if isinstance(second, CandidateError):
         return failed_call(problem.case, second)
-    return judge_relation(problem, gold.bound, first.output, second.output, name, related)
+    return judge_relation(
+        problem, bound(problem, gold).output, first.output, second.output, name, related
+    )
