@@ -1,0 +1,132 @@
+"""Family 1, second part: biases of the projections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.wrong.bug import wrong
+from mha_parity.wrong.plain import Attention
+
+if TYPE_CHECKING:
+    from mha_parity.values import Array
+
+
+@wrong(
+    "qv-bias-dropped",
+    1,
+    "a bias of in_proj is left out",
+    wrong="x W^T for q, for v or for all three",
+    right="x W^T + b",
+    visible="non-zero in_proj_bias alone: torch initialises it to 0",
+    remedy="add in_proj_bias to the projected q, k and v",
+    sources="shadowpa0327/Palu#8",
+    needs="bias=yes",
+    variants=({"names": ("b_q",)}, {"names": ("b_v",)}, {"names": ("b_q", "b_k")}),
+)
+class BiasDropped(Attention):
+    """No bias."""
+
+    names: tuple[str, ...] = ("b_q", "b_k", "b_v")
+
+    def parameter(self, name: str) -> Array | None:
+        """Find no bias under the dropped names."""
+        return None if name in self.names else super().parameter(name)
+
+
+@wrong(
+    "k-bias-dropped",
+    1,
+    "the bias of k is left out",
+    wrong="k = x W_k^T",
+    right="k = x W_k^T + b_k",
+    visible="with bias_kv or zero_attn alone, or as a missing gradient of b_k",
+    remedy="add the middle third of in_proj_bias to k",
+    sources="microsoft/unilm#510",
+    needs="bias=yes bias_kv=yes",
+    aliases="(right)",
+)
+class KeyBiasDropped(BiasDropped):
+    """q . b_k is the same for every key: the softmax forgets it, unless a key is appended."""
+
+    names = ("b_k",)
+
+
+@wrong(
+    "bias-wrong-index",
+    1,
+    "the bias is added after the split, by the index it had before",
+    wrong="heads.ravel()[i] += b[i % E] on (N, H, L, D)",
+    right="b is added to (N, L, E) before the split",
+    visible="more than one head and non-zero bias",
+    remedy="add the bias before the head transpose, or as b.reshape(H, 1, D) after it",
+    sources="NVIDIA/DeepLearningExamples#664",
+    needs="bias=yes heads=many",
+)
+class BiasWrongIndex(BiasDropped):
+    """Bias by flat index."""
+
+    def split(self, x: Array, heads: int) -> Array:
+        """Add the bias of the next projection in line along the flat buffer."""
+        split = np.ascontiguousarray(super().split(x, heads))
+        self.turn = getattr(self, "turn", -1) + 1
+        bias = Attention.parameter(self, f"b_{'qkv'[self.turn % 3]}")
+        return split if bias is None else split + np.resize(bias, split.size).reshape(split.shape)
+
+
+@wrong(
+    "q-bias-unscaled",
+    1,
+    "the scale reaches q before its bias does",
+    wrong="q = scale x W_q^T + b_q",
+    right="q = scale (x W_q^T + b_q)",
+    visible="non-zero bias of q and D > 1",
+    remedy="scale q after its bias was added",
+    needs="bias=yes",
+)
+class QueryBiasUnscaled(Attention):
+    """The bias of q is not scaled."""
+
+    def parameter(self, name: str) -> Array | None:
+        """Undo the later scaling for b_q."""
+        array = super().parameter(name)
+        undo = name == "b_q" and array is not None
+        return array / self.work.type(self.scale()) if undo and array is not None else array
+
+
+@wrong(
+    "out-bias-kept",
+    1,
+    "an offset is added to every output though the layer has no bias",
+    wrong="output + c, the same c for every token",
+    right="output = heads W_out^T when bias=False",
+    visible="bias=False and a bias vector that is not zero",
+    remedy="leave the bias of the output projection out when bias=False",
+    sources="pytorch/pytorch#52257",
+    needs="bias=no form=mha",
+)
+class OutBiasKept(Attention):
+    """A bias from somewhere: 1/sqrt(E), the bound of a linear layer's initial bias."""
+
+    def out(self, x: Array) -> Array:
+        """Add the offset where the layer has no biases."""
+        kept = self.case.form == "mha" and self.case.bias == "no"
+        offset = self.work.type(1 / max(self.case.embed_dim, 1) ** 0.5) if kept else 0
+        return super().out(x) + offset
+
+
+@wrong(
+    "out-bias-dropped",
+    1,
+    "the bias of the output projection is left out",
+    wrong="x @ W_out.T",
+    right="x @ W_out.T + b_out",
+    visible="non-zero out_proj.bias: torch initialises it to 0",
+    remedy="add out_proj.bias at the end",
+    needs="out_proj=general bias=yes",
+)
+class OutBiasDropped(BiasDropped):
+    """No b_out."""
+
+    names = ("b_out",)

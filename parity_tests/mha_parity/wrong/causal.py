@@ -1,0 +1,230 @@
+"""Family 6: the causal rule; and windows of keys, which go wrong like it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.wrong.bug import wrong
+from mha_parity.wrong.plain import Attention
+
+if TYPE_CHECKING:
+    from mha_parity.values import Array
+
+RIGHT = "query i sees the keys j <= i, counted from the top left"
+REMEDY = "hide np.triu(ones((L, S)), k=1)"
+
+
+@wrong(
+    "causal-bottom-right",
+    6,
+    "the causal rule is aligned at the bottom right",
+    wrong="query i sees keys j <= i + S - L",
+    right=RIGHT,
+    visible="L unlike S",
+    remedy=REMEDY,
+    sources="ml-explore/mlx#2835 pytorch/executorch#22426 Dao-AILab/flash-attention#1778 "
+    "pytorch/pytorch#108108",
+    needs="attn=causal inputs=cross/distinct",
+)
+class BottomRight(Attention):
+    """The last query sees the last key."""
+
+    def causal(self) -> Array | None:
+        """Shift the diagonal by S - L."""
+        shift = self.problem.key.shape[1] - self.case.queries
+        return self.future(1 + shift) if self.problem.is_causal else None
+
+
+@wrong(
+    "causal-dropped-with-weights",
+    6,
+    "the causal rule is dropped when weights are asked for",
+    wrong="is_causal has no effect with need_weights=True",
+    right=RIGHT,
+    visible="weights asked for and no other mask",
+    remedy="build the causal mask on every path",
+    sources="pytorch/pytorch#99282 keras-team/keras#23038",
+    needs="attn=causal weights=averaged/per_head",
+)
+class DroppedWithWeights(Attention):
+    """Not causal with weights."""
+
+    def causal(self) -> Array | None:
+        """Forget the rule on the path that returns weights."""
+        return super().causal() if self.case.weights == "none" else None
+
+
+@wrong(
+    "causal-strict",
+    6,
+    "the causal rule hides the diagonal too",
+    wrong="query i sees keys j < i",
+    right=RIGHT,
+    visible="every row; row 0 sees nothing",
+    remedy=REMEDY,
+    sources="pbloem/former#10",
+    needs="attn=causal",
+)
+class Strict(Attention):
+    """Diagonal hidden."""
+
+    diagonal = 0
+
+    def causal(self) -> Array | None:
+        """Start the triangle elsewhere."""
+        return self.future(self.diagonal) if self.problem.is_causal else None
+
+
+@wrong(
+    "causal-loose",
+    6,
+    "the causal rule lets each query see one key of the future",
+    wrong="query i sees keys j <= i + 1",
+    right=RIGHT,
+    visible="all rows but the last",
+    remedy=REMEDY,
+    sources="RVC-Boss/GPT-SoVITS#965",
+    needs="attn=causal",
+)
+class Loose(Strict):
+    """One key too many."""
+
+    diagonal = 2
+
+
+@wrong(
+    "causal-anti",
+    6,
+    "the causal rule hides the past and shows the future",
+    wrong="query i sees keys j >= i",
+    right=RIGHT,
+    visible="L > 1 and S > 1",
+    remedy=REMEDY,
+    sources="tensorflow/text#894",
+    needs="attn=causal",
+    variants=({"diagonal": 0},),
+)
+class Anti(Attention):
+    """The other triangle."""
+
+    diagonal = -1
+
+    def causal(self) -> Array | None:
+        """Hide the lower triangle."""
+        shape = (self.case.queries, self.problem.key.shape[1])
+        hidden = np.tril(np.ones(shape, dtype=bool), k=self.diagonal)
+        return self.added(hidden) if self.problem.is_causal else None
+
+
+@wrong(
+    "causal-forced",
+    6,
+    "the causal rule is applied where no mask was given",
+    wrong="query i sees keys j <= i though nobody asked for it",
+    right="without a mask every query sees every key",
+    visible="no attn_mask given",
+    remedy="apply the causal rule only where is_causal was asked for",
+    sources="huggingface/transformers#48172",
+    needs="attn=none",
+    variants=({"always": True},),
+)
+class Forced(Attention):
+    """Causal by default."""
+
+    always = False
+
+    def causal(self) -> Array | None:
+        """Apply the rule unless there is an attn_mask."""
+        unasked = self.always or self.problem.attn_mask is None
+        return self.future(1) if unasked else super().causal()
+
+
+@wrong(
+    "causal-ignored",
+    6,
+    "the causal rule has no effect",
+    wrong="is_causal is accepted and not used",
+    right=RIGHT,
+    visible="causal cases",
+    remedy=REMEDY,
+    sources="facebookresearch/xformers#103",
+    needs="attn=causal",
+    aliases="mask-ignored",
+)
+class Ignored(Attention):
+    """Never causal."""
+
+    def causal(self) -> Array | None:
+        """Return no mask."""
+        return None
+
+
+@wrong(
+    "causal-zero-scores",
+    6,
+    "future scores are set to 0 in place of -inf",
+    wrong="np.tril(scores)",
+    right="np.where(tril, scores, -inf)",
+    visible="every row but the last",
+    remedy="fill the future scores with -inf before the softmax",
+    needs="attn=causal",
+)
+class ZeroScores(Attention):
+    """exp(0) for the future."""
+
+    def masked(self, scores: Array) -> Array:
+        """Set the future to 0 before other masks."""
+        past = np.tril(np.ones(scores.shape[-2:], dtype=bool))
+        past |= np.arange(scores.shape[-1]) >= self.problem.key.shape[1]
+        return super().masked(np.where(past, scores, 0) if self.problem.is_causal else scores)
+
+    def causal(self) -> Array | None:
+        """Leave nothing to add."""
+        return None
+
+
+@wrong(
+    "last-key-unseen",
+    6,
+    "the last key is never read",
+    wrong="for j in range(S - 1)",
+    right="for j in range(S)",
+    visible="always where S > 1",
+    remedy="read all S keys",
+    variants=({"unseen": slice(0, 1)},),
+)
+class LastKeyUnseen(Attention):
+    """One key short, at the end or at the start."""
+
+    unseen = slice(-1, None)
+
+    def masked(self, scores: Array) -> Array:
+        """Hide the last key of the caller's."""
+        masked = super().masked(scores).copy()
+        keys = self.problem.key.shape[1]
+        if keys > 1:
+            masked[..., :keys][..., self.unseen] = -np.inf
+        return masked
+
+
+@wrong(
+    "self-unseen",
+    6,
+    "no token attends to itself",
+    wrong="the diagonal of the scores is hidden",
+    right="every query sees every key that no mask hides",
+    visible="self-attention",
+    remedy="do not mask the diagonal",
+)
+class SelfUnseen(Attention):
+    """The diagonal hidden, always."""
+
+    def masked(self, scores: Array) -> Array:
+        """Hide the diagonal where some other key is left."""
+        masked = super().masked(scores).copy()
+        length = min(scores.shape[-2], self.problem.key.shape[1])
+        if scores.shape[-1] > 1:
+            masked[..., range(length), range(length)] = -np.inf
+        return masked

@@ -1,0 +1,206 @@
+"""Family 2: splitting into heads and merging them again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.wrong.bug import wrong
+from mha_parity.wrong.plain import Attention
+
+if TYPE_CHECKING:
+    from mha_parity.values import Array
+
+SPLIT = "x.reshape(N, T, H, D).transpose(0, 2, 1, 3)"
+MERGE = "x.transpose(0, 2, 1, 3).reshape(N, L, H * D)"
+
+
+@wrong(
+    "split-no-transpose",
+    2,
+    "the heads are split by a reshape without a transpose",
+    wrong="x.reshape(N, H, T, D)",
+    right=SPLIT,
+    visible="more than one head and more than one token",
+    remedy=f"split by {SPLIT}",
+    sources="reczoo/FuxiCTR#30",
+    needs="heads=many",
+)
+class SplitNoTranspose(Attention):
+    """Tokens leak into heads."""
+
+    def split(self, x: Array, heads: int) -> Array:
+        """Cut the buffer straight into heads."""
+        n, t, width = x.shape
+        return x.reshape(n, heads, t, width // heads)
+
+
+@wrong(
+    "merge-no-transpose",
+    2,
+    "the heads are merged by a reshape without a transpose",
+    wrong="x.reshape(N, L, H * D)",
+    right=MERGE,
+    visible="more than one head and more than one token",
+    remedy=f"merge by {MERGE}",
+    sources="jsbaan/transformer-from-scratch#6 ajhalthor/Transformer-Neural-Network#4 "
+    "pytorch/pytorch#67651 meta-pytorch/opacus#825",
+    needs="heads=many",
+)
+class MergeNoTranspose(Attention):
+    """The shape is right and the tokens are mixed."""
+
+    def merge(self, x: Array) -> Array:
+        """Read (H, L, D) as (L, H, D)."""
+        n, h, length, width = x.shape
+        return x.reshape(n, length, h * width)
+
+
+@wrong(
+    "split-merge-no-transpose",
+    2,
+    "the heads are split and merged by reshapes without a transpose",
+    wrong="x.reshape(N, H, T, D) ... y.reshape(N, L, H * D)",
+    right=f"{SPLIT} ... {MERGE}",
+    visible="more than one head and more than one token",
+    remedy=f"split by {SPLIT}, merge by {MERGE}",
+    needs="heads=many",
+)
+class NoTransposeAtAll(SplitNoTranspose, MergeNoTranspose):
+    """Both reshapes bare."""
+
+
+@wrong(
+    "merge-batch-head-swap",
+    2,
+    "the folded axis of batch and heads is unfolded in the wrong order",
+    wrong="x.reshape(H, N, L, D) of an axis folded as (N, H)",
+    right="x.reshape(N, H, L, D)",
+    visible="more than one sample and more than one head",
+    remedy="unfold the axis in the order in which it was folded, (N, H)",
+    sources="gazelle93/Transformer-Various-Positional-Encoding#1 "
+    "jadore801120/attention-is-all-you-need-pytorch#7",
+    needs="heads=many",
+)
+class BatchHeadSwap(Attention):
+    """Heads go to other samples."""
+
+    def merge(self, x: Array) -> Array:
+        """Unfold (N H) as (H, N)."""
+        n, h, length, width = x.shape
+        return super().merge(x.reshape(h, n, length, width).swapaxes(0, 1))
+
+
+@wrong(
+    "heads-interleaved",
+    2,
+    "head h owns the channels h, h + H, h + 2H, ...",
+    wrong="x.reshape(N, T, D, H) in split and merge",
+    right="x.reshape(N, T, H, D): head h owns channels h D to (h + 1) D",
+    visible="more than one head and D > 1",
+    remedy="put the head axis before the width: reshape(N, T, H, D)",
+    needs="heads=many",
+)
+class HeadsInterleaved(Attention):
+    """Channels dealt out like cards."""
+
+    def split(self, x: Array, heads: int) -> Array:
+        """Deal channel c to head c mod H."""
+        n, t, width = x.shape
+        return x.reshape(n, t, width // heads, heads).transpose(0, 3, 1, 2)
+
+    def merge(self, x: Array) -> Array:
+        """Put channel d of head h at d H + h."""
+        n, h, length, width = x.shape
+        return x.transpose(0, 2, 3, 1).reshape(n, length, h * width)
+
+
+@wrong(
+    "merge-d-major",
+    2,
+    "the heads are merged with the width before the head",
+    wrong="x.transpose(0, 2, 3, 1).reshape(N, L, D * H)",
+    right=MERGE,
+    visible="more than one head and D > 1; an output projection that is learned hides it",
+    remedy=f"merge by {MERGE}",
+    needs="heads=many",
+)
+class MergeWidthMajor(Attention):
+    """Output channel d H + h."""
+
+    merge = HeadsInterleaved.merge
+
+
+@wrong(
+    "split-d-major",
+    2,
+    "the heads are split with the width before the head, and merged rightly",
+    wrong="x.reshape(N, T, D, H)",
+    right=SPLIT,
+    visible="more than one head and D > 1",
+    remedy=f"split by {SPLIT}",
+    needs="heads=many",
+)
+class SplitWidthMajor(Attention):
+    """Channels dealt out like cards, on the way in alone."""
+
+    split = HeadsInterleaved.split
+
+
+@wrong(
+    "kv-len-from-query",
+    2,
+    "the number of queries is taken for the number of keys",
+    wrong="for j in range(L)",
+    right="for j in range(S)",
+    visible="more keys than queries (fewer crash)",
+    remedy="take S from key.shape and L from query.shape",
+    sources="thu-ml/SageAttention#26 jax-ml/jax#24491",
+    needs="inputs=cross/distinct",
+)
+class KeysFromQueries(Attention):
+    """Keys beyond the L-th are never read."""
+
+    def masked(self, scores: Array) -> Array:
+        """Hide what the loop does not reach."""
+        masked = super().masked(scores).copy()
+        masked[..., self.case.queries : self.problem.key.shape[1]] = -np.inf
+        return masked
+
+
+@wrong(
+    "head-stuck",
+    2,
+    "every head computes what head 0 computes",
+    wrong="q[:, 0], k[:, 0], v[:, 0] in every turn of the loop",
+    right="q[:, h], k[:, h], v[:, h]",
+    visible="more than one head",
+    remedy="index q, k and v by the head of the loop",
+    needs="heads=many",
+)
+class HeadStuck(Attention):
+    """Head 0 everywhere."""
+
+    def merge(self, x: Array) -> Array:
+        """Repeat head 0."""
+        return super().merge(np.repeat(x[:, :1], x.shape[1], axis=1))
+
+
+@wrong(
+    "heads-averaged",
+    2,
+    "all heads mix the values with the mean of their weights",
+    wrong="mean over h of P_h, times v",
+    right="P_h v_h for each head h",
+    visible="more than one head",
+    remedy="multiply the weights of each head by the values of that head; average only what is "
+    "returned as weights",
+    needs="heads=many",
+)
+class HeadsAveraged(Attention):
+    """Averaged weights used for mixing."""
+
+    def mix(self, weights: Array, v: Array) -> Array:
+        """Average over the heads first."""
+        return super().mix(weights * 0 + weights.mean(axis=1, keepdims=True), v)

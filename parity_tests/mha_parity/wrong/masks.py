@@ -1,0 +1,362 @@
+"""Family 5, first part: masks read, placed or combined in another way than they were meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.wrong.bug import wrong
+from mha_parity.wrong.plain import Attention
+
+if TYPE_CHECKING:
+    from mha_parity.values import Array
+
+BOOLEAN = "padding=bool attn=bool2d/bool3d"
+ANY = "padding=bool/float/lengths attn=bool2d/float2d/bool3d/float3d/causal"
+
+
+@wrong(
+    "bool-inverted",
+    5,
+    "True in a boolean mask is read as: keep",
+    wrong="hidden where the mask is False (the meaning of scaled_dot_product_attention)",
+    right="hidden where the mask is True (the meaning of MultiheadAttention)",
+    visible="any boolean mask",
+    remedy="invert the boolean mask: ~mask",
+    sources="rasbt/LLMs-from-scratch#1061 lucidrains/x-transformers#160 tensorflow/text#894 "
+    "pytorch/pytorch#170415",
+    needs="padding=bool/lengths attn=bool2d/bool3d",
+    variants=({"padded": False}, {"attended": False}),
+)
+class Inverted(Attention):
+    """The other polarity."""
+
+    padded = True
+    attended = True
+
+    def padding(self) -> Array | None:
+        """Invert a boolean key_padding_mask."""
+        mask = self.problem.key_padding_mask
+        invert = self.padded and mask is not None and mask.dtype == np.bool_
+        own = super().padding()
+        return flipped(own) if invert and own is not None else own
+
+    def attn(self) -> Array | None:
+        """Invert a boolean attn_mask."""
+        mask = self.problem.attn_mask
+        invert = self.attended and mask is not None and mask.dtype == np.bool_
+        own = super().attn()
+        return flipped(own) if invert and own is not None else own
+
+
+def flipped(mask: Array) -> Array:
+    """Return 0 for -inf and -inf for 0."""
+    return np.asarray(np.where(mask == 0, mask.dtype.type(-np.inf), mask.dtype.type(0)))
+
+
+@wrong(
+    "kpm-query-axis",
+    5,
+    "key_padding_mask is laid along the queries",
+    wrong="mask[:, None, :, None]",
+    right="mask[:, None, None, :]",
+    visible="padding with L = S (else it crashes): padded query rows see nothing, padding is seen",
+    remedy="broadcast key_padding_mask as (N, 1, 1, S)",
+    sources="hyunwoongko/transformer#40 lsdefine/attention-is-all-you-need-keras#16 "
+    "keras-team/keras-io#1046",
+    needs="padding=bool/float/lengths",
+)
+class QueryAxis(Attention):
+    """(N, 1, S, 1)."""
+
+    def padding(self) -> Array | None:
+        """Turn the mask."""
+        own = super().padding()
+        return None if own is None else own.swapaxes(-1, -2)
+
+
+@wrong(
+    "kpm-both-axes",
+    5,
+    "padded positions are hidden as keys and as queries",
+    wrong="mask[:, None, None, :] | mask[:, None, :, None]",
+    right="mask[:, None, None, :]",
+    visible="self-attention with padding, padded query rows alone",
+    remedy="mask keys, not queries",
+    sources="pytorch/pytorch#63271",
+    needs="padding=bool/float/lengths inputs=self",
+)
+class BothAxes(Attention):
+    """Keys and queries."""
+
+    def padding(self) -> Array | None:
+        """Take the lesser of the mask and its transpose, in self-attention."""
+        own = super().padding()
+        if own is None or self.case.inputs != "self":
+            return own
+        return np.minimum(own, np.where(own == -np.inf, own, 0).swapaxes(-1, -2))
+
+
+@wrong(
+    "kpm-zeroes-queries",
+    5,
+    "the output of padded query rows is set to zero",
+    wrong="output * ~padding[:, :, None]",
+    right="padding hides keys; padded queries are answered like others",
+    visible="self-attention with padding, padded query rows alone",
+    remedy="leave the output rows of padded queries as they are",
+    sources="Kyubyong/transformer#16",
+    needs="padding=bool/float/lengths inputs=self",
+)
+class ZeroesQueries(Attention):
+    """Padded rows answered by 0."""
+
+    def merge(self, x: Array) -> Array:
+        """Blank the rows of padded queries, in self-attention."""
+        merged, padding = super().merge(x), self.padding()
+        if padding is None or self.case.inputs != "self":
+            return merged
+        return np.where(padding[:, 0, 0, :, None] == -np.inf, self.work.type(0), merged)
+
+
+@wrong(
+    "mask3d-tile-order",
+    5,
+    "the masks of samples and heads are tiled in the wrong order",
+    wrong="block b of the mask meets sample b mod N",
+    right="block b meets sample b // H and head b mod H",
+    visible="several samples and heads, and masks that differ between samples",
+    remedy="repeat_interleave(H), not repeat: the folded axis is (N, H)",
+    sources="line/lighthouse#77 ArrowLuo/CLIP4Clip#22 lsdefine/attention-is-all-you-need-keras#36",
+    needs="attn=bool3d/float3d heads=many",
+    variants=({"padded": True},),
+)
+class TileOrder(Attention):
+    """(H, N) in place of (N, H)."""
+
+    padded = False
+
+    def attn(self) -> Array | None:
+        """Unfold the mask as (H, N)."""
+        own = super().attn()
+        return own if own is None or own.ndim < 4 else misfolded(own)
+
+    def padding(self) -> Array | None:
+        """Repeat the padding for the heads in the wrong order, where it is folded."""
+        own = super().padding()
+        if own is None or not self.padded:
+            return own
+        return misfolded(np.repeat(own, self.problem.num_heads, axis=1))
+
+
+def misfolded(mask: Array) -> Array:
+    """Return (N, H, ...) read from its own buffer as (H, N, ...)."""
+    n, h = mask.shape[:2]
+    return mask.reshape(h, n, *mask.shape[2:]).swapaxes(0, 1)
+
+
+@wrong(
+    "mask-batch-on-head-axis",
+    5,
+    "a mask per sample is broadcast along the heads",
+    wrong="mask[None, :, None, :], (1, N, 1, S) against (N, H, L, S)",
+    right="mask[:, None, None, :]",
+    visible="padding that differs between samples; silent only where N = H, else it crashes",
+    remedy="put the new axis behind the batch: mask[:, None, None, :]",
+    sources="keras-team/keras-hub#783",
+    needs="padding=bool/float/lengths",
+)
+class BatchOnHeads(Attention):
+    """The sample axis in the place of the heads."""
+
+    def padding(self) -> Array | None:
+        """Put the samples where the heads are."""
+        own = super().padding()
+        return None if own is None else own.swapaxes(0, 1)
+
+
+@wrong(
+    "mask-first-sample-only",
+    5,
+    "the mask of sample 0 is used for all samples",
+    wrong="mask[0]",
+    right="mask[n] for sample n",
+    visible="several samples with unlike masks",
+    remedy="use each sample's own mask or length",
+    sources="mlpack/mlpack#3969",
+    needs="padding=bool/float/lengths attn=bool3d/float3d",
+)
+class FirstSample(Attention):
+    """Sample 0's masks."""
+
+    def padding(self) -> Array | None:
+        """Take the first row."""
+        own = super().padding()
+        return None if own is None else own[:1]
+
+    def attn(self) -> Array | None:
+        """Take the first sample's masks."""
+        own = super().attn()
+        return own if own is None or own.ndim < 4 else own[:1]
+
+
+@wrong(
+    "mask-first-head-only",
+    5,
+    "the mask of head 0 is used for all heads",
+    wrong="mask.reshape(N, H, L, S)[:, :1]",
+    right="mask.reshape(N, H, L, S)",
+    visible="3-D masks that differ between heads",
+    remedy="use all N * H blocks of the mask",
+    needs="attn=bool3d/float3d heads=many",
+)
+class FirstHead(Attention):
+    """Head 0's mask."""
+
+    def attn(self) -> Array | None:
+        """Take the first head's mask."""
+        own = super().attn()
+        return own if own is None or own.ndim < 4 else own[:, :1]
+
+
+@wrong(
+    "mask-ignored",
+    5,
+    "a mask is accepted and has no effect",
+    wrong="the result of masked_fill is not used",
+    right="masked scores go into the softmax",
+    visible="any hidden key",
+    remedy="use the masked scores (masked_fill returns a new tensor)",
+    sources="lucidrains/flamingo-pytorch#10 jax-ml/jax#23349 facebookresearch/xformers#103",
+    needs=ANY,
+    aliases="mask-from-values causal-ignored",
+    variants=({"names": ("padding",)}, {"names": ("attn",)}, {"names": ("padding", "attn")}),
+)
+class MaskIgnored(Attention):
+    """Some masks or all do nothing."""
+
+    names: tuple[str, ...] = ("padding", "attn", "causal")
+
+    def padding(self) -> Array | None:
+        """Ignore the padding."""
+        return None if "padding" in self.names else super().padding()
+
+    def attn(self) -> Array | None:
+        """Ignore the attn_mask."""
+        return None if "attn" in self.names else super().attn()
+
+    def causal(self) -> Array | None:
+        """Ignore the causal rule."""
+        return None if "causal" in self.names else super().causal()
+
+
+@wrong(
+    "masks-last-wins",
+    5,
+    "of two masks only one counts",
+    wrong="attn_mask replaces key_padding_mask (or a key must be hidden by both)",
+    right="a key is hidden that either mask hides; float masks add up",
+    visible="two masks given together",
+    remedy="add the two masks, or combine boolean ones by OR",
+    needs=ANY,
+    variants=({"chosen": 0}, {"chosen": None}),
+)
+class LastWins(Attention):
+    """One of the masks, or both by AND."""
+
+    chosen: int | None = -1
+
+    def combine(self, parts: list[Array]) -> Array:
+        """Choose one; or hide what both hide."""
+        if self.chosen is not None:
+            return parts[self.chosen]
+        largest = parts[0]
+        for part in parts[1:]:
+            largest = np.maximum(largest, part)
+        return largest
+
+
+@wrong(
+    "mask-transposed",
+    5,
+    "attn_mask is applied transposed",
+    wrong="scores + M^T",
+    right="scores + M, M (L, S)",
+    visible="L = S (else it crashes) and a mask that is not symmetric",
+    remedy="leave the mask as (L, S): rows are queries",
+    needs="attn=bool2d/float2d/bool3d/float3d",
+)
+class Transposed(Attention):
+    """M^T."""
+
+    def attn(self) -> Array | None:
+        """Turn the mask."""
+        own = super().attn()
+        return None if own is None else own.swapaxes(-1, -2)
+
+
+@wrong(
+    "mask-from-values",
+    5,
+    "padding is guessed from rows that sum to 0",
+    wrong="hidden = key.sum(-1) == 0",
+    right="hidden = key_padding_mask",
+    visible="padding whose rows are not zero: it is not hidden",
+    remedy="use the mask that is passed",
+    sources="Kyubyong/transformer#69",
+    needs="padding=bool/float/lengths",
+    aliases="mask-ignored",
+)
+class FromValues(Attention):
+    """A guess."""
+
+    def padding(self) -> Array | None:
+        """Guess from the key."""
+        if self.problem.key_padding_mask is None:
+            return None
+        return self.added(self.wide(self.problem.key).sum(axis=-1) == 0)[:, None, None, :]
+
+
+@wrong(
+    "lengths-off-by-one",
+    5,
+    "valid lengths are counted one too far",
+    wrong="hidden = arange(S) > length",
+    right="hidden = arange(S) >= length",
+    visible="valid lengths below S",
+    remedy="the first hidden position is `length` itself: arange(S) >= length",
+    needs="padding=lengths",
+    variants=({"more": -1},),
+)
+class OffByOne(Attention):
+    """One key more, or one fewer."""
+
+    more = 1
+
+    def padding(self) -> Array | None:
+        """Move the edge."""
+        lengths = self.problem.lengths
+        if lengths is None:
+            return super().padding()
+        positions = np.arange(self.problem.key.shape[1])
+        return self.added(positions >= lengths[:, None] + self.more)[:, None, None, :]
+
+
+@wrong(
+    "padding-from-start",
+    5,
+    "padding is hidden at the other end of the sequence",
+    wrong="hidden = the first S - length keys",
+    right="hidden = the last S - length keys",
+    visible="padding that is not symmetric",
+    remedy="hide what the mask says, position by position",
+    needs="padding=bool/float/lengths",
+)
+class FromStart(Attention):
+    """The mask backwards."""
+
+    def padding(self) -> Array | None:
+        """Reverse the mask."""
+        own = super().padding()
+        return None if own is None else own[..., ::-1]

@@ -1,0 +1,305 @@
+"""Family 8: what is returned, of output and of weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.wrong.bug import wrong
+from mha_parity.wrong.plain import Attention
+
+if TYPE_CHECKING:
+    from mha_parity.values import Array
+
+ASKED = "weights=averaged/per_head"
+
+
+@wrong(
+    "weights-sum",
+    8,
+    "the weights are summed over the heads",
+    wrong="P.sum(axis=1)",
+    right="P.mean(axis=1)",
+    visible="averaged weights of more than one head; the output is right",
+    remedy="return the mean over the heads",
+    needs="weights=averaged heads=many",
+)
+class WeightsSum(Attention):
+    """Summed."""
+
+    def averaged(self, weights: Array) -> Array:
+        """Sum."""
+        return np.asarray(weights.sum(axis=1))
+
+
+@wrong(
+    "weights-wrong-head",
+    8,
+    "the weights of head 0 are returned for all",
+    wrong="P[:, 0]",
+    right="P.mean(axis=1), or P of every head where that is asked for",
+    visible="weights of more than one head; the output is right",
+    remedy="return the mean over the heads, or all heads",
+    sources="facebookresearch/fairseq#3365",
+    needs=f"{ASKED} heads=many",
+    variants=({"head": -1},),
+)
+class WrongHead(Attention):
+    """One head's weights."""
+
+    head = 0
+
+    def returned(self, weights: Array) -> Array:
+        """Return one head for all."""
+        return weights * 0 + weights[:, self.head, None]
+
+
+@wrong(
+    "weights-average-for-each",
+    8,
+    "the averaged weights are returned where each head's were asked for",
+    wrong="P.mean(axis=1)",
+    right="P, (N, H, L, S)",
+    visible="weights per head; the output is right",
+    remedy="return all heads when average_attn_weights=False",
+    sources="facebookresearch/fairseq#3365",
+    needs="weights=per_head heads=many",
+)
+class AverageForEach(Attention):
+    """The mean in the place of each head."""
+
+    def returned(self, weights: Array) -> Array:
+        """Return the mean for each head."""
+        return np.asarray(weights * 0 + weights.mean(axis=1, keepdims=True))
+
+
+@wrong(
+    "weights-presoftmax",
+    8,
+    "scores are returned as weights",
+    wrong="scale q k^T (+ masks)",
+    right="softmax of it",
+    visible="weights; the output is right",
+    remedy="return what multiplies v",
+    needs=ASKED,
+    variants=({"stage": "masked"}, {"stage": "unmasked"}),
+)
+class Presoftmax(Attention):
+    """An earlier stage returned."""
+
+    stage = "scores"
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Keep the scores."""
+        self.kept = super().scores(q, k)
+        return self.kept
+
+    def masked(self, scores: Array) -> Array:
+        """Keep the masked scores, where they are what is returned."""
+        masked = super().masked(scores)
+        self.kept = masked if self.stage == "masked" else self.kept
+        return masked
+
+    def returned(self, weights: Array) -> Array:  # noqa: ARG002  (returns another stage)
+        """Return what was kept."""
+        return Attention.softmax(self, self.kept) if self.stage == "unmasked" else self.kept
+
+
+@wrong(
+    "weights-transposed",
+    8,
+    "the weights are returned transposed",
+    wrong="(N, S, L)",
+    right="(N, L, S): a row for each query",
+    visible="weights; the output is right",
+    remedy="return the weights as (…, L, S)",
+    needs=ASKED,
+)
+class WeightsTransposed(Attention):
+    """Rows for keys."""
+
+    def returned(self, weights: Array) -> Array:
+        """Turn."""
+        return weights.swapaxes(-1, -2)
+
+
+@wrong(
+    "weights-no-added-column",
+    8,
+    "the columns of appended keys are cut off the weights",
+    wrong="S columns",
+    right="S + 1 or S + 2 columns: appended keys have weight too",
+    visible="weights with bias_kv or zero_attn; the output is right",
+    remedy="return all columns",
+    needs=f"{ASKED} bias_kv=yes zero_attn=yes",
+)
+class NoAddedColumn(Attention):
+    """Cut to S."""
+
+    def returned(self, weights: Array) -> Array:
+        """Cut."""
+        return weights[..., : self.problem.key.shape[1]]
+
+
+@wrong(
+    "weights-renormalised",
+    8,
+    "the weights returned are divided by their largest, for a picture",
+    wrong="P / P.max()",
+    right="P",
+    visible="weights; the output is right",
+    remedy="return what multiplies v",
+    needs=ASKED,
+)
+class Pictured(Attention):
+    """Made for the eye."""
+
+    def returned(self, weights: Array) -> Array:
+        """Stretch each row to 1."""
+        return np.asarray(weights / weights.max(axis=-1, keepdims=True, initial=0))
+
+
+@wrong(
+    "residual-added",
+    8,
+    "the query is added to the output",
+    wrong="query + attention(query, key, value)",
+    right="attention(query, key, value)",
+    visible="always",
+    remedy="leave the residual connection to the block around the layer",
+    needs="form=mha",
+    variants=({"twice": True},),
+)
+class Residual(Attention):
+    """x + attention(x)."""
+
+    twice = False
+
+    def out(self, x: Array) -> Array:
+        """Add the query, or double the answer where there is no layer."""
+        own = super().out(x)
+        query = self.inputs()[0]
+        return own + (own if self.twice or query.shape != own.shape else query)
+
+
+@wrong(
+    "norm-inside",
+    8,
+    "the output is layer-normalised",
+    wrong="(y - mean) / sqrt(variance + eps)",
+    right="y",
+    visible="always",
+    remedy="leave the normalisation to the block around the layer",
+    variants=({"residual": True},),
+)
+class NormInside(Attention):
+    """A LayerNorm at the end."""
+
+    residual = False
+
+    def out(self, x: Array) -> Array:
+        """Normalise each token."""
+        own = super().out(x)
+        query = self.inputs()[0]
+        own = own + query if self.residual and query.shape == own.shape else own
+        centred = own - own.mean(axis=-1, keepdims=True)
+        variance = (centred * centred).mean(axis=-1, keepdims=True)
+        return np.asarray(centred / np.sqrt(variance + self.work.type(1e-5)))
+
+
+@wrong(
+    "rotary-applied",
+    8,
+    "q and k are rotated by their positions",
+    wrong="rotary embedding of q and k before the scores",
+    right="no positions: permuting rows permutes the answer",
+    visible="more than one position and D > 1",
+    remedy="leave rotary embedding out: torch.nn.MultiheadAttention has none",
+    variants=({"paired": True},),
+)
+class Rotary(Attention):
+    """A rotary embedding, of halves or of neighbours."""
+
+    paired = False
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Rotate first."""
+        return super().scores(self.turned(q), self.turned(k))
+
+    def turned(self, x: Array) -> Array:
+        """Turn each pair of channels by position times frequency."""
+        half = x.shape[-1] // 2
+        frequency = 10000.0 ** (-np.arange(half) / max(half, 1))
+        angle = (np.arange(x.shape[-2])[:, None] * frequency).astype(self.work)
+        first, second = self.pairs(half)
+        a, b = x[..., first], x[..., second]
+        turned = x.copy()
+        turned[..., first] = a * np.cos(angle) - b * np.sin(angle)
+        turned[..., second] = a * np.sin(angle) + b * np.cos(angle)
+        return turned
+
+    def pairs(self, half: int) -> tuple[slice, slice]:
+        """Return the channels that turn together."""
+        if self.paired:
+            return slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+        return slice(0, half), slice(half, 2 * half)
+
+
+@wrong(
+    "positions-added",
+    8,
+    "a bias by distance is added to the scores",
+    wrong="scores - m |i - j|, m = 2^(-8 h / H)",
+    right="scores without positions",
+    visible="more than one position",
+    remedy="leave the positional bias out: torch.nn.MultiheadAttention has none",
+)
+class Distances(Attention):
+    """A linear bias by distance, each head with its own slope."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Lower far keys."""
+        heads = self.problem.num_heads
+        slopes = 2.0 ** (-8.0 * np.arange(1, heads + 1) / max(heads, 1))
+        distance = np.abs(np.arange(q.shape[2])[:, None] - np.arange(k.shape[2]))
+        bias = (slopes[:, None, None] * distance).astype(self.work)
+        return np.asarray(super().scores(q, k) - bias)
+
+
+@wrong(
+    "values-returned",
+    8,
+    "the values are returned unmixed",
+    wrong="output row i = v_i",
+    right="output row i = sum over j of P_ij v_j",
+    visible="S > 1",
+    remedy="multiply the weights by the values",
+)
+class ValuesReturned(Attention):
+    """No mixing."""
+
+    def mix(self, weights: Array, v: Array) -> Array:
+        """Return the values, cut or repeated to L rows."""
+        rows = np.arange(weights.shape[2]) % max(v.shape[2], 1)
+        return v[:, :, rows] if v.shape[2] else super().mix(weights, v)
+
+
+@wrong(
+    "output-rounded",
+    8,
+    "the output is rounded to a few decimals",
+    wrong="np.round(output, 4)",
+    right="output",
+    visible="everywhere, below the rounding",
+    remedy="round when printing, not when returning",
+    variants=({"digits": 3}, {"digits": 6}, {"digits": 2}, {"digits": 5}, {"digits": 8}),
+)
+class OutputRounded(Attention):
+    """Decimals."""
+
+    digits = 4
+
+    def out(self, x: Array) -> Array:
+        """Round."""
+        return np.asarray(np.round(super().out(x), self.digits))

@@ -1,0 +1,347 @@
+"""Family 3: the factor on q k^T."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.wrong.bug import wrong
+from mha_parity.wrong.plain import Attention
+
+if TYPE_CHECKING:
+    from mha_parity.values import Array
+
+RIGHT = "scale = 1/sqrt(head_dim)"
+REMEDY = "divide the scores by sqrt(head_dim), once, before masks and softmax"
+NEEDS = "scale=default"
+
+
+class _Scaled(Attention):
+    """Another default scale; a scale that the caller gives is obeyed."""
+
+    def default(self) -> float:
+        """Return the factor used where the caller gives none."""
+        return 1.0
+
+    def scale(self) -> float:
+        """Return the wrong default, or what the caller gave."""
+        given = self.problem.given_scale
+        return self.default() if given is None else given
+
+
+@wrong(
+    "scale-none",
+    3,
+    "the scores are not scaled",
+    wrong="scale = 1",
+    right=RIGHT,
+    visible="D > 1 and S > 1",
+    remedy=REMEDY,
+    sources="mlc-ai/mlc-llm#3426",
+    needs=NEEDS,
+)
+class ScaleNone(_Scaled):
+    """1."""
+
+
+@wrong(
+    "scale-dmodel",
+    3,
+    "the scores are divided by the root of the whole width",
+    wrong="scale = 1/sqrt(embed_dim)",
+    right=RIGHT,
+    visible="more than one head and S > 1",
+    remedy=REMEDY,
+    sources="lucidrains/vit-pytorch#65 omihub777/ViT-CIFAR#11 "
+    "FareedKhan-dev/train-llm-from-scratch#3 aladdinpersson/Machine-Learning-Collection#65 "
+    "Graylab/DL4Proteins-notebooks#12",
+    needs=f"{NEEDS} heads=many",
+)
+class ScaleModel(_Scaled):
+    """1/sqrt(E)."""
+
+    def default(self) -> float:
+        """Take the width before the split."""
+        return float(self.case.embed_dim**-0.5)
+
+
+@wrong(
+    "scale-num-heads",
+    3,
+    "the scores are divided by the root of the number of heads",
+    wrong="scale = 1/sqrt(num_heads)",
+    right=RIGHT,
+    visible="H unlike D: at E = 16, H = 4 or E = 64, H = 8 it is right",
+    remedy=REMEDY,
+    sources="tenstorrent/tt-metal#56789",
+    needs=NEEDS,
+)
+class ScaleHeads(_Scaled):
+    """1/sqrt(H)."""
+
+    def default(self) -> float:
+        """Take the number of heads."""
+        return float(self.case.heads_count**-0.5)
+
+
+@wrong(
+    "scale-linear",
+    3,
+    "the scores are divided by the head width, not by its root",
+    wrong="scale = 1/head_dim, the same as scaling q and the scores both",
+    right=RIGHT,
+    visible="D > 1",
+    remedy=REMEDY,
+    sources="huggingface/transformers#38290 charliezchen/scaling-matrix-preconditioning#2",
+    aliases="scale-twice",
+    needs=NEEDS,
+)
+class ScaleLinear(_Scaled):
+    """1/D."""
+
+    def default(self) -> float:
+        """Forget the root."""
+        return 1 / self.problem.head_dim
+
+
+@wrong(
+    "scale-inverted",
+    3,
+    "the scores are multiplied by the root of the head width",
+    wrong="scale = sqrt(head_dim)",
+    right=RIGHT,
+    visible="D > 1",
+    remedy=REMEDY,
+    sources="esceptico/perceiver-io#9",
+    needs=NEEDS,
+)
+class ScaleInverted(_Scaled):
+    """sqrt(D)."""
+
+    def default(self) -> float:
+        """Multiply in place of dividing."""
+        return float(self.problem.head_dim**0.5)
+
+
+@wrong(
+    "scale-after-softmax",
+    3,
+    "the scale is applied to the weights, after the softmax",
+    wrong="softmax(q k^T) scale: rows sum to 1/sqrt(head_dim)",
+    right="softmax(scale q k^T)",
+    visible="D > 1, at S = 1 too",
+    remedy="scale the scores, not the weights",
+    sources="FrancescoSaverioZuppichini/ViT#2",
+)
+class ScaleAfter(Attention):
+    """Weights scaled in place of scores."""
+
+    def scale(self) -> float:
+        """Leave the scores as they are."""
+        return 1.0
+
+    def softmax(self, scores: Array) -> Array:
+        """Scale the weights."""
+        return np.asarray(super().softmax(scores) * self.work.type(self.problem.scale))
+
+
+@wrong(
+    "scale-padded-dim",
+    3,
+    "the scale is taken from the head width rounded up to a block",
+    wrong="scale = 1/sqrt(ceil(head_dim / 8) 8), or / 16",
+    right=RIGHT,
+    visible="D that is not a multiple of the block",
+    remedy="compute the scale from the true head width, before padding",
+    sources="tile-ai/tilelang-ascend#1670 intel/ipex-llm#12619",
+    needs=NEEDS,
+    variants=({"block": 16}, {"block": 4}, {"block": 32}, {"block": 64}),
+)
+class ScalePadded(_Scaled):
+    """1/sqrt(padded D)."""
+
+    block = 8
+
+    def default(self) -> float:
+        """Round up first."""
+        return float((-(-self.problem.head_dim // self.block) * self.block) ** -0.5)
+
+
+@wrong(
+    "scale-hardcoded-64",
+    3,
+    "the scale is a constant",
+    wrong="scale = 1/8, whatever the head width",
+    right=RIGHT,
+    visible="D unlike 64",
+    remedy=REMEDY,
+    sources="pytorch/text#1432",
+    needs=NEEDS,
+)
+class ScaleConstant(_Scaled):
+    """1/8."""
+
+    def default(self) -> float:
+        """Believe that D is 64."""
+        return 0.125
+
+
+@wrong(
+    "scale-seqlen",
+    3,
+    "the scores are divided by the root of the number of keys",
+    wrong="scale = 1/sqrt(S)",
+    right=RIGHT,
+    visible="S unlike D",
+    remedy="take the last axis of q or k, which is head_dim, not the last axis of the scores",
+    needs=NEEDS,
+    variants=({"axis": "queries"},),
+)
+class ScaleLength(_Scaled):
+    """1/sqrt(S)."""
+
+    axis = "keys"
+
+    def default(self) -> float:
+        """Take the wrong axis."""
+        return float(max(getattr(self.case, self.axis), 1) ** -0.5)
+
+
+@wrong(
+    "scale-batch",
+    3,
+    "the scores are divided by the root of the batch size",
+    wrong="scale = 1/sqrt(q.shape[0])",
+    right=RIGHT,
+    visible="N unlike D",
+    remedy="take the last axis of q or k, which is head_dim, not its first",
+    needs=NEEDS,
+)
+class ScaleBatch(_Scaled):
+    """1/sqrt(N)."""
+
+    def default(self) -> float:
+        """Take the first axis."""
+        return float(max(self.case.batch, 1) ** -0.5)
+
+
+@wrong(
+    "scale-includes-mask",
+    3,
+    "the float mask is scaled together with the scores",
+    wrong="(q k^T + M) scale",
+    right="q k^T scale + M",
+    visible="finite non-zero float masks alone: boolean and 0/-inf masks hide it",
+    remedy="scale q k^T first, then add the mask",
+    sources="microsoft/onnxruntime#14976 tenstorrent/tt-metal#42891 facebookresearch/xformers#576",
+    needs="attn=float2d/float3d",
+)
+class ScaleIncludesMask(Attention):
+    """M scaled too."""
+
+    def combine(self, parts: list[Array]) -> Array:
+        """Scale the sum of the masks."""
+        return np.asarray(super().combine(parts) * self.work.type(self.scale()))
+
+
+@wrong(
+    "scale-given-ignored",
+    3,
+    "the scale given by the caller is ignored",
+    wrong="scale = 1/sqrt(head_dim) whatever the caller gives",
+    right="scale = the caller's",
+    visible="a scale unlike 1/sqrt(head_dim)",
+    remedy="use the argument `scale` wherever it is not None",
+    sources="pytorch/pytorch#174049 huggingface/transformers#44397 "
+    "huggingface/pytorch-image-models#2280",
+    needs="scale=given",
+)
+class GivenIgnored(Attention):
+    """Always the default."""
+
+    def scale(self) -> float:
+        """Ignore the caller."""
+        return float(self.problem.head_dim**-0.5)
+
+
+@wrong(
+    "scale-given-on-top",
+    3,
+    "the scale given by the caller is applied on top of the default",
+    wrong="scale = given / sqrt(head_dim)",
+    right="scale = given, in place of 1/sqrt(head_dim)",
+    visible="a scale given by the caller and D > 1",
+    remedy="replace the default by the argument; do not multiply by both",
+    needs="scale=given",
+)
+class GivenOnTop(Attention):
+    """Both factors."""
+
+    def scale(self) -> float:
+        """Multiply both."""
+        given = self.problem.given_scale
+        default = float(self.problem.head_dim**-0.5)
+        return default if given is None else given * default
+
+
+@wrong(
+    "scale-v-width",
+    3,
+    "the scale is taken from the width of the values",
+    wrong="scale = 1/sqrt(v_head_dim)",
+    right="scale = 1/sqrt(head_dim), the width of q and k",
+    visible="value width unlike key width",
+    remedy="take the last axis of q, not of v",
+    needs=f"{NEEDS} v_dim=other",
+)
+class ScaleValueWidth(_Scaled):
+    """1/sqrt(Dv)."""
+
+    def default(self) -> float:
+        """Take the width of v."""
+        return float(self.problem.v_head_dim**-0.5)
+
+
+@wrong(
+    "scale-off-by-one",
+    3,
+    "the root is taken of the head width minus one, or plus one",
+    wrong="scale = 1/sqrt(head_dim - 1)",
+    right=RIGHT,
+    visible="always where S > 1",
+    remedy=REMEDY,
+    needs=NEEDS,
+    variants=({"more": 1},),
+)
+class ScaleOffByOne(_Scaled):
+    """1/sqrt(D - 1) or 1/sqrt(D + 1)."""
+
+    more = -1
+
+    def default(self) -> float:
+        """Miss by one."""
+        return float(max(self.problem.head_dim + self.more, 1) ** -0.5)
+
+
+@wrong(
+    "qk-normalised",
+    3,
+    "q and k are normalised to length 1 before the product",
+    wrong="scores are cosines",
+    right="scores are scaled dot products",
+    visible="always where S > 1",
+    remedy="leave the normalisation of q and k out: torch.nn.MultiheadAttention has none",
+    variants=({"unscaled": True},),
+)
+class Normalised(Attention):
+    """Cosine similarity."""
+
+    unscaled = False
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Divide each row by its length."""
+        q, k = (x / np.sqrt((x * x).sum(axis=-1, keepdims=True)) for x in (q, k))
+        return np.asarray(
+            super().scores(q, k) / self.work.type(self.scale() if self.unscaled else 1)
+        )
