@@ -36,6 +36,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -109,11 +110,19 @@ class Bound:
 
 def bound(problem: Problem, gold: Gold, *, probabilistic: bool = False) -> Bound:
     """Return the bound for answers in the problem's dtype. Rows without a key are NaN."""
+    if not probabilistic and gold in _KEPT:
+        return _KEPT[gold]
     unit = roundoff(problem.dtype)
     sums = min(unit, 2.0**-24)
     arithmetic = Arithmetic(unit, sums, smallest(problem.dtype), probabilistic)
     with np.errstate(all="ignore"):
-        return _bound(problem, gold, arithmetic)
+        found = _bound(problem, gold, arithmetic)
+    if not probabilistic:
+        _KEPT[gold] = found
+    return found
+
+
+_KEPT: WeakKeyDictionary[Gold, Bound] = WeakKeyDictionary()  # judge, power and relations share it
 
 
 def _bound(problem: Problem, gold: Gold, arithmetic: Arithmetic) -> Bound:

@@ -7,7 +7,8 @@ stop as soon as what the orders computed so far allow is enough; most right answ
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from mha_parity.orders import NARROW, ORDERS, Prepared, attend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mha_parity.gold import Gold
     from mha_parity.problem import Problem
     from mha_parity.quantity import Quantity
     from mha_parity.values import Array
@@ -28,6 +30,11 @@ class Yardstick:
         """Start with no order computed."""
         self._problem = problem
         self._answers: list[tuple[Array, Array]] = []
+
+    @classmethod
+    def of(cls, problem: Problem, gold: Gold) -> Self:
+        """Return the one yardstick beside a gold answer, shared by all who measure with it."""
+        return _KEPT.setdefault(gold, cls(problem))  # type: ignore[return-value]  # no subclasses
 
     @cached_property
     def _prepared(self) -> Prepared:
@@ -61,6 +68,9 @@ class Yardstick:
         if self._problem.dtype.itemsize > 2:
             return np.zeros(quantity.scale.shape)
         return _finite(quantity.error(quantity.of(*self._narrow)))
+
+
+_KEPT: WeakKeyDictionary[Gold, Yardstick] = WeakKeyDictionary()
 
 
 def _finite(errors: Array) -> Array:
