@@ -70,7 +70,7 @@ def _options(
 
 def _judge(candidate: object, options: Options) -> Verdict:
     from mha_parity import conventions
-    from mha_parity.commands import opened
+    from mha_parity.opening import opened
     from mha_parity.run import check
 
     if isinstance(candidate, str):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from mha_parity.opening import opened
 from mha_parity.options import DEFAULT_TARGET, Options, from_namespace
 from mha_parity.verdict import Outcome
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
 
-    from mha_parity.candidate import Candidate
     from mha_parity.verdict import Verdict
 
 # The worst of several targets is the verdict over all of them.
@@ -44,25 +42,6 @@ def judged(target: str, options: Options, console: Console) -> Verdict:
 
     with opened(target, options) as candidate, progress(console, target) as tick:
         return run(candidate, options, target=target, progress=tick)
-
-
-def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
-    """Return the target as a candidate, in a process of its own unless asked otherwise."""
-    from mha_parity import conventions, isolation, targets
-
-    if options.in_process:
-        found = targets.load(target)
-        return nullcontext(conventions.bind(found, options.convention, device=options.device))
-    return closing(
-        isolation.isolated(
-            target,
-            options.convention,
-            timeout=options.timeout,
-            memory=int(options.memory * 2**30),
-            forbid=options.forbid,
-            device=options.device,
-        )
-    )
 
 
 def replay(asked: argparse.Namespace) -> int:

@@ -110,7 +110,7 @@ class _Run:
 
     def features(self) -> list[str]:
         """Return the features the target offers; a target that cannot start ends the session."""
-        from mha_parity.commands import opened
+        from mha_parity.opening import opened
         from mha_parity.run import restricted
 
         try:
@@ -123,7 +123,7 @@ class _Run:
     def verdict(self) -> Verdict:
         """Return the verdict, running the cases the first time."""
         if self._verdict is None:
-            from mha_parity.commands import opened
+            from mha_parity.opening import opened
             from mha_parity.run import check
 
             with opened(self.target, self._options) as candidate:

@@ -1,4 +1,4 @@
-"""Replays one case: what went in, what the target answered, what torch answers, and the difference."""
+"""Replays one case: what went in, what the target answered, torch's answer, the difference."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from mha_parity.bound import bound
 from mha_parity.case import parse
-from mha_parity.commands import opened
+from mha_parity.opening import opened
 from mha_parity.features import of_case
 from mha_parity.run import settings_of
 from mha_parity.trial import try_case
@@ -49,8 +50,8 @@ def replay(text: str, target: str, options: Options, console: Console, *, pdb: b
     with opened(target, options) as candidate:
         offered(case, candidate.offer, target)
         if pdb:
-            candidate = _stopping(candidate)
-        trial = try_case(candidate, case, settings_of(options))
+            stopping = _stopping(candidate)
+        trial = try_case(stopping if pdb else candidate, case, settings_of(options))
     _show(trial, console)
     return int(trial.fails)
 
@@ -81,7 +82,7 @@ class _stopping:  # noqa: N801  (reads as the verb it stands for)
         return getattr(self._candidate, name)
 
     def __call__(self, problem: Problem) -> object:
-        import pdb
+        import pdb  # noqa: T100  (what --pdb asks for)
 
         return pdb.runcall(self._candidate, problem)  # type: ignore[arg-type]  # it is callable
 
@@ -136,7 +137,7 @@ def _shaded(console: Console, trial: Trial, difference: Array) -> None:
     """Print the error in units of the bound: a character an element, a block a sample."""
     if trial.problem is None or trial.gold is None or difference.size == 0:
         return
-    bound = np.maximum(np.asarray(trial.gold.bound, dtype=np.float64), np.finfo(float).tiny)
+    bound = np.maximum(np.asarray(bound(trial.problem, trial.gold).output, dtype=np.float64), np.finfo(float).tiny)
     units = np.nan_to_num(np.abs(difference) / bound, nan=2.0, posinf=2.0)
     level = np.minimum(units * (len(SHADES) - 1), len(SHADES) - 1).astype(int)
     level = np.where(units > 1, len(SHADES) - 1, np.minimum(level, len(SHADES) - 2))

@@ -1,0 +1,27 @@
+"""From the text of a target to a candidate that a run can ask."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from mha_parity.candidate import Candidate
+    from mha_parity.options import Options
+
+
+def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
+    """Return the target as a candidate, called in this process.
+
+    Raises:
+        ValueError: there is no such target, or no convention fits it.
+
+    """
+    from mha_parity import conventions, targets
+
+    found = targets.load(target)
+    return nullcontext(
+        conventions.bind(found, options.convention, device=options.device, label=target)
+    )

@@ -1,0 +1,81 @@
+"""The power of a case: which junk answers and gross bugs it would have shown, had they been there.
+
+A case that could not tell the right answer from zeros proves nothing. Each of a fixed set of wrong
+answers is computed from the gold's stages in float64; it is exposed where it differs from the gold
+by more than the rounding bound allows any right attention to.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.bound import bound
+from mha_parity.gold import merge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.gold import Gold
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+GROSS = (
+    "zeros", "mean of V", "uniform weights", "keys reversed", "Q and K exchanged", "no scale",
+    "scale 1/sqrt(d_model)", "softmax over queries",
+)  # fmt: skip
+
+
+def exposed(problem: Problem, gold: Gold) -> frozenset[str]:
+    """Return which of ``GROSS`` the case would expose at the tolerance in force."""
+    if gold.output.size == 0 or gold.weights.size == 0:
+        return frozenset()
+    right = gold.output.astype(np.float64)
+    with np.errstate(all="ignore"):
+        allowed = bound(problem, gold).output
+        seen = np.isfinite(right) & np.isfinite(allowed)
+        found = {
+            name
+            for name, heads in _wrong(problem, gold)
+            if _differs(_projected(problem, heads), right, allowed, seen)
+        }
+    return frozenset(found)
+
+
+def _differs(wrong: Array, right: Array, allowed: Array, seen: Array) -> bool:
+    """Return whether an answer fails: off by more than allowed, or no number where there is one."""
+    return bool((seen & ~(np.abs(wrong - right) <= allowed)).any())
+
+
+def _wrong(problem: Problem, gold: Gold) -> Iterator[tuple[str, Array]]:
+    """Yield the heads (N, H, L, Dv) of every wrong answer that the shapes admit."""
+    q, k, v, p = (a.astype(np.float64) for a in (gold.q, gold.k, gold.v, gold.weights))
+    logits = gold.logits.astype(np.float64)
+    raw = q @ k.swapaxes(-1, -2)
+    masks = logits - problem.scale * raw
+    visible = np.isfinite(logits)
+    yield "zeros", np.zeros(gold.heads.shape)
+    yield "mean of V", np.broadcast_to(v.mean(axis=2, keepdims=True), gold.heads.shape)
+    yield "uniform weights", (visible / visible.sum(axis=-1, keepdims=True)) @ v
+    yield "keys reversed", p @ v[:, :, ::-1]
+    if raw.shape[-1] == raw.shape[-2]:
+        yield "Q and K exchanged", _softmax(problem.scale * raw.swapaxes(-1, -2) + masks) @ v
+    yield "no scale", _softmax(raw + masks) @ v
+    model = problem.num_heads * problem.head_dim
+    yield "scale 1/sqrt(d_model)", _softmax(raw / math.sqrt(model) + masks) @ v
+    yield "softmax over queries", _softmax(logits, axis=-2) @ v
+
+
+def _softmax(logits: Array, axis: int = -1) -> Array:
+    powers = np.exp(logits - logits.max(axis=axis, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
+
+
+def _projected(problem: Problem, heads: Array) -> Array:
+    """Return the output that the heads lead to."""
+    output = merge(heads)
+    if problem.w_out is not None:
+        output = output @ problem.w_out.astype(np.float64).T
+    return output if problem.b_out is None else output + problem.b_out.astype(np.float64)
