@@ -193,3 +193,19 @@ def test_description_names_the_path() -> None:
     found = describe()
     assert torch.__version__ == found["torch"]
     assert "need_weights=True, explicit masks" in found["oracle_path"]
+
+
+def test_oracle_loads_no_compiler() -> None:
+    """No path, gradient, appended key or NaN makes torch load its compiler, which takes a second."""
+    code = """
+import sys, numpy, mha_torch
+from mha_torch.example import example
+case = example(0, bias_kv=True)
+for path in set(mha_torch.Path) - {mha_torch.Path.FAST}:
+    mha_torch.multihead_attention(*case.arrays, num_heads=3, is_causal=True, path=path)
+mha_torch.multihead_attention(case.query * numpy.nan, case.key, case.value, {}, num_heads=3)
+mha_torch.gradients(*case.arrays, case.query, num_heads=3)
+loaded = {'torch._dynamo', 'sympy'} & set(sys.modules)
+assert not loaded, loaded
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

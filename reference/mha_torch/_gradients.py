@@ -113,10 +113,10 @@ def _pulled_back(
 ) -> dict[str, Array]:
     """Return cotangent^T d(output)/d(tensor) for every leaf; unused ones give 0."""
     leaves = {name: tensor for name, tensor in tensors.items() if tensor.requires_grad}
+    # The sum makes a scalar of it: torch loads half a second of algebra to check other cotangents.
     found = torch.autograd.grad(
-        output,
+        (output * to_tensor(cotangent, DTYPE, "cotangent")).sum(),
         list(leaves.values()),
-        to_tensor(cotangent, DTYPE, "cotangent"),
         materialize_grads=True,
         allow_unused=True,
     )

@@ -37,6 +37,11 @@ class ExactIdentity(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch
         super().__init__()  # type: ignore[no-untyped-call] # torch leaves it untyped
         self._storages = {_storage(matrix) for matrix in matrices}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Do not load the compiler, which takes torch a second, for the sake of leaving it out."""
+        return False
+
     def __torch_dispatch__(
         self,
         func: Callable[..., torch.Tensor],

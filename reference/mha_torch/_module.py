@@ -67,13 +67,19 @@ def _module(configuration: Configuration, _thread: int) -> nn.MultiheadAttention
         configuration.num_heads,
         dropout=0.0,
         bias=configuration.bias,
-        add_bias_kv=configuration.add_bias_kv,
         add_zero_attn=configuration.add_zero_attn,
         kdim=configuration.kdim,
         vdim=configuration.vdim,
         batch_first=configuration.batch_first,
         device="meta",
     )
+    if configuration.add_bias_kv:
+        # As the constructor would, less the normal numbers: on the meta device those load the
+        # compiler, which takes a second, and draw nothing.
+        shape = (1, 1, configuration.embed_dim)
+        module.bias_k, module.bias_v = (
+            nn.Parameter(torch.empty(shape, device="meta")) for _ in range(2)
+        )
     return module.train(configuration.training)
 
 
