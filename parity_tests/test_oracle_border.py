@@ -196,7 +196,7 @@ def test_description_names_the_path() -> None:
 
 
 def test_oracle_loads_no_compiler() -> None:
-    """No path, gradient, appended key or NaN makes torch load its compiler, which takes a second."""
+    """No path, gradient, appended key or NaN makes torch load its compiler, a second of work."""
     code = """
 import sys, numpy, mha_torch
 from mha_torch.example import example

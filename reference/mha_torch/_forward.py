@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch.func import functional_call
@@ -13,34 +12,24 @@ from torch.func import functional_call
 from mha_torch import _kernels, _masks
 from mha_torch._arrays import Array, equal, to_array, to_tensor
 from mha_torch._identity import ExactIdentity, identity
-from mha_torch._module import STATE_NAMES, Configuration, Tensors, module_for, parameters
+from mha_torch._module import Configuration, Tensors, module_for, parameters
 from mha_torch._paths import PINNED, Path, PathNotTakenError
+from mha_torch._problem import (
+    Layout,
+    Tensored,
+    aliased,
+    checked,
+    fast_path_obstacle,
+    has_bias,
+    samples,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-Layout: TypeAlias = Literal["batch_first", "sequence_first", "unbatched"]
 Answer: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None]"
 
 _FORCED = {Path.SDPA_MATH: _kernels.MATH, Path.SDPA_FLASH: _kernels.FLASH}
-
-
-_PER_HEAD = 3  # axes of a mask with one matrix for each sample and head
-
-
-@dataclass(frozen=True, slots=True)
-class Tensored:
-    """One problem as tensors; inputs (N, L, E), (N, S, kdim), (N, S, vdim)."""
-
-    query: torch.Tensor
-    key: torch.Tensor
-    value: torch.Tensor
-    state: Tensors
-    num_heads: int
-    add_zero_attn: bool
-    key_padding_mask: torch.Tensor | None
-    attn_mask: torch.Tensor | None
-    is_causal: bool
 
 
 def multihead_attention(
@@ -118,17 +107,6 @@ def multihead_attention(
     return to_array(output), None if weights is None else to_array(weights)
 
 
-def checked(state: Mapping[str, Array], layout: str) -> None:
-    """Refuse names and layouts torch does not know."""
-    unknown = sorted(set(state) - set(STATE_NAMES))
-    if unknown:
-        msg = f"`state` has {unknown}, but its names should be among {', '.join(STATE_NAMES)}."
-        raise ValueError(msg)
-    if layout not in get_args(Layout):
-        msg = f"`layout`={layout!r}, but should be one of {', '.join(get_args(Layout))}."
-        raise ValueError(msg)
-
-
 def _optional(mask: Array | None, dtype: str, name: str) -> torch.Tensor | None:
     return None if mask is None else to_tensor(mask, dtype, name)
 
@@ -157,30 +135,9 @@ def answer(problem: Tensored, layout: Layout, path: Path) -> Answer:
         if layout != "unbatched":
             return _batched(problem, layout, path)
         outputs, weights = zip(
-            *(_batched(sample, layout, path) for sample in _samples(problem)), strict=True
+            *(_batched(sample, layout, path) for sample in samples(problem)), strict=True
         )
     return torch.stack(outputs), torch.stack(weights) if path.needs_weights else None
-
-
-def fast_path_obstacle(problem: Tensored, layout: Layout) -> str:
-    """Return why torch's C++ fast path cannot compute this problem, or an empty string."""
-    masks = (problem.attn_mask, problem.key_padding_mask)
-    obstacles = {
-        "query, key and value are not one tensor": not (
-            problem.query is problem.key is problem.value
-        ),
-        "the number of heads is odd": problem.num_heads % 2 == 1,
-        f"the layout is {layout}": layout != "batch_first",
-        "a mask is of floating point": any(m is not None and m.is_floating_point() for m in masks),
-        "bias_k and bias_v are set": "bias_k" in problem.state,
-        "add_zero_attn is set": problem.add_zero_attn,
-        "there is no bias": not _has_bias(problem.state),
-    }
-    return next((reason for reason, present in obstacles.items() if present), "")
-
-
-def _has_bias(state: Tensors) -> bool:
-    return "in_proj_bias" in state or "out_proj.bias" in state
 
 
 @contextmanager
@@ -196,43 +153,11 @@ def _settings(path: Path) -> Iterator[None]:
         yield
 
 
-def _samples(problem: Tensored) -> Iterator[Tensored]:
-    """Take the batch apart into problems of one sample without batch axis."""
-    padding = problem.key_padding_mask
-    for n in range(problem.query.shape[0]):
-        query, key, value = _aliased(problem, partial(torch.select, dim=0, index=n))
-        yield replace(
-            problem,
-            query=query,
-            key=key,
-            value=value,
-            key_padding_mask=None if padding is None else padding[n],
-            attn_mask=_mask_of_sample(problem, n),
-        )
-
-
-def _mask_of_sample(problem: Tensored, n: int) -> torch.Tensor | None:
-    mask, heads = problem.attn_mask, problem.num_heads
-    if mask is None or mask.dim() != _PER_HEAD:
-        return mask
-    return mask[n * heads : (n + 1) * heads]
-
-
-def _aliased(
-    problem: Tensored, change: Callable[[torch.Tensor], torch.Tensor]
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Apply `change` to the inputs; what was one tensor before is one tensor after."""
-    query = change(problem.query)
-    key = query if problem.key is problem.query else change(problem.key)
-    value = key if problem.value is problem.key else change(problem.value)
-    return query, key, value
-
-
 def _batched(problem: Tensored, layout: Layout, path: Path) -> Answer:
     """Call the module once and bring its answer back to (N, L, E)."""
     if layout != "sequence_first":
         return _call(problem, layout, path)
-    query, key, value = _aliased(problem, lambda inputs: inputs.transpose(0, 1))
+    query, key, value = aliased(problem, lambda inputs: inputs.transpose(0, 1))
     output, weights = _call(replace(problem, query=query, key=key, value=value), layout, path)
     return output.transpose(0, 1), weights
 
@@ -264,7 +189,7 @@ def _configuration(problem: Tensored, layout: Layout, path: Path) -> Configurati
         num_heads=problem.num_heads,
         kdim=problem.key.shape[-1],
         vdim=problem.value.shape[-1],
-        bias=_has_bias(problem.state),
+        bias=has_bias(problem.state),
         add_bias_kv="bias_k" in problem.state,
         add_zero_attn=problem.add_zero_attn,
         batch_first=layout != "sequence_first",

@@ -8,8 +8,9 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention as torch_sdpa
 
 from mha_torch._arrays import Array, to_array, to_tensor
-from mha_torch._forward import Layout, Tensored, answer, checked
+from mha_torch._forward import answer
 from mha_torch._paths import PINNED, Path, PathNotTakenError
+from mha_torch._problem import Layout, Tensored, checked
 from mha_torch._sdpa import Backend, kernel
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 import numpy as np
 
 from mha_torch import plain
-from mha_torch._forward import Layout, multihead_attention
+from mha_torch._forward import multihead_attention
 from mha_torch._paths import PINNED, Path
 from mha_torch._sdpa import scaled_dot_product_attention
 from mha_torch.bound import attention_bound, sdpa_bound, unit_roundoff
@@ -19,6 +19,7 @@ from mha_torch.bound import attention_bound, sdpa_bound, unit_roundoff
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from mha_torch._problem import Layout
     from mha_torch.plain import Array
 
 
