@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -92,6 +93,7 @@ def smallest(dtype: np.dtype[np.generic]) -> float:
     return _finfo(dtype)[1]
 
 
+@cache
 def _finfo(dtype: np.dtype[np.generic]) -> tuple[float, float]:
     if dtype.name == "bfloat16":
         return 2.0**-7, 2.0**-126

@@ -114,51 +114,31 @@ class Systematic:
         if dtype not in DTYPES or not exact or not fits:
             return
         with np.errstate(all="ignore"):
-            error = _error(gold, answer.output)
-            noise = _error(gold, next(Yardstick.of(problem, gold).answers())[0])
+            error = _error(problem, gold, answer.output)
+            noise = _error(problem, gold, next(Yardstick.of(problem, gold).answers())[0])
             if not (np.isfinite(error).all() and np.isfinite(noise).all()):
                 return
             self._add(problem, gold, error, noise)
 
     def _add(self, problem: Problem, gold: Gold, error: Array, noise: Array) -> None:
         case, unit = problem.case, roundoff(problem.dtype)
-        directions = _directions(problem, gold)  # (N, H, K, L, C), K = 2 or len(DIRECTIONS)
-        floor = unit * _rms(np.where(np.isfinite(gold.output), gold.output, 0))
-        sigma = max(_rms(noise), floor / 4)
-        if not sigma:
+        right = _by_head(problem, np.where(np.isfinite(gold.output), gold.output, 0))
+        floor = unit * _rms(right)
+        sigma = np.maximum(_rms(noise), floor / 4)
+        if not sigma.all():
             return
         self._last[case.dtype] = case
         self._wide[case.dtype][0] += 1
-        self._wide[case.dtype][1] += bool(_rms(error) > SPREAD * max(sigma, floor))
-        along = (directions * _by_head(problem, error)).sum(axis=(0, 3, 4))  # (H, K)
-        norms = (directions**2).sum(axis=(0, 3, 4))
-        if problem.w_out is not None:  # the heads share one error
-            along, norms = along.sum(axis=0, keepdims=True), norms.sum(axis=0, keepdims=True)
-        else:
-            for head in range(min(HEADS, problem.num_heads)):
-                self._count(case.dtype, f"head {head}", along[head], norms[head], sigma)
-        along, norms = along.sum(axis=0), norms.sum(axis=0)
+        self._wide[case.dtype][1] += bool((_rms(error) > SPREAD * np.maximum(sigma, floor)).any())
+        directions = _directions(problem, gold)  # (N, H, K, L, C), K = 2 or len(DIRECTIONS)
+        # (H, K), in units of the noise and of the roundoff; mixed heads share one error and noise.
+        along = (directions * error[:, :, None]).sum(axis=(0, 3, 4)) / sigma[:, None] ** 2 * unit
+        norms = (directions**2).sum(axis=(0, 3, 4)) / sigma[:, None] ** 2 * unit**2
+        for head in range(0 if problem.w_out is not None else min(HEADS, problem.num_heads)):
+            self._sums[case.dtype, f"head {head}"] += _terms(along[head], norms[head])
+        terms = _terms(along.sum(axis=0), norms.sum(axis=0))
         for group in ("all", *(f"{axis}={value}" for axis, value in of_case(case).items())):
-            self._count(case.dtype, group, along, norms, sigma)
-
-    def _count(self, dtype: str, group: str, along: Array, norms: Array, sigma: float) -> None:
-        """Add one case's beta = along / norms, in roundoffs.
-
-        The weight sqrt(norms) / sigma makes the terms of all cases scatter alike.
-        """
-        unit = roundoff(np.dtype(dtype))
-        blank = np.zeros(len(DIRECTIONS) - len(norms))
-        along, norms = np.concatenate((along, blank)), np.concatenate((norms, blank))
-        weight = np.sqrt(norms) * (unit / sigma)
-        effect = np.where(weight > 0, along / np.where(norms > 0, norms, 1) / unit, 0)
-        self._sums[dtype, group] += (
-            weight > 0,
-            weight,
-            weight * effect,
-            weight**2,
-            weight**2 * effect,
-            (weight * effect) ** 2,
-        )
+            self._sums[case.dtype, group] += terms
 
     def findings(self) -> list[Finding]:
         """Return what stands out: over all cases first, and there the simplest direction."""
@@ -217,23 +197,38 @@ def _statistic(sums: Array) -> Array:
     return np.asarray(np.maximum(above, below))
 
 
-def _rms(array: Array) -> float:
-    return math.sqrt(float(np.mean(np.square(array, dtype=np.float64))))
+def _terms(along: Array, norms: Array) -> Array:
+    """Return what one case adds to the sums: beta = along / norms, with the weight sqrt(norms).
+
+    In units of the noise this weight makes the terms of all cases scatter alike.
+    """
+    terms = np.zeros((6, len(DIRECTIONS)))
+    weight = np.sqrt(norms)
+    pushed = along / np.where(weight > 0, weight, np.inf)
+    terms[:, : len(norms)] = (
+        weight > 0, weight, pushed, weight**2, weight * pushed, pushed**2
+    )  # fmt: skip
+    return terms
 
 
-def _error(gold: Gold, output: Array) -> Array:
-    """Return answer - gold in float64, 0 in rows that are no numbers."""
+def _rms(array: Array) -> Array:
+    """Return the root mean square of each head, (H,)."""
+    return np.asarray(np.sqrt(np.mean(np.square(array), axis=(0, 2, 3))))
+
+
+def _error(problem: Problem, gold: Gold, output: Array) -> Array:
+    """Return answer - gold by head in float64, 0 where the gold is no number."""
     finite = np.isfinite(gold.output)
     wide = output.astype(gold.output.dtype) - gold.output
-    return np.where(finite, wide, 0).astype(np.float64)
+    return _by_head(problem, np.where(finite, wide, 0))
 
 
-def _by_head(problem: Problem, error: Array) -> Array:
-    """Return the error as (N, H, 1, L, Dv), or (N, 1, 1, L, E) where the heads are mixed."""
-    samples, length, width = error.shape
+def _by_head(problem: Problem, array: Array) -> Array:
+    """Return an output as (N, H, L, Dv) in float64, or (N, 1, L, E) where the heads are mixed."""
+    samples, length, width = array.shape
     groups = 1 if problem.w_out is not None else problem.num_heads
-    split = error.reshape(samples, length, groups, width // groups)
-    return np.asarray(split.swapaxes(1, 2)[:, :, None])
+    split = array.astype(np.float64).reshape(samples, length, groups, width // groups)
+    return np.asarray(split.swapaxes(1, 2))
 
 
 def _directions(problem: Problem, gold: Gold) -> Array:
