@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+    from mha_numpy._prepared import PreparedAttention
+
 
 class MultiheadAttention(Projections):
     """Multi-head attention with torch's names, shapes, mask polarity and state dict.
@@ -176,6 +178,24 @@ class MultiheadAttention(Projections):
         return layer_forward(query, key, value, self, widths, options)
 
     __call__ = forward
+
+    def prepare(self) -> PreparedAttention:
+        """Return the layer's function for inference, with weights prepared once; see there.
+
+        Called as the layer is, `prepared(query, key, value, key_padding_mask, attn_mask,
+        is_causal)` returns the output alone, that of need_weights=False without dropout. It has
+        copies: later changes to the layer's parameters do not reach it.
+        """
+        from mha_numpy._prepared import PreparedAttention
+
+        widths = self.embed_dim, self.kdim, self.vdim
+        return PreparedAttention(
+            self,
+            self.num_heads,
+            widths,
+            batch_first=self.batch_first,
+            add_zero_attn=self.add_zero_attn,
+        )
 
     def train(self, mode: bool = True) -> Self:
         """Switch dropout on (or off, with mode=False); returns the layer."""
