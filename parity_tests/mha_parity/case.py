@@ -128,7 +128,8 @@ class Case:
         numbers = (self.batch, self.queries, self.keys, self.heads_count, self.head_dim)
         if 0 in numbers:
             return "empty"
-        if 1 in (self.batch, self.queries, self.keys, self.head_dim) and self.layout != "unbatched":
+        one_sample = self.batch == 1 and self.layout != "unbatched"
+        if one_sample or 1 in (self.queries, self.keys, self.head_dim):
             return "ones"
         if self.keys > BLOCK:
             return "medium"

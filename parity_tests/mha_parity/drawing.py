@@ -73,8 +73,6 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
         )
     ),
     ({"size": "equal"}, {"heads": "one"}),
-    ({"size": "equal"}, {"layout": "unbatched"}),
-    ({"size": "ones"}, {"layout": "unbatched"}),
 )
 
 
@@ -98,12 +96,23 @@ def _fits(features: Features, axis: str, value: str) -> bool:
     )
 
 
+def reachable(offer: Offer) -> Offer:
+    """Return the offer without the values that no case can have beside the rest of the offer."""
+    chance = random.Random(0)
+    return {
+        axis: tuple(
+            v for v in values if any(_fill(offer, {axis: v}, chance) for _ in range(ATTEMPTS))
+        )
+        for axis, values in offer.items()
+    }
+
+
 def draw_cases(offer: Offer, count: int, seed: int) -> list[Case]:
     """Return ``count`` cases: the pairwise cover first, then random ones.
 
     Where ``count`` is smaller than the cover, the first ``count`` cases of it: they cover the most.
     """
-    chance = random.Random(seed)  # noqa: S311  (cases, not secrets)
+    chance = random.Random(seed)
     features = itertools.chain(cover(offer, chance), _random(offer, chance))
     return [
         _case(each, chance, seed, i) for i, each in enumerate(itertools.islice(features, count))
@@ -186,7 +195,8 @@ def _sizes(features: Features, chance: random.Random) -> dict[str, int]:
         head_dim = heads
     if kind in {"ones", "empty"}:
         small = int(kind == "ones")
-        name = chance.choice(("batch", "queries", "keys", "head_dim")[: 4 if small else 3])
+        names = ("batch", "queries", "keys", "head_dim")[: 4 if small else 3]
+        name = chance.choice(names[features["layout"] == "unbatched" :])
         sizes |= {name: small} if name != "head_dim" else {}
         head_dim = small if name == "head_dim" else head_dim
     if features["inputs"] == "self":

@@ -19,7 +19,7 @@ def present(array: Array, memory: str) -> Array:
         # Not order="F" alone: reversing the axes of a C copy also permutes a 2-D transpose.
         return np.asfortranarray(array.copy())
     if memory == "sliced":
-        filler = True if array.dtype == np.bool_ else np.nan
+        filler = np.nan if array.dtype.kind in "fV" else True
         wide = np.full((*array.shape[:-1], 2 * array.shape[-1] + 1), filler, dtype=array.dtype)
         wide[..., 1::2] = array
         return wide[..., 1::2]

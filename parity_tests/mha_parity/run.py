@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mha_parity import summary
-from mha_parity.drawing import draw_cases
+from mha_parity.drawing import draw_cases, reachable
 from mha_parity.features import of_case
 from mha_parity.judge import Settings
 from mha_parity.options import Options
@@ -89,7 +89,7 @@ def restricted(offer: Offer, options: Options) -> Offer:
                 f"name one of these."
             )
         narrowed[axis] = values
-    return narrowed
+    return reachable(narrowed)
 
 
 def _verdict(
@@ -177,9 +177,9 @@ def _failure(
 
 def environment() -> dict[str, str]:
     """Return what a reader needs to see the same again."""
-    import mha_parity
     import numpy as np
 
+    import mha_parity
     import mha_torch
 
     return {

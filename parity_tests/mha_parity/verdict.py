@@ -31,13 +31,17 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureRow:
-    """One feature in the report. ``status`` is pass, fail, inconclusive or "not offered"."""
+    """One feature in the report. ``status`` is pass, fail, inconclusive or "not offered".
+
+    ``cases`` had the feature; ``failed`` of them failed.
+    """
 
     axis: str
     value: str
     status: str
     cases: int
     note: str = ""
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +90,17 @@ class Accuracy:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Picture:
-    """What the page draws for one failing case: weights (H, L, S') and error in units allowed."""
+    """What the page draws for one failing case, of the sample that holds the worst error.
 
+    Weights are (H, L, S'), or (1, L, S') where only the average over heads is known (``averaged``);
+    NaN where the candidate's could not be read. ``error_units`` is the output's error in units of
+    the allowed error, (H, L), or (1, L) where an output projection mixes the heads.
+    """
+
+    check: str
     case: Case
+    sample: int
+    averaged: bool
     candidate_weights: Array | None
     gold_weights: Array
     error_units: Array
@@ -124,7 +136,11 @@ class Verdict:
             return f"Parity holds: {self.target} equals torch in {self.passed} of {self.run} cases."
         if self.outcome is Outcome.FAIL:
             return f"Parity does not hold: {self.target} fails {self.failed} of {self.run} cases."
-        return f"Inconclusive: {self.target} could not be judged in {self.inconclusive} cases."
+        open_rows = [f"{r.axis}={r.value}" for r in self.features if r.status == "inconclusive"]
+        what = f"{self.inconclusive} of {self.run} cases could not be judged"
+        if open_rows:
+            what = f"no case could have shown a bug in {', '.join(open_rows)}"
+        return f"Inconclusive: {self.target}: {what}."
 
 
 __all__ = [
