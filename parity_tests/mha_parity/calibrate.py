@@ -1,0 +1,222 @@
+"""``python -m mha_parity.calibrate``: measures the judging rule on problems of its own.
+
+Cases are drawn in all regimes and dtypes and split in two. One half says which k would have been
+needed; on the other, which k was not fitted to, right answers and planted bugs are judged with the
+k in force, and the rates are published.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from mha_parity.calibration import FAMILIES, Counts, needed, tried, upper_limit
+from mha_parity.drawing import draw_cases
+from mha_parity.features import AXES, offer
+from mha_parity.judge import K, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from mha_parity.case import Case
+
+DATA = Path(__file__).parent / "data"
+CASES = 5000
+FITTED = 0.25  # the share of cases that k is fitted on: one answer tells more there
+CHUNK = 50
+FAILING = ("wrong", "structure")
+IN_FORCE = Settings()
+GRID = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The verdicts on one kind of answer in one dtype."""
+
+    kind: str
+    dtype: str
+    judged: int
+    match: int
+    less_accurate: int
+    inconclusive: int
+    failed: int
+
+    @property
+    def limit(self) -> float:
+        """The upper limit, at 99 % confidence, of the rate of failing."""
+        return upper_limit(self.failed, self.judged)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """The published figures."""
+
+    k: float
+    seed: int
+    cases: int
+    fitted_on: int
+    largest_k_needed: float
+    beyond: dict[str, float]
+    rows: tuple[Row, ...]
+
+    @property
+    def smallest_k(self) -> float:
+        """The first k of the grid that no right answer of the fitting half went beyond."""
+        return next((k for k in GRID if not self.beyond[f"{k:g}"]), float("inf"))
+
+
+def calibrate(
+    cases: int, seed: int, *, workers: int = 0, progress: Progress | None = None
+) -> Calibration:
+    """Return the figures for ``cases`` problems; ``workers`` = 0 stays in this process."""
+    offered = offer(**{axis: tuple(values) for axis, values in AXES.items()})
+    offered["size"] = tuple(size for size in offered["size"] if size != "empty")
+    drawn = draw_cases(offered, cases, seed)
+    random.Random(seed).shuffle(drawn)
+    middle = round(cases * FITTED)
+    parts = _chunks(drawn[:middle]), _chunks(drawn[middle:])
+    task = progress.add_task("calibrating", total=cases) if progress else None
+
+    def step(done: Sequence[Case]) -> None:
+        if progress and task is not None:
+            progress.advance(task, len(done))
+
+    with _mapper(workers) as mapped:
+        factors: list[float] = []
+        for chunk, found in zip(parts[0], mapped(fit, parts[0]), strict=True):
+            factors += found
+            step(chunk)
+        counts: Counts = Counter()
+        for chunk, more in zip(parts[1], mapped(publish, parts[1]), strict=True):
+            counts += more
+            step(chunk)
+    return Calibration(
+        k=K,
+        seed=seed,
+        cases=cases - middle,
+        fitted_on=len(factors),
+        largest_k_needed=max(factors, default=0.0),
+        beyond={f"{k:g}": sum(f > k for f in factors) / max(len(factors), 1) for k in GRID},
+        rows=tuple(rows(counts)),
+    )
+
+
+@contextmanager
+def _mapper(workers: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """Yield a map in this process or over several."""
+    if not workers:
+        yield map
+        return
+    with ProcessPoolExecutor(workers, initializer=_one_thread) as pool:
+        yield pool.map
+
+
+def _one_thread() -> None:
+    """Keep each worker to one thread: the workers are the parallelism."""
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+
+
+def _chunks(cases: Sequence[Case]) -> list[Sequence[Case]]:
+    return [cases[i : i + CHUNK] for i in range(0, len(cases), CHUNK)]
+
+
+def fit(cases: Sequence[Case]) -> list[float]:
+    """Return the k that each right answer to these cases would have needed."""
+    return [k for case in cases for _, k in needed(case, random.Random(case.seed))]
+
+
+def publish(cases: Sequence[Case], settings: Settings = IN_FORCE) -> Counts:
+    """Count the verdicts on right and wrong answers to these cases."""
+    counts: Counts = Counter()
+    for case in cases:
+        counts += tried(case, random.Random(case.seed), settings)
+    return counts
+
+
+def rows(counts: Counts) -> Iterator[Row]:
+    """Yield a row for each kind of answer and dtype, and one for each kind over all dtypes."""
+    for kind in ("right", *FAMILIES):
+        for dtype in (*AXES["dtype"], "all"):
+            dtypes = tuple(AXES["dtype"]) if dtype == "all" else (dtype,)
+
+            def count(*severities: str, kind: str = kind, dtypes: Iterable[str] = dtypes) -> int:
+                return sum(counts[kind, d, s] for d in dtypes for s in severities)
+
+            row = Row(
+                kind=kind,
+                dtype=dtype,
+                match=count("match"),
+                less_accurate=count("less accurate"),
+                inconclusive=count("inconclusive"),
+                failed=count(*FAILING),
+                judged=count("match", "less accurate", "inconclusive", *FAILING),
+            )
+            if row.judged:
+                yield row
+
+
+def table(found: Calibration) -> str:
+    """Return the figures as Markdown."""
+    right = next(row for row in found.rows if (row.kind, row.dtype) == ("right", "all"))
+    lines = [_SUMMARY.format(found=found, right=right), "", *_HEAD]
+    for row in found.rows:
+        missed = row.match + row.less_accurate
+        share = "" if row.kind == "right" else f"{missed / row.judged:.1%}"
+        lines.append(
+            f"| {row.kind} | {row.dtype} | {row.judged:,} | {row.match:,} | {row.less_accurate:,} "
+            f"| {row.inconclusive:,} | {row.failed:,} | {share} |"
+        )
+    return "\n".join([*lines, "", _LEGEND, ""])
+
+
+_SUMMARY = (
+    "k = {found.k:g}. None of {found.fitted_on:,} right answers of the fitting part needed more "
+    "than k = {found.largest_k_needed:.2f}. On {found.cases:,} other problems, {right.judged:,} "
+    "judgements of right answers, in orders drawn at random from all that can be combined, raised "
+    "{right.failed} false alarms (rate below {right.limit:.1e} with 99 % confidence)."
+)
+_HEAD = (
+    "| answers | dtype | judged | match | less accurate | inconclusive | failed | missed |",
+    "|---|---|--:|--:|--:|--:|--:|--:|",
+)
+_LEGEND = (
+    "*structural*: bugs of the catalogue that change the answer in exact arithmetic; *precision*: "
+    "those that compute the right thing with too few digits; *one head*: a right answer with one "
+    "head of a structurally wrong one. Answers that a bug leaves within one rounding are not "
+    "counted. *missed*: passed as a match or as less accurate. The systematic-error test, which "
+    "sees what pushes one way over a run, is not counted here."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the calibration, print the table and write it down."""
+    parser = argparse.ArgumentParser(prog="mha_parity.calibrate", description=__doc__)
+    parser.add_argument("--cases", type=int, default=CASES, help="problems to draw")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the problems")
+    parser.add_argument("--workers", type=int, default=2, help="processes; 0: this one alone")
+    parser.add_argument("--to", type=Path, default=DATA, help="folder for the two files")
+    asked = parser.parse_args(arguments)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns) as progress:
+        found = calibrate(asked.cases, asked.seed, workers=asked.workers, progress=progress)
+    asked.to.mkdir(parents=True, exist_ok=True)
+    (asked.to / "calibration.json").write_text(json.dumps(asdict(found), indent=1) + "\n", "utf-8")
+    (asked.to / "calibration.md").write_text(table(found), "utf-8")
+    print(table(found))  # noqa: T201  (the command's answer)
+
+
+if __name__ == "__main__":
+    main()
