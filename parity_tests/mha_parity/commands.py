@@ -27,11 +27,15 @@ def check(asked: argparse.Namespace) -> int:
     options = from_namespace(asked)
     console = Console()
     files.writable([asked.json, asked.junit, asked.html])
+    if asked.html:
+        require("jinja2", "report")
+        require("matplotlib", "report")
     verdicts: list[Verdict] = []
     for target in asked.targets or [DEFAULT_TARGET]:
         verdicts.append(judged(target, options, console))
         terminal.show(verdicts[-1], console)
-    files.write(verdicts, json=asked.json, junit=asked.junit, html=asked.html)
+    for line in files.write(verdicts, json=asked.json, junit=asked.junit, html=asked.html):
+        console.print(f" {line}", soft_wrap=True, markup=False, highlight=False)
     return max((v.outcome for v in verdicts), key=ORDER.index).exit_status
 
 

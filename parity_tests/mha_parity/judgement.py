@@ -37,8 +37,9 @@ class Place:
     column: int
 
     def __str__(self) -> str:
-        """Say the place in words."""
-        return f"sample {self.sample}, head {self.head}, row {self.row}, column {self.column}"
+        """Say the place in words; a negative head: the heads are mixed there."""
+        head = f"head {self.head}, " if self.head >= 0 else ""
+        return f"sample {self.sample}, {head}row {self.row}, column {self.column}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,8 +40,8 @@ def write(
     json: str | None = None,
     junit: str | None = None,
     html: str | None = None,
-) -> None:
-    """Write the files that were asked for."""
+) -> list[str]:
+    """Write the files that were asked for and return a line on each."""
     if json:
         _text(json, as_json(verdicts))
     if junit:
@@ -52,6 +52,8 @@ def write(
         from mha_parity.report import page
 
         _text(html, page.document(verdicts))
+    named = (("JSON", json), ("JUnit XML", junit), ("page", html))
+    return [f"{what} written to {name}" for what, name in named if name]
 
 
 def as_json(verdicts: Sequence[Verdict]) -> str:

@@ -1,0 +1,96 @@
+"""The words that the terminal's report and the page share."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from mha_parity.features import label
+from mha_parity.report.telling import axes, title
+
+if TYPE_CHECKING:
+    from mha_parity.judgement import Judgement
+    from mha_parity.verdict import Accuracy, Diagnosis, FeatureRow, Verdict
+
+# A sign beside the colour: whoever sees no colours reads the same.
+SIGN = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
+
+
+def words(row: FeatureRow) -> str:
+    """Return a feature in words."""
+    return label(row.axis, row.value)
+
+
+def error(judgement: Judgement) -> str:
+    """Return the error of a judgement beside what was allowed."""
+    got, allowed = judgement.error, judgement.allowed
+    if not math.isfinite(got):
+        return "not a finite number"
+    times = f" ({got / allowed:.3g} times)" if allowed > 0 else ""
+    return f"{got:.3g}, allowed {allowed:.3g}{times}"
+
+
+def setting(verdict: Verdict) -> str:
+    """Return in one line what was called how, and beside which torch."""
+    names = [name for name in ("torch", "numpy") if name in verdict.environment]
+    parts = [f"{name} {verdict.environment[name]}" for name in names]
+    return " · ".join([f"called as {verdict.convention}", *parts, f"{verdict.seconds:.1f} s"])
+
+
+def certainty(diagnosis: Diagnosis) -> str:
+    """Return how sure a diagnosis is, in a word or two."""
+    if diagnosis.bug is None:
+        return "measured"
+    return "the bug" if diagnosis.confident else "perhaps"
+
+
+def explains(diagnosis: Diagnosis) -> str:
+    """Return how much a named bug explains."""
+    if diagnosis.bug is None:
+        return ""
+    return f"{diagnosis.explains:.0%} of the failing cases"
+
+
+def accuracy(each: Accuracy) -> str:
+    """Return one dtype's errors in units of torch's own: the median and the worst."""
+    median, worst = each.median_times_torch, each.worst_times_torch
+    return f"{median:.2f} × torch's error, at worst {worst:.2f} ×"
+
+
+def told(detail: str, lines: int) -> str:
+    """Return the first line and the last lines of a long text, without control characters."""
+    clean = ["".join(c for c in line if c.isprintable()) for line in detail.splitlines()]
+    kept = [line for line in clean if line.strip(" ^~")]
+    if len(kept) <= lines:
+        return "\n".join(kept)
+    left_out = f"  ... {len(kept) - lines} lines ..."
+    return "\n".join([kept[0], left_out, *kept[len(kept) - lines + 1 :]])
+
+
+def power(verdict: Verdict) -> str:
+    """Return what the cases could have shown, in a sentence; nothing where nobody measured it."""
+    if not verdict.power:
+        return ""
+    name = min(verdict.power, key=lambda each: verdict.power[each])
+    least = verdict.power[name]
+    return (
+        f"each of {len(verdict.power)} gross errors would have shown in {least} or more of "
+        f"{verdict.run} cases (in fewest: {name})"
+    )
+
+
+def not_offered(verdict: Verdict) -> list[str]:
+    """Return what the target does not offer: whole axes by their name, single values by theirs."""
+    whole, single = [], []
+    for axis in axes(verdict):
+        missing = [row for row in axis.rows if row.status == "not offered"]
+        if len(missing) > 1 and not axis.varies:
+            whole.append(f"any other {title(axis.name)}")
+        else:
+            single += [words(row) for row in missing]
+    return single + whole
+
+
+def untested(verdict: Verdict) -> list[FeatureRow]:
+    """Return the features that are offered and that no case could tell about."""
+    return [row for row in verdict.features if row.status == "inconclusive"]
