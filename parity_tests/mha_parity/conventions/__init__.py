@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 from mha_parity import adapters
 from mha_parity.conventions.functions import QKV, QKVHeads, XWeights, XWeightsHeads
 from mha_parity.conventions.modules import ModuleMask, ModuleValidLens
+from mha_parity.conventions.probing import accepts, settle, unproved
 from mha_parity.conventions.projections import Projections
 from mha_parity.conventions.sdpa import SDPA
 from mha_parity.conventions.torch_module import TorchModule
+from mha_parity.global_state import GlobalState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mha_parity.adapters.library import Library
     from mha_parity.conventions.base import Convention
 
 KNOWN: Mapping[str, type[Convention]] = MappingProxyType(
@@ -67,12 +70,44 @@ def bind(
         The convention is unknown, or cannot be recognised.
 
     """
-    kind = named(name or "")
-    library = next(adapters.candidates_for(subject))
-    bound = kind(subject, library=adapters.library(library, device), path=path)
-    bound.name = label or bound.name
-    if probe:
-        from mha_parity.conventions.probing import settle
+    state = GlobalState.now()
+    try:
+        return _bound(subject, name, device, path, label, call=probe)
+    finally:
+        state.restore()
 
-        settle(bound)
+
+def _bound(
+    subject: object,
+    name: str | None,
+    device: str,
+    path: str | None,
+    label: str | None,
+    *,
+    call: bool,
+) -> Convention:
+    libraries = [adapters.library(each, device) for each in adapters.candidates_for(subject)]
+    if name is None:
+        from mha_parity.recognise import recognise
+
+        name = recognise(subject, libraries, call=call)
+    kind = named(name)
+    bound = _in_its_library(kind, subject, libraries, path, call=call)
+    bound.name = label or bound.name
+    (settle if call else unproved)(bound)
     return bound
+
+
+def _in_its_library(
+    kind: type[Convention],
+    subject: object,
+    libraries: list[Library],
+    path: str | None,
+    *,
+    call: bool,
+) -> Convention:
+    """Return the subject bound with the first library's arrays that it accepts, or the first."""
+    bound = [kind(subject, library=library, path=path) for library in libraries]
+    if call and len(bound) > 1:
+        bound.sort(key=lambda each: not accepts(each, each.plain_case()).offered)
+    return bound[0]

@@ -14,6 +14,7 @@ from mha_parity.adapters import to_numpy
 from mha_parity.adapters.numpy_arrays import NumpyArrays
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.memory import present
+from mha_parity.notebook import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,7 +42,9 @@ class Arguments:
 
     def array(self, name: str, array: Array) -> Any:
         """Return a fresh copy of ``array``."""
-        copy = present(array, self.problem.case.memory)
+        # Lengths and masks of integers have no NaN to put between their elements.
+        memory = "c" if array.dtype.kind in "iu" else self.problem.case.memory
+        copy = present(array, memory)
         self.given.append((name, copy))
         return self._library.from_numpy(copy)
 
@@ -58,11 +61,7 @@ class Arguments:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of somebody's attention, ready to be made, as often as one likes.
-
-    ``given`` names the arrays behind the arguments; ``build`` makes the callable anew (a module
-    with its weights set), for whoever needs one that remembers nothing.
-    """
+    """One call of somebody's attention, ready to be made; ``given``: the arrays it is made on."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -100,13 +99,25 @@ class blamed:  # noqa: N801  (reads as a statement: `with blamed():`)
 
 def crash(error: BaseException) -> CandidateError:
     """Return the report of an exception: a sentence, and the candidate's own last frames."""
-    text = str(error).strip().splitlines()
+    text = _message(error).strip().splitlines()
     said = f": {text[0]}" if text else ""
     verb = "tried to leave by" if isinstance(error, SystemExit) else "raised"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _ours(f.filename)]
-    place = f" [{frames[-1].filename}:{frames[-1].lineno}]" if frames else ""
+    own = [f for f in frames if "site-packages" not in f.filename] or frames
+    place = f" [{own[-1].filename}:{own[-1].lineno}]" if own else ""
     detail = "".join(traceback.format_list(frames[-DEPTH:]))
     return CandidateError("crash", f"{verb} {type(error).__name__}{said}{place}", detail)
+
+
+def _message(error: BaseException) -> str:
+    """Return the text of an exception; of a missing name, also what a notebook left out."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    left_out = trace.tb_frame.f_globals.get("__left_out__") if trace is not None else None
+    if isinstance(error, NameError) and isinstance(left_out, dict):
+        return explained(error, left_out)
+    return str(error)
 
 
 def _ours(filename: str) -> bool:
@@ -123,7 +134,10 @@ class Trial:
 
 
 class Convention(ABC):
-    """One way of being called. A subclass says what it offers and how it calls."""
+    """One way of being called. A subclass says what it offers and how it calls.
+
+    ``reasons`` says why a feature that was tried is not offered.
+    """
 
     name: str = ""  # of the class: the convention's; of an instance: the subject's
     call: ClassVar[str]
@@ -136,7 +150,7 @@ class Convention(ABC):
         self.library: Library = library or NumpyArrays()
         self.path = path
         self.offer: Offer = self.claims()
-        self.notes: tuple[str, ...] = ()
+        self.reasons: dict[tuple[str, str], str] = {}
 
     @property
     def convention(self) -> str:
@@ -158,6 +172,16 @@ class Convention(ABC):
     @abstractmethod
     def prepare(self, problem: Problem) -> Call:
         """Return the call that poses ``problem``, on fresh arrays."""
+
+    def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
+        """Return the call of a layer that answered ``earlier`` before it got its weights."""
+        del problem, earlier
+        return None
+
+    def evaluating(self, problem: Problem) -> Call | None:
+        """Return the call of a layer with dropout, in eval mode."""
+        del problem
+        return None
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return what came back as an answer in canonical layout."""

@@ -51,6 +51,23 @@ class AttributeModule(Convention):
         self.load(layer, problem, arguments)
         return layer
 
+    def prepare(self, problem: Problem) -> Call:
+        """Build a layer with the problem's weights and pose the problem to it."""
+        arguments = Arguments(problem, self.library)
+        return self.posed(self.build(problem, arguments), arguments)
+
+    @abstractmethod
+    def posed(self, layer: Any, arguments: Arguments) -> Call:
+        """Return the call of ``layer`` on the problem of ``arguments``."""
+
+    def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
+        """Return the call of a layer that answered ``earlier`` before it got its weights."""
+        before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
+        layer = self.build(earlier, before)
+        self.posed(layer, before).make()
+        self.load(layer, problem, arguments)
+        return self.posed(layer, arguments)
+
     def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
         """Set the attributes of ``layer`` to the problem's weights.
 
@@ -129,10 +146,9 @@ class ModuleValidLens(AttributeModule):
         width = problem.query.shape[-1]
         return (width, problem.num_heads, 0.0, problem.case.bias == "yes")[: self._count]
 
-    def prepare(self, problem: Problem) -> Call:
+    def posed(self, layer: Any, arguments: Arguments) -> Call:
         """Pass queries, keys, values and the lengths or None."""
-        arguments = Arguments(problem, self.library)
-        layer = self.build(problem, arguments)
+        problem = arguments.problem
         rows = arguments.rows(lay_rows(problem))
         lengths = problem.lengths
         given = None if lengths is None else arguments.array("valid_lens", lengths)
@@ -167,10 +183,9 @@ class ModuleMask(AttributeModule):
         """Return d_model and num_heads."""
         return (problem.query.shape[-1], problem.num_heads)
 
-    def prepare(self, problem: Problem) -> Call:
+    def posed(self, layer: Any, arguments: Arguments) -> Call:
         """Pass X and the mask, 1 where a key takes part, or None."""
-        arguments = Arguments(problem, self.library)
-        layer = self.build(problem, arguments)
+        problem = arguments.problem
         x, _, _ = arguments.rows(lay_rows(problem))
         masked = problem.attn_mask is not None or problem.is_causal
         mask = None

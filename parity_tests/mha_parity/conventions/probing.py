@@ -32,30 +32,27 @@ class Shown:
 
 def settle(convention: Convention) -> None:
     """Widen or narrow the convention's offer to what small calls prove."""
-    notes: list[str] = []
     for trial in convention.trials():
         held = convention.offer[trial.axis]
-        shown = [_accepts(convention, case) for case in trial.cases]
+        shown = [accepts(convention, case) for case in trial.cases]
         if all(each.offered for each in shown):
             convention.offer = convention.offer | {trial.axis: (*held, trial.value)}
         else:
             reason = next(each.reason for each in shown if not each.offered)
-            notes.append(f"{trial.axis}={trial.value} is not offered: {reason}")
+            convention.reasons[trial.axis, trial.value] = reason
     _only_batches(convention)
-    dtypes, more = _dtypes(convention)
-    convention.offer = convention.offer | {"dtype": dtypes}
-    convention.notes = (*notes, *more)
+    convention.offer = convention.offer | {"dtype": _dtypes(convention)}
 
 
 def _only_batches(convention: Convention) -> None:
     """Take back the plain layout where only another one is accepted."""
     plain = convention.plain_case()
     held = convention.offer["layout"]
-    if len(held) > 1 and held[0] == "unbatched" and not _accepts(convention, plain).offered:
+    if len(held) > 1 and held[0] == "unbatched" and not accepts(convention, plain).offered:
         convention.offer = convention.offer | {"layout": held[1:]}
 
 
-def _accepts(convention: Convention, case: Case) -> Shown:
+def accepts(convention: Convention, case: Case) -> Shown:
     """Return whether the call goes through and gives arrays of the right shape."""
     problem = make(case)
     try:
@@ -80,21 +77,27 @@ def _has_weights(case: Case, whole: tuple[int, int, int, int], answer: Answer) -
     return Shown(offered=False, reason=seen)
 
 
-def _dtypes(convention: Convention) -> tuple[tuple[str, ...], list[str]]:
-    """Return the dtypes to judge in, and why others are left out.
+def unproved(convention: Convention) -> None:
+    """Offer what the signature claims, in both usual dtypes: for candidates that break a probe."""
+    both = tuple(d for d in ("float64", "float32") if d in convention.library.dtypes)
+    convention.offer = convention.offer | {"dtype": both}
+
+
+def _dtypes(convention: Convention) -> tuple[str, ...]:
+    """Return the dtypes to judge in.
 
     float64 always, where the library has it: an answer in less is a finding. float32 unless it is
     answered in float64. The half types only where they come back as they went in.
     """
-    offered, notes = [], []
+    offered = []
     plain = _plain(convention)
     for dtype, got in _answered(convention, plain):
         always = dtype == "float64" or (dtype == "float32" and got not in WIDER[dtype])
         if got == dtype or (always and dtype in convention.library.dtypes):
             offered.append(dtype)
         else:
-            notes.append(f"dtype={dtype} is not offered: {_why(got)}")
-    return tuple(offered) or ("float64",), notes
+            convention.reasons["dtype", dtype] = _why(got)
+    return tuple(offered) or ("float64",)
 
 
 def _plain(convention: Convention) -> Case:

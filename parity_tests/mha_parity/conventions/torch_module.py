@@ -110,15 +110,37 @@ class TorchModule(Convention):
     def prepare(self, problem: Problem) -> Call:
         """Build a module with the problem's weights and pass torch's own arguments."""
         arguments = Arguments(problem, self.library)
-        module = self.build(problem, arguments)
+        return self._posed(self.build(problem, arguments), arguments)
+
+    def _posed(self, module: Any, arguments: Arguments) -> Call:
+        """Return the call of ``module`` on the problem of ``arguments``."""
+        problem = arguments.problem
         rows = arguments.rows(lay_rows(problem))
         options = {k: v for k, v in self._options(problem, arguments) if self._called.takes(k)}
-        function = module
         if self.path is not None:
             from mha_parity.conventions import torch_paths
 
-            function = torch_paths.along(self.path, module)
-        return Call(function, rows, options, tuple(arguments.given))
+            module = torch_paths.along(self.path, module)
+        return Call(module, rows, options, tuple(arguments.given))
+
+    def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
+        """Return the call of a module that answered ``earlier`` before it got its weights."""
+        before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
+        module = self.build(earlier, before)
+        self._posed(module, before).make()
+        with blamed():
+            self.load(module, problem, arguments)
+        return self._posed(module, arguments)
+
+    def evaluating(self, problem: Problem) -> Call | None:
+        """Return the call of a module with dropout 0.5, in eval mode."""
+        arguments = Arguments(problem, self.library)
+        module = self.build(problem, arguments, dropout=0.5)
+        if not self._made.takes("dropout") or not callable(getattr(module, "eval", None)):
+            return None
+        with blamed():
+            module = module.eval() or module
+        return self._posed(module, arguments)
 
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new module that holds the problem's weights."""

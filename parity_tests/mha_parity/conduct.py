@@ -1,0 +1,180 @@
+"""How a candidate behaves beside what it computes: watched around each call, on its own side.
+
+Findings travel as notes of the answer, ``name: sentence``; each name is a check of the report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.candidate import Answer, CandidateError
+from mha_parity.global_state import GlobalState, seeded
+from mha_parity.tracing import Forbidden
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from mha_parity.conventions.base import Call, Convention
+    from mha_parity.features import Offer
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+CHECKS: Mapping[str, str] = MappingProxyType(
+    {
+        "inputs unchanged": "the arrays passed in are as they were after the call",
+        "own memory": "the output shares no memory with an input, nor with a later output",
+        "same answer twice": "the same call gives the same answer",
+        "no memory of earlier calls": "an answer does not depend on the calls before it",
+        "global state unchanged": "NumPy's error state, print options and seed are left alone",
+        "forbidden modules": "nothing is computed through a module that --forbid names",
+        "weights reloaded": "a layer computes with the weights it was given last",
+        "dropout off": "a layer in eval mode drops nothing",
+    }
+)
+FIRST = 3  # so many cases are asked again and again, and after them every EVERY-th
+EVERY = 16
+# Answers to one call may differ by how arrays lie in memory, which changes the order of sums.
+SAME = 256
+
+
+class Watched:
+    """A candidate whose every call is watched."""
+
+    def __init__(self, bound: Convention, *, forbid: Iterable[str] = ()) -> None:
+        self.bound = bound
+        self.name = bound.name
+        self.convention = bound.convention
+        self.offer: Offer = bound.offer
+        self.reasons = bound.reasons
+        self._forbid = tuple(forbid)
+        self._calls = 0
+
+    def __call__(self, problem: Problem) -> Answer:
+        """Return the candidate's answer with what was seen as its notes."""
+        call = self.bound.prepare(problem)
+        before = [array.copy() for _, array in call.given]
+        state = GlobalState.now()
+        with Forbidden(self._forbid) as trace:
+            result = call.make()
+        notes = [*state.changed(), *trace.findings(), *_written(call, before)]
+        state.restore()
+        answer = self.bound.answer(problem, result)
+        notes += _shared(call, answer)
+        kept = dataclasses.replace(answer, output=answer.output.copy())
+        if _again(problem, self._calls) and not notes:
+            notes += self._repeated(problem, call, answer, kept)
+        self._calls += problem.case.regime == "normal"
+        return dataclasses.replace(kept, notes=tuple(notes))
+
+    def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
+        """Yield the answer to each problem in turn, or the error that came instead."""
+        for problem in problems:
+            try:
+                yield self(problem)
+            except CandidateError as error:
+                yield error
+
+    def _repeated(self, problem: Problem, call: Call, answer: Answer, kept: Answer) -> Iterator[str]:
+        """Ask again: at once, seeded otherwise, after another problem, and the same object."""
+        second, state_after_one = seeded(1, lambda: self.bound(problem).output.copy())
+        if not np.array_equal(answer.output, kept.output, equal_nan=True):
+            yield "own memory: a later call wrote into the output of an earlier one."
+        third, state_after_two = seeded(2, lambda: self.bound(problem).output.copy())
+        if state_after_one == state_after_two:
+            yield "global state unchanged: the call seeds NumPy's global generator."
+        if not _same(second, third):
+            yield f"same answer twice: {_differ(second, third)} between two equal calls."
+            return
+        if not _same(kept.output, third):
+            yield f"no memory of earlier calls: {_differ(kept.output, third)} when asked again."
+            return
+        other = _other(problem)
+        self.bound(other)
+        yield from self._as_before("after another problem", self.bound(problem), kept)
+        yield from self._as_before("of the same object", self._made(problem, call), kept)
+        yield from self._of_layers(problem, other, kept)
+
+    def _made(self, problem: Problem, call: Call) -> Answer:
+        return self.bound.answer(problem, call.make())
+
+    def _as_before(self, when: str, again: Answer, kept: Answer) -> Iterator[str]:
+        if not _same(kept.output, again.output):
+            found = _differ(kept.output, again.output)
+            yield f"no memory of earlier calls: {found} in the answer {when}."
+
+    def _of_layers(self, problem: Problem, other: Problem, kept: Answer) -> Iterator[str]:
+        """Ask a layer that had other weights, and one with dropout in eval mode."""
+        reloaded = self.bound.reloaded(problem, other)
+        if reloaded is not None:
+            again = self._made(problem, reloaded).output
+            if not _same(kept.output, again):
+                yield f"weights reloaded: {_differ(kept.output, again)} from a layer made anew."
+        evaluating = self.bound.evaluating(problem)
+        if evaluating is not None:
+            again = self._made(problem, evaluating).output
+            if not _same(kept.output, again):
+                yield f"dropout off: {_differ(kept.output, again)} from a layer without dropout."
+
+
+def _again(problem: Problem, calls: int) -> bool:
+    """Return whether the candidate is asked again: where rounding is not blown up, now and then."""
+    plain = problem.case.regime == "normal" and problem.case.masked_rows == "none"
+    return plain and problem.query.size > 0 and (calls < FIRST or calls % EVERY == 0)
+
+
+def _other(problem: Problem) -> Problem:
+    """Return another problem of the same shapes."""
+    changes: dict[str, Any] = {}
+    done: dict[int, Array] = {}
+    for name in ("query", "key", "value", "w_q", "w_k", "w_v", "b_v", "w_out"):
+        array = getattr(problem, name)
+        if array is not None:
+            changed = (array[..., ::-1] * array.dtype.type(-1.5)).astype(array.dtype)
+            changes[name] = done.setdefault(id(array), changed)
+    return problem.replace(**changes)
+
+
+def _written(call: Call, before: list[Array]) -> Iterator[str]:
+    for (name, after), first in zip(call.given, before, strict=True):
+        # By bits: a NaN is equal to itself, and 0 unlike -0.
+        if after.tobytes() != first.tobytes():
+            yield f"inputs unchanged: the call wrote into `{name}`; copy it before changing it."
+            return
+
+
+def _shared(call: Call, answer: Answer) -> Iterator[str]:
+    for name, array in call.given:
+        if np.may_share_memory(answer.output, array) and np.shares_memory(answer.output, array):
+            yield f"own memory: the output is a view of `{name}`; return a new array."
+            return
+
+
+def _same(first: Array, second: Array) -> bool:
+    """Return whether two answers are one but for the order of sums."""
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    if np.array_equal(first, second, equal_nan=True):
+        return True
+    a, b = (array.astype(np.float64) for array in (first, second))
+    unlike = ~((a == b) | (np.isnan(a) & np.isnan(b)))
+    largest = np.abs(a[np.isfinite(a)]).max(initial=0.0)
+    with np.errstate(invalid="ignore"):
+        return bool((np.abs(a - b)[unlike] <= SAME * _eps(first) * largest).all())
+
+
+def _eps(array: Array) -> float:
+    if array.dtype.name == "bfloat16":
+        return float(2.0**-7)
+    return float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
+
+
+def _differ(first: Array, second: Array) -> str:
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return f"shape or dtype differs ({first.shape} {first.dtype}, {second.shape} {second.dtype})"
+    with np.errstate(invalid="ignore"):
+        error = np.abs(first.astype(np.float64) - second.astype(np.float64))
+    return f"elements differ by up to {np.nanmax(error, initial=0.0):.3g}"

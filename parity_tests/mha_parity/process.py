@@ -1,0 +1,228 @@
+"""One worker process: its pipes, its output, its end."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.pipes import PIECE, Unframer, frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TAIL = 8192  # bytes of the candidate's output that are kept
+LINES = 12  # of them shown
+FATAL = "Fatal Python error"  # where faulthandler begins its report
+TICK = 0.1  # seconds between two looks at the memory
+PIPE_SIZE = 1 << 20
+
+
+class Lost(Exception):  # noqa: N818  (an event, and the severity says which)
+    """The process ended or was ended; the message continues "the candidate ..."."""
+
+    def __init__(self, severity: str, message: str, output: str) -> None:
+        super().__init__(message)
+        self.severity = severity
+        self.output = output
+
+
+class Process:
+    """A worker and the ends of its pipes. Nothing here waits longer than it is told to."""
+
+    def __init__(self) -> None:
+        self.loaded = self.ready = False
+        requests, self._to = os.pipe()
+        self._from, answers = os.pipe()
+        _widen(self._to, self._from)
+        self._popen = subprocess.Popen(
+            [sys.executable, "-u", "-m", "mha_parity.worker", str(requests), str(answers)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            pass_fds=(requests, answers), start_new_session=True, env=_environment(),
+        )  # fmt: skip
+        os.close(requests)
+        os.close(answers)
+        assert self._popen.stdout is not None  # noqa: S101  (asked for two lines above)
+        self._output = self._popen.stdout.fileno()
+        self._unframer = Unframer()
+        self._tail = bytearray()
+        self._unsent: list[memoryview] = []
+        for descriptor in (self._to, self._from, self._output):
+            os.set_blocking(descriptor, False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._from, selectors.EVENT_READ)
+        self._selector.register(self._output, selectors.EVENT_READ)
+        self._writing = False
+        descriptors = (self._to, self._from)
+        self._finalizer = weakref.finalize(self, _end, self._popen, self._selector, descriptors)
+
+    @property
+    def unsent(self) -> bool:
+        """Whether some of what was sent has not left this side yet."""
+        return bool(self._unsent)
+
+    def send(self, message: Any) -> None:
+        """Send a message; what the pipe does not take yet goes when there is time."""
+        self._unsent.append(memoryview(frame(message)))
+        self._flush()
+
+    def wait(self, since: float, limit: float, memory: int | None = None) -> list[Any]:
+        """Return what came, at least one message, no later than ``limit`` seconds after ``since``.
+
+        Raises
+        ------
+        Lost
+            It ended, nothing came by then, or it took more than ``memory`` bytes.
+
+        """
+        until = since + limit
+        while True:
+            left = until - time.monotonic()
+            came = list(self._round(min(TICK, max(0.0, left))))
+            if came:
+                return came
+            # Only now: what came while nobody listened was in time.
+            if left <= 0:
+                raise self._ended("timeout", f"gave no answer within {limit:g} seconds")
+            if memory is not None and (held := self._resident()) > memory:
+                raise self._ended("crash", f"took {held / 2**30:.2g} GiB of memory")
+
+    def last_words(self) -> str:
+        """Return the last lines that the candidate printed, and forget them."""
+        lines = self._tail.decode("utf-8", "replace").splitlines()
+        fatal = next((i for i, line in enumerate(lines) if line.startswith(FATAL)), None)
+        self.forget_output()
+        shown = lines[-LINES:] if fatal is None else lines[fatal : fatal + LINES]
+        return "\n".join(shown)
+
+    def forget_output(self) -> None:
+        """Forget what was printed so far."""
+        self._tail.clear()
+
+    def end(self) -> None:
+        """Kill the process and those that it started, and close the pipes."""
+        self._finalizer()
+
+    def _round(self, patience: float) -> Iterator[Any]:
+        """Move bytes both ways once; yield the messages that are whole."""
+        for key, _ in self._selector.select(patience):
+            if key.fd == self._to:
+                self._flush()
+            elif key.fd == self._output:
+                self._hear()
+            else:
+                piece = _read(self._from)
+                if piece == b"":
+                    raise self._ended("crash", None)
+                yield from self._unframer.feed(piece or b"")
+
+    def _hear(self) -> None:
+        piece = _read(self._output)
+        if piece == b"":
+            self._selector.unregister(self._output)
+        self._tail += (piece or b"")[-TAIL:]
+        del self._tail[:-TAIL]
+
+    def _flush(self) -> None:
+        """Write as much as the pipe takes, and be called again when there is more."""
+        while self._unsent:
+            try:
+                written = os.write(self._to, self._unsent[0])
+            except BlockingIOError:
+                break
+            except BrokenPipeError:
+                self._unsent.clear()  # it ended: the answers' pipe says so too
+                break
+            self._unsent[0] = self._unsent[0][written:]
+            if not self._unsent[0]:
+                self._unsent.pop(0)
+        if self.unsent != self._writing:
+            self._writing = self.unsent
+            if self._writing:
+                self._selector.register(self._to, selectors.EVENT_WRITE)
+            else:
+                self._selector.unregister(self._to)
+
+    def _ended(self, severity: str, message: str | None) -> Lost:
+        """End the process and return the report; without a message, of how it ended itself."""
+        if message is None:
+            try:
+                self._popen.wait(1.0)
+            except subprocess.TimeoutExpired:
+                message = "closed its side of the conversation"
+        _kill(self._popen)
+        while (piece := _read(self._output)) is not None and piece != b"":
+            self._tail += piece
+            del self._tail[:-TAIL]
+        message = message or _how(self._popen.returncode)
+        lost = Lost(severity, message, self.last_words())
+        self.end()
+        return lost
+
+    def _resident(self) -> int:
+        """Return the bytes of memory that the process holds; 0 where nobody tells."""
+        try:
+            fields = Path(f"/proc/{self._popen.pid}/statm").read_text("ascii").split()
+        except (OSError, IndexError):
+            return 0
+        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _read(descriptor: int) -> bytes | None:
+    """Return what there is to read, b"" at the end, None where there is nothing now."""
+    try:
+        return os.read(descriptor, PIECE)
+    except BlockingIOError:
+        return None
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a worker: it must find this package, wherever it lies."""
+    root = str(Path(__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return os.environ | {"PYTHONPATH": path}
+
+
+def _widen(*descriptors: int) -> None:
+    """Make pipes hold more, where the system can."""
+    import fcntl
+
+    for descriptor in descriptors:
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+        except (AttributeError, OSError):
+            return
+
+
+def _how(status: int | None) -> str:
+    if status is None:
+        return "ended its process"
+    if status < 0:
+        return f"ended its process by signal {signal.Signals(-status).name}"
+    return f"ended its process with exit status {status}"
+
+
+def _kill(popen: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(popen.pid, signal.SIGKILL)  # its own group: those that it started end with it
+    except (ProcessLookupError, PermissionError):
+        pass
+    popen.wait()
+
+
+def _end(
+    popen: subprocess.Popen[bytes], selector: selectors.BaseSelector, descriptors: tuple[int, ...]
+) -> None:
+    selector.close()
+    for descriptor in descriptors:
+        os.close(descriptor)
+    _kill(popen)
+    for stream in (popen.stdin, popen.stdout):
+        if stream is not None:
+            stream.close()

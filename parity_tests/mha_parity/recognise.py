@@ -1,0 +1,127 @@
+"""Which convention a subject follows, from its parameters' order and kind and a small call."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.conventions.functions import QKVHeads, XWeights
+from mha_parity.conventions.probing import accepts
+from mha_parity.conventions.projections import Projections
+from mha_parity.conventions.signatures import constructor, forward, signature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mha_parity.adapters.library import Library
+    from mha_parity.conventions.base import Convention
+    from mha_parity.conventions.signatures import Signature
+
+SDPA_KEYWORDS = frozenset({"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"})
+LAYER_KEYWORDS = frozenset({"key_padding_mask", "attn_mask", "need_weights"})
+FOUR: tuple[type[Convention], ...] = (QKVHeads, XWeights, Projections)
+
+
+def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) -> str:
+    """Return the name of the convention that ``subject`` follows; without ``call``, uncalled.
+
+    Raises
+    ------
+    ValueError
+        None or several fit; the sentence says what was seen and which conventions would do.
+
+    """
+    if isinstance(subject, type):
+        return _of_class(subject)
+    if not inspect.isroutine(subject) and hasattr(subject, "load_state_dict"):
+        kind = type(subject).__qualname__
+        raise ValueError(
+            f"got an instance of {kind}, but should be the class itself: each case needs a layer "
+            "of its own sizes; name the class, or a function that builds one with "
+            "--convention torch-module."
+        )
+    return _of_function(subject, libraries if call else ())
+
+
+def _of_class(kind: type) -> str:
+    from mha_parity import adapters
+
+    if "keras" in adapters.candidates_for(kind):
+        return "keras-layer"
+    made, called = constructor(kind), signature(forward(kind))
+    if made is None or called is None:
+        raise _unsure(kind, called, "torch-module, module-valid-lens, module-mask")
+    required, everything = _counts(called, bound=True)
+    loads = hasattr(kind, "load_state_dict")
+    if loads or (required <= 3 <= everything and LAYER_KEYWORDS & called.named):
+        return "torch-module"
+    if required in {3, 4} and everything >= 4:
+        return "module-valid-lens"
+    if required in {1, 2} and everything == 2:
+        return "module-mask"
+    raise _unsure(kind, called, "torch-module, module-valid-lens, module-mask")
+
+
+def _counts(called: Signature, *, bound: bool) -> tuple[int, int]:
+    """Return how many parameters are required and how many there are, ``self`` left out."""
+    required = len(called.required) - bound
+    return required, required + len(called.optional)
+
+
+def _of_function(function: Any, libraries: Iterable[Library]) -> str:
+    called = signature(function)
+    if called is None:
+        if getattr(function, "__name__", "") == "scaled_dot_product_attention":
+            return "sdpa"
+        raise _unsure(function, None, "all of `mha-parity list conventions`")
+    if {"bias", "mask"} <= called.named and len(called.required) == 3:
+        return "jax-attention"
+    if len(called.required) == 3 and SDPA_KEYWORDS & called.named:
+        return "sdpa"
+    count = len(called.required) + _optional_count(function, called)
+    if count == 3:
+        return "qkv"
+    if count == 4:
+        return _of_four(function, called, libraries)
+    if count == 5:
+        return "x-weights-heads"
+    raise _unsure(function, called, "qkv, qkv-heads, x-weights, projections, x-weights-heads, sdpa")
+
+
+def _optional_count(function: Any, called: Signature) -> int:
+    """Return 1 where the next parameter defaults to a number, which must be that of heads."""
+    if not called.optional:
+        return 0
+    default = inspect.signature(function).parameters[called.optional[0]].default
+    return int(isinstance(default, int) and not isinstance(default, bool))
+
+
+def _of_four(function: Any, called: Signature, libraries: Iterable[Library]) -> str:
+    """Tell ``(Q, K, V, n_heads)`` from ``(X, Wq, Wk, Wv)``: by annotation, then by calling it."""
+    last = (*called.required, *called.optional)[3]
+    if len(called.required) == 3 or dict(called.annotations).get(last) in {int, "int"}:
+        return "qkv-heads"
+    said = []
+    for library in libraries:
+        shown = {
+            kind.name: accepts(bound, bound.plain_case())
+            for kind in FOUR
+            for bound in (kind(function, library=library),)
+        }
+        fitting = [name for name, each in shown.items() if each.offered]
+        if len(fitting) == 1:
+            return fitting[0]
+        said = [f"{name}: {each.reason or 'fits'}" for name, each in shown.items()]
+    # Spelling has the last word only: a function that raises on every call shows nothing else.
+    if "head" in last.lower() or last.lower() == "h":
+        return "qkv-heads"
+    raise _unsure(function, called, "; ".join(said))
+
+
+def _unsure(subject: Any, called: Signature | None, fitting: str) -> ValueError:
+    name = getattr(subject, "__qualname__", type(subject).__qualname__)
+    seen = f"{name}{called}" if called else f"{name} without a readable signature"
+    return ValueError(
+        f"got {seen}, but should be recognisable as one convention; these would fit or were tried "
+        f"({fitting}): name it with --convention NAME."
+    )

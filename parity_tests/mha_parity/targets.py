@@ -1,0 +1,160 @@
+"""From the text of a target to the object it names: ``module:attr``, ``file.py:attr``, notebooks."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+FORMS = "`package.module:attr`, `path/to/file.py:attr` or `path/to/notebook.ipynb:attr`"
+SOME = 6  # names listed where an attribute is missing and none is close
+
+
+class TargetError(ValueError):
+    """The target cannot be had; one sentence that says what was got, what should be, the remedy."""
+
+
+def load(text: str) -> Any:
+    """Return the function or class that ``text`` names.
+
+    A file is executed as a module of its own (not as ``__main__``), with its folder on
+    ``sys.path``. Of a notebook only imports, definitions and constants are executed. The attribute
+    may be nested: ``file.py:Class.method``.
+
+    Raises
+    ------
+    TargetError
+        No such module, file or attribute; it is not callable; importing it raised.
+
+    """
+    place, _, attribute = text.strip().rpartition(":")
+    if not place or not attribute:
+        raise TargetError(f"got the target {text!r}, but should be {FORMS}.")
+    if place.endswith(".ipynb"):
+        module = _from_file(text, place, _notebook)
+    elif place.endswith(".py") or "/" in place:
+        module = _from_file(text, place, _file)
+    else:
+        module = _guarded(text, place, lambda: _module(text, place))
+    found = _attribute(text, module, attribute)
+    if not callable(found):
+        got = f"{text!r} is of type {type(found).__name__}"
+        raise TargetError(f"{got}, but should be a function or a class; name one of these.")
+    return found
+
+
+def _module(text: str, name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or name
+        if name != missing and not name.startswith(f"{missing}."):
+            raise
+        raise TargetError(
+            f"got the target {text!r}, but there is no module {missing!r}; install it, "
+            "or name a file as path/to/file.py:attr."
+        ) from None
+
+
+def _from_file(
+    text: str, place: str, run: Callable[[Path, str], ModuleType]
+) -> ModuleType:
+    path = Path(place).expanduser()
+    if not path.is_file():
+        near = difflib.get_close_matches(path.name, _names_in(path.parent), n=1)
+        hint = f"did you mean {path.parent / near[0]}?" if near else "check the path."
+        raise TargetError(f"got the target {text!r}, but there is no file {place}; {hint}")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    name = f"mha_parity_target_{path.stem}"
+    return _guarded(text, place, lambda: run(path.resolve(), name))
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()] if folder.is_dir() else []
+
+
+def _file(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        name, path, loader=importlib.machinery.SourceFileLoader(name, str(path))
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be read as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _notebook(path: Path, name: str) -> ModuleType:
+    from mha_parity import notebook
+
+    return notebook.module(path, name)
+
+
+def _guarded(text: str, place: str, run: Callable[[], ModuleType]) -> ModuleType:
+    """Run somebody's code; what it raises becomes the target's error."""
+    try:
+        return run()
+    except TargetError:
+        raise
+    except SyntaxError as error:
+        where = f"{error.filename}:{error.lineno}"
+        raise TargetError(
+            f"got the target {text!r}, but {place} is no valid Python: {error.msg} [{where}]."
+        ) from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever somebody's module raises)
+        raise TargetError(
+            f"got the target {text!r}, but importing {place} raised {last_line(error)}; "
+            "it should import without error."
+        ) from None
+
+
+def last_line(error: BaseException) -> str:
+    """Return an exception's last line and where it was raised."""
+    line = traceback.format_exception_only(error)[-1].strip()
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{line} [{frames[-1].filename}:{frames[-1].lineno}]" if frames else line
+
+
+def _attribute(text: str, module: ModuleType, dotted: str) -> Any:
+    found: Any = module
+    for word in dotted.split("."):
+        if not hasattr(found, word):
+            raise TargetError(_missing(text, found, word))
+        found = getattr(found, word)
+    return found
+
+
+def _missing(text: str, holder: Any, word: str) -> str:
+    """Say which attribute is missing, why, and which are near."""
+    left_out = getattr(holder, "__left_out__", {})
+    if word in left_out:
+        return (
+            f"got the target {text!r}, but {word!r} was left out ({left_out[word]}): only imports, "
+            "functions, classes and constants of a notebook are executed."
+        )
+    public = [n for n in dir(holder) if not n.startswith("_") and callable(getattr(holder, n))]
+    close = difflib.get_close_matches(word, public, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"it has {_few(public)}."
+    name = getattr(holder, "__name__", "").removeprefix("mha_parity_target_")
+    return f"got the target {text!r}, but {name} has no attribute {word!r}; {hint}"
+
+
+def _few(names: list[str]) -> str:
+    if not names:
+        return "nothing that can be called"
+    more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
+    return ", ".join(names[:SOME]) + more

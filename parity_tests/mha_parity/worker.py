@@ -1,0 +1,158 @@
+"""The candidate's own process: ``python -m mha_parity.worker REQUESTS ANSWERS``.
+
+Imports NumPy and what the target needs, nothing of the oracle. Standard output and error belong to
+the candidate; problems and answers go over two pipes of their own.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.pipes import messages, send
+
+if TYPE_CHECKING:
+    from mha_parity.candidate import Answer
+    from mha_parity.conduct import Watched
+    from mha_parity.features import Offer
+    from mha_parity.problem import Problem
+
+HUGE_MAPPINGS = ("torch", "jax", "tensorflow")  # these map far more than they touch
+ROOM = 16 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What the worker is told first. ``probe`` is False after a probe ended the process."""
+
+    target: str
+    convention: str | None
+    device: str
+    path: str | None
+    forbid: tuple[str, ...]
+    memory: int
+    search: tuple[str, ...]
+    probe: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The target was imported; small calls to it come next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """There is no such target, or it is called in no known way."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """The target is bound and waits for problems."""
+
+    name: str
+    convention: str
+    offer: Offer
+    reasons: dict[tuple[str, str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The error that came instead of the answer to one problem."""
+
+    severity: str
+    sentence: str
+    detail: str
+
+
+def serve(requests: int, answers: int) -> None:
+    """Bind the target and answer problems until the pipe is closed."""
+    incoming = messages(requests)
+    setup: Setup = next(incoming)
+    sys.path[:] = setup.search
+    from mha_parity import targets
+
+    try:
+        subject = targets.load(setup.target)
+        send(answers, (None, Loaded()))
+        candidate = _bound(subject, setup)
+    except ValueError as error:
+        send(answers, (None, Refused(sentence=str(error))))
+        return
+    bound = candidate.bound
+    ready = Ready(
+        name=setup.target, convention=bound.convention, offer=bound.offer, reasons=bound.reasons
+    )
+    _limit(setup.memory)
+    send(answers, (None, ready))
+    for number, problem in incoming:
+        send(answers, (number, _answer(candidate, problem)))
+
+
+def _bound(subject: Any, setup: Setup) -> Watched:
+    from mha_parity import conventions
+    from mha_parity.conduct import Watched
+
+    bound = conventions.bind(
+        subject, setup.convention, device=setup.device, path=setup.path, probe=setup.probe
+    )
+    return Watched(bound, forbid=setup.forbid)
+
+
+def _answer(candidate: Watched, problem: Problem) -> Answer | Failed:
+    from mha_parity.candidate import CandidateError
+
+    try:
+        return candidate(problem)
+    except CandidateError as error:
+        return Failed(severity=error.severity, sentence=str(error), detail=error.detail)
+
+
+def _limit(memory: int) -> None:
+    """Let the process map so much memory beyond what it has now."""
+    import resource
+
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  (pathlib would be imported for it)
+            mapped = int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return  # no such file outside Linux; the run watches from outside there too
+    room = ROOM if any(name in sys.modules for name in HUGE_MAPPINGS) else 0
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = mapped + memory + room
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
+def _end_with_parent() -> None:
+    """Leave when the run does: its end of our standard input is closed then."""
+    lifeline = os.dup(0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+    def wait() -> None:
+        while os.read(lifeline, 1):
+            pass
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main() -> None:
+    """Run as a process."""
+    faulthandler.enable()
+    _end_with_parent()
+    serve(int(sys.argv[1]), int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    # As a module of its own name, so that its messages are the ones the run knows.
+    from mha_parity import worker
+
+    worker.main()

@@ -1,0 +1,36 @@
+"""Layers that misbehave, each in one way."""
+
+from __future__ import annotations
+
+from keep_mask import Stacked
+from mha_numpy import MultiheadAttention
+
+
+class DropsAlways(MultiheadAttention):
+    """Drops weights in eval mode too."""
+
+    def eval(self):
+        """Stay in training."""
+        return self
+
+
+class KeepsFirstWeights(MultiheadAttention):
+    """Ignores every state dict but the first."""
+
+    def load_state_dict(self, state_dict, strict=True):
+        """Load once."""
+        if getattr(self, "_loaded", False):
+            return None
+        object.__setattr__(self, "_loaded", True)
+        return super().load_state_dict(state_dict, strict)
+
+
+class CachesProjections(Stacked):
+    """Keeps the product of W_V and W_O of its first call."""
+
+    def forward(self, X, mask=None):
+        """Return what the first weights of the layer would give."""
+        if not hasattr(self, "_first"):
+            self._first = (self.W_Q, self.W_K, self.W_V, self.W_O)
+        self.W_Q, self.W_K, self.W_V, self.W_O = self._first
+        return super().forward(X, mask)
