@@ -74,7 +74,7 @@ def spread_affine(
 
 
 def cut_product(rows: int, inner: int, columns: int) -> list[tuple[slice, slice]]:
-    """Return the pieces of a (rows, columns) product: by rows, where they are few by columns too."""
+    """Return the pieces of a (rows, columns) product: by rows, few rows by columns too."""
     height = even_share(rows, PIECE_ROWS)
     of_rows = spans(0, rows, height)
     wanted = min(

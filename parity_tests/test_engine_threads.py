@@ -1,0 +1,184 @@
+"""Threads change the time of a result and nothing else; BLAS gets its own back afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
+
+from mha_numpy import _threads
+from mha_numpy._masking import Masking
+from mha_numpy._products import affine, cut_product, spread_affine
+from mha_numpy._streaming import attend_streaming
+from mha_numpy._threads import (
+    get_num_threads,
+    run,
+    set_num_threads,
+    single_threaded_blas,
+)
+from mha_numpy._tiles import Tiles
+
+
+@pytest.fixture(autouse=True)
+def restored_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the process's number of threads as it was."""
+    monkeypatch.setattr(_threads, "_chosen", _threads._chosen)
+
+
+@pytest.fixture
+def two_blas_threads() -> Iterator[None]:
+    """Give BLAS two threads, so that a limit to one shows."""
+    before = [(library, library.num_threads) for library, _ in _threads._blas_libraries()]
+    for library, _ in before:
+        library.set_num_threads(2)
+    yield
+    for library, threads in before:
+        library.set_num_threads(threads)
+
+
+def blas_threads() -> list[int]:
+    """Return the threads of each BLAS that is loaded."""
+    return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+
+def heads(seed: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return q, k, v (2, 3, 41, 7)."""
+    rng = np.random.default_rng(seed)
+    q, k, v = (rng.standard_normal((2, 3, 41, 7)).astype(np.float32) for _ in range(3))
+    return q, k, v
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_attention_does_not_depend_on_threads(threads: int) -> None:
+    """Any number of threads gives the same bits, with a row in it that needs the maximum too."""
+    q, k, v = heads(3)
+    q[1, 1, 17] *= 100
+    masking = Masking(causal=True)
+    expected = attend_streaming(q, k, v, masking, threads=1, tiles=Tiles(1, 7, 11))
+    actual = attend_streaming(q, k, v, masking, threads=threads, tiles=Tiles(1, 7, 11))
+    np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("rows", [3, 130, 1100])
+def test_products_do_not_depend_on_threads(rows: int) -> None:
+    """Projections give the same bits on one thread and three, and those of the plain product."""
+    rng = np.random.default_rng(rows)
+    x = rng.standard_normal((rows, 97)).astype(np.float32)
+    weight = rng.standard_normal((389, 97)).astype(np.float32)
+    bias = rng.standard_normal(389).astype(np.float32)
+    expected = spread_affine(x, weight, bias, threads=1)
+    np.testing.assert_array_equal(spread_affine(x, weight, bias, threads=3), expected)
+    exact = x.astype(np.float64) @ weight.T.astype(np.float64) + bias
+    allowed = 99 * np.finfo(np.float32).eps * (np.abs(x) @ np.abs(weight.T) + np.abs(bias))
+    assert (np.abs(expected - exact) <= allowed).all()
+    assert (np.abs(affine(x, weight, bias) - exact) <= allowed).all()
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 97, 389), (130, 512, 1536), (1100, 512, 512)])
+def test_pieces_cover_a_product_once(sizes: tuple[int, int, int]) -> None:
+    """The cut of a product is a partition."""
+    rows, inner, columns = sizes
+    times = np.zeros((rows, columns), int)
+    for piece in cut_product(rows, inner, columns):
+        times[piece] += 1
+    assert (times == 1).all()
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+def test_callers_on_two_threads_get_their_own_results() -> None:
+    """Two threads that call at once each get their own bits, and BLAS its threads back."""
+    problems = [heads(seed) for seed in (5, 7)]
+    cut = Tiles(1, 5, 9)
+    expected = [attend_streaming(q, k, v, threads=1, tiles=cut) for q, k, v in problems]
+    wrong: list[int] = []
+
+    def call(which: int) -> None:
+        for _ in range(20):
+            q, k, v = problems[which]
+            actual = attend_streaming(q, k, v, threads=3, tiles=cut)
+            if not np.array_equal(expected[which], actual):
+                wrong.append(which)
+
+    callers = [threading.Thread(target=call, args=(which,)) for which in (0, 1)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert wrong == []
+    assert set(blas_threads()) == {2}
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+def test_blas_has_one_thread_inside_and_its_own_after() -> None:
+    """The limit nests, and only the last to leave lifts it, also when an error passes."""
+    with single_threaded_blas:
+        with pytest.raises(KeyError), single_threaded_blas:
+            raise KeyError
+        assert set(blas_threads()) == {1}
+    assert set(blas_threads()) == {2}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_every_piece_is_done_once(threads: int) -> None:
+    """No piece is left out or done twice, whatever the number of threads."""
+    done: list[int] = []
+    run(done.append, 100, threads)
+    assert sorted(done) == list(range(100))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_error_in_a_piece_reaches_the_caller(threads: int) -> None:
+    """The first exception is raised where the job was given, and the pool goes on working."""
+
+    def fail(piece: int) -> None:
+        if piece == 7:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(fail, 20, threads)
+    test_every_piece_is_done_once(threads)
+
+
+def test_setting_the_number_of_threads() -> None:
+    """What was set is what is told; less than one is refused."""
+    set_num_threads(5)
+    assert get_num_threads() == 5
+    with pytest.raises(ValueError, match=r"`threads` is 0, but should be at least 1"):
+        set_num_threads(0)
+
+
+@pytest.mark.parametrize(
+    ("value", "answer"), [("3", "3"), ("none", "ValueError"), ("0", "ValueError")]
+)
+def test_environment_names_the_number_of_threads(value: str, answer: str) -> None:
+    """MHA_NUMPY_THREADS sets the default; what is no number from 1 up is refused by name."""
+    code = "from mha_numpy._threads import get_num_threads; print(get_num_threads())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "MHA_NUMPY_THREADS": value},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_has_a_pool_of_its_own() -> None:
+    """A child forked after the pool had threads starts its own, and computes the same bits."""
+    q, k, v = heads(11)
+    expected = attend_streaming(q, k, v, threads=3, tiles=Tiles(1, 7, 11))
+    child = os.fork()
+    if not child:
+        actual = attend_streaming(q, k, v, threads=3, tiles=Tiles(1, 7, 11))
+        os._exit(0 if np.array_equal(actual, expected) else 1)
+    assert os.waitpid(child, 0)[1] == 0
