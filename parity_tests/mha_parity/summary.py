@@ -60,7 +60,7 @@ def _row(
         return FeatureRow(axis, value, "not offered", 0)
     if failed[key]:
         note = f"{failed[key]} of {seen[key]} fail"
-        return FeatureRow(axis, value, "fail", seen[key], note)
+        return FeatureRow(axis, value, "fail", seen[key], note, failed[key])
     if telling[key] or value == "empty":
         return FeatureRow(axis, value, "pass", seen[key])
     note = "no case drawn" if not seen[key] else "no case could have shown a bug"
