@@ -108,7 +108,7 @@ def test_wheel_is_typed_and_whole(wheel: list[str], package: str) -> None:
 def test_sdist_is_complete(sdist: list[str]) -> None:
     """Whoever unpacks the sdist can run `make test`: it has the tests and all they need."""
     tests = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("parity_tests/test_*.py")}
-    needed = tests | TOP_LEVEL - {"README.md"} | {".ci/run"}
+    needed = tests | TOP_LEVEL | {".ci/run"}
     assert set() == needed - set(sdist)
 
 

@@ -63,8 +63,8 @@ def times_torch(problem: Problem, gold: Gold, answer: Answer) -> float:
     """
     judged = quantity("output", problem, gold)
     # A row that sees no key is a policy, and NaN times the identity may carry it to other heads.
-    masked = np.asarray(problem.masked_rows()).any(axis=1)[..., None]
-    judged = replace(judged, gold=np.where(masked, np.nan, judged.gold))
+    masked: Array = np.asarray(problem.masked_rows().any(axis=1))
+    judged = replace(judged, gold=np.where(masked[..., None], np.nan, judged.gold))
     floor = np.maximum(judged.rounding, np.finfo(np.float64).tiny)
     scale = np.maximum(judged.scale, np.finfo(np.float64).tiny)
     own = float((np.maximum(judged.error(torch_output(problem)), floor) / scale).max(initial=0))

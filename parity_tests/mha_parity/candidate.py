@@ -44,9 +44,20 @@ class CandidateError(Exception):
 class Candidate(Protocol):
     """Somebody's attention, made callable on problems by a convention."""
 
-    name: str
-    convention: str
-    offer: Offer
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
+
+    @property
+    def convention(self) -> str:
+        """How it is called."""
+        ...
+
+    @property
+    def offer(self) -> Offer:
+        """Which features it can be asked for."""
+        ...
 
     def __call__(self, problem: Problem) -> Answer:
         """Return the candidate's answer; raise ``CandidateError`` when it gives none."""

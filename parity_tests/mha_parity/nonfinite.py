@@ -45,7 +45,7 @@ def leaked(problem: Problem, judged: Quantity, answer: Array) -> Array:
     """
     if judged.name != "output" or judged.mixed or problem.case.form != "mha":
         return np.zeros(answer.shape, dtype=bool)
-    rows = np.asarray(problem.masked_rows()).any(axis=1)
+    rows: Array = np.asarray(problem.masked_rows().any(axis=1))
     return np.asarray(rows[..., None] & np.isnan(answer.astype(np.float64)))
 
 

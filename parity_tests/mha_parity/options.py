@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mha_parity.features import AXES
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEFAULT_TARGET = "mha_numpy:MultiheadAttention"
-POLICIES = ("nan", "zero", "uniform")
+Policy = Literal["nan", "zero", "uniform"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class Options:
     memory: float = 4.0
     in_process: bool = False
     forbid: tuple[str, ...] = ()
-    fully_masked: str | None = None
+    fully_masked: Policy | None = None
     max_times_torch: float | None = None
     grad: bool = False
     device: str = "cpu"

@@ -90,17 +90,18 @@ class Accuracy:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Picture:
-    """What the page draws for one failing case, of the sample that holds the worst error.
+    """What the page draws of one failing case: the sample that holds the worst error.
 
-    Weights are (H, L, S'), or (1, L, S') where only the average over heads is known (``averaged``);
-    NaN where the candidate's could not be read. ``error_units`` is the output's error in units of
-    the allowed error, (H, L), or (1, L) where an output projection mixes the heads.
+    Weights are (H, L, S'), or (1, L, S') where only their average is known (``averaged``); NaN
+    where the candidate's could not be had, which ``source`` explains. ``error_units`` is the
+    output's error in units of the allowed error, (H, L), or (1, L) where the heads are mixed.
     """
 
     check: str
     case: Case
     sample: int
     averaged: bool
+    source: str
     candidate_weights: Array | None
     gold_weights: Array
     error_units: Array
@@ -133,7 +134,10 @@ class Verdict:
     def sentence(self) -> str:
         """Say the verdict in one sentence."""
         if self.outcome is Outcome.PASS:
-            return f"Parity holds: {self.target} equals torch in {self.passed} of {self.run} cases."
+            left = f"; rounding drowns the other {self.inconclusive}" if self.inconclusive else ""
+            return (
+                f"Parity holds: {self.target} equals torch in {self.passed} of {self.run} cases{left}."
+            )
         if self.outcome is Outcome.FAIL:
             return f"Parity does not hold: {self.target} fails {self.failed} of {self.run} cases."
         open_rows = [f"{r.axis}={r.value}" for r in self.features if r.status == "inconclusive"]

@@ -1,0 +1,56 @@
+"""Every attention that ships here is proved by its own convention; the wrong ones are caught."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mha_parity import check
+from mha_parity.conventions import bind
+from mha_parity.options import Options
+from mha_parity.targets import load
+from mha_parity.verdict import Outcome
+
+SUBJECTS = Path(__file__).parent / "subjects"
+OWN = {
+    "mha_numpy:MultiheadAttention": "torch-module",
+    "mha_numpy:scaled_dot_product_attention": "sdpa",
+    "mha_numpy.textbook.projected:compute_qkv": "projections",
+    "mha_numpy.textbook.projected:self_attention": "qkv",
+    "mha_numpy.textbook.projected:multi_head_attention": "qkv-heads",
+    "mha_numpy.textbook.projected:multi_head_attention_loop": "qkv-heads",
+    "mha_numpy.textbook.packed:self_attention": "x-weights",
+    "mha_numpy.textbook.packed:multi_head_attention": "x-weights-heads",
+    "mha_numpy.textbook.packed:multi_head_attention_loop": "x-weights-heads",
+    "mha_numpy.textbook.valid_lens:MultiHeadAttention": "module-valid-lens",
+    "mha_numpy.textbook.keep_mask:MultiHeadAttention": "module-mask",
+    "mha_numpy.textbook.keep_mask:EfficientMultiHeadAttention": "module-mask",
+    "torch.nn:MultiheadAttention": "torch-module",
+}
+
+
+@pytest.mark.parametrize("seed", [0, 1], ids="seed{}".format)
+@pytest.mark.parametrize("target", OWN)
+def test_it_equals_torch(target: str, seed: int) -> None:
+    """The convention is recognised, and parity holds over all features it offers."""
+    candidate = bind(load(target))
+    verdict = check(candidate, Options(cases=150, seed=seed), target=target)
+
+    assert OWN[target] == candidate.convention
+    assert Outcome.PASS is verdict.outcome, verdict.failures
+
+
+@pytest.mark.parametrize("name", ["wrong_scale", "wrong_split", "wrong_softmax_axis"])
+def test_a_wrong_one_fails(name: str) -> None:
+    """A wrong attention fails, and the report has the place, the case and the replay line."""
+    target = f"{SUBJECTS / name}.py:f"
+    verdict = check(bind(load(target)), Options(cases=100), target=target)
+    worst = verdict.failures[0]
+
+    assert Outcome.FAIL is verdict.outcome
+    assert worst.judgement.where is not None
+    assert worst.judgement.error > worst.judgement.allowed
+    assert worst.replay.startswith(f"mha-parity replay {worst.case.id} ")
+    assert worst.first_seen is not None
+    assert worst.case.embed_dim <= worst.first_seen.embed_dim

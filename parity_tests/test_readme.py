@@ -1,0 +1,69 @@
+"""The README is true: its example runs, its report is the real one, what it names exists."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from mha_parity.__main__ import main, parser
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_runs() -> None:
+    """The ten lines of Python in the README assert parity, and hold."""
+    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+    exec(compile(example, "README.md", "exec"), {})  # noqa: S102  (the README's own lines)
+
+
+def test_a_broken_example_fails() -> None:
+    """The same lines without the scale do not hold."""
+    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    broken = example.replace(" / heads[0].shape[-1] ** 0.5", "")
+
+    assert broken != example
+    with pytest.raises(AssertionError, match="Parity does not hold"):
+        exec(compile(broken, "README.md", "exec"), {})  # noqa: S102  (as above)
+
+
+def test_the_failure_shown_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wrong attention fails as the README prints it: same numbers, same case, same replay."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "96")
+    (shown,) = re.findall(r"```\n( fails .*?)```", README, flags=re.DOTALL)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        status = main(["check", "parity_tests/subjects/wrong_scale.py:f", "--cases", "100"])
+
+    assert 1 == status
+    assert shown.split() == [word for word in shown.split() if word in printed.getvalue().split()]
+
+
+def test_the_commands_named_exist() -> None:
+    """Every make target and subcommand in the README is one."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    named = set(re.findall(r"`?make ([a-z-]+)`?", README))
+    subcommands = set(re.findall(r"mha-parity (check|replay|list|bench|mutants|explain)\b", README))
+
+    assert named <= targets
+    assert {"check", "replay", "list"} <= subcommands
+    for each in sorted(subcommands):
+        with pytest.raises(SystemExit, match="0"):
+            parser().parse_args([each, "--help"])
+
+
+def test_the_own_attention_holds() -> None:
+    """The verdict that the README quotes is the one that the command prints."""
+    (quoted,) = re.findall(r"```\n(Parity holds: .*?)\n```", README, flags=re.DOTALL)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        status = main(["check"])
+
+    assert 0 == status
+    assert quoted in " ".join(re.sub(r"[│╭╮╰╯─]", " ", printed.getvalue()).split())
