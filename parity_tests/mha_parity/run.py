@@ -12,6 +12,7 @@ from mha_parity.drawing import draw_cases, reachable
 from mha_parity.features import of_case
 from mha_parity.judge import Settings
 from mha_parity.options import Options
+from mha_parity.pictures import pictures
 from mha_parity.shrink import smallest
 from mha_parity.systematic import Systematic
 from mha_parity.trial import try_case, try_cases
@@ -121,6 +122,7 @@ def _verdict(
         power=summary.powers(trials),
         notes=summary.notes(trials),
         environment=environment(),
+        pictures=pictures(candidate, failures, settings_of(options)),
         seconds=time.perf_counter() - started,
     )
 

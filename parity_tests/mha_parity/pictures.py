@@ -1,0 +1,146 @@
+"""What the page draws of the failures: attention weights beside torch's, and where the error is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.candidate import Answer, CandidateError
+from mha_parity.drawing import possible
+from mha_parity.features import of_case
+from mha_parity.judge import ROUNDINGS
+from mha_parity.quantity import quantity
+from mha_parity.readout import read_weights
+from mha_parity.trial import ask, try_case
+from mha_parity.verdict import Picture
+from mha_parity.yardstick import Yardstick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from mha_parity.candidate import Candidate
+    from mha_parity.case import Case
+    from mha_parity.gold import Gold
+    from mha_parity.judge import Settings
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+    from mha_parity.verdict import Failure
+
+CHECKS = ("output", "weights")  # what a picture of weights and of the output's error can show
+SHOWN = 3
+# Sizes at which a picture says more than that of the smallest case, and can still be read.
+POSITIONS = 9
+HEADS = 3
+HEAD_DIM = 5
+
+
+def pictures(
+    candidate: Candidate, failures: Iterable[Failure], settings: Settings
+) -> tuple[Picture, ...]:
+    """Return a picture of each failure that one can be made of, at a size that can be read."""
+    wanted = [failure for failure in failures if failure.judgement.check in CHECKS][:SHOWN]
+    drawn = (_picture(candidate, failure, settings) for failure in wanted)
+    return tuple(picture for picture in drawn if picture is not None)
+
+
+def _picture(candidate: Candidate, failure: Failure, settings: Settings) -> Picture | None:
+    check = failure.judgement.check
+    for case in _sizes(failure, candidate):
+        trial = try_case(candidate, case, settings)
+        failed = any(j.check == check and j.severity.fails for j in trial.judgements)
+        if failed and trial.problem and trial.gold and trial.answer:
+            return _drawn(candidate, check, trial.problem, trial.gold, trial.answer, settings)
+    return None
+
+
+def _sizes(failure: Failure, candidate: Candidate) -> Iterator[Case]:
+    """Yield the failing case at readable sizes, and as it is."""
+    larger = readable(failure.case, failure.first_seen or failure.case)
+    features = of_case(larger)
+    offered = all(value in candidate.offer[axis] for axis, value in features.items())
+    if offered and possible(features) and larger != failure.case:
+        yield larger
+    yield failure.case
+
+
+def readable(case: Case, first_seen: Case) -> Case:
+    """Return ``case`` with the sizes at which it was first seen, as far as a picture shows them."""
+    queries, keys = min(first_seen.queries, POSITIONS), min(first_seen.keys, POSITIONS)
+    if case.inputs == "self":
+        queries = keys = min(queries, keys)
+    heads = case.heads_count
+    if heads > 1 and not case.kv_heads_count:
+        heads = max(heads, min(first_seen.heads_count, HEADS))
+    return case.replace(
+        queries=max(queries, case.queries),
+        keys=max(keys, case.keys),
+        heads_count=heads,
+        head_dim=max(case.head_dim, min(first_seen.head_dim, HEAD_DIM)),
+    )
+
+
+def _drawn(
+    candidate: Candidate,
+    check: str,
+    problem: Problem,
+    gold: Gold,
+    answer: Answer,
+    settings: Settings,
+) -> Picture | None:
+    units = error_units(problem, gold, answer, settings)
+    if units is None or not units.size:
+        return None
+    sample = int(np.nan_to_num(units, nan=np.inf).max(axis=(1, 2)).argmax())
+    weights, source = _weights(candidate, problem, answer, sample)
+    averaged = weights is not None and len(weights) == 1 != problem.num_heads
+    gold_weights = gold.averaged[:, None] if averaged else gold.weights
+    return Picture(
+        check=check,
+        case=problem.case,
+        sample=sample,
+        averaged=averaged,
+        source=source,
+        candidate_weights=weights,
+        gold_weights=np.asarray(gold_weights[sample], dtype=np.float64),
+        error_units=units[sample],
+    )
+
+
+def error_units(problem: Problem, gold: Gold, answer: Answer, settings: Settings) -> Array | None:
+    """Return the output's error in units of what is allowed, (N, H, L), the worst of each row.
+
+    None where the answer has no shape to compare; infinite where it alone is not finite.
+    """
+    judged = quantity("output", problem, gold)
+    if np.shape(answer.output) != judged.gold.shape:
+        return None
+    *_, yard = Yardstick.of(problem, gold).errors(judged)
+    allowed = settings.k * yard + ROUNDINGS * judged.rounding
+    error = np.abs(np.asarray(judged.difference(answer.output), dtype=np.float64))
+    error = np.nan_to_num(error, nan=np.inf).reshape(judged.shape)
+    rows = error.max(axis=3, initial=0).swapaxes(1, 2)
+    return np.asarray(rows / np.maximum(allowed, np.finfo(np.float64).tiny)[..., None])
+
+
+def _weights(
+    candidate: Candidate, problem: Problem, answer: Answer, sample: int
+) -> tuple[Array | None, str]:
+    """Return the candidate's weights of one sample, (H, L, S') or (1, L, S'), and their source."""
+    queries, keys = problem.weights_shape[2:]
+    returned = answer.weights
+    if problem.case.weights != "per_head" and "per_head" in candidate.offer["weights"]:
+        asking = problem.replace(case=problem.case.replace(weights="per_head"))
+        again = next(ask(candidate, [asking]))
+        returned = returned if isinstance(again, CandidateError) else again.weights
+    if returned is not None:
+        shown = np.asarray(returned[sample], dtype=np.float64)
+        shown = shown[None] if shown.ndim == 2 else shown
+        if shown.shape in {(problem.num_heads, queries, keys), (1, queries, keys)}:
+            return shown, "as the target returns them"
+    read = read_weights(candidate, problem, sample)
+    if read is not None:
+        return read, "read out of the target's output, with rows of the identity as values"
+    return None, "the target returns no weights, and they cannot be read out of its output"
+
+
