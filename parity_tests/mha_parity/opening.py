@@ -13,15 +13,28 @@ if TYPE_CHECKING:
 
 
 def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
-    """Return the target as a candidate, called in this process.
+    """Return the target as a candidate: in a process of its own, or here if asked.
 
     Raises:
         ValueError: there is no such target, or no convention fits it.
 
     """
-    from mha_parity import conventions, targets
+    if options.in_process:
+        from mha_parity import conventions, targets
 
-    found = targets.load(target)
-    return nullcontext(
-        conventions.bind(found, options.convention, device=options.device, label=target)
+        found = targets.load(target)
+        bound = conventions.bind(
+            found, options.convention, device=options.device, label=target, path=options.path
+        )
+        return nullcontext(bound)
+    from mha_parity import isolation
+
+    return isolation.isolated(
+        target,
+        options.convention,
+        timeout=options.timeout,
+        memory=int(options.memory * isolation.GIB),
+        forbid=options.forbid,
+        device=options.device,
+        path=options.path,
     )
