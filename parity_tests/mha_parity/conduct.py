@@ -78,12 +78,14 @@ class Watched:
             except CandidateError as error:
                 yield error
 
-    def _repeated(self, problem: Problem, call: Call, answer: Answer, kept: Answer) -> Iterator[str]:
+    def _repeated(
+        self, problem: Problem, call: Call, answer: Answer, kept: Answer
+    ) -> Iterator[str]:
         """Ask again: at once, seeded otherwise, after another problem, and the same object."""
-        second, state_after_one = seeded(1, lambda: self.bound(problem).output.copy())
+        second, state_after_one = seeded(1, self.bound, problem)
         if not np.array_equal(answer.output, kept.output, equal_nan=True):
             yield "own memory: a later call wrote into the output of an earlier one."
-        third, state_after_two = seeded(2, lambda: self.bound(problem).output.copy())
+        third, state_after_two = seeded(2, self.bound, problem)
         if state_after_one == state_after_two:
             yield "global state unchanged: the call seeds NumPy's global generator."
         if not _same(second, third):
@@ -174,7 +176,7 @@ def _eps(array: Array) -> float:
 
 def _differ(first: Array, second: Array) -> str:
     if first.shape != second.shape or first.dtype != second.dtype:
-        return f"shape or dtype differs ({first.shape} {first.dtype}, {second.shape} {second.dtype})"
+        return f"{first.shape} {first.dtype} became {second.shape} {second.dtype}"
     with np.errstate(invalid="ignore"):
         error = np.abs(first.astype(np.float64) - second.astype(np.float64))
     return f"elements differ by up to {np.nanmax(error, initial=0.0):.3g}"

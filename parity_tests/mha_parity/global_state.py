@@ -10,6 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from mha_parity.candidate import Answer
+    from mha_parity.problem import Problem
     from mha_parity.values import Array
 
 
@@ -44,8 +46,10 @@ class GlobalState:
             np.set_printoptions(**self.printing)
 
 
-def seeded(seed: int, call: Callable[[], Array]) -> tuple[Array, bytes]:
-    """Return what ``call`` gives with NumPy's global generator seeded, and its state afterwards.
+def seeded(
+    seed: int, candidate: Callable[[Problem], Answer], problem: Problem
+) -> tuple[Array, bytes]:
+    """Return the output with NumPy's global generator seeded, and the generator's state afterwards.
 
     Draws advance the generator from its seed: two seeds, two states. A call after which the states
     are equal has seeded the generator itself. The generator is left as it was found.
@@ -54,7 +58,7 @@ def seeded(seed: int, call: Callable[[], Array]) -> tuple[Array, bytes]:
     found = legacy.get_state()
     try:
         legacy.seed(seed)
-        result = call()
+        result = candidate(problem).output.copy()
         after = legacy.get_state()
         return result, after[1].tobytes() + bytes(str(after[2]), "ascii")
     finally:

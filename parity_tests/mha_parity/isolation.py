@@ -44,8 +44,8 @@ def isolated(
 ) -> Isolated:
     """Start ``target`` in a process of its own and return at once; it loads meanwhile.
 
-    ``timeout`` is in seconds a case, ``memory`` in bytes beyond what the loaded target has. Whatever
-    is wrong with the target is raised by ``ready()``, or by the first use of ``offer``.
+    ``timeout`` is in seconds a case, ``memory`` in bytes beyond what the loaded target has. What is
+    wrong with the target is raised by ``ready()``, or by the first use of ``offer``.
     """
     setup = Setup(
         target=target, convention=convention, device=device, path=path, forbid=tuple(forbid),

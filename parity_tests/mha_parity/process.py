@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -209,10 +210,8 @@ def _how(status: int | None) -> str:
 
 
 def _kill(popen: subprocess.Popen[bytes]) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(popen.pid, signal.SIGKILL)  # its own group: those that it started end with it
-    except (ProcessLookupError, PermissionError):
-        pass
     popen.wait()
 
 

@@ -1,4 +1,4 @@
-"""From the text of a target to the object it names: ``module:attr``, ``file.py:attr``, notebooks."""
+"""From the text of a target to the function or class that it names."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ def _module(text: str, name: str) -> ModuleType:
         ) from None
 
 
-def _from_file(
-    text: str, place: str, run: Callable[[Path, str], ModuleType]
-) -> ModuleType:
+def _from_file(text: str, place: str, run: Callable[[Path, str], ModuleType]) -> ModuleType:
     path = Path(place).expanduser()
     if not path.is_file():
         near = difflib.get_close_matches(path.name, _names_in(path.parent), n=1)

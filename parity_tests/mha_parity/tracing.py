@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import FrameType
+    from typing import Self
 
 
 class Forbidden:
@@ -23,7 +24,7 @@ class Forbidden:
         self._modules = frozenset(modules)
         self._seen: dict[str, str] = {}
 
-    def __enter__(self) -> Forbidden:
+    def __enter__(self) -> Self:
         if self._modules:
             self._before = sys.getprofile()
             threading.setprofile(self._note)

@@ -7,6 +7,7 @@ the candidate; problems and answers go over two pipes of their own.
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import os
 import sys
 import threading
@@ -152,7 +153,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # As a module of its own name, so that its messages are the ones the run knows.
-    from mha_parity import worker
-
-    worker.main()
+    # Under the module's own name: its messages are then of the types that the run knows.
+    importlib.import_module("mha_parity.worker").main()

@@ -82,8 +82,8 @@ def to_numpy(value: Any, what: str) -> Array:
         got = _describe(value)
         raise CandidateError("structure", f"{what} is {got}, but should be an array.")
     if array.dtype.kind not in _NUMBERS or array.dtype.names:
-        got = f"an array of dtype {array.dtype}"
-        raise CandidateError("structure", f"{what} is {got}, but should hold floating-point numbers.")
+        message = f"{what} has dtype {array.dtype}, but should hold floating-point numbers."
+        raise CandidateError("structure", message)
     return array
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TorchArrays:
-    """Tensors share the memory of CPU arrays; torch knows neither negative strides nor read-only."""
+    """Tensors share memory with CPU arrays; none has negative strides or is read-only."""
 
     name = "torch"
     memory = ("c", "fortran", "sliced")

@@ -21,15 +21,11 @@ if TYPE_CHECKING:
     from mha_parity.adapters.library import Library
     from mha_parity.conventions.base import Convention
 
-KNOWN: Mapping[str, type[Convention]] = MappingProxyType(
-    {
-        kind.name: kind
-        for kind in (
-            QKVHeads, XWeightsHeads, QKV, XWeights, Projections, ModuleValidLens, ModuleMask,
-            TorchModule, SDPA,
-        )
-    }  # fmt: skip
-)
+_KINDS: tuple[type[Convention], ...] = (
+    QKVHeads, XWeightsHeads, QKV, XWeights, Projections, ModuleValidLens, ModuleMask, TorchModule,
+    SDPA,
+)  # fmt: skip
+KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 
 __all__ = ["KNOWN", "bind", "named"]
 

@@ -18,6 +18,7 @@ from mha_parity.notebook import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import TracebackType
 
     from mha_parity.adapters.library import Library
     from mha_parity.case import Case
@@ -89,7 +90,12 @@ class blamed:  # noqa: N801  (reads as a statement: `with blamed():`)
         self._warnings.__enter__()
         warnings.simplefilter("ignore")
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._warnings.__exit__(None, None, None)
         if isinstance(error, CandidateError):
             return
@@ -226,7 +232,8 @@ def only_sample(array: Array) -> Array:
     """Return the one sample of an unbatched case."""
     if array.shape[0] != 1:
         raise ValueError(f"an unbatched case has batch = {array.shape[0]}, but should have 1.")
-    return array[0]
+    sample: Array = array[0]
+    return sample
 
 
 def canonical(problem: Problem, output: Array) -> Array:

@@ -22,7 +22,7 @@ ONE = MANY.replace(heads_count=1)
 
 
 def layouts(case: Case) -> Iterator[Trial]:
-    """Yield the trials of a function written for one sample: does it take several, or none?"""
+    """Yield the trials of a function written for one sample: several of them, and none."""
     batched = case.replace(layout="batch_first", batch=2)
     yield Trial("layout", "batch_first", (batched,))
     yield Trial("size", "empty", (case.replace(queries=0, keys=0),))

@@ -45,28 +45,26 @@ class TorchModule(Convention):
 
     def claims(self) -> Offer:
         """Return what constructor and call take by name, and the state dict has entries for."""
-        self._made = constructor(self.subject) or ANY
-        self._names: frozenset[str] | None = None
-        self._called = signature(getattr(self.subject, "forward", None)) or ANY
-        self._look_at_instance()
-        made, called = self._made.takes, self._called.takes
+        made = constructor(self.subject)
+        self._made = ANY if made is None else made
+        self._called, state = self._look_at_instance()
+        takes, called = self._made.takes, self._called.takes
         both = ("no", "yes")
         causal = ("causal",) if called("attn_mask") or called("is_causal") else ()
         masks = ("none", *_MASKS, *causal) if called("attn_mask") else ("none", *causal)
-        weights = ("none",) if called("need_weights") else ("none", "averaged")
-        weights += ("averaged",) if called("need_weights") else ()
+        weights: tuple[str, ...] = ("none", "averaged") if called("need_weights") else ("none",)
         weights += ("per_head",) if called("average_attn_weights") else ()
         padding = ("none", "bool", "float", "lengths") if called("key_padding_mask") else ("none",)
-        has_bias = made("bias") or "in_proj_bias" in (self._names or ())
+        has_bias = takes("bias") or "in_proj_bias" in state
         offered = offer(
             layout=("batch_first", "sequence_first", "unbatched")
-            if made("batch_first")
+            if takes("batch_first")
             else ("sequence_first", "unbatched"),
             inputs=("self", "cross", "distinct"),
-            projection=("packed", "separate") if made("kdim") and made("vdim") else ("packed",),
+            projection=("packed", "separate") if takes("kdim") and takes("vdim") else ("packed",),
             bias=both if has_bias else ("no",),
-            bias_kv=both if made("add_bias_kv") else ("no",),
-            zero_attn=both if made("add_zero_attn") else ("no",),
+            bias_kv=both if takes("add_bias_kv") else ("no",),
+            zero_attn=both if takes("add_zero_attn") else ("no",),
             out_proj=("identity", "general"),
             padding=padding,
             attn=masks,
@@ -77,16 +75,16 @@ class TorchModule(Convention):
         )
         return self._along_path(offered)
 
-    def _look_at_instance(self) -> None:
-        """Build a small one and read the names of its state and the parameters of its call."""
+    def _look_at_instance(self) -> tuple[Signature, frozenset[str]]:
+        """Build a small one; return the parameters of its call and the names of its state."""
         try:
             with blamed():
                 instance = self.subject(6, 2)
-                state = getattr(instance, "state_dict", dict)()
+                names = frozenset(getattr(instance, "state_dict", dict)())
         except CandidateError:
-            return
-        self._names = frozenset(state) or None
-        self._called = signature(forward(instance)) or ANY
+            return ANY, frozenset()
+        called = signature(forward(instance))
+        return ANY if called is None else called, names
 
     def _along_path(self, offered: Offer) -> Offer:
         """Narrow the offer to what the path computes."""
@@ -101,11 +99,13 @@ class TorchModule(Convention):
         return PLAIN.replace(layout=self.offer["layout"][0])
 
     def trials(self) -> Iterator[Trial]:
-        """Empty axes, and one sample without a batch axis."""
+        """Empty axes, and weights that come unasked."""
         case = self.plain_case()
         cross = case.replace(inputs="cross")
         empty = (case.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
         yield Trial("size", "empty", empty)
+        if "averaged" not in self.offer["weights"] and self.path is None:
+            yield Trial("weights", "averaged", (case.replace(weights="averaged"),))
 
     def prepare(self, problem: Problem) -> Call:
         """Build a module with the problem's weights and pass torch's own arguments."""
