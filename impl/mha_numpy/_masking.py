@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-type_of_mask = np.dtype(np.bool_)
+BOOL = np.dtype(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ def split_by_kind(
 ) -> Masking:
     """Sort masks that broadcast to (N, H, L, S) into boolean (True = hidden) and float ones."""
     return Masking(
-        hidden=tuple(mask for mask in masks if mask.dtype == type_of_mask),
-        bias=tuple(mask for mask in masks if mask.dtype != type_of_mask),
+        hidden=tuple(mask for mask in masks if mask.dtype == BOOL),
+        bias=tuple(mask for mask in masks if mask.dtype != BOOL),
         causal=causal,
         appended=appended,
     )

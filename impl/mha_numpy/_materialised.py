@@ -67,9 +67,11 @@ def scaled_logits(q: NDArray[Any], k: NDArray[Any], scale: float) -> NDArray[Any
 
 def drop_inplace(weights: NDArray[Any], p: float, rng: np.random.Generator | None) -> None:
     """Zero each weight with probability p and divide the others by 1 - p."""
-    if p >= 1 or rng is None:
+    if p >= 1:
         weights[...] = 0
         return
+    if rng is None:
+        raise ValueError("dropout draws from a generator, but `rng` is None; pass one.")
     kept = rng.random(weights.shape, dtype=np.float32) >= p
     weights *= kept
     weights /= 1 - p

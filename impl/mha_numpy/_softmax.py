@@ -2,7 +2,8 @@
 
 NumPy pays some 30 to 80 ns a row in a reduction or a broadcast, for short rows more than for the
 arithmetic. So the row's maximum is left out where a bound on all logits shows that no exp can
-overflow and no row sum can vanish, and short rows are summed by one product with ones.
+overflow and no row sum can vanish, and short rows are summed by one product with ones, in float64:
+that makes float32 weights, whose sum is their largest single error, as accurate as torch's.
 """
 
 from __future__ import annotations
@@ -14,10 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
-LONG_ROW = 512
-"""From this length on a pairwise sum of a row is as fast as a product, and more accurate."""
+SHORT_ROW = 12
+"""Below this length the sum in the row's own dtype is accurate enough, and a microsecond faster."""
+
+LONG_ROW = 1024
+"""From this length on the pairwise sum of a row is fast, and accurate enough in float32."""
+
+BLOCK = 32_768
+"""So many numbers are turned to float64 at a time: a quarter of a megabyte, which stays cached."""
 
 DOT_SIZE = 4096
 """Up to this size the sum of squares is tried first: one pass, and still a useful bound."""
@@ -70,12 +77,23 @@ def row_sums(rows: NDArray[Any]) -> NDArray[Any]:
     length = rows.shape[-1]
     if length >= LONG_ROW:
         return np.add.reduce(rows, axis=-1, keepdims=True)
-    sums: NDArray[Any] = rows @ _ones(length, rows.dtype)
-    return sums
+    if length < SHORT_ROW or rows.dtype == np.float64:
+        sums: NDArray[Any] = rows @ _ones(length, rows.dtype)
+        return sums
+    ones = _ones(length, np.float64)
+    if rows.size <= BLOCK:
+        sums = rows @ ones
+        return sums.astype(rows.dtype)
+    flat = rows.reshape(-1, length)
+    sums = np.empty((flat.shape[0], 1), rows.dtype)
+    step = BLOCK // length
+    for start in range(0, flat.shape[0], step):
+        sums[start : start + step] = flat[start : start + step] @ ones
+    return sums.reshape(*rows.shape[:-1], 1)
 
 
 @lru_cache(maxsize=64)
-def _ones(length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _ones(length: int, dtype: DTypeLike) -> NDArray[Any]:
     ones = np.ones((length, 1), dtype)
     ones.flags.writeable = False
     return ones
