@@ -1,0 +1,104 @@
+"""The verdict as one page for people: a file that needs no network and runs no script."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.report import maps, telling, words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mha_parity.values import Array
+    from mha_parity.verdict import Failure, Picture, Verdict
+
+TEMPLATE = "page.html.jinja"
+LINES = 24  # of what a target said before it broke
+HEADS = 4  # drawn of a picture, the worst first
+DECADES = 6.0  # errors of 10^6 times what is allowed, and larger ones, have the full colour
+
+
+def document(verdicts: Sequence[Verdict]) -> str:
+    """Return the page's HTML; needs jinja2 and matplotlib."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    helpers = {
+        "words": words,
+        "telling": telling,
+        "told": lambda detail: words.told(detail, LINES),
+        "picture_of": picture_of,
+        "heads": heads,
+        "panels": panels,
+        "units": units,
+        "heat": heat,
+        "share": share,
+    }
+    template = environment.get_template(TEMPLATE)
+    return template.render(verdicts=verdicts, **helpers) + "\n"
+
+
+def picture_of(verdict: Verdict, failure: Failure) -> Picture | None:
+    """Return the picture of one failure, if there is one."""
+    found = (p for p in verdict.pictures if p.check == failure.judgement.check)
+    return next(found, None) if failure.first_seen is not None else None
+
+
+def heads(picture: Picture) -> list[int]:
+    """Return the heads to draw, the one with the largest error first."""
+    count = len(picture.gold_weights)
+    if len(picture.error_units) != count:
+        return list(range(count))[:HEADS]
+    worst = np.nan_to_num(picture.error_units, nan=np.inf).max(axis=1)
+    return [int(head) for head in np.argsort(-worst, kind="stable")][:HEADS]
+
+
+def panels(picture: Picture, head: int) -> list[tuple[str, str]]:
+    """Return caption and SVG of the target's weights, of torch's, and of their difference."""
+    where = "averaged" if picture.averaged else f"head {head}"
+    gold = picture.gold_weights[head]
+    own: Array = gold if picture.candidate_weights is None else picture.candidate_weights[head]
+    finite = np.concatenate([own, gold])[np.isfinite(np.concatenate([own, gold]))]
+    most = float(np.clip(finite.max(initial=0), 0.01, 1))
+    torch = ("torch", maps.weights_map(gold, f"weights of torch, {where}", most))
+    if picture.candidate_weights is None:
+        return [torch]
+    return [
+        ("the target", maps.weights_map(own, f"weights of the target, {where}", most)),
+        torch,
+        ("target − torch", maps.difference_map(own - gold, f"difference, {where}")),
+    ]
+
+
+def units(value: float) -> str:
+    """Return a number of allowed errors in few characters."""
+    if not math.isfinite(value):
+        return "no number"
+    if value < 0.095:
+        return "0" if value == 0 else "<0.1"
+    if value < 1000:
+        return f"{value:.2g}" if value < 10 else f"{value:.0f}"
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def heat(value: float) -> float:
+    """Return how far an error is beyond what is allowed, 0 (within) to 1 (``DECADES`` beyond)."""
+    if not value > 1:
+        return 1.0 if math.isnan(value) else 0.0
+    return min(0.25 + 0.75 * math.log10(value) / DECADES, 1.0)
+
+
+def share(part: int, whole: int) -> str:
+    """Return a part as a percentage for CSS."""
+    return f"{100 * part / whole:.2f}%" if whole else "0%"
