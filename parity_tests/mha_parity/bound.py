@@ -17,7 +17,8 @@ off by at most gamma_n sum |a_i||b_i|. Errors made earlier are carried on by mag
   Z = sum_i p_i exp(eta_i) the weight p_j stays between p_j / (exp(eta_j) Z) and p_j exp(eta_j) Z.
 - normalising: gamma_n, n = S' for the sum, 3 for the division, 10 for each rescaling of an online
   softmax (exp and product), of which a row has no more than its running maximum has steps, and one
-  for joining parts.
+  for joining parts; and gamma_3 (max_i |l_i| + log S') for programs that write
+  exp(l - log sum exp l), whose logarithm is rounded at that size.
 - heads: perturbed weights still sum to 1, so (dp |v - c|) for any row c: c is the mean head. Then
   (p + dp) dv + gamma (p + dp)(|v| + dv).
 - output: as the projections.
@@ -53,6 +54,7 @@ MASKING = 2
 EXP = 8  # 4 units in the last place
 RESCALE = EXP + 2
 NORMALISING = 3
+LOGARITHM = 3
 LAMBDA = 4.0  # each sum passes the probabilistic form with probability below 2 exp(-8) = 7e-4
 LIMIT = 600.0  # exponents are cut here: exp stays finite, and a weight can reach 1 long before
 
@@ -137,7 +139,7 @@ def _bound(problem: Problem, gold: Gold, arithmetic: Arithmetic) -> Bound:
     rescalings = min(_records(logits) + 2, logits.shape[-1])
     normalising = arithmetic.factor(
         logits.shape[-1] + NORMALISING + RESCALE * rescalings, 4 + rescalings
-    )
+    ) + _logarithm(logits, arithmetic)
     weights = np.minimum(dp + normalising * (p + dp), 1 + normalising) + arithmetic.step
     heads = _heads(gold, (p, dp), dv, normalising) + arithmetic.step * v.sum(-2, keepdims=True)
     reach = np.abs(gold.heads.astype(np.float64))
@@ -203,7 +205,15 @@ def _records(logits: Array) -> int:
     return int((running[..., 1:] > running[..., :-1]).sum(axis=-1).max(initial=0))
 
 
-def _heads(gold: Gold, weights: tuple[Array, Array], dv: Array, normalising: float) -> Array:
+def _logarithm(logits: Array, arithmetic: Arithmetic) -> Array:
+    """Bound what log sum exp costs where it is formed and subtracted, (N, H, L, 1)."""
+    if not logits.shape[-1]:
+        return np.zeros((1, 1, 1, 1))
+    reach = np.abs(logits.max(axis=-1, keepdims=True)) + math.log(logits.shape[-1])
+    return np.asarray(np.expm1(np.minimum(arithmetic.factor(LOGARITHM, 0) * reach, LIMIT)))
+
+
+def _heads(gold: Gold, weights: tuple[Array, Array], dv: Array, normalising: Array) -> Array:
     """Bound the error of the weights times the values."""
     p, dp = weights
     heads, v = gold.heads.astype(np.float64), gold.v.astype(np.float64)

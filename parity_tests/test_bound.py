@@ -1,0 +1,179 @@
+"""The a-priori bound holds for attentions that are in no list of ours, and it can be passed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from mha_parity import wrong
+from mha_parity.bound import Arithmetic, bound, roundoff, smallest
+from mha_parity.drawing import draw_cases
+from mha_parity.features import AXES, offer
+from mha_parity.gold import golden, merge, split
+from mha_parity.making import make
+from mha_parity.problem import Problem
+
+EVERYTHING = {axis: values for axis, values in AXES.items() if axis not in {"dtype", "size"}}
+SIZES = ("small", "medium", "equal", "ones")
+TORCH = {
+    "float64": torch.float64, "float32": torch.float32, "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}  # fmt: skip
+
+
+def problems(count: int, seed: int, dtype: str, **axes: object) -> list[Problem]:
+    """Draw problems over all features in one dtype."""
+    offered = offer(**(EVERYTHING | {"size": SIZES} | axes), dtype=dtype)  # type: ignore[arg-type]  # any axis
+    return [make(case) for case in draw_cases(offered, count, seed)]
+
+
+def heads_of(problem: Problem, work: type) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Project by einsum, one head at a time in effect, and append what is to be appended."""
+    found = []
+    for which, name in zip("qkv", ("query", "key", "value"), strict=True):
+        rows = getattr(problem, name).astype(work)
+        weight, bias = getattr(problem, f"w_{which}"), getattr(problem, f"b_{which}")
+        if weight is not None:
+            rows = np.einsum("nse,fe->nsf", rows, weight.astype(work))
+        if bias is not None:
+            rows = bias.astype(work) + rows
+        row = {"k": problem.bias_k, "v": problem.bias_v}.get(which)
+        extra: list[np.ndarray] = [] if row is None else [row.astype(work)]
+        extra += [np.zeros(problem.case.embed_dim, work)] * (problem.add_zero_attn and which != "q")
+        added = [np.broadcast_to(e, (len(rows), 1, e.size)) for e in extra]
+        heads = problem.num_heads if which == "q" else problem.num_kv_heads
+        parts = split(np.concatenate((rows, *added), axis=1), heads)
+        found.append(np.repeat(parts, problem.num_heads // heads, axis=1))
+    return found[0], found[1], found[2]
+
+
+def out(problem: Problem, heads: np.ndarray, work: type) -> np.ndarray:
+    """Apply the output projection, if any."""
+    merged = merge(heads)
+    if problem.w_out is not None:
+        merged = np.einsum("nle,fe->nlf", merged, problem.w_out.astype(work))
+        merged = merged if problem.b_out is None else merged + problem.b_out.astype(work)
+    return merged
+
+
+def mask_of(problem: Problem) -> np.ndarray:
+    """All masks as one that is added."""
+    return np.where(problem.hidden(), -np.inf, problem.additive())
+
+
+def log_sum_exp(problem: Problem) -> np.ndarray:
+    """Weights as exp(logit - log sum exp), keys taken from the last to the first."""
+    work = np.float64 if problem.dtype == np.float64 else np.float32
+    q, k, v = heads_of(problem, work)
+    k, v, mask = k[:, :, ::-1], v[:, :, ::-1], mask_of(problem)[..., ::-1].astype(work)
+    logits = np.einsum("nhld,nhsd->nhls", q, k) * work(problem.scale) + mask
+    highest = logits.max(axis=-1, keepdims=True)
+    total = highest + np.log(np.exp(logits - highest).sum(axis=-1, keepdims=True))
+    weights = np.exp(logits - total)
+    return out(problem, np.einsum("nhls,nhsd->nhld", weights, v), work)
+
+
+def without_maximum(problem: Problem) -> np.ndarray:
+    """Take exp of the logits as they are: right wherever they stay in its range."""
+    work = np.float64 if problem.dtype == np.float64 else np.float32
+    q, k, v = heads_of(problem, work)
+    logits = (q / work(math.sqrt(1 / problem.scale))) @ k.swapaxes(-1, -2)
+    logits = logits / work(math.sqrt(1 / problem.scale)) + mask_of(problem).astype(work)
+    powers = np.exp(logits)
+    heads = (powers @ v) * (1 / powers.sum(axis=-1, keepdims=True))
+    return out(problem, heads, work)
+
+
+def in_torch(problem: Problem) -> np.ndarray:
+    """Use torch operators in the problem's own dtype, rounded after each of them."""
+    dtype = TORCH[problem.case.dtype]
+    q, k, v = (
+        torch.from_numpy(a.astype(np.float64).copy()).to(dtype)
+        for a in heads_of(problem, np.float64)
+    )
+    mask = torch.from_numpy(mask_of(problem)).to(dtype)
+    logits = torch.matmul(q, k.transpose(-1, -2)) * problem.scale + mask
+    heads = torch.matmul(torch.softmax(logits, dim=-1), v)
+    return out(problem, heads.to(torch.float64).numpy(), np.float64)
+
+
+RIGHT: dict[str, Callable[[Problem], np.ndarray]] = {
+    "log-sum-exp": log_sum_exp,
+    "without the maximum": without_maximum,
+    "torch operators": in_torch,
+}
+MILD = ("normal", "tiny", "loud", "offset", "ties", "constant")  # exp stays in its range
+
+
+def units_of(problem: Problem, output: np.ndarray) -> float:
+    """Return the largest error in units of the bound."""
+    gold = golden(problem)
+    with np.errstate(all="ignore"):
+        error = np.abs(output.astype(problem.dtype).astype(gold.output.dtype) - gold.output)
+        units = np.where(np.isfinite(gold.output), error / bound(problem, gold).output, 0)
+    return float(np.nan_to_num(units, nan=np.inf).max(initial=0))
+
+
+@pytest.mark.parametrize("dtype", AXES["dtype"])
+@pytest.mark.parametrize("right", RIGHT)
+def test_right_attentions_keep_the_bound(right: str, dtype: str) -> None:
+    """Three right attentions, none of them in the yardstick, never pass the bound."""
+    for problem in problems(50, 21, dtype, **({"regime": MILD} if "maximum" in right else {})):
+        with np.errstate(all="ignore"):
+            output = RIGHT[right](problem)
+        assert units_of(problem, output) <= 1, problem.case.id
+
+
+@pytest.mark.parametrize("dtype", AXES["dtype"])
+def test_the_bound_is_narrow(dtype: str) -> None:
+    """On ordinary problems the bound is below as many roundoffs as there are roundings on the way.
+
+    Three dot products of some 30 terms and a softmax of 13: in the median below 256.
+    """
+    shares = []
+    for problem in problems(40, 22, dtype, regime="normal", masked_rows="none", size="small"):
+        gold = golden(problem)
+        limits = bound(problem, gold).output
+        shares.append(np.median(limits) / np.abs(gold.output).max() / roundoff(problem.dtype))
+    assert np.median(shares) < 256
+
+
+@pytest.mark.parametrize("bug", ["scale-none", "mean-pooling", "softmax-query-axis"])
+def test_wrong_attentions_pass_the_bound(bug: str) -> None:
+    """The bound can be passed: three gross bugs pass it on every ordinary float32 problem."""
+    plain = {"regime": "normal", "size": "small", "masked_rows": "none", "attn": "none"}
+    for problem in problems(30, 23, "float32", form="mha", heads="many", padding="none", **plain):
+        found = wrong.catalogue()[bug].attend(problem)
+        assert units_of(problem, found.output) > 1, problem.case.id
+
+
+def test_the_probabilistic_form_is_below_the_deterministic_one() -> None:
+    """Long sums: lambda sqrt(n) is less than n, and the bound that informs is below the other."""
+    problem = problems(1, 24, "float32", size="medium", heads="many", out_proj="general")[0]
+    gold = golden(problem)
+    assert (
+        np.nanmedian(bound(problem, gold, probabilistic=True).output)
+        < np.nanmedian(bound(problem, gold).output)
+    )  # fmt: skip
+
+
+def test_factors_are_highams() -> None:
+    """gamma_n = n u / (1 - n u); sums in float32 and one rounding to 16 bits add up."""
+    assert Arithmetic(2**-24, 2**-24, 0).factor(9, 1) == 10 * 2**-24 / (1 - 10 * 2**-24)
+    assert Arithmetic(0.25, 0.25, 0).factor(3, 1) == math.inf
+    halves = Arithmetic(2**-8, 2**-24, 0).factor(64, 1)
+    assert 2**-8 < halves < 2**-8 * (1 + 2**-7) + 66 * 2**-24
+
+
+@pytest.mark.parametrize(
+    ("dtype", "unit", "least"),
+    [("float64", 2**-53, 2**-1022), ("float32", 2**-24, 2**-126), ("float16", 2**-11, 2**-24)],
+)
+def test_machine_numbers(dtype: str, unit: float, least: float) -> None:
+    """The roundoff is half the step at 1; float16 keeps its subnormal numbers on every machine."""
+    assert unit == roundoff(np.dtype(dtype))
+    assert least == smallest(np.dtype(dtype))
