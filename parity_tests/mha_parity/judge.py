@@ -10,6 +10,7 @@ scale can still be rounding, nothing can be said: inconclusive.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,49 +76,43 @@ class _Bench:
         flaw = structure(check, judged.gold.shape, self.problem.dtype, found)
         if flaw or found is None:
             return [self._judgement(check, Severity.STRUCTURE, detail=flaw)]
-        judgements, judged, note = self._policies(check, judged, found)
+        if self.poisoned and nonfinite.sanitises(self.clean, judged, found):
+            return self._sanitised(name, found)
         apart = nonfinite.masked_places(self.problem, judged)
         apart = apart | nonfinite.leaked(self.problem, judged, found)
+        judgements = self._policies(check, judged, found)
         places = nonfinite.mismatch(judged, found, apart)
         if places.any():
             return [*judgements, self._misplaced(check, judged, found, places)]
+        apart |= nonfinite.overflows(judged, found)
         judged = replace(judged, gold=np.where(apart, np.nan, judged.gold))
-        numbers = self._numbers(check, judged, found)
-        detail = " ".join(part for part in (numbers.detail, note) if part)
-        return [*judgements, replace(numbers, detail=detail)]
+        return [*judgements, self._numbers(check, judged, found)]
+
+    @cached_property
+    def clean(self) -> tuple[Problem, Gold]:
+        """The problem without NaN and infinity behind its masks, and its gold."""
+        return nonfinite.sanitised(self.problem, self.gold)
+
+    def _sanitised(self, name: str, found: Array) -> list[Judgement]:
+        """Judge by the problem without the poison, and say so."""
+        bench = _Bench(*self.clean, self.answer, self.settings)
+        *judgements, last = bench.judged(name, found)
+        return [*judgements, replace(last, detail=f"{last.detail} {_SANITISES}".lstrip())]
 
     def _judgement(self, check: str, severity: Severity, **rest: object) -> Judgement:
         return Judgement(case=self.problem.case, check=check, severity=severity, **rest)  # type: ignore[arg-type]  # fields vary in type
 
-    def _policies(
-        self, check: str, judged: Quantity, found: Array
-    ) -> tuple[list[Judgement], Quantity, str]:
-        """Name what the candidate does where there is no one right answer."""
-        judgements = []
+    def _policies(self, check: str, judged: Quantity, found: Array) -> list[Judgement]:
+        """Name what the candidate has in rows that see no key, where there are any."""
         policy = nonfinite.policy_of(self.problem, self.gold, judged, found)
-        if policy is not None:
-            wanted = self.settings.fully_masked
-            fails = wanted is not None and policy != wanted
-            sentence = f"rows that see no key are {policy}"
-            judgements.append(
-                self._judgement(
-                    "fully masked rows",
-                    Severity.WRONG if fails else Severity.MATCH,
-                    detail=f"{check}: {sentence}, but should be {wanted}."
-                    if fails
-                    else f"{check}: {sentence}.",
-                )
-            )
-        if not self.poisoned:
-            return judgements, judged, ""
-        clean = nonfinite.sanitised(self.problem, self.gold)
-        other = quantity(judged.name, self.problem, clean)
-        nowhere = np.zeros(found.shape, dtype=bool)
-        if nonfinite.mismatch(judged, found, nowhere).any() and not (
-            nonfinite.mismatch(other, found, nonfinite.masked_places(self.problem, judged)).any()
-        ):
-            return judgements, other, "It sanitises NaN and infinity behind masks; torch does not."
-        return judgements, judged, ""
+        if policy is None:
+            return []
+        wanted = self.settings.fully_masked
+        fails = wanted is not None and policy != wanted
+        but = f", but should be {wanted}" if fails else ""
+        sentence = f"{check}: rows that see no key are {policy}{but}."
+        severity = Severity.WRONG if fails else Severity.MATCH
+        return [self._judgement("fully masked rows", severity, detail=sentence)]
 
     def _misplaced(self, check: str, judged: Quantity, found: Array, places: Array) -> Judgement:
         """Judge an answer whose NaN and infinity stand elsewhere than the gold's."""
@@ -190,6 +185,7 @@ class _Bench:
         return replace(judgement, times_torch=times, detail=detail if less else judgement.detail)
 
 
+_SANITISES = "It sanitises NaN and infinity behind masks; torch does not."
 _VOID = "an error of more than a tenth of the answer can be rounding here: nothing is proved."
 
 

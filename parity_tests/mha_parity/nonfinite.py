@@ -70,7 +70,7 @@ def under(problem: Problem, gold: Gold, policy: Policy) -> Gold:
 def policy_of(problem: Problem, gold: Gold, judged: Quantity, answer: Array) -> str | None:
     """Name what the answer has in rows that see no key; None where there are no such rows.
 
-    A name is given when every element is within a rounding of each term of what the policy gives.
+    The policy that is nearest, if every element is within a rounding of each term that makes it.
     """
     places = masked_places(problem, judged)
     if not places.any():
@@ -78,16 +78,13 @@ def policy_of(problem: Problem, gold: Gold, judged: Quantity, answer: Array) -> 
     found = answer.astype(gold.output.dtype)[places]
     if np.isnan(found).all():
         return "nan"
-    near = _reach(problem, gold, judged)
+    apart = {}
     for policy in POLICIES[1:]:
-        expected = _quantity_of(judged, under(problem, gold, policy))[places]
-        if (np.abs(found - expected) <= near).all():
-            return policy
-    return OTHER
-
-
-def _quantity_of(judged: Quantity, gold: Gold) -> Array:
-    return judged.of(gold.output, gold.weights)
+        expected = under(problem, gold, policy)
+        distance = np.abs(found - judged.of(expected.output, expected.weights)[places])
+        apart[policy] = float(np.nan_to_num(distance, nan=np.inf).max())
+    nearest = min(apart, key=lambda policy: apart[policy])
+    return nearest if apart[nearest] <= _reach(problem, gold, judged) else OTHER
 
 
 def _reach(problem: Problem, gold: Gold, judged: Quantity) -> float:
@@ -121,29 +118,45 @@ def _poisoned_keys(problem: Problem) -> Array:
     return np.asarray(broken[0] | broken[1])
 
 
-def sanitised(problem: Problem, gold: Gold) -> Gold:
-    """Return the gold of a candidate that keeps what is hidden from entering.
+def sanitises(clean: tuple[Problem, Gold], judged: Quantity, answer: Array) -> bool:
+    """Return whether NaN and infinity stand where a candidate that sanitises has them."""
+    problem, gold = clean
+    other = replace(judged, gold=judged.of(gold.output, gold.weights))
+    apart = masked_places(problem, judged)
+    as_torch = not mismatch(judged, answer, apart).any()
+    return not as_torch and not mismatch(other, answer, apart).any()
 
-    Rows that see a poisoned key stay as torch has them.
+
+def sanitised(problem: Problem, gold: Gold) -> tuple[Problem, Gold]:
+    """Return what a candidate answers that keeps what is hidden from entering.
+
+    The problem has 0 for NaN and infinity in keys and values; in its gold, rows that see such a key
+    stay as torch has them.
     """
     keys = _poisoned_keys(problem)
-    clean = golden(
-        problem.replace(
-            key=np.where(keys[..., None], 0, problem.key).astype(problem.dtype),
-            value=np.where(keys[..., None], 0, problem.value).astype(problem.dtype),
-        )
+    harmless = problem.replace(
+        key=np.where(keys[..., None], 0, problem.key).astype(problem.dtype),
+        value=np.where(keys[..., None], 0, problem.value).astype(problem.dtype),
     )
+    clean = golden(harmless)
     visible = ~problem.hidden()[..., : keys.shape[1]] & keys[:, None, None, :]
     sees = np.asarray(visible.any(axis=-1))[..., None]  # (N, H, L, 1)
     mixed = problem.w_out is not None
     rows = sees.any(axis=1) if mixed else None
     heads = np.where(sees, gold.heads, clean.heads)
-    return replace(
+    return harmless, replace(
         clean,
         weights=np.where(sees, gold.weights, clean.weights),
         heads=heads,
         output=merge(heads) if rows is None else np.where(rows, gold.output, clean.output),
     )
+
+
+def overflows(judged: Quantity, answer: Array) -> Array:
+    """Return where the gold is a number too large for the dtype."""
+    with np.errstate(all="ignore"):
+        stored = judged.gold.astype(answer.dtype).astype(np.float64)
+    return np.asarray(judged.finite & ~np.isfinite(stored))
 
 
 def mismatch(judged: Quantity, answer: Array, apart: Array) -> Array:

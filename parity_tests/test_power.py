@@ -1,0 +1,97 @@
+"""A case says what it could have shown, and blind cases say that they are blind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mha_parity import power, wrong
+from mha_parity.bound import bound
+from mha_parity.case import parse
+from mha_parity.drawing import draw_cases
+from mha_parity.features import offer
+from mha_parity.gold import golden
+from mha_parity.judge import judge
+from mha_parity.making import make
+from mha_parity.power import GROSS, exposed
+
+WHOLE = frozenset(GROSS)
+
+# Case -> the gross errors to which it must be blind; all others it exposes.
+BLIND = {
+    "mha-N2-L7-S7-H3-D5-bias-float32-s71": (),
+    "mha-N2-L7-S7-H3-D5-bias-outproj-float64-s72": (),
+    # With one head, 1/sqrt(d_model) is 1/sqrt(head_dim).
+    "mha-N2-L7-S7-H1-D5-bias-float32-s73": ("scale 1/sqrt(d_model)",),
+    # A head width of one has the scale 1.
+    "mha-N2-L7-S7-H3-D1-bias-float32-s74": ("no scale",),
+    # L and S differ: exchanged, Q and K do not fit the output.
+    "mha-N2-L5-S7-H3-D4-cross-bias-float32-s75": ("Q and K exchanged",),
+    # One key gets all the weight, whatever its score.
+    "mha-N2-L5-S1-H3-D4-cross-bias-float32-s76": (
+        "mean of V", "uniform weights", "keys reversed", "Q and K exchanged", "no scale",
+        "scale 1/sqrt(d_model)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", BLIND)
+def test_a_case_exposes_what_it_can(words: str) -> None:
+    """Each of the listed cases is blind to what its shape hides, and to nothing else."""
+    problem = make(parse(words))
+    assert WHOLE - set(BLIND[words]) == exposed(problem, golden(problem))
+
+
+def test_tiny_inputs_hide_the_scores() -> None:
+    """With inputs a twentieth in size, bfloat16 cannot tell a missing scale from rounding."""
+    problem = make(parse("mha-N2-L7-S7-H3-D5-bfloat16-tiny-s77"))
+    found = exposed(problem, golden(problem))
+    assert "zeros" in found
+    assert not found & {"no scale", "scale 1/sqrt(d_model)", "uniform weights"}
+
+
+def test_an_empty_case_exposes_nothing() -> None:
+    """Without a key or a query there is nothing to be wrong about."""
+    for words in ("mha-N2-L5-S0-H3-D4-cross-float32-s78", "mha-N2-L0-S5-H3-D4-cross-float32-s79"):
+        problem = make(parse(words))
+        assert exposed(problem, golden(problem)) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("gross", "bug"),
+    [
+        ("no scale", "scale-none"),
+        ("scale 1/sqrt(d_model)", "scale-dmodel"),
+        ("mean of V", "mean-pooling"),
+        ("softmax over queries", "softmax-query-axis"),
+    ],
+)
+def test_power_is_what_the_judge_does(gross: str, bug: str) -> None:
+    """In 40 cases what is said to be exposed is judged wrong, and what is not is not."""
+    offered = offer(
+        dtype=("float32", "float64"), size=("small", "medium"), bias=("no", "yes"),
+        out_proj=("identity", "general"),
+    )  # fmt: skip
+    agreed = []
+    for case in draw_cases(offered, 40, 80):
+        problem = make(case)
+        gold = golden(problem)
+        fails = any(
+            each.severity.fails
+            for each in judge(problem, gold, wrong.catalogue()[bug].attend(problem))
+        )
+        agreed.append(fails == (gross in exposed(problem, gold)))
+    assert all(agreed)
+
+
+def test_the_tolerance_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a tolerance as wide as the answer, no case exposes anything."""
+    problem = make(parse("mha-N2-L7-S7-H3-D5-bias-float32-s71"))
+    gold = golden(problem)
+    wide = bound(problem, gold)
+
+    class Wide:
+        output = np.full(wide.output.shape, 1e3)
+
+    monkeypatch.setattr(power, "bound", lambda *_: Wide)
+    assert exposed(problem, gold) == frozenset()
