@@ -299,13 +299,13 @@ def test_blocks_cover_every_query_once(tiles: Tiles) -> None:
 def test_causal_rule_halves_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles that lie wholly in the future are not computed."""
     cells: list[int] = []
-    real = _streaming._row_sums
+    real = _streaming.row_sums
 
     def count(tile: NDArray[Any]) -> NDArray[Any]:
         cells.append(tile.size)
         return real(tile)
 
-    monkeypatch.setattr(_streaming, "_row_sums", count)
+    monkeypatch.setattr(_streaming, "row_sums", count)
     q, k, v = problem(71, sizes=(1, 1, 1, 64, 64, 8, 8))
     attend_streaming(q, k, v, Masking(causal=True), SCALE, tiles=Tiles(1, 8, 8), threads=1)
     visible = (~causal_hidden(64, 64)).sum()

@@ -9,7 +9,8 @@ they balance, and moving one by a factor of two costs some per cent near it and 
 - OpenBLAS takes a second thread from 262 144 multiplications on, too early; holding it to one
   costs 3 µs (`_products.BLAS_SPREADS_FROM`).
 - The streaming engine asks 25 µs more of Python than the one that holds the weights and passes
-  over the logits twice less: even at some 30 000 logits (`STREAM_FROM`).
+  over the logits twice less: even at some 30 000 logits (`STREAM_FROM`). The one that returns the
+  weights by rows goes head by head, a dozen calls each: even at some 260 000 (`WEIGHTED_FROM`).
 
 Every choice can be overruled: `engine=` in the public calls, `set_num_threads` or MHA_NUMPY_THREADS
 in the environment for threads, `tiles=` and `threads=` in `attend_streaming` for the cut.
@@ -20,12 +21,23 @@ from __future__ import annotations
 from mha_numpy._streaming import attend_streaming
 from mha_numpy._threads import get_num_threads, set_num_threads
 from mha_numpy._tiles import Tiles
+from mha_numpy._weighted import attend_weighted
 
-__all__ = ["Tiles", "attend_streaming", "choose_engine", "get_num_threads", "set_num_threads"]
+__all__ = [
+    "Tiles",
+    "attend_streaming",
+    "attend_weighted",
+    "choose_engine",
+    "get_num_threads",
+    "set_num_threads",
+]
 
 STREAM_FROM = 32_768
+WEIGHTED_FROM = 262_144
 
 
-def choose_engine(logits: int) -> str:
-    """Return the engine for so many logits (N * H * L * S) where no weights are wanted."""
+def choose_engine(logits: int, *, need_weights: bool) -> str:
+    """Return the engine for so many logits (N * H * L * S), where nothing is dropped."""
+    if need_weights:
+        return "weighted" if logits >= WEIGHTED_FROM else "materialised"
     return "streaming" if logits >= STREAM_FROM else "materialised"

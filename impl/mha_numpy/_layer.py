@@ -108,13 +108,10 @@ def _attention(
         dropout_p=options.dropout_p,
         rng=options.rng,
         engine=options.engine,
+        average_weights=options.average_attn_weights,
     )
     merged = merge_heads(heads_out, batch_first=batch_first)
-    output = linear(merged, parameters.out_proj.weight, parameters.out_proj.bias)
-    if weights is not None and options.average_attn_weights:
-        weights = np.add.reduce(weights, axis=1)
-        weights /= heads
-    return output, weights
+    return linear(merged, parameters.out_proj.weight, parameters.out_proj.bias), weights
 
 
 def _check_statics(inputs: Three, parameters: Projections, options: Options) -> None:

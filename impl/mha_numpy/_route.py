@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mha_numpy._engine import attend_streaming, choose_engine
+import numpy as np
+
+from mha_numpy._engine import attend_streaming, attend_weighted, choose_engine
 from mha_numpy._materialised import attend
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from mha_numpy._masking import Masking
@@ -25,9 +26,11 @@ def attend_heads(
     dropout_p: float,
     rng: np.random.Generator | None,
     engine: str,
+    average_weights: bool = False,
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Return (heads_out, weights), weights None where they are not needed.
 
+    weights (N, H, L, S), or their mean over the heads (N, L, S) where `average_weights`.
     Rows that see no key are NaN where weights are needed and 0 elsewhere, as in torch.
     """
     holds_weights = need_weights or dropout_p > 0
@@ -36,10 +39,13 @@ def attend_heads(
             "`engine` is 'streaming', but it holds no weights to return or to drop; "
             "pass need_weights=False and no dropout, or engine='auto'."
         )
-    if engine == "auto" and not holds_weights:
-        engine = choose_engine(q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2])
+    if engine == "auto" and not dropout_p:
+        logits = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
+        engine = choose_engine(logits, need_weights=need_weights)
     if engine == "streaming":
         return attend_streaming(q, k, v, masking, scale), None
+    if engine == "weighted":
+        return attend_weighted(q, k, v, masking, scale, average=average_weights)
     heads_out, weights = attend(
         q,
         k,
@@ -50,4 +56,9 @@ def attend_heads(
         rng=rng,
         empty_rows_are_zero=not (need_weights or masking.is_empty),
     )
-    return heads_out, weights if need_weights else None
+    if not need_weights:
+        return heads_out, None
+    if average_weights:
+        weights = np.add.reduce(weights, axis=1)
+        weights /= q.shape[1]
+    return heads_out, weights

@@ -91,15 +91,16 @@ def _directly(
     problem: Heads, block: Block, key_tiles: list[slice], q: NDArray[Any], out: NDArray[Any]
 ) -> bool:
     """Write exp(logits) v / sum exp(logits) into out and return whether it can be trusted."""
-    least, most = _limits(q.dtype)
+    least, most = limits_of(q.dtype)
     total: Any = 0
     mixed = None
     for keys in key_tiles:
-        cells = _logits(problem, block, keys, q)
+        cells = scratch((*q.shape[:-1], keys.stop - keys.start), q.dtype)
+        write_logits(problem, block, keys, q, cells)
         np.exp(cells, out=cells)
         for hidden in problem.hidden_tiles(block, keys):
             cells *= (~hidden).astype(cells.dtype)
-        total = total + _row_sums(cells)
+        total = total + row_sums(cells)
         if not np.maximum.reduce(total, axis=None) <= most:
             return False
         product = cells @ problem.v[block.batch, block.kv_heads, :, keys]
@@ -118,7 +119,8 @@ def _with_maximum(
     total: Any = np.zeros(q.shape[:-1], q.dtype)
     mixed: Any = 0
     for keys in key_tiles:
-        cells = _logits(problem, block, keys, q)
+        cells = scratch((*q.shape[:-1], keys.stop - keys.start), q.dtype)
+        write_logits(problem, block, keys, q, cells)
         for hidden in problem.hidden_tiles(block, keys):
             cells += np.where(hidden, -np.inf, 0).astype(cells.dtype)
         before, peak = peak, np.maximum(peak, np.maximum.reduce(cells, axis=-1))
@@ -127,24 +129,23 @@ def _with_maximum(
         cells -= shift[..., None]
         np.exp(cells, out=cells)
         shrink = np.exp(before - shift)
-        total = total * shrink + _row_sums(cells)
+        total = total * shrink + row_sums(cells)
         mixed = mixed * shrink[..., None] + cells @ problem.v[block.batch, block.kv_heads, :, keys]
     total[total == 0] = 1
     np.divide(mixed, total[..., None], out=out)
 
 
-def _logits(problem: Heads, block: Block, keys: slice, q: NDArray[Any]) -> NDArray[Any]:
-    """Return q k^T + bias of one tile, q scaled already, in this thread's scratch array."""
+def write_logits(
+    problem: Heads, block: Block, keys: slice, q: NDArray[Any], cells: NDArray[Any]
+) -> None:
+    """Write q k^T + bias of one tile into cells, q scaled already."""
     k = problem.k[block.batch, block.kv_heads, :, keys]
-    shape = (*q.shape[:-1], k.shape[-2])
-    cells = _scratch(shape, q.dtype)
     np.matmul(q, k.swapaxes(-1, -2), out=cells)
     for bias in problem.bias_tiles(block, keys):
         cells += bias
-    return cells
 
 
-def _row_sums(cells: NDArray[Any]) -> NDArray[Any]:
+def row_sums(cells: NDArray[Any]) -> NDArray[Any]:
     """Return the sums over the last axis: BLAS's product with ones takes a third of the time."""
     keys = cells.shape[-1]
     sums: NDArray[Any] = cells.reshape(-1, keys) @ _ones(keys, cells.dtype)
@@ -154,7 +155,7 @@ def _row_sums(cells: NDArray[Any]) -> NDArray[Any]:
 _own = threading.local()
 
 
-def _scratch(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def scratch(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """Return an array of this thread's scratch memory, contiguous, its contents left over.
 
     The memory is kept: a fresh half megabyte costs more in page faults than a tile's exp.
@@ -172,7 +173,7 @@ def _ones(keys: int, dtype: DTypeLike) -> NDArray[Any]:
 
 
 @cache
-def _limits(dtype: np.dtype[Any]) -> Limits:
+def limits_of(dtype: np.dtype[Any]) -> Limits:
     """Return the row sums to trust: for float32 between 5e-7 and 1e23, for float64 1e-51 and 1e184.
 
     Above `most` too little room is left for a product with large values; below `least` terms
