@@ -1,0 +1,32 @@
+"""JAX's arrays: copies, whatever memory they come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+if TYPE_CHECKING:
+    from mha_parity.values import Array
+
+
+class JaxArrays:
+    """float64 exists only where its user has set JAX_ENABLE_X64: that is not ours to change."""
+
+    name = "jax"
+    memory = ("c",)
+
+    def __init__(self, device: str = "cpu") -> None:
+        self._device = jax.devices(device)[0]
+        wide = ("float64",) if jax.config.jax_enable_x64 else ()
+        self.dtypes: tuple[str, ...] = (*wide, "float32", "float16", "bfloat16")
+
+    def from_numpy(self, array: Array) -> Any:
+        """Return a JAX array on the device."""
+        return jax.device_put(jnp.asarray(array), self._device)
+
+    def to_numpy(self, value: Any) -> Array:
+        """Return the numbers; JAX's bfloat16 is ml_dtypes' already."""
+        return np.asarray(value)

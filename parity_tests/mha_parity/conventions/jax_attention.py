@@ -1,0 +1,63 @@
+"""``jax.nn.dot_product_attention``: heads are the last axis but one, masks and biases apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.conventions.base import Arguments, only_sample
+from mha_parity.conventions.sdpa import SDPA, joined_mask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.features import Offer
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+
+class JaxAttention(SDPA):
+    """``f(query, key, value, bias=, mask=, scale=, is_causal=)``, arrays (N, L, H, D).
+
+    ``mask`` is boolean and True where a key takes part, ``bias`` is added to the logits; both are
+    (N, H, L, S) or broadcast to it. Grouped heads need no keyword.
+    """
+
+    name = "jax-attention"
+    call = "f(query, key, value, bias=, mask=, scale=, is_causal=), (..., L, H, d) arrays"
+
+    def claims(self) -> Offer:
+        """Masks and biases of all kinds, grouped heads."""
+        masks = ("none", "bool2d", "float2d", "bool3d", "float3d", "causal")
+        return super().claims() | {
+            "padding": ("none", "bool", "float", "lengths"),
+            "attn": masks,
+            "masked_rows": ("none", "some"),
+            "kv_heads": ("equal", "fewer"),
+        }
+
+    def _heads(self, problem: Problem, rows: Array, heads: int) -> Array:
+        split_rows = rows.reshape(*rows.shape[:2], heads, rows.shape[2] // heads)
+        return only_sample(split_rows) if problem.case.layout == "unbatched" else split_rows
+
+    def _merged(self, problem: Problem, output: Array) -> Array:
+        unbatched = problem.case.layout == "unbatched"
+        if output.ndim != (3 if unbatched else 4):
+            return output
+        whole = output[None] if unbatched else output
+        return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
+
+    def _options(self, problem: Problem, arguments: Arguments) -> Iterator[tuple[str, Any]]:
+        masked = problem.key_padding_mask is not None or problem.attn_mask is not None
+        if problem.is_causal and not masked:
+            yield "is_causal", True
+        elif masked:
+            mask = joined_mask(problem)
+            mask = mask if mask.ndim == 4 else mask[None, None]
+            if mask.dtype == np.bool_:
+                yield "mask", arguments.array("mask", ~mask)
+            else:
+                yield "bias", arguments.array("bias", mask)
+        if problem.given_scale is not None:
+            yield "scale", problem.given_scale

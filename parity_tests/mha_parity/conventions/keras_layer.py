@@ -1,0 +1,141 @@
+"""``keras.layers.MultiHeadAttention``: kernels with an axis of heads, masks that say what to keep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.case import Case
+from mha_parity.conventions.base import Arguments, Call, Convention, Trial, blamed, lay_rows
+from mha_parity.conventions.sdpa import joined_mask
+from mha_parity.features import offer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mha_parity.features import Offer
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+PLAIN = Case(seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3)
+
+
+class KerasLayer(Convention):
+    """``C(num_heads, key_dim, ...)``, called with (query, value, key), weights by ``set_weights``."""
+
+    name = "keras-layer"
+    call = "C(num_heads, key_dim, ...), set_weights, (query, value, key, ...) as Keras has it"
+
+    def claims(self) -> Offer:
+        """Everything but float masks, masks per head and appended keys."""
+        return offer(
+            inputs=("self", "cross", "distinct"),
+            projection=("packed", "separate"),
+            bias=("no", "yes"),
+            out_proj=("identity", "general"),
+            padding=("none", "bool", "lengths"),
+            attn=("none", "bool2d", "causal"),
+            masked_rows=("none", "some"),
+            weights=("none", "per_head"),
+            size=("small", "medium", "equal", "ones"),
+            memory=self.library.memory,
+        )
+
+    def plain_case(self) -> Case:
+        """Two samples, two heads of width 3."""
+        return PLAIN
+
+    def trials(self) -> Iterator[Trial]:
+        """Empty axes."""
+        cross = PLAIN.replace(inputs="cross")
+        empty = (PLAIN.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
+        yield Trial("size", "empty", empty)
+
+    def prepare(self, problem: Problem) -> Call:
+        """Build a layer with the problem's weights and pass (query, value, key)."""
+        arguments = Arguments(problem, self.library)
+        return self._posed(self._built(problem), arguments)
+
+    def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
+        """Return the call of a layer that answered ``earlier`` before it got its weights."""
+        layer = self._built(earlier)
+        self._posed(layer, Arguments(earlier, self.library)).make()
+        with blamed():
+            layer.set_weights(to_keras(problem.state(), problem))
+        return self._posed(layer, Arguments(problem, self.library))
+
+    def evaluating(self, problem: Problem) -> Call | None:
+        """Return the call of a layer with dropout 0.5, outside training."""
+        layer = self._built(problem, dropout=0.5)
+        return self._posed(layer, Arguments(problem, self.library))
+
+    def _built(self, problem: Problem, dropout: float = 0.0) -> Any:
+        shapes = [getattr(problem, name).shape for name in ("query", "value", "key")]
+        with blamed():
+            layer = self.subject(
+                num_heads=problem.num_heads,
+                key_dim=problem.head_dim,
+                use_bias=problem.case.bias == "yes",
+                dropout=dropout,
+                dtype=problem.case.dtype,
+            )
+            layer.build(*shapes)
+            layer.set_weights(to_keras(problem.state(), problem))
+        return layer
+
+    def _posed(self, layer: Any, arguments: Arguments) -> Call:
+        problem = arguments.problem
+        query, key, value = arguments.rows(lay_rows(problem))
+        masked = problem.key_padding_mask is not None or problem.attn_mask is not None
+        options: dict[str, Any] = {"training": False}
+        if problem.case.weights != "none":
+            options["return_attention_scores"] = True
+        if problem.is_causal and not masked:
+            options["use_causal_mask"] = True
+        elif masked:
+            options["attention_mask"] = arguments.array("attention_mask", self._mask(problem))
+        return Call(layer, (query, value, key), options, tuple(arguments.given))
+
+    def _mask(self, problem: Problem) -> Array:
+        """Return what to keep, (N, L, S)."""
+        mask = ~joined_mask(problem)
+        shape = (problem.case.batch, *mask.shape[-2:])
+        return np.broadcast_to(mask if mask.ndim == 2 else mask[:, 0], shape)
+
+
+def to_keras(state: Mapping[str, Array], problem: Problem) -> list[Array]:
+    """Return torch's state dict as the weights of a Keras layer, in the order of ``get_weights``.
+
+    torch keeps (out, in) and the heads packed in out; Keras keeps (in, H, D) and (H, D, out).
+    """
+    heads, width, dim = problem.num_heads, problem.query.shape[-1], problem.head_dim
+    packed = state.get("in_proj_weight")
+    names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+    weights = [state[n] for n in names] if packed is None else np.split(packed, 3)
+    biases = np.split(state["in_proj_bias"], 3) if "in_proj_bias" in state else [None] * 3
+    listed: list[Array] = []
+    for weight, bias in zip(weights, biases, strict=True):
+        listed.append(weight.T.reshape(weight.shape[1], heads, dim))
+        listed += [] if bias is None else [bias.reshape(heads, dim)]
+    out = state.get("out_proj.weight", np.eye(width, dtype=problem.dtype))
+    listed.append(out.T.reshape(heads, dim, width))
+    if "in_proj_bias" in state:
+        listed.append(state.get("out_proj.bias", np.zeros(width, dtype=problem.dtype)))
+    return listed
+
+
+def to_torch(weights: Sequence[Array]) -> dict[str, Array]:
+    """Return the weights of a Keras layer as torch's state dict; the inverse of ``to_keras``."""
+    biased = len(weights) == 8
+    kernels = [np.asarray(w) for w in (weights[::2] if biased else weights)]
+    flat = [kernel.reshape(kernel.shape[0], -1).T for kernel in kernels[:3]]
+    same = len({each.shape for each in flat}) == 1
+    names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+    packed = {"in_proj_weight": np.concatenate(flat)}
+    state = packed if same else dict(zip(names, flat, strict=True))
+    state["out_proj.weight"] = kernels[3].reshape(-1, kernels[3].shape[-1]).T
+    if biased:
+        biases = [np.asarray(weight).ravel() for weight in weights[1::2]]
+        state |= {"in_proj_bias": np.concatenate(biases[:3]), "out_proj.bias": biases[3]}
+    return state

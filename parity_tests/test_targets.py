@@ -1,0 +1,175 @@
+"""Targets: what a text names, and one sentence for everything that can be wrong with it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mha_parity import conventions, notebook, targets
+from mha_parity.candidate import CandidateError
+from mha_parity.making import make
+
+SUBJECTS = Path(__file__).parent / "subjects"
+
+
+@pytest.fixture(autouse=True)
+def _clean_imports() -> Iterator[None]:
+    """Take back what loading a target leaves: search path and modules."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name.startswith("mha_parity_target_") or name in {"broken", "projected", "keep_mask"}:
+            del sys.modules[name]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], str]:
+    """Write a file of Python and return the target of its `f`."""
+
+    def written(source: str) -> str:
+        (tmp_path / "broken.py").write_text(source, encoding="utf-8")
+        return f"{tmp_path / 'broken.py'}:f"
+
+    return written
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("mha_numpy:MultiheadAttention", "MultiheadAttention"),
+        ("mha_numpy:MultiheadAttention.forward", "forward"),
+        (f"{SUBJECTS}/projected.py:f", "f"),
+        (f"{SUBJECTS}/keep_mask.py:Looped.heads", "heads"),
+        (f"{SUBJECTS}/attention.ipynb:f", "f"),
+    ],
+    ids=["module", "method", "file", "method_in_file", "notebook"],
+)
+def test_names_what_it_says(text: str, name: str) -> None:
+    """Modules, files and notebooks are loaded, and attributes of attributes found."""
+    assert targets.load(text).__name__ == name
+
+
+def test_a_file_is_not_the_main_program(write: Callable[[str], str]) -> None:
+    """What stands under `if __name__ == "__main__"` is not executed."""
+    text = write("def f(): pass\nif __name__ == '__main__':\n    raise RuntimeError('run')\n")
+    assert callable(targets.load(text))
+
+
+def test_a_file_finds_its_neighbours() -> None:
+    """A file imports modules that lie beside it, as it would when run."""
+    assert callable(targets.load(f"{SUBJECTS}/misbehaving.py:right"))
+
+
+REFUSED = {
+    "no_colon": ("projected.py", r"got the target 'projected.py', but should be `package.module"),
+    "no_attribute_named": ("projected.py:", "but should be `package.module"),
+    "no_such_module": ("no_such_thing:f", "there is no module 'no_such_thing'; install it, or"),
+    "no_such_submodule": ("mha_numpy.nothing:f", "there is no module 'mha_numpy.nothing'"),
+    "no_such_file": ("nowhere/f.py:f", "there is no file nowhere/f.py; check the path"),
+    "file_misspelt": (f"{SUBJECTS}/projecte.py:f", "did you mean .*projected.py"),
+    "attribute_misspelt": (f"{SUBJECTS}/projected.py:single_haed", "did you mean single_head"),
+    "no_such_attribute": (f"{SUBJECTS}/attention.ipynb:zzz", "it has f, needs_data, single_head"),
+    "nested_attribute": ("mha_numpy:MultiheadAttention.zzz", "has no attribute 'zzz'"),
+    "not_callable": ("numpy:pi", "'numpy:pi' is of type float, but should be a function or"),
+    "left_out_of_notebook": (f"{SUBJECTS}/attention.ipynb:size", r"was left out \(cell 2, line 2"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(text: str, message: str) -> None:
+    """What is wrong with a target is one sentence: what was got, what should be, the remedy."""
+    with pytest.raises(targets.TargetError, match=message) as caught:
+        targets.load(text)
+    assert "\n" not in str(caught.value)
+
+
+BROKEN = {
+    "raises": ("def g():\n    raise KeyError('k')\ng()\n", r"raised KeyError: 'k' \[.*broken.py:2"),
+    "exits": ("import sys\nsys.exit(4)\n", r"raised SystemExit: 4 \[.*broken.py:2\]"),
+    "syntax": ("x = 1\ndef f(:\n", r"no valid Python: .* \[.*broken.py:2\]"),
+    "missing_import": ("import not_there\n", r"ModuleNotFoundError: .*'not_there' \[.*broken.py:1"),
+}
+
+
+@pytest.mark.parametrize(("source", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_file_that_does_not_import(
+    write: Callable[[str], str], source: str, message: str
+) -> None:
+    """The last line of the traceback and its place stand in the sentence."""
+    with pytest.raises(targets.TargetError, match=message):
+        targets.load(write(source))
+
+
+def test_a_module_missing_inside_a_target_is_not_the_target_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a module's own import fails, that import is named and not the module."""
+    (tmp_path / "broken.py").write_text("import not_there\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(targets.TargetError, match="importing broken raised ModuleNotFoundError"):
+        targets.load("broken:f")
+
+
+def executed(*cells: str) -> dict[str, Any]:
+    """Execute cells as those of a notebook and return the names they leave."""
+    scope: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
+    for number, cell in enumerate(cells, start=1):
+        notebook._execute(cell, f"cell {number}", f"cell {number}", scope, left_out)
+    scope.pop("__builtins__", None)
+    return scope | {"left out": left_out}
+
+
+def test_a_notebook_is_defined_and_not_run() -> None:
+    """Imports, constants, functions and aliases are kept; computing statements are left out."""
+    found = executed(
+        "import math\nN = 3\nshape = (N, -2 * N)\nroot = math.sqrt\nhalf = lambda x: x / 2",
+        "computed = math.sqrt(4)\nfor i in range(3):\n    last = i\nprint('never')",
+        "try:\n    import not_there\nexcept ImportError:\n    not_there = None",
+    )
+    assert found["shape"] == (3, -6)
+    assert found["not_there"] is None
+    assert found["left out"] == {
+        "computed": "cell 2, line 1",
+        "i": "cell 2, line 2",
+        "last": "cell 2, line 2",
+    }
+
+
+def test_magics_are_no_python() -> None:
+    """Lines for the notebook are passed over, cells in other languages left out whole."""
+    found = executed("%matplotlib inline\n!ls\nN = 3", "%%bash\nfor f in *; do echo; done")
+    assert found == {"N": 3, "left out": {}}
+
+
+def test_a_name_left_out_is_explained_where_it_is_missed() -> None:
+    """A call that misses a computed name says where the notebook sets it, and why it is absent."""
+    subject = targets.load(f"{SUBJECTS}/attention.ipynb:needs_data")
+    bound = conventions.bind(subject, "qkv-heads")
+    with pytest.raises(CandidateError, match="cell 2, line 2 sets it, and was left out"):
+        bound(make(bound.plain_case()))
+
+
+def test_a_name_left_out_is_explained_while_loading(tmp_path: Path) -> None:
+    """A definition that needs a computed name says so too."""
+    nbformat = pytest.importorskip("nbformat")
+    cells = ["size = len('abc')", "def f(x, n=size):\n    return x"]
+    made = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
+    nbformat.write(made, tmp_path / "late.ipynb")
+    with pytest.raises(targets.TargetError, match="'size' is not defined: cell 1, line 1 sets it"):
+        targets.load(f"{tmp_path / 'late.ipynb'}:f")
+
+
+def test_the_notebook_computes_what_the_file_does() -> None:
+    """The same mathematics from a notebook and from a file give the same numbers."""
+    problem = make(conventions.KNOWN["qkv-heads"](np.add).plain_case())
+    expected, actual = (
+        conventions.bind(targets.load(f"{SUBJECTS}/{text}"))(problem).output
+        for text in ("projected.py:f", "attention.ipynb:f")
+    )
+    np.testing.assert_array_max_ulp(expected, actual, maxulp=4)
