@@ -29,6 +29,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.bound import roundoff
+from mha_parity.directions import (
+    DIRECTIONS,
+    DISTANCE_BINS,
+    FRACTION_BINS,
+    GAIN,
+    SCALE,
+    directions,
+)
 from mha_parity.features import AXES, of_case
 from mha_parity.gold import EXTENDED
 from mha_parity.judgement import Judgement, Severity
@@ -43,16 +51,13 @@ if TYPE_CHECKING:
 
 FALSE_ALARMS = 1e-6  # a run
 DTYPES = ("float64", "float32")  # in 16 bits the least effect is larger than the mistakes
-FRACTIONS = 8  # bins of the fraction of the exponent in base 2
-DISTANCES = (0.25, 0.75, 1.5, 2.5, 4.0, 6.0, 9.0)  # edges of bins of the exponent
-BINS = FRACTIONS + len(DISTANCES) + 1
-DIRECTIONS = ("gain", "scale", *(f"exp {i}" for i in range(BINS)))
 # The least effects in roundoffs. Legitimate orders have gains of up to 0.16; the scale may carry
 # four roundings (its forming, the change of base); an exp is good to 4 units in the last place.
-LEAST = np.array([0.5, 4.0, *([4.0] * BINS)])
+LEAST = np.array([0.5, 4.0, *([4.0] * (len(DIRECTIONS) - 2))])
 FEATURES = [f"{axis}={value}" for axis, values in AXES.items() for value in values]
 HEADS = 8
-MOST = 6000  # weights: in larger problems the bins of exp are left out, to stay cheap
+SPREAD_OUT = "spread"
+NO_DIRECTION = 0.35  # a direction that explains more of the error than this is named before spread
 SPREAD = 16.0  # times the errors of legitimate orders
 SPREAD_RATE = 0.05  # the share of cases in which a right candidate may have such a spread
 # All tests of a run: two sides of each direction over all cases, of gain and scale for each head
@@ -63,7 +68,10 @@ THRESHOLD = math.sqrt(2 * math.log(TESTS / FALSE_ALARMS))
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A systematic error: which direction, where, how large (in roundoffs), how sure."""
+    """A systematic error: which direction, where, how large (in roundoffs), how sure.
+
+    ``share``: the part of all error that lies along the direction.
+    """
 
     dtype: str
     direction: str
@@ -71,26 +79,28 @@ class Finding:
     cases: int
     effect: float
     statistic: float
+    share: float
     case: Case
 
     @property
     def sentence(self) -> str:
         """Say it to a person."""
-        over = f"over {self.cases} cases in {self.dtype} ({self.group})"
-        if self.direction == "spread":
+        where = "" if self.group == "all" else f" ({self.group})"
+        over = f"over {self.cases} cases in {self.dtype}{where}"
+        if self.direction == SPREAD_OUT:
             return (
                 f"{over}, {self.effect:.0%} have errors more than {SPREAD:g} times those of "
                 f"legitimate orders, but at most {SPREAD_RATE:.0%} should."
             )
-        unit = roundoff(np.dtype(self.dtype))
-        what = {"gain": "the output of each head is", "scale": "the scores are"}.get(
-            self.direction.split()[0], f"exp is (in bin {self.direction[4:]} of its argument)"
+        what = {GAIN: "the output is", SCALE: "the scores are"}.get(
+            self.direction, f"exp ({self.direction}) is"
         )
         size = "large" if self.effect > 0 else "small"
+        part = abs(self.effect) * roundoff(np.dtype(self.dtype))
         return (
-            f"{over}, {what} too {size} by a factor of 1 {self.effect * unit:+.2g} "
-            f"({abs(self.effect):.2g} roundoffs, T = {self.statistic:.1f} where chance stays below "
-            f"{THRESHOLD:.1f}): rounding would scatter around 0."
+            f"{over}, {what} too {size} by a part of {part:.2g} ({abs(self.effect):.2g} roundoffs; "
+            f"T = {self.statistic:.1f}, where chance stays below {THRESHOLD:.1f}): rounding would "
+            f"scatter around 0."
         )
 
 
@@ -99,9 +109,9 @@ class Systematic:
 
     def __init__(self) -> None:
         """Start with no case."""
-        # (dtype, group) -> per direction: n, sum w, sum w b, sum w^2, sum w^2 b, sum w^2 b^2
+        # (dtype, group) -> per direction, the sums of the rows that ``_terms`` returns.
         self._sums: dict[tuple[str, str], Array] = defaultdict(
-            lambda: np.zeros((6, len(DIRECTIONS)))
+            lambda: np.zeros((7, len(DIRECTIONS)))
         )
         self._wide: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         self._last: dict[str, Case] = {}
@@ -130,32 +140,33 @@ class Systematic:
         self._last[case.dtype] = case
         self._wide[case.dtype][0] += 1
         self._wide[case.dtype][1] += bool((_rms(error) > SPREAD * np.maximum(sigma, floor)).any())
-        directions = _directions(problem, gold)  # (N, H, K, L, C), K = 2 or len(DIRECTIONS)
-        # (H, K), in units of the noise and of the roundoff; mixed heads share one error and noise.
-        along = (directions * error[:, :, None]).sum(axis=(0, 3, 4)) / sigma[:, None] ** 2 * unit
-        norms = (directions**2).sum(axis=(0, 3, 4)) / sigma[:, None] ** 2 * unit**2
+        suspected = directions(problem, gold)
+        # (H, K), in units of the noise and of the roundoff.
+        sigma = sigma[:, None] / unit
+        along = (suspected * error[:, :, None]).sum(axis=(0, 3, 4)) / sigma**2 / unit
+        norms = (suspected**2).sum(axis=(0, 3, 4)) / sigma**2
+        energy = (error**2).sum(axis=(0, 2, 3))[:, None] / sigma**2 / unit**2
         for head in range(0 if problem.w_out is not None else min(HEADS, problem.num_heads)):
-            self._sums[case.dtype, f"head {head}"] += _terms(along[head], norms[head])
-        terms = _terms(along.sum(axis=0), norms.sum(axis=0))
+            terms = _terms(along[head], norms[head], energy[head])
+            self._sums[case.dtype, f"head {head}"] += terms
+        terms = _terms(along.sum(axis=0), norms.sum(axis=0), energy.sum(axis=0))
         for group in ("all", *(f"{axis}={value}" for axis, value in of_case(case).items())):
             self._sums[case.dtype, group] += terms
 
     def findings(self) -> list[Finding]:
-        """Return what stands out: over all cases first, and there the simplest direction."""
+        """Return all that stands out."""
         found = []
         for (dtype, group), sums in self._sums.items():
             tested = len(DIRECTIONS) if group == "all" else 2
             with np.errstate(all="ignore"):
                 statistic = np.nan_to_num(_statistic(sums))
-                effect = sums[2] / sums[1]
+                effect, shares = sums[2] / sums[1], _shares(sums)
             found += [
                 Finding(dtype, DIRECTIONS[i], group, int(sums[0, i]), float(effect[i]),
-                        float(statistic[i]), self._last[dtype])
+                        float(statistic[i]), shares[DIRECTIONS[i]], self._last[dtype])
                 for i in range(tested) if statistic[i] > THRESHOLD
             ]  # fmt: skip
-        found += [finding for dtype in self._wide for finding in self._spread(dtype)]
-        order = (*DIRECTIONS, "spread").index
-        return sorted(found, key=lambda f: (f.group != "all", order(f.direction), -f.statistic))
+        return found + [finding for dtype in self._wide for finding in self._spread(dtype)]
 
     def _spread(self, dtype: str) -> list[Finding]:
         """Return the finding that errors spread too far, by Chernoff's bound on the count."""
@@ -167,13 +178,17 @@ class Systematic:
         statistic = math.sqrt(2 * cases * (share * math.log(share / SPREAD_RATE) + rest))
         if statistic <= THRESHOLD:
             return []
-        return [Finding(dtype, "spread", "all", cases, share, statistic, self._last[dtype])]
+        last = self._last[dtype]
+        return [Finding(dtype, SPREAD_OUT, "all", cases, share, statistic, NO_DIRECTION, last)]
 
     def judgements(self) -> list[Judgement]:
-        """Return one judgement for each dtype in which something stands out: the simplest."""
-        seen: dict[str, Finding] = {}
-        for finding in self.findings():
-            seen.setdefault(finding.dtype, finding)
+        """Return one judgement for each dtype in which something stands out: what explains most.
+
+        A finding in some heads alone is named by its head, one with some feature by the feature.
+        """
+        best: dict[str, Finding] = {}
+        for finding in sorted(self.findings(), key=_telling):
+            best[finding.dtype] = finding
         return [
             Judgement(
                 case=finding.case,
@@ -181,32 +196,48 @@ class Systematic:
                 severity=Severity.WRONG,
                 error=abs(finding.effect),
                 allowed=SPREAD_RATE
-                if finding.direction == "spread"
+                if finding.direction == SPREAD_OUT
                 else float(LEAST[DIRECTIONS.index(finding.direction)]),
                 detail=finding.sentence,
             )
-            for finding in seen.values()
+            for finding in best.values()
         ]
+
+
+def _telling(finding: Finding) -> tuple[bool, float, float]:
+    """Return how much a finding says: over all cases or a head, explaining much, surely."""
+    broad = finding.group == "all" or finding.group.startswith("head")
+    return broad, round(finding.share, 1), finding.statistic
+
+
+def _shares(sums: Array) -> dict[str, float]:
+    """Return the mean share of the error along each direction; for exp, along all its bins."""
+    means = dict(zip(DIRECTIONS, np.nan_to_num(sums[6] / sums[0]).tolist(), strict=True))
+    for bins in (FRACTION_BINS, DISTANCE_BINS):
+        means |= dict.fromkeys(bins, sum(means[each] for each in bins))
+    return means
 
 
 def _statistic(sums: Array) -> Array:
     """Return the larger of the two one-sided statistics."""
-    _, w, wb, ww, wwb, wwbb = sums
+    _, w, wb, ww, wwb, wwbb, _ = sums
     above = (wb - LEAST * w) / np.sqrt(wwbb - 2 * LEAST * wwb + LEAST**2 * ww)
     below = (-wb - LEAST * w) / np.sqrt(wwbb + 2 * LEAST * wwb + LEAST**2 * ww)
     return np.asarray(np.maximum(above, below))
 
 
-def _terms(along: Array, norms: Array) -> Array:
-    """Return what one case adds to the sums: beta = along / norms, with the weight sqrt(norms).
+def _terms(along: Array, norms: Array, energy: Array) -> Array:
+    """Return what one case adds to the sums, for each direction, with b = along / norms.
 
-    In units of the noise this weight makes the terms of all cases scatter alike.
+    1, w, w b, w^2, w^2 b, w^2 b^2, and the share of the error along the direction. The weight
+    w = sqrt(norms) makes the terms of all cases scatter alike, in units of the noise.
     """
-    terms = np.zeros((6, len(DIRECTIONS)))
+    terms = np.zeros((7, len(DIRECTIONS)))
     weight = np.sqrt(norms)
     pushed = along / np.where(weight > 0, weight, np.inf)
+    share = pushed**2 / np.where(energy > 0, energy, np.inf)
     terms[:, : len(norms)] = (
-        weight > 0, weight, pushed, weight**2, weight * pushed, pushed**2
+        weight > 0, weight, pushed, weight**2, weight * pushed, pushed**2, share
     )  # fmt: skip
     return terms
 
@@ -229,47 +260,3 @@ def _by_head(problem: Problem, array: Array) -> Array:
     groups = 1 if problem.w_out is not None else problem.num_heads
     split = array.astype(np.float64).reshape(samples, length, groups, width // groups)
     return np.asarray(split.swapaxes(1, 2))
-
-
-def _directions(problem: Problem, gold: Gold) -> Array:
-    """Return how the output moves, (N, H, K, L, C): C is Dv, or E where the heads are mixed.
-
-    Weights p moved by relative amounts t move the heads by sum_j p_j t_j (v_j - o).
-    """
-    p, heads, v = (rows.astype(np.float64) for rows in (gold.weights, gold.heads, gold.v))
-    seen = np.isfinite(heads).all(axis=-1, keepdims=True) & np.isfinite(p).all(-1, keepdims=True)
-    p, heads = np.where(seen, p, 0), np.where(seen, heads, 0)
-    moved = p[:, :, None] * _moves(problem, gold, p)  # (N, H, K - 1, L, S')
-    pushed = moved @ v[:, :, None] - moved.sum(axis=-1, keepdims=True) * heads[:, :, None]
-    directions = np.concatenate((heads[:, :, None], pushed), axis=2)
-    if problem.w_out is None:
-        return directions
-    samples, count, kinds, length, width = directions.shape
-    weight = problem.w_out.astype(np.float64).reshape(-1, count, width)  # (E, H, Dv)
-    mixed = directions @ weight.transpose(1, 2, 0)[:, None]
-    return np.asarray(mixed.reshape(samples, count, kinds, length, -1))
-
-
-def _moves(problem: Problem, gold: Gold, p: Array) -> Array:
-    """Return the suspected relative moves of the weights, (N, H, K - 1, L, S')."""
-    logits = gold.logits.astype(np.float64)
-    usable = (p > 0) & np.isfinite(logits)
-    logits = np.where(usable, logits, 0)
-    floats = any(
-        mask is not None and mask.dtype != np.bool_
-        for mask in (problem.attn_mask, problem.key_padding_mask)
-    )
-    scores = np.where(usable, logits - problem.additive(), 0) if floats else logits
-    scores = scores[:, :, None]
-    if p.size > MOST:
-        return scores
-    highest = np.where(usable, logits, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
-    distance = np.where(usable, np.where(np.isfinite(highest), highest, 0) - logits, 0)
-    exponent = -distance * math.log2(math.e)
-    fraction = np.minimum((exponent - np.floor(exponent)) * FRACTIONS, FRACTIONS - 1).astype(int)
-    depth = np.searchsorted(DISTANCES, distance)
-    # exp(0) is exact in every program: the largest weight is in no bin.
-    inside = (usable & (distance > 0))[:, :, None]
-    bins = np.arange(FRACTIONS)[:, None, None] == fraction[:, :, None]
-    depths = np.arange(len(DISTANCES) + 1)[:, None, None] == depth[:, :, None]
-    return np.concatenate((scores, bins & inside, depths & inside), axis=2)

@@ -1,0 +1,101 @@
+"""The directions in which mistakes push an attention's output, for the systematic-error test.
+
+A direction is the derivative of the output for a small mistake of one kind: all outputs too large
+by one factor (gain), all scores (scale), exp too large in one bin of its argument. Each is taken
+apart from those that right programs may have a little of, so that these do not leak into it: gain
+and scale from each other, the bins of exp from both.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mha_parity.gold import Gold
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+FRACTIONS = 8  # bins of the fraction of the exponent in base 2
+DISTANCES = (0.25, 0.75, 1.5, 2.5, 4.0, 6.0, 9.0)  # edges of bins of the exponent
+GAIN, SCALE = "gain", "scale"
+FRACTION_BINS = tuple(
+    f"where the exponent in base 2 has a fraction between {i / FRACTIONS} and {(i + 1) / FRACTIONS}"
+    for i in range(FRACTIONS)
+)
+DISTANCE_BINS = tuple(
+    f"of arguments between {-high:g} and {-low:g}"
+    for low, high in zip((0.0, *DISTANCES), (*DISTANCES, math.inf), strict=True)
+)
+DIRECTIONS = (GAIN, SCALE, *FRACTION_BINS, *DISTANCE_BINS)
+MOST = 6000  # weights: in larger problems the bins of exp are left out, to stay cheap
+NOTHING_LEFT = 1e-6  # of a squared length: what is less after projections is rounding
+
+
+def directions(problem: Problem, gold: Gold) -> Array:
+    """Return how the output moves, (N, H, K, L, Dv), or (N, 1, K, L, E) where heads are mixed.
+
+    K is that of ``DIRECTIONS``, or 2 in large problems.
+    Weights p moved by relative amounts t move the heads by sum_j p_j t_j (v_j - o).
+    """
+    p, heads, v = (rows.astype(np.float64) for rows in (gold.weights, gold.heads, gold.v))
+    seen = np.isfinite(heads).all(axis=-1, keepdims=True) & np.isfinite(p).all(-1, keepdims=True)
+    p, heads = np.where(seen, p, 0), np.where(seen, heads, 0)
+    moved = p[:, :, None] * _moves(problem, gold, p)  # (N, H, K - 1, L, S')
+    pushed = moved @ v[:, :, None] - moved.sum(axis=-1, keepdims=True) * heads[:, :, None]
+    found = np.concatenate((heads[:, :, None], pushed), axis=2)
+    if problem.w_out is not None:
+        count, width = heads.shape[1], heads.shape[3]
+        weight = problem.w_out.astype(np.float64).reshape(-1, count, width)  # (E, H, Dv)
+        found = (found @ weight.transpose(1, 2, 0)[:, None]).sum(axis=1, keepdims=True)
+    return _apart(found)
+
+
+def _inner(left: Array, right: Array) -> Array:
+    """Return the product of directions, (H, K)."""
+    return np.asarray((left * right).sum(axis=(0, 3, 4)))
+
+
+def _without(rest: Array, others: Array) -> Array:
+    """Return directions less their part along another, one for each head."""
+    lengths = _inner(others, others)
+    parts = _inner(rest, others) / np.where(lengths > 0, lengths, np.inf)
+    left = rest - parts[:, :, None, None] * others
+    kept = _inner(left, left) > NOTHING_LEFT * _inner(rest, rest)
+    return np.asarray(np.where(kept[:, :, None, None], left, 0))
+
+
+def _apart(found: Array) -> Array:
+    """Take gain and scale from each other, and the rest from both."""
+    gain, scale, rest = found[:, :, :1], found[:, :, 1:2], found[:, :, 2:]
+    pure = _without(scale, gain)
+    return np.concatenate(
+        (_without(gain, scale), pure, _without(_without(rest, gain), pure)), axis=2
+    )
+
+
+def _moves(problem: Problem, gold: Gold, p: Array) -> Array:
+    """Return the suspected relative moves of the weights, (N, H, K - 1, L, S')."""
+    logits = gold.logits.astype(np.float64)
+    usable = (p > 0) & np.isfinite(logits)
+    logits = np.where(usable, logits, 0)
+    floats = any(
+        mask is not None and mask.dtype != np.bool_
+        for mask in (problem.attn_mask, problem.key_padding_mask)
+    )
+    scores = np.where(usable, logits - problem.additive(), 0) if floats else logits
+    scores = scores[:, :, None]
+    if p.size > MOST:
+        return scores
+    highest = np.where(usable, logits, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+    distance = np.where(usable, np.where(np.isfinite(highest), highest, 0) - logits, 0)
+    exponent = -distance * math.log2(math.e)
+    fraction = np.minimum((exponent - np.floor(exponent)) * FRACTIONS, FRACTIONS - 1).astype(int)
+    depth = np.searchsorted(DISTANCES, distance)
+    # exp(0) is exact in every program: the largest weight is in no bin.
+    inside = (usable & (distance > 0))[:, :, None]
+    bins = np.arange(FRACTIONS)[:, None, None] == fraction[:, :, None]
+    depths = np.arange(len(DISTANCES) + 1)[:, None, None] == depth[:, :, None]
+    return np.concatenate((scores, bins & inside, depths & inside), axis=2)

@@ -1,0 +1,123 @@
+"""The calibration counts what it says, and the published figures are those of the rule in force."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity import calibrate, calibration
+from mha_parity.calibrate import DATA, RARE, Calibration, Row, main, table
+from mha_parity.calibration import FAMILIES, random_order, tried, upper_limit
+from mha_parity.case import Case, parse
+from mha_parity.judge import K, Settings
+from mha_parity.orders import ORDERS
+
+CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-float32-s81")
+
+
+def test_upper_limits_are_clopper_pearsons() -> None:
+    """No event in n: 1 - 0.01^(1/n). One in two at 95 %: 0.9747 (tables). All of them: 1."""
+    assert upper_limit(0, 100_000) == pytest.approx(1 - 0.01 ** (1 / 100_000))
+    assert upper_limit(1, 2, 0.95) == pytest.approx(0.9747, abs=1e-4)
+    assert upper_limit(5, 5) == 1.0
+
+
+def test_random_orders_are_none_of_the_yardstick() -> None:
+    """What is judged is not what it is judged by: the orders are others, and of many kinds."""
+    chance = random.Random(82)
+    drawn = {random_order(chance) for _ in range(300)}
+    assert not drawn & set(ORDERS)
+    assert len(drawn) > 250
+
+
+def test_right_and_wrong_answers_are_counted() -> None:
+    """One case: 20 judgements of right answers, all of them matches; bugs in every family."""
+    counts = sum((tried(CASE, random.Random(s), Settings()) for s in range(6)), start=tried(
+        CASE, random.Random(6), Settings()))  # fmt: skip
+    assert counts["right", "float32", "match"] == 7 * calibration.ORDERS_A_CASE
+    for family in FAMILIES:
+        assert sum(n for (kind, *_), n in counts.items() if kind == family) > 0, family
+    assert counts["structural", "float32", "wrong"] > 0
+
+
+def test_a_judge_that_allows_nothing_raises_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With k = 0, no floor and no bound, right answers fail: the count of false alarms can rise."""
+    monkeypatch.setattr("mha_parity.judge.ROUNDINGS", 0)
+
+    class Nothing:
+        output = np.zeros((2, 5, 12))
+        weights = np.zeros((2, 3, 5, 7))
+
+    monkeypatch.setattr("mha_parity.judge.bound", lambda *_: Nothing)
+    counts = tried(CASE, random.Random(0), Settings(k=1e-9))
+    assert counts["right", "float32", "wrong"] > 0
+
+
+def test_a_judge_that_allows_all_misses_bugs() -> None:
+    """With k = 1e9 no bug that gives numbers is wrong: the count of misses can rise."""
+    counts = tried(CASE, random.Random(0), Settings(k=1e9))
+    assert not counts["precision", "float32", "wrong"]
+    assert counts["precision", "float32", "match"] > 0
+
+
+def test_a_small_calibration_runs_from_end_to_end(tmp_path: Path) -> None:
+    """The command draws, splits, judges and writes the table and its figures."""
+    main(["--cases", "24", "--workers", "0", "--to", str(tmp_path)])
+    figures = json.loads((tmp_path / "calibration.json").read_text("utf-8"))
+    assert figures["cases"] == 18
+    right = next(r for r in figures["rows"] if (r["kind"], r["dtype"]) == ("right", "all"))
+    assert right["failed"] == 0
+    assert right["judged"] >= 18 * calibration.ORDERS_A_CASE
+    assert f"{right['judged']:,} judgements" in (tmp_path / "calibration.md").read_text("utf-8")
+
+
+def published() -> Calibration:
+    """Return the published figures."""
+    figures = json.loads((DATA / "calibration.json").read_text("utf-8"))
+    return Calibration(**{**figures, "rows": tuple(Row(**row) for row in figures["rows"])})
+
+
+def test_the_published_figures_are_of_the_rule_in_force() -> None:
+    """The k in force is the one that was fitted, and the table is made from the figures."""
+    found = published()
+    assert found.k == K
+    assert found.smallest_k == K
+    assert found.beyond[f"{K:g}"] <= RARE
+    assert table(found) == (DATA / "calibration.md").read_text("utf-8")
+
+
+def test_the_published_false_alarms_are_none() -> None:
+    """At least 100,000 judgements of right answers on problems k was not fitted to; none failed."""
+    right = next(row for row in published().rows if (row.kind, row.dtype) == ("right", "all"))
+    assert right.judged >= 100_000
+    assert right.failed == 0
+    assert right.limit < 5e-5
+
+
+def test_the_published_misses_are_few() -> None:
+    """In float32 and float64 fewer than one structural or one-head bug in fifty passes."""
+    for row in published().rows:
+        if row.kind in {"structural", "one head"} and row.dtype in {"float32", "float64"}:
+            assert (row.match + row.less_accurate) / row.judged < 0.02, row
+
+
+def test_the_two_parts_share_no_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The problems k is fitted on are not those it is published for."""
+    seen: dict[str, list[str]] = {"fit": [], "publish": []}
+
+    def note(name: str, result: object, cases: Sequence[Case]) -> object:
+        seen[name] += [case.id for case in cases]
+        return result
+
+    monkeypatch.setattr(calibrate, "fit", partial(note, "fit", []))
+    monkeypatch.setattr(calibrate, "publish", partial(note, "publish", Counter()))
+    calibrate.calibrate(120, 83)
+    assert [len(ids) for ids in seen.values()] == [30, 90]
+    assert not set(seen["fit"]) & set(seen["publish"])

@@ -1,0 +1,183 @@
+"""Errors far below any tolerance are seen when they push one way; rounding never is."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from mha_parity import systematic, wrong
+from mha_parity.accuracy import torch_output
+from mha_parity.candidate import Answer
+from mha_parity.drawing import draw_cases
+from mha_parity.features import AXES, offer
+from mha_parity.gold import Gold, golden
+from mha_parity.judgement import Judgement, Severity
+from mha_parity.making import make
+from mha_parity.orders import ORDERS, Prepared, attend
+from mha_parity.problem import Problem
+from mha_parity.systematic import DIRECTIONS, LEAST, TESTS, THRESHOLD, Systematic
+from mha_parity.wrong import Attention
+
+EVERYTHING = {
+    axis: values for axis, values in AXES.items() if axis not in {"dtype", "size", "weights"}
+}
+CASES = 260
+
+
+@functools.cache
+def posed(dtype: str, seed: int = 61) -> tuple[tuple[Problem, Gold], ...]:
+    """Return a run's problems in one dtype, with their gold."""
+    offered = offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
+    found = [make(case) for case in draw_cases(offered, CASES, seed)]
+    return tuple((problem, golden(problem)) for problem in found)
+
+
+def run(answer: Callable[[Problem], np.ndarray], dtype: str, seed: int = 61) -> list[Judgement]:
+    """Return what a run with this candidate finds."""
+    over_run = Systematic()
+    for problem, gold in posed(dtype, seed):
+        over_run.add(problem, gold, Answer(output=answer(problem)))
+    return over_run.judgements()
+
+
+class BFloatLogits(Attention):
+    """Logits rounded to 8 bits."""
+
+    def masked(self, scores: np.ndarray) -> np.ndarray:
+        """Round the masked scores."""
+        import ml_dtypes
+
+        found = super().masked(scores)
+        return np.asarray(found.astype(ml_dtypes.bfloat16).astype(found.dtype))
+
+
+class FiveDigits(Attention):
+    """A scale of 0.17677 where 1/sqrt(32) is meant: five digits."""
+
+    def scores(self, q: np.ndarray, k: np.ndarray) -> np.ndarray:
+        """Scale by what is written."""
+        return super().scores(q, k) * self.work.type(0.17677 * math.sqrt(32))
+
+
+class Wave(Attention):
+    """An exp within 1e-6 of the right one, now above and now below it."""
+
+    def softmax(self, scores: np.ndarray) -> np.ndarray:
+        """Normalise powers that are off by a wave."""
+        with np.errstate(all="ignore"):
+            below = scores - scores.max(axis=-1, keepdims=True)
+            powers = np.exp(below) * (1 + 1e-6 * np.sin(7 * np.maximum(below, -100)))
+            powers = powers.astype(scores.dtype)
+            return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+class OneHead(Attention):
+    """1e-6 in the denominator of head 1 alone."""
+
+    def softmax(self, scores: np.ndarray) -> np.ndarray:
+        """Take a little from one head."""
+        found = super().softmax(scores)
+        found[:, 1:2] *= self.work.type(1 - 1e-6)
+        return found
+
+
+def of(bug: str) -> Callable[[Problem], np.ndarray]:
+    """Return an attention of the catalogue."""
+    return lambda problem: wrong.catalogue()[bug].attend(problem).output
+
+
+def by(kind: type[Attention]) -> Callable[[Problem], np.ndarray]:
+    """Return an attention of this file."""
+    return lambda problem: wrong.attend(kind, problem).output
+
+
+SYSTEMATIC: dict[str, tuple[Callable[[Problem], np.ndarray], str, str]] = {
+    "1e-6 in the denominator": (of("softmax-add-eps"), "float32", "too small"),
+    "float32 softmax in float64": (of("f64-capped-at-f32"), "float64", "errors more than 16"),
+    "exp approximated to 1e-6": (by(Wave), "float32", "exp ("),
+    "bfloat16 logits": (by(BFloatLogits), "float32", "errors more than 16"),
+    "a scale of five digits": (by(FiveDigits), "float32", "scores are too small"),
+    "1e-6 in one head": (by(OneHead), "float32", "head 1"),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMATIC)
+def test_systematic_errors_are_seen(name: str) -> None:
+    """Each mistake is found over a run in its one dtype, and described as what it is."""
+    answer, dtype, words = SYSTEMATIC[name]
+    found = run(answer, dtype)
+    assert [judgement.severity for judgement in found] == [Severity.WRONG]
+    assert words in found[0].detail
+    assert found[0].error > found[0].allowed
+
+
+def right() -> dict[str, Callable[[Problem], np.ndarray]]:
+    """Return right attentions: all orders of the yardstick, torch, a plain one, the gold itself."""
+    found: dict[str, Callable[[Problem], np.ndarray]] = {
+        f"order {i}": lambda problem, order=order: attend(Prepared(problem), order)[0]  # type: ignore[misc]  # a default binds it
+        for i, order in enumerate(ORDERS)
+    }
+    rounded = {"gold": lambda problem: golden(problem).output.astype(problem.dtype)}
+    return found | {"torch": torch_output, "plain": by(Attention)} | rounded
+
+
+@pytest.mark.parametrize("seed", [61, 62, 63])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_right_attentions_have_no_systematic_error(dtype: str, seed: int) -> None:
+    """No order, nor torch, nor a plain attention, nor the rounded gold is ever suspected."""
+    with np.errstate(all="ignore"):
+        for name, answer in right().items():
+            assert run(answer, dtype, seed) == [], name
+
+
+def test_half_precision_is_not_tested() -> None:
+    """In 16 bits roundings have a direction of their own; such runs find nothing here."""
+    assert run(of("softmax-add-eps"), "bfloat16") == []
+
+
+def test_without_the_threshold_rounding_would_be_suspected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The false-alarm rate is what keeps right attentions out: with no threshold one is named."""
+    monkeypatch.setattr(systematic, "THRESHOLD", -math.inf)
+    assert run(by(Attention), "float32") != []
+
+
+def test_least_effects_are_what_keeps_small_biases_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gain of a quarter of a roundoff is real and of no interest; asked for, it is found."""
+
+    def quarter(problem: Problem) -> np.ndarray:
+        rough = golden(problem).output * (1 + 2.0**-26)
+        return rough.astype(np.float64)
+
+    assert run(quarter, "float32") == []
+    monkeypatch.setattr(systematic, "LEAST", np.zeros_like(LEAST))
+    assert "too large" in run(quarter, "float32")[0].detail
+
+
+def test_the_threshold_counts_the_tests() -> None:
+    """exp(-x^2 / 2) times the number of tests is the false-alarm rate of a run, 1e-6."""
+    assert TESTS * math.exp(-(THRESHOLD**2) / 2) == pytest.approx(1e-6)
+    assert len(DIRECTIONS) * 2 * 2 < TESTS
+
+
+def test_signs_by_chance_keep_the_inequality() -> None:
+    """Symmetric errors of wildly unlike sizes: T passes 3 in less than exp(-4.5) of the runs."""
+    chance = np.random.Generator(np.random.Philox(7))
+    runs, cases = 4000, 60
+    sizes = np.exp(3 * chance.standard_normal(cases))
+    errors = sizes * chance.choice([-1.0, 1.0], size=(runs, cases))
+    statistic = errors.sum(axis=1) / np.sqrt((errors**2).sum(axis=1))
+    assert np.mean(statistic > 3) < math.exp(-4.5)
+
+
+def test_few_cases_prove_nothing() -> None:
+    """T cannot pass the root of the number of cases: below 41 of them nothing is ever said."""
+    over_run = Systematic()
+    for problem, gold in posed("float32")[: math.floor(THRESHOLD**2)]:
+        over_run.add(problem, gold, Answer(output=of("softmax-add-eps")(problem)))
+    assert over_run.findings() == []
