@@ -47,7 +47,7 @@ def test_the_failure_shown_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_commands_named_exist() -> None:
     """Every make target and subcommand in the README is one."""
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = set(re.findall(r"`?make ([a-z-]+)`?", README))
     subcommands = set(re.findall(r"mha-parity (check|replay|list|bench|mutants|explain)\b", README))
 

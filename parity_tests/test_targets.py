@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from mha_parity import conventions, notebook, targets
 from mha_parity.candidate import CandidateError
 from mha_parity.making import make

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from mha_parity import __version__
-from mha_parity.options import add_options
+from mha_parity.options import add_options, count, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,18 +55,11 @@ def parser() -> argparse.ArgumentParser:
     add_options(replay.add_argument)
     replay.add_argument("--pdb", action="store_true", help="stop inside the target")
 
-    bench = commands.add_parser("bench", help="time a target beside torch, correctness first")
-    bench.add_argument("targets", nargs="*", metavar="TARGET")
-    bench.add_argument("--quick", action="store_true", help="the small sizes alone")
-    bench.add_argument("--json", metavar="FILE", help="write the ratios with their intervals")
-    bench.add_argument(
-        "--compare", metavar="BASELINE", help="fail where a ratio to torch grew beyond its interval"
-    )
-
     mutants = commands.add_parser(
         "mutants", help="run the suite on every wrong attention of the catalogue"
     )
-    mutants.add_argument("--seed", type=int, default=0, metavar="N")
+    mutants.add_argument("--seed", type=count, default=0, metavar="N", help="which cases")
+    mutants.add_argument("--cases", type=whole, default=100, metavar="N", help="how many a bug")
     mutants.add_argument("--dtype", default="float64,float32", metavar="A,B")
     mutants.add_argument("--markdown", metavar="FILE", help="write the matrix as Markdown")
 

@@ -57,13 +57,6 @@ def replay(asked: argparse.Namespace) -> int:
     return replaying.replay(asked.case, target, options, Console(), pdb=asked.pdb)
 
 
-def bench(asked: argparse.Namespace) -> int:
-    """Time the targets beside torch."""
-    from mha_parity import bench as benchmark
-
-    return benchmark.main(asked)
-
-
 def mutants(asked: argparse.Namespace) -> int:
     """Run the suite on the catalogue and show the kill matrix."""
     from mha_parity import mutants as matrix
@@ -90,7 +83,6 @@ def listing(asked: argparse.Namespace) -> int:
 RUN: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "check": check,
     "replay": replay,
-    "bench": bench,
     "mutants": mutants,
     "explain": explain,
     "list": listing,

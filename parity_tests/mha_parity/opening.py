@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
     """Return the target as a candidate: in a process of its own, or here if asked.
 
-    Raises:
+    Raises
+    ------
         ValueError: there is no such target, or no convention fits it.
 
     """

@@ -36,6 +36,7 @@ class Options:
     device: str = "cpu"
     path: str | None = None
     diagnose: bool = True
+    shrink: bool = True
 
 
 def whole(text: str) -> int:

@@ -6,20 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.candidate import Answer, CandidateError
+from mha_parity.beyond import error_units
+from mha_parity.candidate import CandidateError
 from mha_parity.drawing import possible
 from mha_parity.features import of_case
-from mha_parity.judge import ROUNDINGS
-from mha_parity.quantity import quantity
 from mha_parity.readout import read_weights
 from mha_parity.trial import ask, try_case
 from mha_parity.verdict import Picture
-from mha_parity.yardstick import Yardstick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from mha_parity.candidate import Candidate
+    from mha_parity.candidate import Answer, Candidate
     from mha_parity.case import Case
     from mha_parity.gold import Gold
     from mha_parity.judge import Settings
@@ -38,8 +36,9 @@ HEAD_DIM = 5
 def pictures(
     candidate: Candidate, failures: Iterable[Failure], settings: Settings
 ) -> tuple[Picture, ...]:
-    """Return a picture of each failure that one can be made of, at a size that can be read."""
-    wanted = [failure for failure in failures if failure.judgement.check in CHECKS][:SHOWN]
+    """Return a picture of each shrunk failure that one can be made of, at sizes one can read."""
+    shrunk = [failure for failure in failures if failure.first_seen is not None]
+    wanted = [failure for failure in shrunk if failure.judgement.check in CHECKS][:SHOWN]
     drawn = (_picture(candidate, failure, settings) for failure in wanted)
     return tuple(picture for picture in drawn if picture is not None)
 
@@ -88,10 +87,11 @@ def _drawn(
     answer: Answer,
     settings: Settings,
 ) -> Picture | None:
-    units = error_units(problem, gold, answer, settings)
-    if units is None or not units.size:
+    elements = error_units(problem, gold, answer, settings)
+    if elements is None or not elements.size:
         return None
-    sample = int(np.nan_to_num(units, nan=np.inf).max(axis=(1, 2)).argmax())
+    units = elements.max(axis=3).swapaxes(1, 2)
+    sample = int(units.max(axis=(1, 2)).argmax())
     weights, source = _weights(candidate, problem, answer, sample)
     averaged = weights is not None and len(weights) == 1 != problem.num_heads
     gold_weights = gold.averaged[:, None] if averaged else gold.weights
@@ -105,22 +105,6 @@ def _drawn(
         gold_weights=np.asarray(gold_weights[sample], dtype=np.float64),
         error_units=units[sample],
     )
-
-
-def error_units(problem: Problem, gold: Gold, answer: Answer, settings: Settings) -> Array | None:
-    """Return the output's error in units of what is allowed, (N, H, L), the worst of each row.
-
-    None where the answer has no shape to compare; infinite where it alone is not finite.
-    """
-    judged = quantity("output", problem, gold)
-    if np.shape(answer.output) != judged.gold.shape:
-        return None
-    *_, yard = Yardstick.of(problem, gold).errors(judged)
-    allowed = settings.k * yard + ROUNDINGS * judged.rounding
-    error = np.abs(np.asarray(judged.difference(answer.output), dtype=np.float64))
-    error = np.nan_to_num(error, nan=np.inf).reshape(judged.shape)
-    rows = error.max(axis=3, initial=0).swapaxes(1, 2)
-    return np.asarray(rows / np.maximum(allowed, np.finfo(np.float64).tiny)[..., None])
 
 
 def _weights(
@@ -142,5 +126,3 @@ def _weights(
     if read is not None:
         return read, "read out of the target's output, with rows of the identity as values"
     return None, "the target returns no weights, and they cannot be read out of its output"
-
-

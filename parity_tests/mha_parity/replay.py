@@ -1,43 +1,38 @@
-"""Replays one case: what went in, what the target answered, torch's answer, the difference."""
+"""Replays one case on a target; with ``--pdb`` the debugger stops inside the target."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import pdb  # noqa: T100  (what --pdb asks for)
+from typing import TYPE_CHECKING, cast
 
-import numpy as np
-from rich.table import Table
-from rich.text import Text
-
-from mha_parity.bound import bound
+from mha_parity.beyond import error_units
 from mha_parity.case import parse
-from mha_parity.opening import opened
+from mha_parity.conventions.base import blamed
 from mha_parity.features import of_case
+from mha_parity.opening import opened
+from mha_parity.report import close_up
 from mha_parity.run import settings_of
 from mha_parity.trial import try_case
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mha_parity.candidate import Answer
     from mha_parity.case import Case
+    from mha_parity.conventions.base import Convention
     from mha_parity.features import Offer
-    from mha_parity.judgement import Judgement
     from mha_parity.options import Options
     from mha_parity.problem import Problem
-    from mha_parity.trial import Trial
-    from mha_parity.values import Array
 
-SHADES = " ·-=+*%#"  # from no error to more than allowed
-INPUTS = (
-    "query", "key", "value", "w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "bias_k", "bias_v",
-    "w_out", "b_out", "key_padding_mask", "attn_mask",
-)  # fmt: skip
+# Nobody who debugs a layer wants to stop in the call machinery around it.
+SKIPPED = ("mha_parity.*", "torch.nn.modules.module")
 
 
 def replay(text: str, target: str, options: Options, console: Console, *, pdb: bool) -> int:
     """Show the case that ``text`` names on ``target``; return 1 where it fails, else 0.
 
-    With ``pdb`` the target runs in this process and the debugger stops at its first line.
+    With ``pdb`` the target runs in this process, and the debugger stops at its first line.
 
     Raises
     ------
@@ -47,12 +42,15 @@ def replay(text: str, target: str, options: Options, console: Console, *, pdb: b
     case = parse(text)
     if pdb:
         options = dataclasses.replace(options, in_process=True)
+    settings = settings_of(options)
     with opened(target, options) as candidate:
         offered(case, candidate.offer, target)
-        if pdb:
-            stopping = _stopping(candidate)
-        trial = try_case(stopping if pdb else candidate, case, settings_of(options))
-    _show(trial, console)
+        asked = Stopping(cast("Convention", candidate)) if pdb else candidate
+        trial = try_case(asked, case, settings)
+    units = None
+    if trial.problem and trial.gold and trial.answer:
+        units = error_units(trial.problem, trial.gold, trial.answer, settings)
+    close_up.show(trial, units, console)
     return int(trial.fails)
 
 
@@ -72,89 +70,24 @@ def offered(case: Case, offer: Offer, target: str) -> None:
             )
 
 
-class _stopping:  # noqa: N801  (reads as the verb it stands for)
-    """A candidate under the debugger."""
+class Stopping:
+    """A candidate whose first call runs under the debugger."""
 
-    def __init__(self, candidate: object) -> None:
-        self._candidate = candidate
+    def __init__(self, bound: Convention) -> None:
+        """Take over what the bound target is and offers."""
+        self.name, self.convention, self.offer = bound.name, bound.convention, bound.offer
+        self._bound = bound
+        self._stopped = False
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._candidate, name)
-
-    def __call__(self, problem: Problem) -> object:
-        import pdb  # noqa: T100  (what --pdb asks for)
-
-        return pdb.runcall(self._candidate, problem)  # type: ignore[arg-type]  # it is callable
-
-
-def _show(trial: Trial, console: Console) -> None:
-    console.print(Text(f"\n{trial.case.id}", style="bold"))
-    if trial.problem is not None:
-        console.print(_inputs(trial.problem))
-    if trial.answer is not None and trial.gold is not None:
-        gold = np.asarray(trial.gold.output, dtype=np.float64)
-        output = np.asarray(trial.answer.output)
-        _print(console, "the target's output", output)
-        _print(console, "torch's output", gold)
-        if output.shape == gold.shape and output.dtype.kind == "f":
-            difference = output.astype(np.float64) - gold
-            _print(console, "difference", difference)
-            _shaded(console, trial, difference)
-    for judgement in trial.judgements:
-        console.print(_line(judgement))
-
-
-def _inputs(problem: Problem) -> Table:
-    """Return a line an input: its shape, and what it is where it is another one again."""
-    table = Table.grid(padding=(0, 2))
-    seen: dict[int, str] = {}
-    for name in INPUTS:
-        array = getattr(problem, name)
-        if array is None:
-            continue
-        same = seen.setdefault(id(array), name)
-        what = f"the same array as {same}" if same != name else _range(array)
-        table.add_row(name, f"{array.dtype}{array.shape}", Text(what, style="dim"))
-    if problem.given_scale is not None:
-        table.add_row("scale", f"{problem.given_scale:.6g}", "")
-    return table
-
-
-def _range(array: Array) -> str:
-    if array.dtype == np.bool_:
-        return f"{int(array.sum())} of {array.size} hidden"
-    finite = array[np.isfinite(array)].astype(np.float64)
-    return f"from {finite.min():.4g} to {finite.max():.4g}" if finite.size else "no finite value"
-
-
-def _print(console: Console, title: str, array: Array) -> None:
-    console.print(Text(f"\n{title} {array.dtype}{array.shape}", style="bold"))
-    with np.printoptions(precision=5, suppress=True, threshold=200, edgeitems=3, linewidth=96):
-        console.print(Text(str(array)))
-
-
-def _shaded(console: Console, trial: Trial, difference: Array) -> None:
-    """Print the error in units of the bound: a character an element, a block a sample."""
-    if trial.problem is None or trial.gold is None or difference.size == 0:
-        return
-    bound = np.maximum(np.asarray(bound(trial.problem, trial.gold).output, dtype=np.float64), np.finfo(float).tiny)
-    units = np.nan_to_num(np.abs(difference) / bound, nan=2.0, posinf=2.0)
-    level = np.minimum(units * (len(SHADES) - 1), len(SHADES) - 1).astype(int)
-    level = np.where(units > 1, len(SHADES) - 1, np.minimum(level, len(SHADES) - 2))
-    width = trial.problem.v_head_dim
-    console.print(Text("\nerror beside the rounding bound (# = above it); heads side by side"))
-    for sample, rows in enumerate(level[:4]):
-        for row in rows[:24]:
-            line = "".join(SHADES[i] for i in row)
-            heads = [line[i : i + width] for i in range(0, len(line), width)]
-            console.print(Text(f"  sample {sample}  |" + "|".join(heads) + "|"))
-
-
-def _line(judgement: Judgement) -> Text:
-    colour = "red" if judgement.severity.fails else "green"
-    where = f" at {judgement.where}" if judgement.where else ""
-    numbers = f": {judgement.error:.3g} of {judgement.allowed:.3g} allowed{where}"
-    line = Text.assemble(
-        (f"{judgement.severity.value:>14} ", colour), judgement.check, (numbers, "dim")
-    )
-    return line.append(f"\n{' ' * 15}{judgement.detail}") if judgement.detail else line
+    def __call__(self, problem: Problem) -> Answer:
+        """Stop at the first line of the target's own code; later calls just run."""
+        if self._stopped:
+            return self._bound(problem)
+        self._stopped = True
+        call = self._bound.prepare(problem)
+        debugger = pdb.Pdb(skip=SKIPPED)
+        with blamed():
+            result = debugger.runcall(call.function, *call.args, **call.kwargs)
+        if debugger.quitting:
+            raise KeyboardInterrupt
+        return self._bound.answer(problem, result)

@@ -16,7 +16,7 @@ from mha_parity.pictures import pictures
 from mha_parity.shrink import smallest
 from mha_parity.systematic import Systematic
 from mha_parity.trial import try_case, try_cases
-from mha_parity.verdict import Failure, Outcome, Verdict
+from mha_parity.verdict import Diagnosis, Failure, Outcome, Verdict
 
 if TYPE_CHECKING:
     from mha_parity.candidate import Candidate
@@ -117,6 +117,7 @@ def _verdict(
         features=rows,
         checks=summary.check_rows(judgements),
         failures=failures,
+        diagnosis=_diagnosis(candidate, failing) if options.diagnose else (),
         accuracy=summary.accuracies(trials),
         worst=summary.worst(judgements),
         power=summary.powers(trials),
@@ -125,6 +126,20 @@ def _verdict(
         pictures=pictures(candidate, failures, settings_of(options)),
         seconds=time.perf_counter() - started,
     )
+
+
+def _diagnosis(candidate: Candidate, failing: list[Trial]) -> tuple[Diagnosis, ...]:
+    """Return the name of the bug, or what was measured; nothing where there was no answer."""
+    answered = [
+        (trial.problem, trial.answer)
+        for trial in failing
+        if trial.problem is not None and trial.answer is not None
+    ]
+    if not answered:
+        return ()
+    from mha_parity.diagnose import diagnose
+
+    return diagnose(candidate, answered)
 
 
 def _failures(
@@ -140,8 +155,9 @@ def _failures(
         for judgement in trial.judgements:
             if judgement.severity.fails:
                 shown.setdefault((judgement.check, judgement.severity.value), judgement)
-    shrunk = [_shrunk(candidate, options, target, each) for each in list(shown.values())[:SHOWN]]
-    plain = [_failure(each, target, options) for each in list(shown.values())[SHOWN:]]
+    most = SHOWN if options.shrink else 0
+    shrunk = [_shrunk(candidate, options, target, each) for each in list(shown.values())[:most]]
+    plain = [_failure(each, target, options) for each in list(shown.values())[most:]]
     whole_run = [_failure(each, target, options) for each in over_run if each.severity.fails]
     return tuple(shrunk + plain + whole_run)
 

@@ -65,7 +65,9 @@ def axes(verdict: Verdict) -> list[Axis]:
     by_name: dict[str, list[FeatureRow]] = {name: [] for name in AXES}
     for row in verdict.features:
         by_name[row.axis].append(row)
-    return [Axis(name, tuple(rows), _tells(rows, verdict)) for name, rows in by_name.items() if rows]
+    return [
+        Axis(name, tuple(rows), _tells(rows, verdict)) for name, rows in by_name.items() if rows
+    ]
 
 
 def _tells(rows: list[FeatureRow], verdict: Verdict) -> bool:

@@ -13,11 +13,10 @@ from mha_parity.report import telling, words
 from mha_parity.verdict import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from rich.console import Console
 
-    from mha_parity.report.telling import Axis
     from mha_parity.verdict import CheckRow, Diagnosis, Failure, FeatureRow, Verdict
 
 COLOUR = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INCONCLUSIVE: "yellow"}
@@ -123,7 +122,9 @@ class _Page:
         if verdict.checks:
             pairs.append(("checks", self.flow(_check(row) for row in verdict.checks)))
         for number, each in enumerate(verdict.accuracy):
-            line = Text.assemble(f"{each.dtype:<9}", words.accuracy(each), (f" {each.cases}", "dim"))
+            line = Text.assemble(
+                f"{each.dtype:<9}", words.accuracy(each), (f" {each.cases}", "dim")
+            )
             pairs.append(("" if number else "accuracy", line))
         worst = verdict.worst
         if worst is not None and verdict.outcome is not Outcome.FAIL:

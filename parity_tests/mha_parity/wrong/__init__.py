@@ -19,6 +19,7 @@ from mha_parity.wrong import (
     projection,
     scaling,
     softmax,
+    state,
 )
 from mha_parity.wrong.bug import CATALOGUE, FAMILIES, Bug, whole_offer
 from mha_parity.wrong.plain import Attention, attend
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 # Loading a module of a family enters its bugs.
 MODULES = (
     projection, biases, layout, scaling, softmax, kernels, masks, maskvalues, causal, appended,
-    outputs, precision, batching,
+    outputs, precision, batching, state,
 )  # fmt: skip
 
 
@@ -42,5 +43,5 @@ def catalogue() -> Mapping[str, Bug]:
 __all__ = [
     "CATALOGUE", "FAMILIES", "MODULES", "Attention", "Bug", "appended", "attend", "batching",
     "biases", "catalogue", "causal", "kernels", "layout", "masks", "maskvalues", "outputs",
-    "precision", "projection", "scaling", "softmax", "whole_offer",
+    "precision", "projection", "scaling", "softmax", "state", "whole_offer",
 ]  # fmt: skip

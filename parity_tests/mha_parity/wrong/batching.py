@@ -98,12 +98,12 @@ class SamplesMixed(Attention):
     sources="pytorch/pytorch#181133 pytorch/pytorch#163597 pytorch/pytorch#112577 "
     "ROCm/pytorch#3230",
     needs="memory=fortran/sliced/negative",
-    variants=({"names": ("value",)},),
+    variants=({"unstrided": ("value",)},),
 )
 class StridesIgnored(Attention):
     """Reads what lies in memory."""
 
-    names: tuple[str, ...] = ("query", "key", "value")
+    unstrided: tuple[str, ...] = ("query", "key", "value")
 
     def inputs(self) -> Triple:
         """Read each input's own buffer."""
@@ -113,7 +113,7 @@ class StridesIgnored(Attention):
     def read(self, name: str) -> Array:
         """Return the first elements in memory of the array as it was presented."""
         array = getattr(self.problem, name)
-        if name not in self.names:
+        if name not in self.unstrided:
             return self.wide(array)
         shown = present(array, self.case.memory)
         buffer = shown if shown.base is None else np.asarray(shown.base)
@@ -241,3 +241,25 @@ class ZeroLength(Attention):
         emptied = (own == -np.inf).all(axis=-1)
         own[..., 0] = np.where(emptied, 0, own[..., 0])
         return own
+
+
+@wrong(
+    "fixed-buffer",
+    14,
+    "keys beyond a fixed number are left out",
+    wrong="a buffer of 64 keys",
+    right="all S keys",
+    visible="more keys than the buffer holds",
+    remedy="size the buffer by S",
+    variants=({"room": 32}, {"room": 16}, {"room": 8}, {"room": 4}),
+)
+class FixedBuffer(Attention):
+    """A buffer that some sequences do not fit in."""
+
+    room = 64
+
+    def masked(self, scores: Array) -> Array:
+        """Hide what does not fit."""
+        masked = super().masked(scores).copy()
+        masked[..., self.room : self.problem.key.shape[1]] = -np.inf
+        return masked

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     remedy="add in_proj_bias to the projected q, k and v",
     sources="shadowpa0327/Palu#8",
     needs="bias=yes",
-    variants=({"names": ("b_q",)}, {"names": ("b_v",)}, {"names": ("b_q", "b_k")}),
+    variants=({"dropped": ("b_q",)}, {"dropped": ("b_v",)}, {"dropped": ("b_q", "b_k")}),
 )
 class BiasDropped(Attention):
     """No bias."""
 
-    names: tuple[str, ...] = ("b_q", "b_k", "b_v")
+    dropped: tuple[str, ...] = ("b_q", "b_k", "b_v")
 
     def parameter(self, name: str) -> Array | None:
         """Find no bias under the dropped names."""
-        return None if name in self.names else super().parameter(name)
+        return None if name in self.dropped else super().parameter(name)
 
 
 @wrong(
@@ -50,7 +50,7 @@ class BiasDropped(Attention):
 class KeyBiasDropped(BiasDropped):
     """q . b_k is the same for every key: the softmax forgets it, unless a key is appended."""
 
-    names = ("b_k",)
+    dropped = ("b_k",)
 
 
 @wrong(
@@ -129,4 +129,4 @@ class OutBiasKept(Attention):
 class OutBiasDropped(BiasDropped):
     """No b_out."""
 
-    names = ("b_out",)
+    dropped = ("b_out",)

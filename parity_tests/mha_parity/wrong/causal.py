@@ -16,6 +16,26 @@ RIGHT = "query i sees the keys j <= i, counted from the top left"
 REMEDY = "hide np.triu(ones((L, S)), k=1)"
 
 
+class _Ruled(Attention):
+    """Another causal rule; ``alone``: only where no other mask is given, and torch's elsewhere."""
+
+    alone = False
+
+    def rule(self) -> Array:
+        """Return the rule as (L, S)."""
+        raise NotImplementedError
+
+    def causal(self) -> Array | None:
+        """Apply the rule where the causal one was asked for."""
+        if not self.problem.is_causal:
+            return None
+        masked = self.problem.key_padding_mask is not None
+        return self.future(1) if self.alone and masked else self.rule()
+
+
+ALONE = ({"alone": True},)
+
+
 @wrong(
     "causal-bottom-right",
     6,
@@ -27,14 +47,14 @@ REMEDY = "hide np.triu(ones((L, S)), k=1)"
     sources="ml-explore/mlx#2835 pytorch/executorch#22426 Dao-AILab/flash-attention#1778 "
     "pytorch/pytorch#108108",
     needs="attn=causal inputs=cross/distinct",
+    variants=ALONE,
 )
-class BottomRight(Attention):
+class BottomRight(_Ruled):
     """The last query sees the last key."""
 
-    def causal(self) -> Array | None:
+    def rule(self) -> Array:
         """Shift the diagonal by S - L."""
-        shift = self.problem.key.shape[1] - self.case.queries
-        return self.future(1 + shift) if self.problem.is_causal else None
+        return self.future(1 + self.problem.key.shape[1] - self.case.queries)
 
 
 @wrong(
@@ -66,15 +86,16 @@ class DroppedWithWeights(Attention):
     remedy=REMEDY,
     sources="pbloem/former#10",
     needs="attn=causal",
+    variants=ALONE,
 )
-class Strict(Attention):
+class Strict(_Ruled):
     """Diagonal hidden."""
 
     diagonal = 0
 
-    def causal(self) -> Array | None:
+    def rule(self) -> Array:
         """Start the triangle elsewhere."""
-        return self.future(self.diagonal) if self.problem.is_causal else None
+        return self.future(self.diagonal)
 
 
 @wrong(
@@ -87,6 +108,7 @@ class Strict(Attention):
     remedy=REMEDY,
     sources="RVC-Boss/GPT-SoVITS#965",
     needs="attn=causal",
+    variants=ALONE,
 )
 class Loose(Strict):
     """One key too many."""
@@ -104,18 +126,17 @@ class Loose(Strict):
     remedy=REMEDY,
     sources="tensorflow/text#894",
     needs="attn=causal",
-    variants=({"diagonal": 0},),
+    variants=({"diagonal": 0}, *ALONE),
 )
-class Anti(Attention):
+class Anti(_Ruled):
     """The other triangle."""
 
     diagonal = -1
 
-    def causal(self) -> Array | None:
+    def rule(self) -> Array:
         """Hide the lower triangle."""
         shape = (self.case.queries, self.problem.key.shape[1])
-        hidden = np.tril(np.ones(shape, dtype=bool), k=self.diagonal)
-        return self.added(hidden) if self.problem.is_causal else None
+        return self.added(np.tril(np.ones(shape, dtype=bool), k=self.diagonal))
 
 
 @wrong(
@@ -152,13 +173,14 @@ class Forced(Attention):
     sources="facebookresearch/xformers#103",
     needs="attn=causal",
     aliases="mask-ignored",
+    variants=ALONE,
 )
-class Ignored(Attention):
+class Ignored(_Ruled):
     """Never causal."""
 
-    def causal(self) -> Array | None:
-        """Return no mask."""
-        return None
+    def rule(self) -> Array:
+        """Hide nothing."""
+        return self.future(self.case.keys + self.case.queries)
 
 
 @wrong(

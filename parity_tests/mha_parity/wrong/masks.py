@@ -27,27 +27,39 @@ ANY = "padding=bool/float/lengths attn=bool2d/float2d/bool3d/float3d/causal"
     sources="rasbt/LLMs-from-scratch#1061 lucidrains/x-transformers#160 tensorflow/text#894 "
     "pytorch/pytorch#170415",
     needs="padding=bool/lengths attn=bool2d/bool3d",
-    variants=({"padded": False}, {"attended": False}),
+    variants=({"padded": False}, {"attended": False}, {"together": True}),
 )
 class Inverted(Attention):
-    """The other polarity."""
+    """The other polarity; ``together``: of all boolean masks joined to one, the causal one too."""
 
     padded = True
     attended = True
+    together = False
+
+    def combine(self, parts: list[Array]) -> Array:
+        """Invert the joined mask, if it is boolean."""
+        joined = super().combine(parts)
+        others = self.problem.key_padding_mask is not None or self.problem.attn_mask is not None
+        return flipped(joined) if self.together and others and boolean(joined) else joined
 
     def padding(self) -> Array | None:
         """Invert a boolean key_padding_mask."""
         mask = self.problem.key_padding_mask
-        invert = self.padded and mask is not None and mask.dtype == np.bool_
+        invert = self.padded and not self.together and mask is not None and mask.dtype == np.bool_
         own = super().padding()
         return flipped(own) if invert and own is not None else own
 
     def attn(self) -> Array | None:
         """Invert a boolean attn_mask."""
         mask = self.problem.attn_mask
-        invert = self.attended and mask is not None and mask.dtype == np.bool_
+        invert = self.attended and not self.together and mask is not None and mask.dtype == np.bool_
         own = super().attn()
         return flipped(own) if invert and own is not None else own
+
+
+def boolean(mask: Array) -> bool:
+    """Return whether a mask that is added says nothing but hidden and seen."""
+    return bool(((mask == 0) | (mask == -np.inf)).all())
 
 
 def flipped(mask: Array) -> Array:
@@ -231,24 +243,24 @@ class FirstHead(Attention):
     sources="lucidrains/flamingo-pytorch#10 jax-ml/jax#23349 facebookresearch/xformers#103",
     needs=ANY,
     aliases="mask-from-values causal-ignored",
-    variants=({"names": ("padding",)}, {"names": ("attn",)}, {"names": ("padding", "attn")}),
+    variants=({"ignored": ("padding",)}, {"ignored": ("attn",)}, {"ignored": ("padding", "attn")}),
 )
 class MaskIgnored(Attention):
     """Some masks or all do nothing."""
 
-    names: tuple[str, ...] = ("padding", "attn", "causal")
+    ignored: tuple[str, ...] = ("padding", "attn", "causal")
 
     def padding(self) -> Array | None:
         """Ignore the padding."""
-        return None if "padding" in self.names else super().padding()
+        return None if "padding" in self.ignored else super().padding()
 
     def attn(self) -> Array | None:
         """Ignore the attn_mask."""
-        return None if "attn" in self.names else super().attn()
+        return None if "attn" in self.ignored else super().attn()
 
     def causal(self) -> Array | None:
         """Ignore the causal rule."""
-        return None if "causal" in self.names else super().causal()
+        return None if "causal" in self.ignored else super().causal()
 
 
 @wrong(

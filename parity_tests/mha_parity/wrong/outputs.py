@@ -303,3 +303,21 @@ class OutputRounded(Attention):
     def out(self, x: Array) -> Array:
         """Round."""
         return np.asarray(np.round(super().out(x), self.digits))
+
+
+@wrong(
+    "zeros-returned",
+    8,
+    "the answer is zero everywhere",
+    wrong="output = 0",
+    right="output = softmax(scale q k^T) v",
+    visible="always",
+    remedy="write the result into the array that is returned",
+    sources="ScalingIntelligence/KernelBench#165",
+)
+class Zeros(Attention):
+    """An array never written."""
+
+    def out(self, x: Array) -> Array:
+        """Return zeros."""
+        return np.zeros_like(super().out(x))

@@ -89,7 +89,7 @@ class Attention:
         if bias_k is not None and bias_v is not None:
             k, v = row_behind(k, bias_k), row_behind(v, bias_v)
         if self.problem.add_zero_attn:
-            k, v = row_behind(k, 0 * k[0, :1].sum(0)), row_behind(v, 0 * v[0, :1].sum(0))
+            k, v = (row_behind(x, np.zeros(x.shape[2], dtype=self.work)) for x in (k, v))
         return k, v
 
     def split(self, x: Array, heads: int) -> Array:

@@ -51,12 +51,12 @@ def rounded(x: Array, dtype: str) -> Array:
     right="q @ k.T in the dtype of the inputs",
     visible="everywhere, by 1e-4 to 1e-2",
     remedy="keep the products in the dtype of the inputs",
-    variants=({"narrow": "bfloat16"}, {"narrow": "tf32"}),
+    variants=({"factors": "bfloat16"}, {"factors": "tf32"}),
 )
 class LowProducts(Attention):
     """Factors rounded to 11, 8 or 11 bits."""
 
-    narrow = "float16"
+    factors = "float16"
 
     def scores(self, q: Array, k: Array) -> Array:
         """Round q and k."""
@@ -68,8 +68,8 @@ class LowProducts(Attention):
 
     def fewer(self, x: Array) -> Array:
         """Return x with fewer bits; TF32 has the bits of float16 and the range of float32."""
-        if self.narrow != "tf32":
-            return rounded(x, self.narrow)
+        if self.factors != "tf32":
+            return rounded(x, self.factors)
         fraction, exponent = np.frexp(x)
         return np.asarray(np.ldexp(np.round(fraction * 2048) / 2048, exponent), dtype=x.dtype)
 

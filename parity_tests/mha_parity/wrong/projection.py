@@ -18,11 +18,11 @@ RIGHT = "x W^T + b with W and b of its own"
 class _Renamed(Attention):
     """Reads some parameters under the names of others."""
 
-    names: dict[str, str]
+    renamed: dict[str, str]
 
     def parameter(self, name: str) -> Array | None:
         packed = self.case.projection == "packed"
-        return super().parameter(self.names.get(name, name) if packed else name)
+        return super().parameter(self.renamed.get(name, name) if packed else name)
 
 
 @wrong(
@@ -39,7 +39,7 @@ class _Renamed(Attention):
 class OrderQVK(_Renamed):
     """K and V exchanged."""
 
-    names = {"w_k": "w_v", "w_v": "w_k", "b_k": "b_v", "b_v": "b_k"}  # noqa: RUF012  (constant)
+    renamed = {"w_k": "w_v", "w_v": "w_k", "b_k": "b_v", "b_v": "b_k"}  # noqa: RUF012  (constant)
 
     def project(self) -> Triple:
         """Exchange ready K and V as well, where there are no weights to exchange."""
@@ -60,7 +60,7 @@ class OrderQVK(_Renamed):
 class OrderKQV(_Renamed):
     """Q and K exchanged."""
 
-    names = {"w_q": "w_k", "w_k": "w_q", "b_q": "b_k", "b_k": "b_q"}  # noqa: RUF012  (constant)
+    renamed = {"w_q": "w_k", "w_k": "w_q", "b_q": "b_k", "b_k": "b_q"}  # noqa: RUF012  (constant)
 
 
 @wrong(
@@ -99,17 +99,17 @@ class InterleavedHeads(Attention):
     remedy="transpose the weights: x @ W.T",
     sources="skyzh/tiny-llm#41 vllm-project/vllm#44113",
     needs="projection=packed",
-    variants=({"names": ("w_q", "w_k", "w_v", "w_out")},),
+    variants=({"turned": ("w_q", "w_k", "w_v", "w_out")},),
 )
 class NotTransposed(Attention):
     """x W instead of x W^T."""
 
-    names: tuple[str, ...] = ("w_q", "w_k", "w_v")
+    turned: tuple[str, ...] = ("w_q", "w_k", "w_v")
 
     def parameter(self, name: str) -> Array | None:
         """Hand the named weights over transposed."""
         array = super().parameter(name)
-        return array.T if array is not None and name in self.names else array
+        return array.T if array is not None and name in self.turned else array
 
 
 @wrong(
@@ -145,16 +145,16 @@ class SharedHeadProjection(Attention):
     remedy="use the projected q, k and v after the projection, not the arguments of the call",
     sources="Khaliladib11/Transformer-from-scratch#1",
     needs="projection=packed",
-    variants=({"names": "q"}, {"names": "k"}, {"names": "qkv"}, {"names": "qk"}),
+    variants=({"raw": "q"}, {"raw": "k"}, {"raw": "qkv"}, {"raw": "qk"}),
 )
 class ProjectionSkipped(Attention):
     """Raw inputs."""
 
-    names = "v"
+    raw = "v"
 
     def linear(self, x: Array, name: str) -> Array:
         """Return the input itself for the skipped ones."""
-        skipped = name in self.names and self.case.projection == "packed"
+        skipped = name in self.raw and self.case.projection == "packed"
         return x if skipped else super().linear(x, name)
 
 
@@ -258,7 +258,7 @@ class OutProjectionSkipped(Attention):
 class OutProjectionTransposed(NotTransposed):
     """W_out not transposed."""
 
-    names = ("w_out",)
+    turned = ("w_out",)
 
 
 @wrong(

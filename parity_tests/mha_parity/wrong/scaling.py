@@ -196,16 +196,16 @@ class ScaleConstant(_Scaled):
     visible="S unlike D",
     remedy="take the last axis of q or k, which is head_dim, not the last axis of the scores",
     needs=NEEDS,
-    variants=({"axis": "queries"},),
+    variants=({"counted": "queries"},),
 )
 class ScaleLength(_Scaled):
     """1/sqrt(S)."""
 
-    axis = "keys"
+    counted = "keys"
 
     def default(self) -> float:
         """Take the wrong axis."""
-        return float(max(getattr(self.case, self.axis), 1) ** -0.5)
+        return float(max(getattr(self.case, self.counted), 1) ** -0.5)
 
 
 @wrong(

@@ -1,0 +1,198 @@
+"""Names the bug of a failing candidate, or measures what it does where no name fits."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mha_parity import probes
+from mha_parity.diagnose import cases, evidence, habits, hypotheses
+from mha_parity.diagnose.evidence import Observation
+from mha_parity.verdict import Diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mha_parity.candidate import Answer, Candidate
+    from mha_parity.diagnose.hypotheses import Fit, Hypothesis
+    from mha_parity.problem import Problem
+
+FAILURES = 24  # failing cases that are looked at: the plainest
+FIRST = 6  # of these, how many a bug must explain one of to stay in the running
+SHOWN = 3  # names given where several partial ones remain
+ENOUGH = 0.5  # a name that explains less of the failures is not worth giving
+MOST = 0.9  # of the failures a confident name explains, at least: the rest has other causes
+SURE = 2  # telling cases that a confident name rests on, at least
+PAIRED = 6  # partial explanations that are tried in pairs
+
+
+def diagnose(
+    candidate: Candidate,
+    failures: Sequence[tuple[Problem, Answer]],
+    *,
+    budget: float = 5.0,
+) -> tuple[Diagnosis, ...]:
+    """Say why ``candidate`` failed on ``failures``; most certain first.
+
+    A name is confident where the wrong attention of that name predicts all failing answers, and
+    those to further cases drawn to refute it. What no name explains is measured. ``budget`` is in
+    seconds; the candidate's own time counts.
+    """
+    session = _Session(candidate, failures, budget)
+    noted = habits.noted(session.failing)
+    habit = habits.named(candidate, session.failing, session.running)
+    if habit or (noted and not any(each.failing for each in session.seen)):
+        return (*noted, *(h for h in habit if h.bug not in {n.bug for n in noted}))
+    return (*noted, *(session.names() or session.measurements()))
+
+
+class _Session:
+    """One diagnosis: what was seen so far, and what is still in the running."""
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        failures: Sequence[tuple[Problem, Answer]],
+        budget: float,
+    ) -> None:
+        self.candidate = candidate
+        self.ends = time.perf_counter() + budget
+        chosen = cases.plainest([problem.case for problem, _ in failures], FAILURES)
+        self.failing = [Observation(*failures[i], failing=True) for i in chosen]
+        # A case may fail by a relation or by conduct while its answer is right.
+        self.seen = [o if o.fault > 1 else replace(o, failing=False) for o in self.failing]
+
+    def running(self, reserve: float = 0.5) -> bool:
+        """Return whether there is time left, beyond what the last steps need."""
+        return time.perf_counter() < self.ends - reserve
+
+    def names(self) -> tuple[Diagnosis, ...]:
+        """Return the names that explain the failures."""
+        self.see_more(cases.varied(self.candidate.offer))
+        failing = [each for each in self.seen if each.failing]
+        if not failing:
+            return ()
+        every = hypotheses.singles()
+        remaining = hypotheses.plausible(every, failing[:FIRST])
+        fits = self.weighed(self.separated(remaining))
+        best = fits[0] if fits else None
+        if best is not None and best.holds:
+            return self.told(fits)
+        learnt = habits.by_heart(self.candidate, failing, self.running)
+        if learnt and learnt[0].confident:
+            return learnt
+        both = self.combined(every, fits, failing)
+        return self.told([*both, *fits]) or learnt
+
+    def see_more(self, drawn: Sequence[Problem]) -> None:
+        """Ask the candidate about further problems, while there is time."""
+        for problem in drawn:
+            if not self.running(reserve=2.5):
+                return
+            self.seen.append(evidence.observe(self.candidate, problem))
+
+    def separated(self, remaining: list[Hypothesis]) -> list[Hypothesis]:
+        """Ask about problems on which the holding hypotheses disagree, then where the first shows."""
+        holding = [f.hypothesis for f in self.weighed(remaining) if f.holds]
+        if not holding:
+            return remaining
+        pool = cases.pool(self.candidate.offer)
+        if len({h.bugs for h in holding}) > 1:
+            chosen = cases.separating([h.kind for h in holding], pool, self.running)
+            self.see_more(chosen)
+            holding = [f.hypothesis for f in self.weighed(remaining) if f.holds]
+        if holding:
+            self.see_more(cases.showing(holding[0].kind, pool, self.running))
+        return remaining
+
+    def weighed(self, remaining: Sequence[Hypothesis]) -> list[Fit]:
+        """Return how the hypotheses stand against all that was seen, best first."""
+        fits = [hypotheses.fit(h, self.seen) for h in remaining]
+        return sorted(
+            (f for f in fits if f.telling),
+            key=lambda f: (-f.holds, f.refuted > 0, -f.share, f.hypothesis.spelling > 0, -fame(f)),
+        )
+
+    def combined(
+        self, every: list[Hypothesis], fits: list[Fit], failing: list[Observation]
+    ) -> list[Fit]:
+        """Return two bugs at once that hold, if any do."""
+        partial = [f.hypothesis for f in fits[:PAIRED]]
+        unexplained = [each for each in failing if not any(each.matches(h.kind) for h in partial)]
+        first = (unexplained or failing)[0]
+        found = list(self._pairs(every, first, partial))
+        return [f for f in self.weighed(found) if f.holds]
+
+    def _pairs(
+        self, every: list[Hypothesis], first: Observation, partial: list[Hypothesis]
+    ) -> list[Hypothesis]:
+        in_time = partial_time(self.running)
+        with_partial = list(hypotheses.pairs(every, first, partial, in_time)) if partial else []
+        return with_partial or list(hypotheses.pairs(every, first, (), in_time))
+
+    def told(self, fits: list[Fit]) -> tuple[Diagnosis, ...]:
+        """Return the fits in words: those that hold as one name with aliases, else partial ones."""
+        holding = [f for f in fits if f.holds]
+        if holding:
+            return (self._diagnosis(holding[0], _others(holding)),)
+        shown: dict[str, Diagnosis] = {}
+        covered: set[int] = set()
+        for each in fits:
+            explained = self._explained(each)
+            if each.refuted or not explained - covered or len(shown) == SHOWN:
+                continue
+            shown.setdefault(each.hypothesis.id, self._diagnosis(each, ()))
+            covered |= explained
+        whole = len(covered) >= ENOUGH * sum(o.failing for o in self.seen)
+        return tuple(shown.values()) if whole else ()
+
+    def _explained(self, each: Fit) -> set[int]:
+        kind = each.hypothesis.kind
+        return {i for i, o in enumerate(self.seen) if o.failing and o.matches(kind)}
+
+    def _diagnosis(self, best: Fit, aliases: tuple[str, ...]) -> Diagnosis:
+        bugs = best.hypothesis.bugs
+        known = tuple(a for bug in bugs for a in bug.aliases if not a.startswith("("))
+        passing = sum(not o.failing and o.answer is not None for o in self.seen)
+        detail = f" ({best.hypothesis.constants})" if best.hypothesis.constants else ""
+        return Diagnosis(
+            bug=best.hypothesis.id,
+            title="; and ".join(bug.title for bug in bugs),
+            remedy="; ".join(bug.remedy for bug in bugs),
+            explains=best.share,
+            confident=best.sole and best.telling >= SURE and best.share >= MOST,
+            aliases=aliases + tuple(a for a in known if a not in aliases),
+            evidence=(
+                f"predicts {best.explained} of {best.failing} failing answers{detail}, "
+                f"and fits all {passing} others"
+            ),
+            source=", ".join(bugs[0].sources[:3]),
+        )
+
+    def measurements(self) -> tuple[Diagnosis, ...]:
+        """Return what probes of the candidate say."""
+        findings = probes.measure(self.candidate, lambda: self.running(reserve=0.2))
+        return tuple(
+            Diagnosis(bug=None, title=finding, evidence="measured from outside")
+            for finding in findings
+        )
+
+
+def partial_time(running: Callable[[float], bool]) -> Callable[[], bool]:
+    """Return whether there is time for another pair: weighing and measuring need a second."""
+    return lambda: running(1.2)
+
+
+def fame(each: Fit) -> int:
+    """Return how often the bug is known to have happened: of equals the usual one comes first."""
+    return sum(len(bug.sources) for bug in each.hypothesis.bugs)
+
+
+def _others(holding: list[Fit]) -> tuple[str, ...]:
+    first = holding[0].hypothesis
+    single = [f.hypothesis.id for f in holding[1:] if len(f.hypothesis.bugs) == len(first.bugs)]
+    return tuple(dict.fromkeys(i for i in single if i != first.id))
+
+
+__all__ = ["Diagnosis", "Observation", "diagnose"]

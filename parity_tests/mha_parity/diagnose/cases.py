@@ -1,0 +1,113 @@
+"""The further cases of a diagnosis: plain values, all offered features, sizes that tell apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.case import plain_distance
+from mha_parity.diagnose.evidence import Observation
+from mha_parity.drawing import draw_cases
+from mha_parity.making import make
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mha_parity.case import Case
+    from mha_parity.features import Offer
+    from mha_parity.problem import Problem
+    from mha_parity.wrong import Attention
+
+SEED = 20_240_607
+VARIED = 32
+POOL = 160
+CHOSEN = 12
+CONFIRMING = 4
+WILD = {"low", "apart", "huge", "tiny"}  # regimes in which rounding hides what bugs do
+
+
+def plainest(cases: Sequence[Case], count: int) -> list[int]:
+    """Return which cases have the fewest odd features, the plainest first."""
+    order = sorted(range(len(cases)), key=lambda i: (cases[i].regime in WILD, _half(cases[i]),
+                                                     plain_distance(cases[i]), i))  # fmt: skip
+    return order[:count]
+
+
+def _half(case: Case) -> bool:
+    return case.dtype in {"float16", "bfloat16"}
+
+
+def narrowed(offer: Offer) -> Offer:
+    """Return the offer in its most exact dtype, without odd values, rows without keys and so on."""
+    dtypes = [d for d in ("float64", "float32", "float16", "bfloat16") if d in offer["dtype"]]
+    wanted: dict[str, tuple[str, ...]] = {
+        "dtype": (dtypes[0],),
+        "masked_rows": ("none",),
+        "regime": ("normal",),
+    }
+    wanted |= {"memory": ("c",), "layout": (offer["layout"][0],)}
+    sizes = tuple(s for s in ("small", "medium", "equal") if s in offer["size"])
+    if sizes:
+        wanted["size"] = sizes
+    result = dict(offer)
+    for axis, values in wanted.items():
+        offered = tuple(v for v in values if v in offer[axis])
+        result[axis] = offered or offer[axis]
+    return result
+
+
+def varied(offer: Offer) -> list[Problem]:
+    """Return problems over all offered features, values plain."""
+    return [make(case) for case in draw_cases(narrowed(offer), VARIED, SEED)]
+
+
+def pool(offer: Offer) -> list[Problem]:
+    """Return many problems, odd values included, to choose from."""
+    plain = draw_cases(narrowed(offer), POOL, SEED + 1)
+    odd = draw_cases({**offer, "dtype": narrowed(offer)["dtype"]}, POOL // 2, SEED + 2)
+    return [make(case) for case in (*plain, *odd)]
+
+
+def separating(
+    kinds: Sequence[type[Attention]], pool: Sequence[Problem], running: Callable[[], bool]
+) -> list[Problem]:
+    """Return problems on which the kinds predict different answers: each adds a split."""
+    chosen: list[Problem] = []
+    classes = [0] * len(kinds)
+    for problem in pool:
+        if not running() or len(chosen) == CHOSEN:
+            break
+        blank = Observation(problem, None, failing=False)
+        groups = _groups(kinds, blank)
+        refined = [hash((a, b)) for a, b in zip(classes, groups, strict=True)]
+        if len(set(refined)) > len(set(classes)):
+            classes = refined
+            chosen.append(problem)
+    return chosen
+
+
+def showing(
+    kind: type[Attention], pool: Sequence[Problem], running: Callable[[], bool]
+) -> list[Problem]:
+    """Return a few problems on which ``kind`` departs from the right answer."""
+    chosen: list[Problem] = []
+    for problem in pool:
+        if not running() or len(chosen) == CONFIRMING:
+            break
+        if Observation(problem, None, failing=False).tells(kind):
+            chosen.append(problem)
+    return chosen
+
+
+def _groups(kinds: Sequence[type[Attention]], blank: Observation) -> list[int]:
+    """Return for each kind the index of the first one that predicts the same."""
+    leaders: list[type[Attention]] = []
+    groups = []
+    for kind in kinds:
+        for i, leader in enumerate(leaders):
+            if blank.gap(blank.of(kind), blank.of(leader)) <= 1:
+                groups.append(i)
+                break
+        else:
+            groups.append(len(leaders))
+            leaders.append(kind)
+    return groups

@@ -1,0 +1,181 @@
+"""What the candidate was seen to answer, and how near an attention's prediction comes to it.
+
+Two answers agree when they differ by no more than rounding explains: a few dozen roundings of the
+largest value, times what an error of the scores is multiplied by in the softmax. A prediction
+*tells* something only where it departs from the right answer by many times that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.candidate import Answer, CandidateError
+from mha_parity.wrong import Attention
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+# Sums over fewer than a hundred terms lose some ten roundings; two computations are compared.
+ROUNDINGS = {"float64": 32.0, "float32": 32.0}
+HALF_ROUNDINGS = 6.0
+TELLING = 30.0  # times the allowance: a departure that no rounding imitates
+# A match must also be this much nearer to the prediction than the prediction is to the truth.
+NEARER = 1e-2
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What an attention answers to a problem: None where it breaks; and its largest score."""
+
+    answer: Answer | None
+    reach: float = 0.0
+
+    @property
+    def arrays(self) -> Iterator[Array | None]:
+        """Output and weights."""
+        yield None if self.answer is None else self.answer.output
+        yield None if self.answer is None else self.answer.weights
+
+
+def predict(kind: type[Attention], problem: Problem) -> Prediction:
+    """Return what the attention ``kind`` answers to ``problem``."""
+    attention = kind(problem)
+    try:
+        answer = attention.answer()
+    except (ValueError, IndexError, TypeError, ZeroDivisionError, AttributeError):
+        return Prediction(None)
+    return Prediction(answer, largest(attention.stages["masked scores"]))
+
+
+def largest(array: Array) -> float:
+    """Return the largest magnitude among the finite entries."""
+    return float(np.abs(np.where(np.isfinite(array), array, 0)).max(initial=0))
+
+
+@dataclass(eq=False)
+class Observation:
+    """A problem and the candidate's answer to it; None where it gave none."""
+
+    problem: Problem
+    answer: Answer | None
+    failing: bool
+    predictions: dict[type[Attention], Prediction] = field(default_factory=dict)
+
+    def of(self, kind: type[Attention]) -> Prediction:
+        """Return the prediction of ``kind``, computed once."""
+        if kind not in self.predictions:
+            self.predictions[kind] = predict(kind, self.problem)
+        return self.predictions[kind]
+
+    @property
+    def right(self) -> Prediction:
+        """The right answer."""
+        return self.of(Attention)
+
+    @cached_property
+    def skipped(self) -> Array:
+        """Which outputs belong to rows that see no key, (N, L, H Dv): torch itself is of two minds.
+
+        Nothing is skipped where the candidate departs nowhere else.
+        """
+        rows = self.problem.masked_rows()
+        width = self.problem.v_head_dim
+        cells = np.repeat(rows.swapaxes(1, 2), width, axis=2)
+        if self.problem.case.form == "mha":
+            cells = np.broadcast_to(cells.any(axis=2, keepdims=True), cells.shape)
+        if self.answer is None or self.right.answer is None or not self.failing:
+            return cells
+        found, due = self.answer.output, self.right.answer.output
+        if found.shape != due.shape or found.dtype != due.dtype:
+            return cells
+        elsewhere = distance(found, due, cells) > self._allowed(self.right)
+        return cells if elsewhere else np.zeros_like(cells)
+
+    def _allowed(self, prediction: Prediction) -> float:
+        name = self.problem.case.dtype
+        bits = {"bfloat16": 7, "float16": 10, "float32": 23}.get(name, 52)
+        found = 0.0 if self.answer is None else largest(as_float(self.answer.output))
+        height = max(self.height, found)
+        reach = max(prediction.reach, self.right.reach)
+        roundings = ROUNDINGS.get(name, HALF_ROUNDINGS)
+        return float(roundings * 2.0**-bits * (1 + reach) * height)
+
+    @cached_property
+    def height(self) -> float:
+        """The largest value that the right output and its values have."""
+        attention = Attention(self.problem)
+        attention.answer()
+        stages = attention.stages
+        return max(1e-30, largest(stages["value heads"]), largest(stages["output"]))
+
+    def gap(self, first: Prediction, second: Prediction) -> float:
+        """Return how far two predictions are apart, in allowances."""
+        if first.answer is None or second.answer is None:
+            return 0.0 if first.answer is second.answer else np.inf
+        allowed = max(self._allowed(first), self._allowed(second))
+        output = distance(first.answer.output, second.answer.output, self.skipped)
+        weights = self._weights_gap(first.answer.weights, second.answer.weights)
+        return max(output / allowed, weights * self.height / allowed)
+
+    def _weights_gap(self, first: Array | None, second: Array | None) -> float:
+        if first is None or second is None:
+            return 0.0
+        masked = self.problem.masked_rows()
+        rows: Array = (
+            masked if self.problem.case.weights == "per_head" else np.asarray(masked.any(axis=1))
+        )
+        return distance(first, second, np.expand_dims(rows, -1))
+
+    @cached_property
+    def fault(self) -> float:
+        """How far the candidate's answer is from the right one, in allowances."""
+        return self.gap(Prediction(self.answer), self.right)
+
+    def tells(self, kind: type[Attention]) -> bool:
+        """Whether ``kind`` departs here from the right answer beyond all rounding."""
+        return self.gap(self.of(kind), self.right) > TELLING
+
+    def matches(self, kind: type[Attention]) -> bool:
+        """Whether the candidate answered what ``kind`` predicts."""
+        prediction = self.of(kind)
+        if prediction.answer is None or self.answer is None:
+            return False
+        missed = self.gap(Prediction(self.answer, prediction.reach), prediction)
+        return missed <= 1 and missed <= max(1e-300, NEARER * self.gap(prediction, self.right), 1)
+
+
+def distance(first: Array, second: Array, skipped: Array) -> float:
+    """Return the largest difference; infinite where shapes, dtypes or kinds of NaN differ."""
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return np.inf
+    a, b = as_float(first), as_float(second)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(a - b)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if skipped.shape[:-1] == a.shape[:-1] and skipped.shape[-1] in (1, a.shape[-1]):
+        same = same | skipped
+    return float(np.where(same, 0, np.where(np.isfinite(apart), apart, np.inf)).max(initial=0))
+
+
+def as_float(array: Array) -> Array:
+    """Return any answer as float64, for comparing."""
+    return np.asarray(array, dtype=np.float64)
+
+
+def observe(candidate: object, problem: Problem) -> Observation:
+    """Ask the candidate, and note whether its answer is right."""
+    try:
+        answer = candidate(problem)  # type: ignore[operator]  # any candidate is callable
+    except CandidateError:
+        return Observation(problem, None, failing=False)
+    seen = Observation(problem, answer, failing=False)
+    if seen.fault > TELLING:
+        return Observation(problem, answer, failing=True)
+    return seen
