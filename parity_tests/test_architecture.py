@@ -358,7 +358,8 @@ def test_long_function_is_found(lines: list[int], offence: str | None) -> None:
         pytest.param(name, path, id=name)
         for folder in PACKAGES.values()
         for name, path in modules(folder).items()
-        if path.name == "__init__.py"
+        # The rooms inside the harness offer nothing to anybody outside it.
+        if path.name == "__init__.py" and path.parent.parent.name != "mha_parity"
     ],
 )
 def test_public_list_is_true(package: str, path: Path) -> None:

@@ -20,7 +20,9 @@ BITS = {
     "mha-N2-L5-S7-H3-D4-cross-bias-padding-floatmask3d-float32-peaky-s1234": "9048a569500a5b16",
     "mha-N3-L7-S7-H2-D5-bias-outproj-lengths-float16-offset-s77": "e1b5a726e626714c",
     "qkv-N2-L5-S9-H4-D3-G2-V5-cross-boolmask3d-scaled-float64-huge-s9": "a009ea19d113f7fa",
-    "mha-N2-L4-S6-H3-D5-Ek16-Ev19-distinct-separate-bias-biaskv-zeroattn-bfloat16-loud-s31": "d1e2664d6bf59752",
+    "mha-N2-L4-S6-H3-D5-Ek16-Ev19-distinct-separate-bias-biaskv-zeroattn-bfloat16-loud-s31": (
+        "d1e2664d6bf59752"
+    ),
 }
 WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
 

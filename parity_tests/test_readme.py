@@ -36,7 +36,7 @@ def test_the_failure_shown_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> N
     """The wrong attention fails as the README prints it: same numbers, same case, same replay."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "96")
-    (shown,) = re.findall(r"```\n( fails .*?)```", README, flags=re.DOTALL)
+    (shown,) = re.findall(r"```\n( the bug .*?)```", README, flags=re.DOTALL)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         status = main(["check", "parity_tests/subjects/wrong_scale.py:f", "--cases", "100"])
@@ -47,7 +47,9 @@ def test_the_failure_shown_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_commands_named_exist() -> None:
     """Every make target and subcommand in the README is one."""
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(
+        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
     named = set(re.findall(r"`?make ([a-z-]+)`?", README))
     subcommands = set(re.findall(r"mha-parity (check|replay|list|bench|mutants|explain)\b", README))
 

@@ -12,6 +12,7 @@ import pytest
 from mha_parity import systematic, wrong
 from mha_parity.accuracy import torch_output
 from mha_parity.candidate import Answer
+from mha_parity.directions import DIRECTIONS
 from mha_parity.drawing import draw_cases
 from mha_parity.features import AXES, offer
 from mha_parity.gold import Gold, golden
@@ -19,7 +20,7 @@ from mha_parity.judgement import Judgement, Severity
 from mha_parity.making import make
 from mha_parity.orders import ORDERS, Prepared, attend
 from mha_parity.problem import Problem
-from mha_parity.systematic import DIRECTIONS, LEAST, TESTS, THRESHOLD, Systematic
+from mha_parity.systematic import LEAST, TESTS, THRESHOLD, Systematic
 from mha_parity.wrong import Attention
 
 EVERYTHING = {
@@ -60,7 +61,7 @@ class FiveDigits(Attention):
 
     def scores(self, q: np.ndarray, k: np.ndarray) -> np.ndarray:
         """Scale by what is written."""
-        return super().scores(q, k) * self.work.type(0.17677 * math.sqrt(32))
+        return np.asarray(super().scores(q, k) * self.work.type(0.17677 * math.sqrt(32)))
 
 
 class Wave(Attention):

@@ -96,7 +96,7 @@ def one_hot(problem: Problem) -> Problem:
 
 
 def read(candidate: Candidate, case: Case) -> Reading | None:
-    """Return the weights that the candidate mixes the values with, or None if it does not answer."""
+    """Return the weights that the candidate mixes the values with, or None without an answer."""
     problem = one_hot(make(case))
     output = _output(candidate, problem)
     if output is None:

@@ -135,7 +135,8 @@ class Verdict:
         """Say the verdict in one sentence."""
         if self.outcome is Outcome.PASS:
             left = f"; rounding drowns the other {self.inconclusive}" if self.inconclusive else ""
-            return f"Parity holds: {self.target} equals torch in {self.passed} of {self.run} cases{left}."
+            cases = f"{self.passed} of {self.run} cases{left}"
+            return f"Parity holds: {self.target} equals torch in {cases}."
         if self.outcome is Outcome.FAIL:
             return f"Parity does not hold: {self.target} fails {self.failed} of {self.run} cases."
         open_rows = [f"{r.axis}={r.value}" for r in self.features if r.status == "inconclusive"]

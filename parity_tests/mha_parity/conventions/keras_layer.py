@@ -1,4 +1,4 @@
-"""``keras.layers.MultiHeadAttention``: kernels with an axis of heads, masks that say what to keep."""
+"""``keras.layers.MultiHeadAttention``: kernels with an axis of heads, masks of what to keep."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAIN = Case(seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3)
 
 
 class KerasLayer(Convention):
-    """``C(num_heads, key_dim, ...)``, called with (query, value, key), weights by ``set_weights``."""
+    """``C(num_heads, key_dim, ...)``, called (query, value, key), weights by ``set_weights``."""
 
     name = "keras-layer"
     call = "C(num_heads, key_dim, ...), set_weights, (query, value, key, ...) as Keras has it"

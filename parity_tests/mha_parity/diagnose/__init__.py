@@ -93,7 +93,7 @@ class _Session:
             self.seen.append(evidence.observe(self.candidate, problem))
 
     def separated(self, remaining: list[Hypothesis]) -> list[Hypothesis]:
-        """Ask about problems on which the holding hypotheses disagree, then where the first shows."""
+        """Ask where the holding hypotheses disagree, then where the first shows."""
         holding = [f.hypothesis for f in self.weighed(remaining) if f.holds]
         if not holding:
             return remaining

@@ -94,7 +94,7 @@ def chance(candidate: Candidate, seen: Observation) -> tuple[Diagnosis, ...]:
     rate = _dropped(candidate)
     if rate is None:
         return (Diagnosis(bug=None, title=sentence, evidence="the same problem asked twice",
-                          explains=1.0, remedy="look for dropout, or for memory that is read before "
+                          explains=1.0, remedy="look for dropout, or memory that is read before "
                           "it is written"),)  # fmt: skip
     part = f"{sentence}; weights are zero or larger by 1/(1 - {rate:.2f})"
     return _known("dropout-in-eval", part)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.features import label
 
 if TYPE_CHECKING:
+    from mha_parity.judgement import Place
     from mha_parity.verdict import Diagnosis, Failure, FeatureRow, Verdict
 
 SCHEMA = "mha-parity/1"
@@ -59,6 +60,7 @@ def _feature(row: FeatureRow) -> dict[str, Any]:
         "title": label(row.axis, row.value),
         "status": row.status,
         "cases": row.cases,
+        "failed": row.failed,
         "note": row.note,
     }
 
@@ -69,13 +71,18 @@ def _failure(failure: Failure) -> dict[str, Any]:
         "case": failure.case.id,
         "first_seen": failure.first_seen.id if failure.first_seen else failure.case.id,
         "check": judgement.check,
-        "where": dataclasses.asdict(judgement.where) if judgement.where else None,
+        "where": _where(judgement.where) if judgement.where else None,
         "error": number(judgement.error),
         "allowed": number(judgement.allowed),
         "severity": judgement.severity.value,
         "detail": judgement.detail,
         "replay": failure.replay,
     }
+
+
+def _where(place: Place) -> dict[str, int | None]:
+    """Return the place; its head is null where an output projection mixes the heads."""
+    return dataclasses.asdict(place) | {"head": place.head if place.head >= 0 else None}
 
 
 def _diagnosis(each: Diagnosis) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
@@ -11,17 +12,25 @@ if TYPE_CHECKING:
     from mha_parity.verdict import Verdict
 
 
+# What XML 1.0 cannot hold, not even escaped; a crashing target may have printed it.
+FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
 def document(verdicts: Sequence[Verdict]) -> str:
     """Return the XML text."""
     root = ET.Element("testsuites", name="mha-parity")
     for verdict in verdicts:
         _suite(root, verdict)
     ET.indent(root)
-    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{FORBIDDEN.sub("?", text)}\n'
 
 
 def _suite(root: ET.Element, verdict: Verdict) -> None:
     suite = ET.SubElement(root, "testsuite", name=verdict.target, time=f"{verdict.seconds:.3f}")
+    properties = ET.SubElement(suite, "properties")
+    for name, value in verdict.environment.items():
+        ET.SubElement(properties, "property", name=name, value=value)
     message = _message(verdict)
     for row in verdict.features:
         case = ET.SubElement(suite, "testcase", classname="feature", name=f"{row.axis}={row.value}")

@@ -187,7 +187,7 @@ add(
         wrong="dropout(P) in evaluation",
         right="P",
         visible_when="always: two identical calls differ",
-        remedy="apply dropout in training alone; in torch pass dropout_p=0.0 when not self.training",
+        remedy="apply dropout in training alone; in torch dropout_p=0.0 if not self.training",
         sources=(
             "karpathy/nanoGPT#240", "pytorch/pytorch#124464",
             "huggingface/pytorch-image-models#1978", "wenet-e2e/wenet#2699",

@@ -1,0 +1,235 @@
+"""JSON and JUnit: what a machine reads of a verdict, held against a shipped schema."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import math
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from mha_parity import conventions, targets
+from mha_parity.case import parse
+from mha_parity.judgement import Judgement, Place, Severity
+from mha_parity.options import Options
+from mha_parity.report import files, junit
+from mha_parity.report.document import SCHEMA, document
+from mha_parity.run import check, environment
+from mha_parity.verdict import (
+    Accuracy,
+    CheckRow,
+    Diagnosis,
+    Failure,
+    FeatureRow,
+    Outcome,
+    Verdict,
+)
+
+SUBJECTS = Path(__file__).parent / "subjects"
+CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-outproj-causal-float32-s11")
+
+
+def judged(target: str, **changes: Any) -> Verdict:
+    """Return the verdict of a short run on one of the subjects, in this process."""
+    bound = conventions.bind(targets.load(f"{SUBJECTS}/{target}"))
+    return check(bound, Options(**{"cases": 150, "diagnose": False, **changes}), target=target)
+
+
+def extreme() -> Verdict:
+    """Return a verdict with all that is hard to write: no numbers, mixed heads, escape codes."""
+    broken = Judgement(
+        case=CASE,
+        check="output",
+        severity=Severity.CRASH,
+        error=math.inf,
+        allowed=math.nan,
+        where=Place(1, -1, 4, 11),
+        detail='raised <Error> "\x1b[31mred\x00" & more\n\ud800',
+    )
+    return Verdict(
+        target="strange <&> target",
+        convention="sdpa",
+        outcome=Outcome.FAIL,
+        run=3,
+        passed=1,
+        failed=1,
+        inconclusive=1,
+        features=(
+            FeatureRow("attn", "causal", "fail", 2, "1 of 2 fail", 1),
+            FeatureRow("attn", "none", "inconclusive", 0, "no case drawn"),
+            FeatureRow("attn", "bool2d", "not offered", 0),
+            FeatureRow("bias", "yes", "pass", 3),
+        ),
+        checks=(CheckRow("output", 3, 1), CheckRow("weights", 2, 0)),
+        failures=(Failure(judgement=broken, case=CASE, replay=f"mha-parity replay {CASE.id} x:f"),),
+        diagnosis=(
+            Diagnosis(bug="scale-model", title="scale", explains=1.0, aliases=("scale-other",)),
+            Diagnosis(bug=None, title="effective scale 0.250, expected 0.500"),
+        ),
+        accuracy=(
+            Accuracy(
+                dtype="float32",
+                cases=1,
+                median_times_torch=math.inf,
+                worst_times_torch=math.inf,
+                bits=-math.inf,
+            ),
+        ),
+        power={"zeros": 3},
+        notes=("a note",),
+        environment=environment(),
+        seconds=0.25,
+    )
+
+
+@pytest.fixture(
+    scope="module", params=["passing", "failing", "crashing", "inconclusive", "extreme"]
+)
+def verdict(request: pytest.FixtureRequest) -> Iterator[Verdict]:
+    """Return a verdict of each kind."""
+    match request.param:
+        case "passing":
+            yield judged("projected.py:f")
+        case "failing":
+            yield judged("wrong_scale.py:f")
+        case "crashing":
+            yield judged("misbehaving.py:raises")
+        case "inconclusive":
+            yield judged("projected.py:f", cases=1)
+        case _:
+            yield extreme()
+
+
+def closed(schema: Any) -> Any:
+    """Return the schema with every object closed: what it does not name is an error."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    copy = {name: closed(value) for name, value in schema.items()}
+    if "properties" in copy:
+        copy.setdefault("additionalProperties", False)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def schema() -> Any:
+    """Return the schema as it is shipped."""
+    text = importlib.resources.files("mha_parity.report").joinpath("schema.json").read_text("utf-8")
+    return json.loads(text)
+
+
+def test_schema_is_one(schema: Any) -> None:
+    """The schema itself is valid in draft 2020-12, and is the one that documents name."""
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert SCHEMA == schema["$id"]
+
+
+def test_document_is_as_the_schema_says(verdict: Verdict, schema: Any) -> None:
+    """What is written of any verdict validates, holds nothing unnamed, and is strict JSON."""
+    written = json.loads(files.as_json([verdict]), parse_constant=pytest.fail)
+    jsonschema.Draft202012Validator(closed(schema)).validate(written)
+    assert verdict.outcome.value == written["verdict"]
+
+
+def test_several_documents(verdict: Verdict, schema: Any) -> None:
+    """Several verdicts stand under `runs`, each as it would alone."""
+    written = json.loads(files.as_json([verdict, verdict]))
+    jsonschema.Draft202012Validator(closed(schema)).validate(written)
+    assert [document(verdict)] * 2 == written["runs"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("verdict",), "maybe"),
+        (("cases", "run"), -1),
+        (("features", 0, "status"), "skipped"),
+        (("failures", 0, "error"), "large"),
+        (("failures", 0, "where", "row"), None),
+        (("diagnosis", 0, "explains"), 1.5),
+        (("accuracy", "int8"), {}),
+        (("more",), 1),
+    ],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else repr(value),
+)
+def test_schema_refuses(schema: Any, path: tuple[Any, ...], value: Any) -> None:
+    """A document with one value that should not be is refused."""
+    written = document(extreme())
+    at: Any = written
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(closed(schema)).validate(written)
+
+
+def test_no_numbers_are_words() -> None:
+    """Infinity and NaN are the words inf and nan, and a mixed head is null."""
+    (failure,) = document(extreme())["failures"]
+    assert ("inf", "nan") == (failure["error"], failure["allowed"])
+    assert {"sample": 1, "head": None, "row": 4, "column": 11} == failure["where"]
+
+
+def test_counts_add_up(verdict: Verdict) -> None:
+    """Every case is passed, failed or inconclusive, once."""
+    cases = document(verdict)["cases"]
+    assert cases["run"] == cases["passed"] + cases["failed"] + cases["inconclusive"]
+
+
+def test_junit_is_xml(verdict: Verdict) -> None:
+    """The XML can be read back, whatever a target printed, and its counts are those in it."""
+    root = ET.fromstring(junit.document([verdict]))  # noqa: S314  (we wrote it)
+    (suite,) = root.iter("testsuite")
+    cases = list(suite.iter("testcase"))
+    counted = {kind: sum(c.find(kind) is not None for c in cases) for kind in ("failure", "error")}
+    assert str(len(cases)) == suite.get("tests")
+    assert str(counted["failure"]) == suite.get("failures")
+    assert str(counted["error"]) == suite.get("errors")
+    assert verdict.target == suite.get("name")
+
+
+def test_junit_of_each_status() -> None:
+    """Fail is a failure with the replay line, inconclusive an error, not offered is skipped."""
+    root = ET.fromstring(junit.document([extreme()]))  # noqa: S314  (we wrote it)
+    inside = {case.get("name"): [each.tag for each in case] for case in root.iter("testcase")}
+    assert {
+        "attn=causal": ["failure"],
+        "attn=none": ["error"],
+        "attn=bool2d": ["skipped"],
+        "bias=yes": [],
+        "output": ["failure"],
+        "weights": [],
+    } == inside
+    texts = [failure.text or "" for failure in root.iter("failure")]
+    assert all(f"mha-parity replay {CASE.id} x:f" in text for text in texts)
+
+
+def test_files_are_written_and_named(tmp_path: Path) -> None:
+    """Each report asked for is written, and one line says where."""
+    names = {kind: str(tmp_path / f"report.{kind}") for kind in ("json", "junit")}
+    lines = files.write([extreme()], **names)
+    assert SCHEMA == json.loads(Path(names["json"]).read_text("utf-8"))["schema"]
+    assert Path(names["junit"]).read_text("utf-8").startswith("<?xml")
+    assert [f"JSON written to {names['json']}", f"JUnit XML written to {names['junit']}"] == lines
+
+
+def test_nothing_is_written_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a file named nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    assert [] == files.write([extreme()])
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_unwritable_files_are_refused(tmp_path: Path) -> None:
+    """A missing folder, or a folder in place of a file, is one sentence before the run."""
+    with pytest.raises(ValueError, match=r"there is no folder .*missing; make it\.$"):
+        files.writable([str(tmp_path / "missing" / "report.json")])
+    with pytest.raises(ValueError, match="is a folder, but should be a file"):
+        files.writable([None, str(tmp_path)])
+    files.writable([None, str(tmp_path / "report.json")])
