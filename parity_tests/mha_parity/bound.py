@@ -106,27 +106,39 @@ def _finfo(dtype: np.dtype[np.generic]) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bound:
-    """The largest errors that rounding explains, element by element, in float64."""
+    """The largest errors that rounding explains, element by element, in float64.
+
+    ``stages``: those of q, k, v and the heads, (N, H, ..., D).
+    """
 
     output: Array
     weights: Array
+    stages: tuple[Array, Array, Array, Array]
 
 
 def bound(problem: Problem, gold: Gold, *, probabilistic: bool = False) -> Bound:
     """Return the bound for answers in the problem's dtype. Rows without a key are NaN."""
     if not probabilistic and gold in _KEPT:
         return _KEPT[gold]
-    unit = roundoff(problem.dtype)
-    sums = min(unit, 2.0**-24)
-    arithmetic = Arithmetic(unit, sums, smallest(problem.dtype), probabilistic)
-    with np.errstate(all="ignore"):
-        found = _bound(problem, gold, arithmetic)
+    found = bound_in(machine(problem.dtype, probabilistic=probabilistic), problem, gold)
     if not probabilistic:
         _KEPT[gold] = found
     return found
 
 
 _KEPT: WeakKeyDictionary[Gold, Bound] = WeakKeyDictionary()  # judge, power and relations share it
+
+
+def machine(dtype: np.dtype[np.generic], *, probabilistic: bool = False) -> Arithmetic:
+    """Return the arithmetic of a dtype: sums in float32 at least."""
+    unit = roundoff(dtype)
+    return Arithmetic(unit, min(unit, 2.0**-24), smallest(dtype), probabilistic)
+
+
+def bound_in(arithmetic: Arithmetic, problem: Problem, gold: Gold) -> Bound:
+    """Return the bound for answers in some arithmetic, be it the problem's own or another."""
+    with np.errstate(all="ignore"):
+        return _bound(problem, gold, arithmetic)
 
 
 def _bound(problem: Problem, gold: Gold, arithmetic: Arithmetic) -> Bound:
@@ -141,10 +153,11 @@ def _bound(problem: Problem, gold: Gold, arithmetic: Arithmetic) -> Bound:
         logits.shape[-1] + NORMALISING + RESCALE * rescalings, 4 + rescalings
     ) + _logarithm(logits, arithmetic)
     weights = np.minimum(dp + normalising * (p + dp), 1 + normalising) + arithmetic.step
-    heads = _heads(gold, (p, dp), dv, normalising) + arithmetic.step * v.sum(-2, keepdims=True)
+    heads = _heads(gold, (p, dp), dv, normalising)
+    heads = heads + arithmetic.step * (1 + v.sum(-2, keepdims=True))
     reach = np.abs(gold.heads.astype(np.float64))
-    output = _output(problem, merge(reach), merge(heads + arithmetic.step), arithmetic)
-    return Bound(output, weights)
+    output = _output(problem, merge(reach), merge(heads), arithmetic)
+    return Bound(output, weights, (dq, dk, dv, heads))
 
 
 def _projection(problem: Problem, which: str, rows: Array, arithmetic: Arithmetic) -> Array:

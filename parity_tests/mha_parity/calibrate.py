@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from mha_parity.calibration import FAMILIES, Counts, needed, tried, upper_limit
 from mha_parity.drawing import draw_cases
 from mha_parity.features import AXES, offer
-from mha_parity.judge import K, Settings
+from mha_parity.judge import IN_FORCE, K, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,7 +34,6 @@ CASES = 5000
 FITTED = 0.25  # the share of cases that k is fitted on: one answer tells more there
 CHUNK = 50
 FAILING = ("wrong", "structure")
-IN_FORCE = Settings()
 # The share of right answers that may be called less accurate (they pass): in a run of 500 cases
 # with output and weights, one in four runs has one.
 RARE = 2.5e-4

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity import accuracy, nonfinite
-from mha_parity.bound import Arithmetic, bound, smallest
+from mha_parity.bound import bound, machine
 from mha_parity.judgement import Judgement, Severity
 from mha_parity.quantity import Quantity, quantity
 from mha_parity.yardstick import Yardstick
@@ -42,11 +42,14 @@ class Settings:
     fully_masked: Policy | None = None
 
 
+IN_FORCE = Settings()
+
+
 def judge(
     problem: Problem,
     gold: Gold,
     answer: Answer,
-    settings: Settings = Settings(),
+    settings: Settings = IN_FORCE,
 ) -> list[Judgement]:
     """Return the judgements on output and weights, and on rows that see no key."""
     bench = _Bench(problem, gold, answer, settings)
@@ -161,9 +164,9 @@ class _Bench:
         limits = bound(self.problem, self.gold)
         limit = judged.of(limits.output, limits.weights)
         if judged.name == "averaged":
-            sums = min(judged.unit, 2.0**-24)
-            arithmetic = Arithmetic(judged.unit, sums, smallest(self.problem.dtype))
-            limit = limit + arithmetic.factor(self.problem.num_heads, 1) * (judged.gold + limit)
+            limit = limit + machine(self.problem.dtype).factor(self.problem.num_heads, 1) * (
+                judged.gold + limit
+            )
         beyond = judged.worst(np.where(judged.finite & (difference > limit), 1.0, 0.0)) > 0
         narrow = self.yardstick.narrow(judged)
         return np.asarray(beyond & (error > self.settings.k * narrow + ROUNDINGS * judged.rounding))

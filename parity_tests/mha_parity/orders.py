@@ -166,15 +166,22 @@ def attend(prepared: Prepared, order: Order) -> tuple[Array, Array]:
     problem = prepared.problem
     arithmetic = Arithmetic(problem.dtype, order)
     with np.errstate(all="ignore"):
-        q, k, v = _projected(prepared, order, arithmetic)
-        logits = _logits(q, k, prepared, order, arithmetic)
-        weights, heads = _mixed(logits, v, order, arithmetic)
+        _, _, _, weights, heads = forward(prepared, order, arithmetic)
         output = merge(heads)
         if problem.w_out is not None:
             bias = prepared.arrays["b_out"]
             output = arithmetic.product(output, prepared["w_out"], order.projection)
             output = arithmetic.end(output if bias is None else arithmetic.step(output) + bias)
         return output, weights
+
+
+def forward(
+    prepared: Prepared, order: Order, arithmetic: Arithmetic
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return q, k, v, weights and heads, (N, H, ...) each."""
+    q, k, v = _projected(prepared, order, arithmetic)
+    logits = _logits(q, k, prepared, order, arithmetic)
+    return q, k, v, *_mixed(logits, v, order, arithmetic)
 
 
 def _projected(

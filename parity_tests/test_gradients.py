@@ -1,0 +1,254 @@
+"""Gradients are judged by gold, yardstick and bound, and the gold gradients are right."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import mha_torch
+from mha_parity import gradients as module
+from mha_parity.backward import backward
+from mha_parity.bound import machine
+from mha_parity.candidate import Answer
+from mha_parity.case import parse
+from mha_parity.drawing import draw_cases
+from mha_parity.features import AXES, offer
+from mha_parity.gold import golden, merge, split
+from mha_parity.gradients import cotangent, golden_gradients, groups, judge_gradients
+from mha_parity.judgement import Judgement, Severity
+from mha_parity.making import make
+from mha_parity.orders import Order, Prepared
+from mha_parity.problem import Problem
+from mha_parity.pullback import pull_back
+
+EVERYTHING = {
+    axis: values for axis, values in AXES.items() if axis not in {"dtype", "size", "weights"}
+}
+RICH = make(
+    parse("mha-N3-L5-S7-H2-D4-cross-bias-biaskv-outproj-floatpadding-floatmask3d-float32-s91")
+)
+GROUPED = make(parse("qkv-N3-L5-S7-H4-D3-G2-V5-cross-floatmask-scaled-float32-s92"))
+OTHERS = (
+    Order(scale_at="both", sums="pairwise", normalise="after", keys=3, rounding="ends"),
+    Order(scale_at="late", base2=True, sums="sequential", projection="sequential"),
+)
+
+
+def problems(count: int, seed: int, dtype: str) -> list[Problem]:
+    """Draw problems over all features in one dtype."""
+    offered = offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
+    return [make(case) for case in draw_cases(offered, count, seed)]
+
+
+def rounded(problem: Problem, found: dict[str, np.ndarray]) -> Answer:
+    """Return an answer that has gradients alone."""
+    stored = {name: array.astype(problem.dtype) for name, array in found.items()}
+    return Answer(output=np.zeros(problem.output_shape), gradients=stored)
+
+
+def judged(problem: Problem, found: dict[str, np.ndarray]) -> list[Judgement]:
+    """Judge gradients."""
+    return judge_gradients(problem, golden(problem), rounded(problem, found))
+
+
+def right(problem: Problem) -> dict[str, np.ndarray]:
+    """Return the gold gradients."""
+    return {n: g.value for n, g in golden_gradients(problem, golden(problem)).items()}
+
+
+@pytest.mark.parametrize("dtype", AXES["dtype"])
+def test_right_gradients_never_fail(dtype: str) -> None:
+    """Two orders outside the yardstick, and the rounded gold, pass in all features."""
+    for problem in problems(25, 93, dtype):
+        answers = [pull_back(Prepared(problem), order, cotangent(problem)) for order in OTHERS]
+        with np.errstate(all="ignore"):
+            for found in (*answers, right(problem)):
+                for judgement in judged(problem, found):
+                    assert not judgement.severity.fails, judgement
+
+
+@pytest.mark.parametrize("problem", [RICH, GROUPED], ids=["layer", "grouped"])
+def test_every_gradient_there_is_gets_judged(problem: Problem) -> None:
+    """Inputs, all weights and biases, bias_k and bias_v, float masks: one judgement each."""
+    names = {"query", "key", "value", "attn_mask"}
+    if problem is RICH:
+        names |= {"key_padding_mask", *problem.state()}
+    found = judged(problem, right(problem))
+    assert {judgement.check for judgement in found} == {f"gradient of {n}" for n in names}
+    assert {judgement.severity for judgement in found} == {Severity.MATCH}
+
+
+def test_torch_in_float32_passes() -> None:
+    """Torch's own autograd in float32, along its function on projected Q, K, V, matches."""
+    query, key, value = (
+        torch.from_numpy(split(rows, heads).copy()).requires_grad_()
+        for rows, heads in ((GROUPED.query, 4), (GROUPED.key, 2), (GROUPED.value, 2))
+    )
+    mask = torch.from_numpy(GROUPED.attn_mask).requires_grad_()
+    output = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=GROUPED.given_scale, enable_gqa=True
+    )
+    given = torch.from_numpy(split(cotangent(GROUPED), 4).copy())
+    found = torch.autograd.grad((output * given).sum(), (query, key, value, mask))
+    arrays = [each.numpy() for each in found]
+    rows = (*map(merge, arrays[:3]), arrays[3])
+    named = dict(zip(("query", "key", "value", "attn_mask"), rows, strict=True))
+    assert {judgement.severity for judgement in judged(GROUPED, named)} == {Severity.MATCH}
+
+
+def test_the_gold_is_the_slope_of_the_output() -> None:
+    """Central differences of torch's float64 output along a random direction give the gold."""
+    chance = np.random.Generator(np.random.Philox(94))
+    wide = make(parse(RICH.case.id.replace("float32", "float64")))
+    step = 2.0**-17  # step^2 and eps / step are about the same
+    for name, gradient in right(wide).items():
+        array = {"query": wide.query, "key": wide.key, "value": wide.value}.get(name)
+        if array is None:
+            continue
+        direction = chance.standard_normal(array.shape)
+        ahead, behind = (
+            golden(wide.replace(**{name: array + sign * step * direction})).output
+            for sign in (1, -1)
+        )
+        slope = float(((ahead - behind) * cotangent(wide)).sum() / (2 * step))
+        expected = float((gradient * direction).sum())
+        assert slope == pytest.approx(expected, rel=1e3 * step**2)
+
+
+@pytest.mark.parametrize(
+    "name", ["query", "in_proj_weight", "out_proj.weight", "bias_v", "attn_mask"]
+)
+def test_planted_errors_are_seen_in_each_gradient(name: str) -> None:
+    """A factor of 1.001 on one gradient is wrong there, and nowhere else."""
+    found = right(RICH)
+    found[name] = found[name] * 1.001
+    severities = {each.check: each.severity for each in judged(RICH, found)}
+    assert severities.pop(f"gradient of {name}") is Severity.WRONG
+    assert set(severities.values()) == {Severity.MATCH}
+
+
+def test_a_transposed_head_is_seen_beside_a_loud_one() -> None:
+    """Head 0 is 10^4 times louder; the weights of head 1 are judged by their own size."""
+    problem = make(parse("mha-N3-L5-S7-H3-D4-cross-bias-float32-loud-s95"))
+    found = right(problem)
+    weight = found["in_proj_weight"].reshape(3, 3, 4, 12).copy()
+    weight[0, 1] = weight[0, 1, ::-1]
+    found["in_proj_weight"] = weight.reshape(36, 12)
+    wrong = [each.check for each in judged(problem, found) if each.severity.fails]
+    assert wrong == ["gradient of in_proj_weight"]
+
+
+def test_missing_and_misshapen_gradients_are_faults_of_structure() -> None:
+    """What is not there, and what has another shape or dtype, is named with got and should be."""
+    found = rounded(GROUPED, right(GROUPED)).gradients
+    assert found is not None
+    del found["query"]
+    found["key"] = found["key"][:, 1:]
+    found["value"] = found["value"].astype(np.float64)
+    answer = Answer(output=np.zeros(GROUPED.output_shape), gradients=found)
+    details = {
+        each.check: each.detail
+        for each in judge_gradients(GROUPED, golden(GROUPED), answer)
+        if each.severity is Severity.STRUCTURE
+    }
+    assert details["gradient of query"].startswith("gradient of query is missing")
+    assert "(3, 6, 6), but should have (3, 7, 6)" in details["gradient of key"]
+    assert "dtype float64, but should have float32" in details["gradient of value"]
+
+
+def test_nan_is_no_gradient() -> None:
+    """One NaN in one gradient is wrong where no row is fully masked."""
+    found = right(RICH)
+    found["value"] = found["value"].copy()
+    found["value"][1, 2, 3] = np.nan
+    wrong = [each for each in judged(RICH, found) if each.severity.fails]
+    assert [each.check for each in wrong] == ["gradient of value"]
+    assert "nan at [1, 2, 3]" in wrong[0].detail
+
+
+MASKED = "mha-N3-L5-S7-H2-D4-cross-bias-boolmask3d-maskedrows-float32-s96"
+
+
+def test_a_masked_row_leaves_the_gradients_of_others_alone() -> None:
+    """The gold is finite though a row sees no key; torch's own is NaN, and is named, not failed."""
+    problem = make(parse(MASKED))
+    assert all(np.isfinite(array).all() for array in right(problem).values())
+    torchs = module.torch_gradients(problem, cotangent(problem))
+    assert np.isnan(torchs["in_proj_weight"]).any()
+    found = judged(problem, torchs)
+    assert not any(each.severity.fails for each in found)
+    assert any("pytorch#41508" in each.detail for each in found)
+    assert {each.severity for each in judged(problem, right(problem))} == {Severity.MATCH}
+
+
+def test_the_gold_of_a_masked_row_is_that_of_the_problem_without_it() -> None:
+    """Unmasking the row and giving it no cotangent leads torch to the same gradients."""
+    problem = make(parse(MASKED))
+    rows = np.asarray(problem.masked_rows())
+    assert problem.attn_mask is not None
+    mask = problem.attn_mask.reshape(3, 2, 5, 7).copy()
+    mask[rows] = False
+    given = cotangent(problem).reshape(3, 5, 2, 4).copy()
+    given[rows.swapaxes(1, 2)] = 0
+    opened = problem.replace(attn_mask=mask.reshape(6, 5, 7))
+    expected = module.torch_gradients(opened, given.reshape(3, 5, 8))
+    actual = golden_gradients(problem, golden(problem))
+    for name, gradient in actual.items():
+        assert (np.abs(gradient.value - expected[name]) <= 2.0**-29 * gradient.limit).all(), name
+
+
+def test_nobody_is_judged_by_oracles_that_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If torch autograd and NumPy differ, an error is raised instead of a verdict."""
+    original = module.torch_gradients
+
+    def off(problem: Problem, given: np.ndarray) -> dict[str, np.ndarray]:
+        found = original(problem, given)
+        return found | {"key": found["key"] * (1 + 1e-9)}
+
+    monkeypatch.setattr(module, "torch_gradients", off)
+    with pytest.raises(mha_torch.OraclesDisagreeError, match="gradient of key"):
+        golden_gradients(RICH, golden(RICH))
+
+
+def test_the_key_bias_has_no_gradient() -> None:
+    """Softmax forgets what all keys share: noise as small as rounding is a match, not nothing."""
+    problem = make(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s97"))
+    bias = right(problem)["in_proj_bias"]
+    assert np.abs(bias[8:16]).max() < 1e-12
+    assert np.abs(bias).max() > 0.1
+    found = pull_back(Prepared(problem), OTHERS[0], cotangent(problem))
+    assert {each.severity for each in judged(problem, found)} == {Severity.MATCH}
+
+
+def test_the_bound_holds_and_is_narrow() -> None:
+    """Orders stay within the bound; on an ordinary problem it is below 2000 roundoffs."""
+    limits = backward(RICH, golden(RICH), cotangent(RICH), machine(RICH.dtype))
+    for name, array in pull_back(Prepared(RICH), OTHERS[1], cotangent(RICH)).items():
+        assert (np.abs(array - limits[name].value) <= limits[name].error).all(), name
+        share = np.median(limits[name].error) / np.abs(limits[name].value).max()
+        assert share < 2000 * 2.0**-24, name
+
+
+def test_groups_keep_heads_apart() -> None:
+    """Each array has a row for every head, sample, or sample and head."""
+    state = RICH.state()
+    rows = {name: len(groups(RICH, name, array)) for name, array in state.items()}
+    assert rows == {
+        "in_proj_weight": 6, "in_proj_bias": 6, "bias_k": 2, "bias_v": 2, "out_proj.weight": 2,
+        "out_proj.bias": 1,
+    }  # fmt: skip
+    assert len(groups(RICH, "query", RICH.query)) == 3
+    assert len(groups(GROUPED, "key", GROUPED.key)) == 6
+    assert RICH.attn_mask is not None
+    assert len(groups(RICH, "attn_mask", RICH.attn_mask)) == 6
+
+
+def test_the_cotangent_is_drawn_from_the_case() -> None:
+    """The same case has the same cotangent; it is not constant, and no draw of the problem."""
+    again = make(RICH.case)
+    assert np.array_equal(cotangent(RICH), cotangent(again))
+    assert math.isclose(float(np.std(cotangent(RICH))), 1, rel_tol=0.3)
+    assert not np.array_equal(cotangent(RICH), RICH.query)
