@@ -80,6 +80,12 @@ def shapes(problem: Problem) -> object:
     return (*kinds, problem.case.replace(seed=0).id)
 
 
+def widths(problem: Problem) -> object:
+    """Return the shapes and dtype of the weights: all that a stale copy must fit."""
+    arrays = [getattr(problem, name) for name in WEIGHTS]
+    return problem.case.dtype, *(None if a is None else a.shape for a in arrays)
+
+
 def caching() -> Callable[[Problem], Answer]:
     """Answer every problem like the first one of its shapes."""
     memory: dict[object, Answer] = {}
@@ -164,7 +170,7 @@ add(
         visible_when="weights changed after construction",
         remedy="read the weights in each call, or copy them again when they are set",
         needs=features("form=mha"),
-        make=remembering(WEIGHTS, shapes),
+        make=remembering(WEIGHTS, widths),
     )
 )
 add(
