@@ -44,3 +44,8 @@ class Stacked(Looped):
         q, k, v = (self.heads(X @ W) for W in (self.W_Q, self.W_K, self.W_V))
         out, weights = attend(q, k, v, mask)
         return np.hstack(list(out)) @ self.W_O, weights
+
+
+def build(d_model, num_heads):
+    """Return a layer: not its class, so that the way of calling it has to be named."""
+    return Stacked(d_model, num_heads)

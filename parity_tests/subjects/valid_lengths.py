@@ -5,6 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 
+def attend(q, k, v, valid_lens=None):
+    """Return attention over (..., T, D); keys at and behind a sample's length are hidden."""
+    logits = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if valid_lens is not None:
+        padded = np.arange(k.shape[-2]) >= valid_lens[:, None]
+        logits = np.where(padded[:, None, None], -np.inf, logits)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights @ v
+
+
 class Attention:
     """Weights are attributes, applied as X @ W; keys behind a sample's length are hidden."""
 
@@ -27,11 +38,10 @@ class Attention:
         q = self.split(queries @ self.W_q + self.b_q)
         k = self.split(keys @ self.W_k + self.b_k)
         v = self.split(values @ self.W_v + self.b_v)
-        logits = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])
-        if valid_lens is not None:
-            padded = np.arange(keys.shape[1]) >= valid_lens[:, None]
-            logits = np.where(padded[:, None, None], -np.inf, logits)
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
-        merged = (weights @ v).swapaxes(1, 2).reshape(queries.shape)
+        merged = attend(q, k, v, valid_lens).swapaxes(1, 2).reshape(queries.shape)
         return merged @ self.W_o + self.b_o
+
+
+def build(num_hiddens, num_heads, dropout=0.0, bias=False):
+    """Return a layer: not its class, so that the way of calling it has to be named."""
+    return Attention(num_hiddens, num_heads, dropout, bias)

@@ -121,7 +121,8 @@ class TorchModule(Convention):
             from mha_parity.conventions import torch_paths
 
             module = torch_paths.along(self.path, module)
-        return Call(module, rows, options, tuple(arguments.given))
+        function = module if callable(module) else forward(module)
+        return Call(function, rows, options, tuple(arguments.given))
 
     def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
         """Return the call of a module that answered ``earlier`` before it got its weights."""

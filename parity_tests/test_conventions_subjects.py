@@ -1,0 +1,307 @@
+"""Right attentions of every style pass by each convention; wrong ones do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mha_parity import conventions, targets
+from mha_parity.conventions.base import Convention
+from mha_parity.drawing import draw_cases
+from mha_parity.gold import golden
+from mha_parity.making import make
+from mha_parity.options import Options
+from mha_parity.run import check
+
+SUBJECTS = Path(__file__).parent / "subjects"
+# The five documents the project grew from, each style as functions and as classes or objects.
+RIGHT = {
+    "projected.py:f": "qkv-heads",
+    "projected.py:single_head": "qkv",
+    "projected.py:project": "projections",
+    "as_classes.py:Parallel.multi_head_attention": "qkv-heads",
+    "as_classes.py:Parallel.self_attention": "qkv",
+    "as_classes.py:Parallel.compute_qkv": "projections",
+    "packed_weights.py:f": "x-weights-heads",
+    "packed_weights.py:single_head": "x-weights",
+    "valid_lengths.py:Attention": "module-valid-lens",
+    "valid_lengths.py:attend": "qkv",
+    "keep_mask.py:Looped": "module-mask",
+    "keep_mask.py:Stacked": "module-mask",
+    "keep_mask.py:attend": "qkv",
+    "like_torch.py:Attention": "torch-module",
+    "like_torch.py:attend": "sdpa",
+    "torch_function.py:f": "qkv-heads",
+}
+# A notebook is not run, so that the objects it would make are not there.
+OBJECTS = {
+    "as_classes.py:packed": "x-weights-heads",
+    "as_classes.py:packed.one_head": "x-weights",
+}
+# Functions that build a layer: nothing about them says how the layer is called.
+BUILDERS = {
+    "valid_lengths.py:build": "module-valid-lens",
+    "keep_mask.py:build": "module-mask",
+    "like_torch.py:build": "torch-module",
+}
+LIBRARY = {
+    "attention.ipynb:f": "qkv-heads",
+    "torch.nn:MultiheadAttention": "torch-module",
+    "torch.nn.functional:scaled_dot_product_attention": "sdpa",
+    "mha_numpy:MultiheadAttention": "torch-module",
+    "mha_numpy:scaled_dot_product_attention": "sdpa",
+}
+WRONG = {
+    "wrong_scale.py:f": "qkv-heads",
+    "wrong_split.py:f": "qkv-heads",
+    "wrong_softmax_axis.py:f": "qkv-heads",
+    "wrong_ones.py:one_head": "qkv",
+    "wrong_ones.py:project": "projections",
+    "wrong/einsums.py:split_badly": "x-weights-heads",
+    "wrong_ones.py:one_head_from_x": "x-weights",
+    "wrong/lengths.py:OneTooMany": "module-valid-lens",
+    "wrong_ones.py:Masked": "module-mask",
+    "wrong/layers.py:LateQueryBias": "torch-module",
+    "wrong/streams.py:inverted_mask": "sdpa",
+}
+CASES = 40
+ENOUGH = Options(cases=CASES, diagnose=False, shrink=False)
+
+
+def bound(text: str, name: str | None = None) -> Convention:
+    """Return a subject of this folder, or of a library, as a candidate."""
+    place = text.partition(":")[0]
+    whole = f"{SUBJECTS}/{text}" if place.endswith((".py", ".ipynb")) else text
+    return conventions.bind(targets.load(whole), name)
+
+
+@pytest.fixture
+def in_a_notebook(tmp_path: Path) -> Callable[[str], Any]:
+    """Put a subject's file into a notebook, between cells that cannot run, and load it there."""
+
+    def loaded(text: str) -> Any:
+        file, _, name = text.partition(":")
+        nbformat = pytest.importorskip("nbformat")
+        code, prose = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
+        cells = [
+            prose("# Somebody's notebook"),
+            code("%matplotlib inline\ndata = open('no such file').read()"),
+            code((SUBJECTS / file).read_text(encoding="utf-8")),
+            code("print(data)"),
+        ]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "somebody.ipynb")
+        return targets.load(f"{tmp_path}/somebody.ipynb:{name}")
+
+    return loaded
+
+
+@pytest.mark.parametrize(("text", "convention"), (RIGHT | OBJECTS | LIBRARY).items())
+def test_right_ones_are_recognised_and_pass(text: str, convention: str) -> None:
+    """Each is called by the convention its parameters say, and equals torch in every case."""
+    candidate = bound(text)
+    assert convention == candidate.convention
+    verdict = check(candidate, ENOUGH)
+    assert (CASES, 0, ()) == (verdict.run, verdict.failed, verdict.failures)
+
+
+@pytest.mark.parametrize(("text", "convention"), BUILDERS.items())
+def test_builders_pass_by_a_named_convention(text: str, convention: str) -> None:
+    """What a function builds is judged as its class is, where the convention is named."""
+    assert check(bound(text, convention), ENOUGH).failed == 0
+
+
+@pytest.mark.parametrize(("text", "convention"), RIGHT.items())
+def test_right_ones_pass_in_a_notebook(
+    text: str, convention: str, in_a_notebook: Callable[[str], Any]
+) -> None:
+    """The same code between a notebook's other cells is found, recognised and right."""
+    candidate = conventions.bind(in_a_notebook(text))
+    assert convention == candidate.convention
+    assert check(candidate, ENOUGH).failed == 0
+
+
+@pytest.mark.parametrize(("text", "convention"), WRONG.items())
+def test_wrong_ones_are_recognised_and_fail(text: str, convention: str) -> None:
+    """A wrong attention is called like a right one, and found wrong at a place."""
+    candidate = bound(text)
+    assert convention == candidate.convention
+    verdict = check(candidate, ENOUGH)
+    assert verdict.failed > CASES / 8
+    assert all(failure.judgement.where is not None for failure in verdict.failures[:1])
+
+
+@pytest.mark.parametrize(("text", "convention"), WRONG.items())
+def test_wrong_ones_fail_in_a_notebook(
+    text: str, convention: str, in_a_notebook: Callable[[str], Any]
+) -> None:
+    """A notebook hides no mistake."""
+    candidate = conventions.bind(in_a_notebook(text))
+    assert convention == candidate.convention
+    assert check(candidate, ENOUGH).failed > CASES / 8
+
+
+def test_every_convention_has_a_right_one_and_a_wrong_one() -> None:
+    """No convention goes untested; those of frameworks are tested where these are installed."""
+    frameworks = {"jax-attention", "keras-layer"}
+    assert set(conventions.KNOWN) - frameworks == set(RIGHT.values()) == set(WRONG.values())
+
+
+class TestOffer:
+    """What is offered follows from what a subject takes."""
+
+    def test_functions_of_one_sample_offer_no_batches(self) -> None:
+        """A function written for (T, D) is judged on single samples."""
+        assert bound("projected.py:f").offer["layout"] == ("unbatched",)
+
+    def test_batches_are_offered_where_they_come_out_in_shape(self) -> None:
+        """A function that takes any leading axes is judged with and without a batch."""
+        assert bound("keep_mask.py:attend").offer["layout"] == ("unbatched", "batch_first")
+
+    def test_a_constructor_without_bias_kv_offers_none(self) -> None:
+        """What a torch look-alike's constructor does not name is not offered."""
+
+        class Small(bound("mha_numpy:MultiheadAttention").subject):  # type: ignore[misc]  # a class
+            def __init__(self, embed_dim: int, num_heads: int, bias: bool = True) -> None:
+                super().__init__(embed_dim, num_heads, bias=bias, dtype="float64")
+
+        offer = conventions.bind(Small).offer
+        assert offer["bias"] == ("no", "yes")
+        assert (("no",), ("no",)) == (offer["bias_kv"], offer["zero_attn"])
+        assert offer["layout"] == ("sequence_first", "unbatched")
+
+    def test_a_wider_answer_takes_the_narrower_type_out(self) -> None:
+        """float32 answered in float64 is not offered, and the reason is kept."""
+        candidate = bound("projected.py:f")
+        assert candidate.offer["dtype"] == ("float64",)
+        assert candidate.reasons["dtype", "float32"] == "it is answered in float64"
+
+    def test_a_narrower_answer_is_left_in_to_fail(self) -> None:
+        """float64 answered in float32 is a finding, not a feature that is missing."""
+        right = bound("projected.py:f").subject
+
+        def f(Q: object, K: object, V: object, n_heads: int) -> object:
+            return right(Q, K, V, n_heads).astype(np.float32)
+
+        verdict = check(conventions.bind(f), Options(cases=10, diagnose=False))
+        assert verdict.failed > 0
+
+    def test_weights_come_as_a_list_of_heads(self) -> None:
+        """A list with one matrix a head is brought to (N, H, L, S)."""
+        candidate = bound("packed_weights.py:f")
+        problem = make(candidate.plain_case().replace(weights="per_head"))
+        weights = candidate(problem).weights
+        assert weights is not None
+        np.testing.assert_allclose(
+            weights, golden(problem).weights.astype(np.float64), rtol=0, atol=1e-14
+        )
+
+
+class Takes:
+    """Functions whose parameters alone, or one call, say the convention."""
+
+    @staticmethod
+    def annotated(a: np.ndarray, b: np.ndarray, c: np.ndarray, n: int) -> None:
+        """Four, the last a whole number."""
+
+    @staticmethod
+    def defaulted(a: object, b: object, c: object, n: int = 2) -> None:
+        """Three and a whole number that may be left out."""
+
+    @staticmethod
+    def five(x: object, a: object, b: object, c: object, n: object) -> None:
+        """Five."""
+
+    @staticmethod
+    def keywords(a: object, b: object, c: object, *, scale: object = None) -> None:
+        """Three and one of torch's keywords."""
+
+    @staticmethod
+    def masked(a: object, b: object, c: object, mask: object = None) -> None:
+        """Three, and a mask of unknown polarity that is left alone."""
+
+    @staticmethod
+    def spelt(a: object, b: object, c: object, num_heads: object) -> None:
+        """Raise on every call: the name has the last word."""
+        raise RuntimeError(a, b, c, num_heads)
+
+
+@pytest.mark.parametrize(
+    ("name", "convention"),
+    [
+        ("annotated", "qkv-heads"),
+        ("defaulted", "qkv-heads"),
+        ("five", "x-weights-heads"),
+        ("keywords", "sdpa"),
+        ("masked", "qkv"),
+        ("spelt", "qkv-heads"),
+    ],
+)
+def test_recognised_by_order_and_kind(name: str, convention: str) -> None:
+    """Spelling does not matter where order, annotations and defaults say enough."""
+    assert conventions.bind(getattr(Takes, name)).convention == convention
+
+
+class NoLayer:
+    """A class whose call nobody knows."""
+
+    def __init__(self, a: int, b: int) -> None:
+        """Take two sizes."""
+
+    def forward(self, a: object, b: object, c: object, d: object, e: object, f: object) -> None:
+        """Take six arrays."""
+
+
+UNSURE = {
+    "four_unknown": (
+        lambda a, b, c, d: (a / 0, b, c, d)[0],
+        r"\(a, b, c, d\).*qkv-heads: fits; x-weights: fits; .*--conv",
+    ),
+    "two": (lambda a, b: (a, b), r"\(a, b\), but should be recognisable as one convention"),
+    "six": (lambda a, b, c, d, e, f: (a, b, c, d, e, f), "name it with --convention NAME"),
+    "class": (NoLayer, r"NoLayer\(self, a, b, c, d, e, f\).*torch-module, module-valid-lens"),
+    "in_c": (max, "max without a readable signature"),
+    "instance": (
+        bound("mha_numpy:MultiheadAttention").subject(6, 2),
+        "got an instance of MultiheadAttention, but should be the class itself",
+    ),
+}
+
+
+@pytest.mark.parametrize(("subject", "message"), UNSURE.values(), ids=UNSURE)
+def test_unsure_says_what_it_saw(subject: object, message: str) -> None:
+    """Where no convention or several fit, the sentence has the signature and the remedy."""
+    with pytest.raises(ValueError, match=message):
+        conventions.bind(subject)
+
+
+def test_an_unknown_convention_is_refused() -> None:
+    """The nearest name is suggested."""
+    with pytest.raises(
+        ValueError, match=r"got the convention 'qkv-head'.*did you mean 'qkv-heads'"
+    ):
+        conventions.bind(np.add, "qkv-head")
+
+
+@pytest.mark.parametrize(
+    "path", ["weights", "no-weights", "fast", "eval", "sdpa-math", "sdpa-flash"]
+)
+def test_torch_is_a_candidate_along_each_path(path: str) -> None:
+    """Torch's own module, sent along a path, answers every case that the path can compute."""
+    module = bound("torch.nn:MultiheadAttention").subject
+    candidate = conventions.bind(module, path=path)
+    for case in draw_cases(candidate.offer, 12, seed=1):
+        problem = make(case)
+        answer = candidate(problem)
+        assert problem.output_shape == answer.output.shape
+        assert (case.weights == "none") == (answer.weights is None)
+
+
+def test_an_unknown_path_is_refused() -> None:
+    """The sentence lists the paths."""
+    module = bound("torch.nn:MultiheadAttention").subject
+    with pytest.raises(ValueError, match="`path`='quick' is unknown, but should be one of weights"):
+        conventions.bind(module, path="quick")
