@@ -1,0 +1,204 @@
+"""The terminal report: the verdict first, what failing cases share, and what tells nothing."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from mha_parity.case import parse
+from mha_parity.features import AXES
+from mha_parity.judgement import Judgement, Place, Severity
+from mha_parity.report import telling, terminal, words
+from mha_parity.report.progress import progress
+from mha_parity.verdict import Diagnosis, Failure, FeatureRow, Outcome, Verdict
+
+CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
+FIRST = parse("mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-fortran-s11")
+TARGET = "somebody/with/a/long/path.py:attention"
+
+
+def rows(axis: str, **counts: tuple[int, int]) -> list[FeatureRow]:
+    """Return the rows of one axis from (cases, failed) by value; other values are not offered."""
+    found = []
+    for value in AXES[axis]:
+        cases, failed = counts.get(value, (-1, 0))
+        status = "not offered" if cases < 0 else "fail" if failed else "pass"
+        status = "inconclusive" if cases == 0 else status
+        found.append(FeatureRow(axis, value, status, max(cases, 0), failed=failed))
+    return found
+
+
+def verdict(run: int = 200, failed: int = 40, **changes: Any) -> Verdict:
+    """Return a verdict in which causal cases fail, whatever their dtype and regime."""
+    features = [
+        *rows("form", mha=(run, failed)),
+        *rows("dtype", float64=(run // 2, failed // 2), float32=(run // 2, failed // 2)),
+        *rows("attn", none=(run - 50, 0), causal=(50, failed)),
+        *rows("regime", normal=(run - 12, failed - 1), tiny=(9, 1), ties=(3, 0)),
+        *rows("bias", no=(run, failed)),
+    ]
+    judgement = Judgement(
+        case=CASE,
+        check="output",
+        severity=Severity.WRONG,
+        error=0.5,
+        allowed=0.001,
+        where=Place(1, 2, 3, 0),
+        detail="output is 1.5, but should be 1.0",
+    )
+    replay = f"mha-parity replay {CASE.id} {TARGET}"
+    failure = Failure(judgement=judgement, case=CASE, replay=replay, first_seen=FIRST)
+    fields: dict[str, Any] = {
+        "target": TARGET,
+        "convention": "torch-module",
+        "outcome": Outcome.FAIL if failed else Outcome.PASS,
+        "run": run,
+        "passed": run - failed,
+        "failed": failed,
+        "inconclusive": 0,
+        "features": tuple(features),
+        "checks": (),
+        "failures": (failure,) if failed else (),
+        "environment": {"torch": "2.13.0", "numpy": "2.4.6"},
+    }
+    return Verdict(**{**fields, **changes})
+
+
+def shown(subject: Verdict, width: int = 80) -> str:
+    """Return the report as a console of that width prints it."""
+    stream = io.StringIO()
+    terminal.show(subject, Console(file=stream, width=width, color_system=None))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120], ids="width{}".format)
+@pytest.mark.parametrize("failed", [0, 40], ids=["passing", "failing"])
+def test_fits_the_width(width: int, failed: int) -> None:
+    """No line is wider than the console, but the replay line, which has to be copied whole."""
+    lines = shown(verdict(failed=failed), width).splitlines()
+    wide = [line for line in lines if len(line.rstrip()) > width and "replay" not in line]
+    assert [] == wide
+
+
+def test_verdict_comes_first_and_whole() -> None:
+    """The first words are the verdict; diagnosis, failures and features follow in this order."""
+    bug = Diagnosis(bug="causal-bottom", title="mask aligned at the bottom", confident=True)
+    text = shown(verdict(diagnosis=(bug,)))
+    order = ["does not hold", "mask aligned", "output: wrong", "failing have", "not offered"]
+    assert sorted(order, key=text.index) == order
+    assert "Parity" in text.splitlines()[2]
+
+
+def test_replay_line_is_one_line() -> None:
+    """The command that replays a case is never broken by the report."""
+    (line,) = [line for line in shown(verdict(), 60).splitlines() if "mha-parity replay" in line]
+    assert line.endswith(verdict().failures[0].replay)
+
+
+def test_failing_runs_name_what_is_shared() -> None:
+    """Failing cases share causal; of dtype and regime it does not matter which."""
+    text = " ".join(shown(verdict()).split())
+    assert "failing have ✗ causal 40 of 50" in text
+    assert "no matter dtype · regime" in text
+    assert "✓ float64" not in text
+
+
+def test_three_tied_keys_prove_nothing() -> None:
+    """A value that 3 cases have and none of 40 failing ones is luck; of 150 cases it is not."""
+    assert ["attn"] == [axis.name for axis in telling.shared(verdict())]
+    few = rows("regime", normal=(50, 40), ties=(150, 0))
+    assert ["regime"] == [axis.name for axis in telling.shared(verdict(features=tuple(few)))]
+
+
+def test_one_failure_shares_nothing() -> None:
+    """Of one failing case nothing is said to be shared: its own id says what it has."""
+    features = tuple(rows("attn", none=(160, 0), causal=(40, 1)))
+    subject = verdict(failed=1, features=features)
+    assert [] == telling.shared(subject) + telling.absent(subject)
+
+
+def test_few_spared_values_are_named_as_such() -> None:
+    """Where most values fail and a plain one too, the spared ones are named instead."""
+    regime = rows("regime", normal=(60, 30), tiny=(40, 20), huge=(40, 20), constant=(60, 0))
+    subject = verdict(failed=70, features=tuple(regime))
+    assert ["regime"] == [axis.name for axis in telling.absent(subject)]
+    assert "failing lack ✓ constant key rows 60" in " ".join(shown(subject).split())
+
+
+def test_passing_runs_are_compact() -> None:
+    """An axis with one value is not listed; the others take a line or two."""
+    text = shown(verdict(failed=0), 100)
+    assert "multi-head attention with projections" not in text
+    assert "✓ float64 100 · ✓ float32 100" in text
+    assert len(text.splitlines()) < 24
+
+
+def test_untested_features_say_why() -> None:
+    """A feature that is offered and in no case has a question mark and is counted as untested."""
+    open_row = FeatureRow("attn", "causal", "inconclusive", 0, "no case drawn")
+    plain = FeatureRow("attn", "none", "pass", 10)
+    subject = verdict(failed=0, features=(plain, open_row), outcome=Outcome.INCONCLUSIVE)
+    assert "? causal no case drawn" in shown(subject)
+    assert [open_row] == words.untested(subject)
+
+
+def test_whole_axes_that_are_not_offered_take_one_entry() -> None:
+    """An axis with one offered value is named once; single values of others by themselves."""
+    assert {"any other form", "any other bias"}.isdisjoint(words.not_offered(verdict()))
+    padding = verdict(features=tuple(rows("padding", none=(10, 0))))
+    assert ["any other padding"] == words.not_offered(padding)
+    some = verdict(features=tuple(rows("padding", none=(10, 0), bool=(9, 0), float=(8, 0))))
+    assert ["valid lengths per sample"] == words.not_offered(some)
+
+
+def test_long_last_words_are_cut_and_cleaned() -> None:
+    """Of 100 lines the first and the last are shown, without escape codes and marks of place."""
+    detail = "\n".join(["raised \x1b[31mError", "    ^^^^~~", *(f"line {i}" for i in range(100))])
+    told = words.told(detail, 5).splitlines()
+    assert [
+        "raised [31mError",
+        "  ... 96 lines ...",
+        "line 96",
+        "line 97",
+        "line 98",
+        "line 99",
+    ] == told
+
+
+def test_only_shrunk_failures_are_shown_in_full() -> None:
+    """Failures of the whole run, and more than three others, take a line each."""
+    (shrunk,) = verdict().failures
+    over_run = Failure(judgement=shrunk.judgement, case=CASE, replay="mha-parity replay")
+    text = shown(verdict(failures=(shrunk, over_run)))
+    assert 1 == text.count("\n fails ") == text.count("\n also fails ")
+
+
+def test_accuracy_and_power_stand_in_the_report() -> None:
+    """Power names the gross error that fewest cases would have shown."""
+    text = " ".join(shown(verdict(failed=0, power={"zeros": 200, "mean(V)": 150})).split())
+    assert "each of 2 gross errors would have shown in 150 or more of 200 cases" in text
+    assert "in fewest: mean(V)" in text
+
+
+def test_progress_off_a_terminal_is_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a log progress is a plain line every ten seconds, and no bar."""
+    clock = iter([0.0, 5.0, 11.0, 12.0, 21.0])
+    monkeypatch.setattr("mha_parity.report.progress.time.monotonic", lambda: next(clock))
+    with progress(Console(file=io.StringIO()), "x:f") as tick:
+        for done in range(1, 5):
+            tick(done, 4)
+    assert "judging x:f: 2 of 4 cases\njudging x:f: 4 of 4 cases\n" == capsys.readouterr().err
+
+
+def test_progress_on_a_terminal_is_a_bar() -> None:
+    """On a terminal a bar counts the cases."""
+    stream = io.StringIO()
+    with progress(Console(file=stream, force_terminal=True, width=80), "x:f") as tick:
+        tick(2, 4)
+    assert "judging x:f" in stream.getvalue()
+    assert "2/4" in stream.getvalue()
