@@ -26,7 +26,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the command line and leave with status 2."""
-        self.exit(COULD_NOT_START, f"{self.prog}: {message}; see {self.prog} --help\n")
+        see = " See" if message.endswith("?") else "; see"
+        self.exit(COULD_NOT_START, f"{self.prog}: {message}{see} {self.prog} --help.\n")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -83,7 +83,9 @@ def features(text: str) -> tuple[tuple[str, str], ...]:
     """Return the (axis, value) pairs of a list such as ``attn=causal,bias=yes``."""
     pairs = []
     for word in text.split(","):
-        axis, _, value = word.partition("=")
+        axis, equals, value = word.partition("=")
+        if not equals:
+            raise argparse.ArgumentTypeError(f"got {word!r}, but should be AXIS=VALUE, as bias=yes")
         axis = _one_of(axis.strip(), tuple(AXES), "feature axis")
         pairs.append((axis, _one_of(value.strip(), tuple(AXES[axis]), f"value of {axis}")))
     return tuple(pairs)

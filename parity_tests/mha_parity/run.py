@@ -84,10 +84,9 @@ def restricted(offer: Offer, options: Options) -> Offer:
         values = tuple(value for a, value in wanted if a == axis)
         missing = [value for value in values if value not in offer[axis]]
         if missing:
-            offered = ", ".join(offer[axis])
+            offered = " or ".join(f"{axis}={value}" for value in offer[axis])
             raise ValueError(
-                f"{axis}={missing[0]} was asked for, but the target offers {offered}; "
-                f"name one of these."
+                f"{axis}={missing[0]} was asked for, but the target offers only {offered}."
             )
         narrowed[axis] = values
     return reachable(narrowed)
