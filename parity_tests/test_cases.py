@@ -64,7 +64,7 @@ def test_every_possible_pair_of_features_occurs(seed: int) -> None:
     """The cover holds every pair of offered values that any problem can have together."""
     drawn = [of_case(case) for case in draw_cases(WHOLE, 600, seed)]
     seen = {pair for f in drawn for pair in itertools.combinations(sorted(f.items()), 2)}
-    axes = sorted(a for a in AXES if a not in {"heads", "size", "kv_heads", "v_dim"})
+    axes = sorted(a for a in AXES if a not in {"heads", "size", "kv_heads", "v_dim", "gradients"})
     missing = [
         ((a, u), (b, v))
         for a, b in itertools.combinations(axes, 2)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import mha_torch
-from mha_parity import gradients as module
+from mha_parity import gold_gradients as module
 from mha_parity.backward import backward
 from mha_parity.bound import machine
 from mha_parity.candidate import Answer
@@ -17,9 +17,11 @@ from mha_parity.case import parse
 from mha_parity.drawing import draw_cases
 from mha_parity.features import AXES, offer
 from mha_parity.gold import golden, merge, split
-from mha_parity.gradients import cotangent, golden_gradients, groups, judge_gradients
+from mha_parity.gold_gradients import golden_gradients
+from mha_parity.gradient_places import groups
+from mha_parity.gradients import judge_gradients
 from mha_parity.judgement import Judgement, Severity
-from mha_parity.making import make
+from mha_parity.making import cotangent, make
 from mha_parity.orders import Order, Prepared
 from mha_parity.problem import Problem
 from mha_parity.pullback import pull_back
@@ -166,7 +168,7 @@ def test_nan_is_no_gradient() -> None:
     found["value"][1, 2, 3] = np.nan
     wrong = [each for each in judged(RICH, found) if each.severity.fails]
     assert [each.check for each in wrong] == ["gradient of value"]
-    assert "nan at [1, 2, 3]" in wrong[0].detail
+    assert "nan at sample 1, row 2, column 3" in wrong[0].detail
 
 
 MASKED = "mha-N3-L5-S7-H2-D4-cross-bias-boolmask3d-maskedrows-float32-s96"

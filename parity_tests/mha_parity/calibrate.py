@@ -21,8 +21,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mha_parity.calibration import FAMILIES, Counts, needed, tried, upper_limit
 from mha_parity.drawing import draw_cases
-from mha_parity.features import AXES, offer
+from mha_parity.features import AXES
 from mha_parity.judge import IN_FORCE, K, Settings
+from mha_parity.wrong.bug import whole_offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,7 +81,7 @@ def calibrate(
     cases: int, seed: int, *, workers: int = 0, progress: Progress | None = None
 ) -> Calibration:
     """Return the figures for ``cases`` problems; ``workers`` = 0 stays in this process."""
-    offered = offer(**{axis: tuple(values) for axis, values in AXES.items()})
+    offered = whole_offer()
     offered["size"] = tuple(size for size in offered["size"] if size != "empty")
     drawn = draw_cases(offered, cases, seed)
     random.Random(seed).shuffle(drawn)

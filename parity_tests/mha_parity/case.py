@@ -45,6 +45,7 @@ WORDS: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
         "masked_rows": {"none": None, "some": "maskedrows"},
         "weights": {"none": None, "averaged": "avgweights", "per_head": "weights"},
         "scale": {"default": None, "given": "scaled"},
+        "gradients": {"no": None, "yes": "grad"},
         "dtype": {name: name for name in AXES["dtype"]},
         "regime": {name: None if name == "normal" else name for name in AXES["regime"]},
         "memory": {name: None if name == "c" else name for name in AXES["memory"]},
@@ -98,6 +99,7 @@ class Case:
     masked_rows: str = "none"
     weights: str = "none"
     scale: str = "default"
+    gradients: str = "no"
     dtype: str = "float64"
     regime: str = "normal"
     memory: str = "c"

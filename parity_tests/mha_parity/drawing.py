@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Features = dict[str, str]
 Pair = tuple[tuple[str, str], tuple[str, str]]
 HALF = 0.5
+# Takes no part in the draw: a run with gradients has the cases of a run without.
+ASIDE = "gradients"
 ATTEMPTS = 8  # candidates per greedy step: more make the list a little shorter, and slower
 
 # Pairs of features that cannot occur in one problem, each with the reason.
@@ -99,23 +101,32 @@ def _fits(features: Features, axis: str, value: str) -> bool:
 def reachable(offer: Offer) -> Offer:
     """Return the offer without the values that no case can have beside the rest of the offer."""
     chance = random.Random(0)
-    return {
+    drawn = _drawn(offer)
+    return offer | {
         axis: tuple(
-            v for v in values if any(_fill(offer, {axis: v}, chance) for _ in range(ATTEMPTS))
+            v for v in values if any(_fill(drawn, {axis: v}, chance) for _ in range(ATTEMPTS))
         )
-        for axis, values in offer.items()
+        for axis, values in drawn.items()
     }
+
+
+def _drawn(offer: Offer) -> Offer:
+    """Return the axes that are drawn."""
+    return {axis: values for axis, values in offer.items() if axis != ASIDE}
 
 
 def draw_cases(offer: Offer, count: int, seed: int) -> list[Case]:
     """Return ``count`` cases: the pairwise cover first, then random ones.
 
     Where ``count`` is smaller than the cover, the first ``count`` cases of it: they cover the most.
+    All of them ask for gradients where the offer has them.
     """
     chance = random.Random(seed)
-    features = itertools.chain(cover(offer, chance), _random(offer, chance))
+    drawn = _drawn(offer)
+    features = itertools.chain(cover(drawn, chance), _random(drawn, chance))
     return [
-        _case(each, chance, seed, i) for i, each in enumerate(itertools.islice(features, count))
+        _case(each | {ASIDE: offer[ASIDE][-1]}, chance, seed, i)
+        for i, each in enumerate(itertools.islice(features, count))
     ]
 
 

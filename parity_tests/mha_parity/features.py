@@ -92,6 +92,7 @@ AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "averaged": "averaged attention weights",
             "per_head": "attention weights per head",
         },
+        "gradients": {"no": "no gradients", "yes": "gradients"},
         "scale": {"default": "scale 1/sqrt(head_dim)", "given": "scale given by the caller"},
         "kv_heads": {"equal": "as many key heads as query heads", "fewer": "grouped-query heads"},
         "v_dim": {"equal": "value width = key width", "other": "value width unlike key width"},

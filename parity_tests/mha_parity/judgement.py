@@ -27,9 +27,15 @@ class Severity(StrEnum):
         return self in {Severity.WRONG, Severity.STRUCTURE, Severity.CRASH, Severity.TIMEOUT}
 
 
+NOWHERE = -1  # for the sample of a weight's gradient, and for the head where heads are mixed
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the worst error is; ``row`` is a query position, ``column`` a feature of the output."""
+    """Where the worst error is; ``row`` is a query position, ``column`` a feature of the output.
+
+    In a gradient they are the row and the column of its array.
+    """
 
     sample: int
     head: int
@@ -38,8 +44,9 @@ class Place:
 
     def __str__(self) -> str:
         """Say the place in words; a negative head: the heads are mixed there."""
+        sample = f"sample {self.sample}, " if self.sample >= 0 else ""
         head = f"head {self.head}, " if self.head >= 0 else ""
-        return f"sample {self.sample}, {head}row {self.row}, column {self.column}"
+        return f"{sample}{head}row {self.row}, column {self.column}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ DEPTH = {"float16": 20.0, "bfloat16": 150.0, "float32": 150.0, "float64": 1000.0
 LOUD = {"float16": 1e3}  # V x 1e4 would pass float16's largest number
 OFFSET = 8.0
 TINY = 0.05
+COTANGENT = 0xC07A << 32  # keeps the cotangent's stream apart from the problem's
 
 
 def make(case: Case) -> Problem:
@@ -192,6 +193,12 @@ def _attn_mask(case: Case, stream: Stream, anchor: int) -> Array:
     if case.attn.startswith("float"):
         mask = np.where(hidden, -np.inf, 1.5 * stream.normal(*hidden.shape))
     return mask if case.attn.endswith("3d") else mask[0]
+
+
+def cotangent(problem: Problem) -> Array:
+    """Return the vector of the vector-Jacobian product, (N, L, H Dv), in the problem's dtype."""
+    drawn = Stream(problem.case.seed ^ COTANGENT).normal(*problem.output_shape)
+    return drawn.astype(problem.dtype)
 
 
 def with_dtype(case: Case, dtype: str) -> Case:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 STEPS = 120  # calls of the candidate that one failure may cost
 # Turned off in this order: what confuses a reader most goes first.
 AXES_TO_PLAIN = (
-    "memory", "regime", "masked_rows", "bias_kv", "zero_attn", "padding", "attn", "out_proj",
-    "weights", "projection", "inputs", "layout", "scale", "bias",
+    "gradients", "memory", "regime", "masked_rows", "bias_kv", "zero_attn", "padding", "attn",
+    "out_proj", "weights", "projection", "inputs", "layout", "scale", "bias",
 )  # fmt: skip
 FLOORS = {"batch": 1, "queries": 2, "keys": 2, "heads_count": 1, "head_dim": 1}
 

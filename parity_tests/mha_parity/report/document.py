@@ -81,8 +81,10 @@ def _failure(failure: Failure) -> dict[str, Any]:
 
 
 def _where(place: Place) -> dict[str, int | None]:
-    """Return the place; its head is null where an output projection mixes the heads."""
-    return dataclasses.asdict(place) | {"head": place.head if place.head >= 0 else None}
+    """Return the place; null for the head where heads are mixed, for the sample of a weight."""
+    named = {"sample": place.sample, "head": place.head}
+    known = {name: number if number >= 0 else None for name, number in named.items()}
+    return dataclasses.asdict(place) | known
 
 
 def _diagnosis(each: Diagnosis) -> dict[str, Any]:

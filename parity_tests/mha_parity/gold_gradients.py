@@ -1,0 +1,125 @@
+"""The gold gradients: torch autograd in float64, met by a second one in NumPy.
+
+Where the problem is in float64 the gold is the second one in long double, met by torch's.
+
+A row that sees no key makes all of torch's gradients NaN on the pinned path (pytorch#41508). Such a
+row has no gradient to give: the gold leaves it out, and is then the second oracle's alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import mha_torch
+from mha_parity.backward import backward
+from mha_parity.bound import Arithmetic, machine, smallest
+from mha_parity.gold import NEAR, merge, split
+from mha_parity.making import cotangent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mha_parity.gold import Gold
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GoldGradient:
+    """The right gradient of one array, and what rounding can do to it."""
+
+    value: Array
+    limit: Array
+
+
+def golden_gradients(problem: Problem, gold: Gold) -> dict[str, GoldGradient]:
+    """Return the gold gradients under "query", "key", "value", state-dict names and float masks.
+
+    Raises
+    ------
+        mha_torch.OraclesDisagreeError: torch and the second oracle differ by more than rounding
+            explains.
+
+    """
+    given = cotangent(problem)
+    found = backward(problem, gold, given, machine(problem.dtype))
+    by_torch = {} if np.asarray(problem.masked_rows()).any() else torch_gradients(problem, given)
+    _agree(problem, gold, given, {name: each.value for name, each in found.items()}, by_torch)
+    wide = problem.dtype == np.float64
+    return {
+        name: GoldGradient(each.value if wide else by_torch.get(name, each.value), each.error)
+        for name, each in found.items()
+    }
+
+
+def torch_gradients(problem: Problem, given: Array) -> dict[str, Array]:
+    """Return what torch autograd gives in float64."""
+    if problem.case.form == "mha":
+        return mha_torch.gradients(
+            problem.query,
+            problem.key,
+            problem.value,
+            problem.state(),
+            given,
+            num_heads=problem.num_heads,
+            add_zero_attn=problem.add_zero_attn,
+            key_padding_mask=problem.key_padding_mask,
+            attn_mask=problem.attn_mask,
+            is_causal=problem.is_causal,
+        )
+    return _torch_core(problem, given)
+
+
+def _torch_core(problem: Problem, given: Array) -> dict[str, Array]:
+    """Return the gradients of attention on projected Q, K, V; masks are given as one float mask."""
+    found = mha_torch.sdpa_gradients(
+        split(problem.query, problem.num_heads),
+        split(problem.key, problem.num_kv_heads),
+        split(problem.value, problem.num_kv_heads),
+        split(given, problem.num_heads),
+        attn_mask=np.where(problem.hidden(), -np.inf, problem.additive()),
+        scale=problem.given_scale,
+        enable_gqa=problem.num_kv_heads != problem.num_heads,
+    )
+    rows = {name: merge(found[name]) for name in ("query", "key", "value")}
+    return rows | mask_gradients(problem, found["attn_mask"])
+
+
+def mask_gradients(problem: Problem, whole: Array) -> dict[str, Array]:
+    """Return the gradients of the float masks from that of their sum, (N, H, L, S)."""
+    kept: dict[str, Array] = {}
+    attn, padding = problem.attn_mask, problem.key_padding_mask
+    if attn is not None and attn.dtype != np.bool_:
+        kept["attn_mask"] = whole.sum(axis=(0, 1)) if attn.ndim == 2 else whole.reshape(attn.shape)
+    if padding is not None and padding.dtype != np.bool_:
+        kept["key_padding_mask"] = whole.sum(axis=(1, 2))
+    return kept
+
+
+def _agree(
+    problem: Problem,
+    gold: Gold,
+    given: Array,
+    own: Mapping[str, Array],
+    by_torch: Mapping[str, Array],
+) -> None:
+    """Raise where the oracles differ by more than rounding in float64 explains."""
+    near = NEAR * float(np.finfo(np.float64).eps)
+    apart = [
+        name
+        for name, other in by_torch.items()
+        if not (np.abs(other - own[name]) <= near * np.abs(other).max(initial=0)).all()
+    ]
+    if not apart:
+        return
+    twice = Arithmetic(2.0**-52, 2.0**-52, smallest(np.dtype(np.float64)))
+    limits = backward(problem, gold, given, twice)
+    for name in apart:
+        if not (np.abs(by_torch[name] - own[name]) <= limits[name].error).all():
+            raise mha_torch.OraclesDisagreeError(
+                f"gradient of {name}: torch autograd and NumPy differ by "
+                f"{np.abs(by_torch[name] - own[name]).max():.3g}, which rounding does not explain."
+            )
