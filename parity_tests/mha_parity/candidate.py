@@ -30,8 +30,8 @@ class Answer:
 class CandidateError(Exception):
     """The candidate gave no usable answer; the run goes on.
 
-    ``severity`` is "crash", "timeout" or "structure"; the message is one sentence, followed by the
-    last lines of the candidate's own output where there are any.
+    ``severity`` is "crash", "timeout" or "structure", or "inconclusive" where it was not asked; the
+    message is one sentence, followed by the last lines of the candidate's own output if any.
     """
 
     def __init__(self, severity: str, message: str, detail: str = "") -> None:

@@ -30,6 +30,7 @@ WINDOW = 64  # problems on their way at a time
 # A candidate that is lost on every case would cost its start-up, or the timeout, each time.
 LOSSES_IN_A_ROW = 5
 LOSSES = {"crash": 100, "timeout": 10}
+LOSSES_AFTER_ALL = {"crash": 30, "timeout": 5}  # while a failure is shrunk
 
 
 def isolated(
@@ -65,7 +66,9 @@ class Isolated:
         self._results: dict[int, Answer | CandidateError] = {}
         self._known: Ready | None = None
         self._in_a_row = 0
+        self._in_a_row_at_most = LOSSES_IN_A_ROW
         self._losses = dict.fromkeys(LOSSES, 0)
+        self._losses_at_most = LOSSES
         self._since = time.monotonic()
         self._process = self._started()
 
@@ -134,6 +137,14 @@ class Isolated:
         source = iter(problems)
         sent = deque(map(self._send, itertools.islice(source, WINDOW)))
         return self._collected(sent, source)
+
+    def revive(self) -> None:
+        """Ask again, though the process was lost too often: a failure is to be shrunk."""
+        if self._gone():
+            self._restart()
+        self._losses = dict.fromkeys(LOSSES, 0)
+        self._losses_at_most = LOSSES_AFTER_ALL
+        self._in_a_row_at_most = sum(LOSSES_AFTER_ALL.values())
 
     def _collected(
         self, sent: deque[int], source: Iterator[Problem]
@@ -234,12 +245,13 @@ class Isolated:
             self._results[self._waiting.popleft()[0]] = self._not_asked()
 
     def _gone(self) -> bool:
-        often = any(self._losses[severity] >= most for severity, most in LOSSES.items())
-        return often or self._in_a_row >= LOSSES_IN_A_ROW
+        often = any(self._losses[each] >= most for each, most in self._losses_at_most.items())
+        return often or self._in_a_row >= self._in_a_row_at_most
 
     def _not_asked(self) -> CandidateError:
         times = sum(self._losses.values())
-        return CandidateError("crash", f"not asked any more: its process was lost {times} times")
+        sentence = f"not asked any more: the target's process was lost {times} times"
+        return CandidateError("inconclusive", sentence)
 
 
 def _joined(detail: str, output: str) -> str:
