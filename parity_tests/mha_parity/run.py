@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from mha_parity import summary
 from mha_parity.drawing import draw_cases, reachable
-from mha_parity.features import of_case
 from mha_parity.judge import Settings
 from mha_parity.options import Options
 from mha_parity.pictures import pictures
-from mha_parity.shrink import smallest
+from mha_parity.shrink import shrunk
 from mha_parity.systematic import Systematic
-from mha_parity.trial import try_case, try_cases
+from mha_parity.trial import try_cases
 from mha_parity.verdict import Diagnosis, Failure, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -155,29 +154,14 @@ def _failures(
             if judgement.severity.fails:
                 shown.setdefault((judgement.check, judgement.severity.value), judgement)
     most = SHOWN if options.shrink else 0
-    shrunk = [_shrunk(candidate, options, target, each) for each in list(shown.values())[:most]]
+    settings = settings_of(options)
+    full = [
+        _failure(shrunk(candidate, each, settings), target, options, first_seen=each.case)
+        for each in list(shown.values())[:most]
+    ]
     plain = [_failure(each, target, options) for each in list(shown.values())[most:]]
     whole_run = [_failure(each, target, options) for each in over_run if each.severity.fails]
-    return tuple(shrunk + plain + whole_run)
-
-
-def _shrunk(candidate: Candidate, options: Options, target: str, found: Judgement) -> Failure:
-    settings = settings_of(options)
-    best = found
-
-    def fails(case: Case) -> bool:
-        nonlocal best
-        for judgement in try_case(candidate, case, settings).judgements:
-            if judgement.check == found.check and judgement.severity.fails:
-                best = judgement
-                return True
-        return False
-
-    def offered(case: Case) -> bool:
-        return all(value in candidate.offer[axis] for axis, value in of_case(case).items())
-
-    smallest(found.case, fails, offered)
-    return _failure(best, target, options, first_seen=found.case)
+    return tuple(full + plain + whole_run)
 
 
 def _failure(

@@ -11,19 +11,46 @@ from typing import TYPE_CHECKING
 
 from mha_parity.drawing import possible
 from mha_parity.features import PLAIN, of_case
+from mha_parity.trial import try_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from mha_parity.candidate import Candidate
     from mha_parity.case import Case
+    from mha_parity.judge import Settings
+    from mha_parity.judgement import Judgement
 
 STEPS = 120  # calls of the candidate that one failure may cost
 # Turned off in this order: what confuses a reader most goes first.
 AXES_TO_PLAIN = (
     "gradients", "memory", "regime", "masked_rows", "bias_kv", "zero_attn", "padding", "attn",
-    "out_proj", "weights", "projection", "inputs", "layout", "scale", "bias",
+    "out_proj", "weights", "projection", "inputs", "layout", "scale", "bias", "dtype",
 )  # fmt: skip
+# Of two queries and two keys one can see which is which; of one, nothing is left to attend to.
 FLOORS = {"batch": 1, "queries": 2, "keys": 2, "heads_count": 1, "head_dim": 1}
+
+
+def shrunk(candidate: Candidate, found: Judgement, settings: Settings) -> Judgement:
+    """Return the same check's judgement on the smallest case that still fails it."""
+    best = found
+    revive = getattr(candidate, "revive", None)
+    if revive is not None:
+        revive()
+
+    def fails(case: Case) -> bool:
+        nonlocal best
+        for judgement in try_case(candidate, case, settings).judgements:
+            if judgement.check == found.check and judgement.severity.fails:
+                best = judgement
+                return True
+        return False
+
+    def offered(case: Case) -> bool:
+        return all(value in candidate.offer[axis] for axis, value in of_case(case).items())
+
+    smallest(found.case, fails, offered)
+    return best
 
 
 def smallest(case: Case, fails: Callable[[Case], bool], offered: Callable[[Case], bool]) -> Case:
@@ -32,7 +59,7 @@ def smallest(case: Case, fails: Callable[[Case], bool], offered: Callable[[Case]
     current, tried = case, {case}
     while True:
         for smaller in _simpler(current):
-            if smaller in tried or not _drawable(smaller) or not offered(smaller):
+            if smaller in tried or not possible(of_case(smaller)) or not offered(smaller):
                 continue
             if left == 0:
                 return current
@@ -46,22 +73,37 @@ def smallest(case: Case, fails: Callable[[Case], bool], offered: Callable[[Case]
 
 
 def _simpler(case: Case) -> Iterator[Case]:
-    """Yield plainer cases, the boldest first."""
-    for axis in AXES_TO_PLAIN:
-        if axis == "projection" and case.form == "qkv":
-            continue
-        plain = PLAIN[axis]
-        if getattr(case, axis) != plain:
-            yield _consistent(case.replace(**{axis: plain}))
-    if case.kv_heads_count or case.v_head_dim:
-        yield case.replace(kv_heads_count=0, v_head_dim=0)
+    """Yield plainer cases, the boldest first: where anything fails, one step is all it takes."""
+    features, sizes = _plain(case), _floors(case)
+    for changes in (features | sizes | {"seed": 0}, features, sizes):
+        yield _consistent(case.replace(**changes))
+    for axis, value in features.items():
+        yield _consistent(case.replace(**{axis: value}))
     for name, floor in FLOORS.items():
         number = getattr(case, name)
         for smaller in dict.fromkeys((floor, (floor + number) // 2, number - 1)):
             if floor <= smaller < number:
                 yield _consistent(case.replace(**{name: smaller}))
+    if case.kv_heads_count or case.v_head_dim:
+        yield case.replace(kv_heads_count=0, v_head_dim=0)
     if case.seed:
         yield case.replace(seed=0)
+
+
+def _plain(case: Case) -> dict[str, object]:
+    """Return the features that a plainer case can have instead of those that it has."""
+    fixed = "projection" if case.form == "qkv" else None  # there is none to be plainer
+    return {
+        axis: PLAIN[axis]
+        for axis in AXES_TO_PLAIN
+        if axis != fixed and getattr(case, axis) != PLAIN[axis]
+    }
+
+
+def _floors(case: Case) -> dict[str, object]:
+    """Return the smallest sizes, each no larger than it is."""
+    least = {name: min(floor, getattr(case, name)) for name, floor in FLOORS.items()}
+    return {**least, "kv_heads_count": 0, "v_head_dim": 0}
 
 
 def _consistent(case: Case) -> Case:
@@ -74,7 +116,3 @@ def _consistent(case: Case) -> Case:
     if case.kv_heads_count > 0 and case.heads_count % case.kv_heads_count:
         case = case.replace(kv_heads_count=0)
     return case
-
-
-def _drawable(case: Case) -> bool:
-    return possible(of_case(case))
