@@ -1,0 +1,198 @@
+"""Relations without an oracle: right attention obeys each, and each catches what breaks it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mha_parity.bound import bound
+from mha_parity.drawing import draw_cases
+from mha_parity.gold import golden
+from mha_parity.judgement import Severity
+from mha_parity.making import make
+from mha_parity.related import judge_relation
+from mha_parity.relations import RELATIONS, applicable
+from mha_parity.wrong.bug import whole_offer
+from mha_parity.wrong.plain import Attention, attend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.judgement import Judgement
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+CASES = 60
+
+
+class CountsRows(Attention):
+    """Lets the place of a query in the sequence weigh its scores."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Return scores that grow with the row."""
+        return super().scores(q, k) * (1 + 0.3 * np.arange(q.shape[2])[:, None])
+
+
+class CountsKeys(Attention):
+    """Penalises keys by their place, as a positional bias does."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Return scores that fall with the column."""
+        return super().scores(q, k) - 0.3 * np.arange(k.shape[2])
+
+
+class FirstSampleForAll(Attention):
+    """Lets every query look at the keys of the first sample."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Return scores against the keys of sample 0."""
+        return super().scores(q, np.broadcast_to(k[:1], k.shape))
+
+
+class SamplesLeak(Attention):
+    """Adds a part of all samples to each, as a batch statistic does."""
+
+    def mix(self, weights: Array, v: Array) -> Array:
+        """Return heads with the mean over samples in them."""
+        heads = super().mix(weights, v)
+        return np.asarray(heads + 0.1 * heads.mean(axis=0, keepdims=True))
+
+
+class SeesTheFuture(Attention):
+    """Forgets the causal rule."""
+
+    def causal(self) -> None:
+        """Hide nothing."""
+
+
+class SeesPadding(Attention):
+    """Forgets the padding."""
+
+    def padding(self) -> None:
+        """Hide nothing."""
+
+
+class HeadsInterleaved(Attention):
+    """Takes every H-th feature for a head where neighbours belong together."""
+
+    def split(self, x: Array, heads: int) -> Array:
+        """Return (N, T, D H) as (N, H, T, D)."""
+        n, t, width = x.shape
+        return np.moveaxis(x.reshape(n, t, width // heads, heads), 3, 1)
+
+
+BROKEN: dict[str, type[Attention]] = {
+    "swapped rows": CountsRows,
+    "several rows moved": CountsRows,
+    "all rows permuted": CountsRows,
+    "samples reordered": FirstSampleForAll,
+    "keys permuted with values": CountsKeys,
+    "future tokens without effect": SeesTheFuture,
+    "padding without effect": SeesPadding,
+    "samples apart": SamplesLeak,
+    "heads apart": HeadsInterleaved,
+}
+
+
+def judged(name: str, kind: type[Attention], dtype: str, seed: int) -> Iterator[Judgement]:
+    """Ask an attention for one relation on every problem of a drawing that can be asked for it."""
+    offer = whole_offer() | {"dtype": (dtype,), "size": ("small",)}
+    for case in draw_cases(offer, CASES, seed):
+        problem = make(case)
+        related = RELATIONS[name](problem)
+        if related is None:
+            continue
+        first, second = (attend(kind, p).output for p in (problem, related.problem))
+        limit = bound(problem, golden(problem)).output
+        yield judge_relation(problem, limit, first, second, name, related)
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("name", RELATIONS)
+def test_right_attention_obeys(name: str, dtype: str, seed: int) -> None:
+    """A right attention never breaks a relation, and each is asked of several problems."""
+    found = list(judged(name, Attention, dtype, seed))
+    assert len(found) >= 3
+    broken = [judgement for judgement in found if judgement.severity is not Severity.MATCH]
+    assert broken == []
+
+
+@pytest.mark.parametrize("seed", [21, 22])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", RELATIONS)
+def test_each_relation_catches_what_breaks_it(name: str, dtype: str, seed: int) -> None:
+    """Of an attention that breaks a relation most answers are called wrong, with the place."""
+    found = list(judged(name, BROKEN[name], dtype, seed))
+    wrong = [judgement for judgement in found if judgement.severity is Severity.WRONG]
+    assert len(wrong) > len(found) / 3, f"{len(wrong)} of {len(found)}"
+    for judgement in wrong:
+        assert judgement.check == name
+        assert judgement.error > judgement.allowed
+        assert judgement.where is not None
+
+
+def _problem(seed: int, **features: str) -> Problem:
+    offer = whole_offer() | {"size": ("small",), "masked_rows": ("none",)}
+    offer |= {axis: (value,) for axis, value in features.items()}
+    return make(draw_cases(offer, 1, seed)[0])
+
+
+def _asked(problem: Problem) -> set[str]:
+    return {name for name, _ in applicable(problem)}
+
+
+def test_a_causal_problem_is_not_asked_to_permute() -> None:
+    """Under the causal rule places matter: rows and keys stay, the future is poisoned instead."""
+    asked = _asked(_problem(5, form="mha", attn="causal", padding="none"))
+    moving = {name for name in RELATIONS if "row" in name or "keys" in name}
+    assert len(moving) == 4
+    assert not asked & moving
+    assert "future tokens without effect" in asked
+
+
+def test_an_output_projection_mixes_the_heads() -> None:
+    """Heads are only told apart where no output projection mixes them."""
+    mixed = _problem(6, form="mha", out_proj="general", heads="many")
+    apart = _problem(6, form="mha", out_proj="identity", heads="many")
+    assert "heads apart" not in _asked(mixed)
+    assert "heads apart" in _asked(apart)
+
+
+@pytest.mark.parametrize("name", RELATIONS)
+def test_a_relation_leaves_its_problem_alone(name: str) -> None:
+    """A changed problem shares nothing that it changed with the first."""
+    for seed in range(30):
+        problem = make(draw_cases(whole_offer(), 1, seed)[0])
+        before = [problem.query.copy(), problem.key.copy(), problem.value.copy()]
+        RELATIONS[name](problem)
+        for expected, actual in zip(
+            before, (problem.query, problem.key, problem.value), strict=True
+        ):
+            np.testing.assert_array_equal(actual, expected)
+
+
+def test_a_second_answer_of_another_shape_is_named() -> None:
+    """A candidate that answers the changed problem in another shape breaks the structure."""
+    problem = _problem(7, form="mha", attn="none", padding="none", out_proj="identity")
+    name, related = applicable(problem)[0]
+    output = attend(Attention, problem).output
+    limit = bound(problem, golden(problem)).output
+    found = judge_relation(problem, limit, output, output[:, :-1], name, related)
+    assert found.severity is Severity.STRUCTURE
+    assert str(output.shape) in found.detail
+
+
+def test_nan_in_one_answer_alone_breaks_a_relation() -> None:
+    """Where only one of the two answers is a number they are infinitely far apart."""
+    problem = _problem(8, form="mha", attn="none", padding="none", out_proj="identity")
+    name, related = applicable(problem)[0]
+    output = attend(Attention, problem).output
+    second = attend(Attention, related.problem).output
+    second[0, 0, 0] = np.nan
+    limit = bound(problem, golden(problem)).output
+    found = judge_relation(problem, limit, output, second, name, related)
+    assert found.severity is Severity.WRONG
+    assert found.error == np.inf
