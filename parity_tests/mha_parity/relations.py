@@ -15,7 +15,7 @@ import numpy as np
 from mha_parity.values import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mha_parity.problem import Problem
     from mha_parity.values import Array
@@ -206,5 +206,14 @@ RELATIONS: dict[str, Callable[[Problem], Related | None]] = {
 
 def applicable(problem: Problem) -> list[tuple[str, Related]]:
     """Return the relations that the problem can be asked for, by name."""
-    found = ((name, relation(problem)) for name, relation in RELATIONS.items())
-    return [(name, related) for name, related in found if related is not None]
+    return list(in_turn(problem, first=0))
+
+
+def in_turn(problem: Problem, first: int) -> Iterator[tuple[str, Related]]:
+    """Yield what ``applicable`` returns, one by one and from the relation numbered ``first`` on."""
+    names = tuple(RELATIONS)
+    start = first % len(names)
+    for name in names[start:] + names[:start]:
+        related = RELATIONS[name](problem)
+        if related is not None:
+            yield name, related
