@@ -62,7 +62,7 @@ class Watched:
             result = call.make()
         notes = [*state.changed(), *trace.findings(), *_written(call, before)]
         state.restore()
-        answer = self.bound.answer(problem, result)
+        answer = self.bound.answered(problem, call, result)
         notes += _shared(call, answer)
         kept = dataclasses.replace(answer, output=answer.output.copy())
         if _again(problem, self._calls) and not notes:

@@ -85,18 +85,7 @@ def _torch_core(problem: Problem, given: Array) -> dict[str, Array]:
         enable_gqa=problem.num_kv_heads != problem.num_heads,
     )
     rows = {name: merge(found[name]) for name in ("query", "key", "value")}
-    return rows | mask_gradients(problem, found["attn_mask"])
-
-
-def mask_gradients(problem: Problem, whole: Array) -> dict[str, Array]:
-    """Return the gradients of the float masks from that of their sum, (N, H, L, S)."""
-    kept: dict[str, Array] = {}
-    attn, padding = problem.attn_mask, problem.key_padding_mask
-    if attn is not None and attn.dtype != np.bool_:
-        kept["attn_mask"] = whole.sum(axis=(0, 1)) if attn.ndim == 2 else whole.reshape(attn.shape)
-    if padding is not None and padding.dtype != np.bool_:
-        kept["key_padding_mask"] = whole.sum(axis=(1, 2))
-    return kept
+    return rows | problem.mask_sums(found["attn_mask"])
 
 
 def _agree(

@@ -160,7 +160,7 @@ class _Bench:
         error = self._worst(difference)
         allowed = self._allowed(error)
         severity = self._severity(difference, error, allowed)
-        if not error.size:
+        if not difference.size:
             return self._judgement(severity)
         group = int((error / allowed).argmax())
         index = worst_in(self.problem, self.name, group, difference)

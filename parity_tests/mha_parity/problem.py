@@ -162,6 +162,20 @@ class Problem:
             own += _per_head(_finite(self.attn_mask), n, h)
         return bias
 
+    def mask_sums(self, scores: Array) -> dict[str, Array]:
+        """Return the sums of an array over all scores for each float mask, in its own shape.
+
+        ``scores`` is (N, H, L, S), or has axes of one where no mask tells samples or heads apart.
+        """
+        sums: dict[str, Array] = {}
+        attn, padding = self.attn_mask, self.key_padding_mask
+        if attn is not None and attn.dtype != np.bool_:
+            flat = attn.ndim == 2
+            sums["attn_mask"] = scores.sum(axis=(0, 1)) if flat else scores.reshape(attn.shape)
+        if padding is not None and padding.dtype != np.bool_:
+            sums["key_padding_mask"] = scores.sum(axis=(1, 2))
+        return sums
+
     def masked_rows(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         """Return which queries see no key at all, (N, H, L)."""
         return np.asarray(self.hidden().all(axis=-1) & (self.weights_shape[-1] > 0))

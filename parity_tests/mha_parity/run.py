@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 SHOWN = 3  # failures shrunk and shown in full, each of another check or dtype
+NO_GRADIENTS = (
+    "got --grad, but the target offers no gradients: it should compute with torch's tensors, or be "
+    "a layer with `vjp` or `backward`; leave --grad out, or give it one of these."
+)
 KEPT = 40  # failing trials whose arrays are kept for the diagnosis
 
 
@@ -72,12 +76,17 @@ def settings_of(options: Options) -> Settings:
 def restricted(offer: Offer, options: Options) -> Offer:
     """Return the offer narrowed to the dtypes and features that the options name.
 
+    Gradients are asked of all cases or of none.
+
     Raises
     ------
         ValueError: the candidate does not offer what was named.
 
     """
     wanted = list(options.features) + [("dtype", dtype) for dtype in options.dtypes]
+    wanted = [("gradients", "yes" if options.grad else "no"), *wanted]
+    if options.grad and "yes" not in offer["gradients"]:
+        raise ValueError(NO_GRADIENTS)
     narrowed = dict(offer)
     for axis in dict(wanted):
         values = tuple(value for a, value in wanted if a == axis)
@@ -101,7 +110,7 @@ def _verdict(
     started: float,
 ) -> Verdict:
     judgements = [judgement for trial in trials for judgement in trial.judgements] + over_run
-    rows = summary.feature_rows(trials, offer)
+    rows = summary.feature_rows(trials, offer, candidate.offer)
     failing = [trial for trial in trials if trial.fails]
     failures = _failures(candidate, options, target, failing, over_run)
     return Verdict(
@@ -127,11 +136,14 @@ def _verdict(
 
 
 def _diagnosis(candidate: Candidate, failing: list[Trial]) -> tuple[Diagnosis, ...]:
-    """Return the name of the bug, or what was measured; nothing where there was no answer."""
+    """Return the name of the bug, or what was measured; nothing where there was no answer.
+
+    What fails in gradients alone has a right output, from which no bug can be told.
+    """
     answered = [
         (trial.problem, trial.answer)
         for trial in failing
-        if trial.problem is not None and trial.answer is not None
+        if trial.problem is not None and trial.answer is not None and trial.fails_forward
     ]
     if not answered:
         return ()

@@ -28,8 +28,12 @@ def outcome(trials: Sequence[Trial], rows: Sequence[FeatureRow], failed_over_run
     return Outcome.PASS
 
 
-def feature_rows(trials: Iterable[Trial], offer: Offer) -> tuple[FeatureRow, ...]:
-    """Return one row a feature: fail, pass, inconclusive (no case could have told), not offered."""
+def feature_rows(trials: Iterable[Trial], asked: Offer, offer: Offer) -> tuple[FeatureRow, ...]:
+    """Return one row a feature: fail, pass, inconclusive (no case could have told), not offered.
+
+    ``asked`` is what the run drew from. Of gradients that are offered and not asked for, or of
+    their absence, there is nothing to say.
+    """
     seen: Counter[tuple[str, str]] = Counter()
     failed: Counter[tuple[str, str]] = Counter()
     telling: Counter[tuple[str, str]] = Counter()
@@ -41,9 +45,10 @@ def feature_rows(trials: Iterable[Trial], offer: Offer) -> tuple[FeatureRow, ...
         elif trial.exposes and not trial.inconclusive:
             telling.update(features)
     return tuple(
-        _row(axis, value, value in offer[axis], seen, failed, telling)
+        _row(axis, value, value in asked[axis], seen, failed, telling)
         for axis, values in AXES.items()
         for value in values
+        if axis != "gradients" or value in asked[axis] or value not in offer[axis]
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from mha_parity import power
@@ -10,11 +11,12 @@ from mha_parity.accuracy import times_torch
 from mha_parity.bound import bound
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.gold import golden
+from mha_parity.gradients import CHECK, judge_gradients
 from mha_parity.judge import judge
 from mha_parity.judgement import Judgement, Severity
 from mha_parity.making import make
 from mha_parity.related import judge_relation
-from mha_parity.relations import applicable
+from mha_parity.relations import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,6 +50,12 @@ class Trial:
     def fails(self) -> bool:
         """Whether any check of the case failed."""
         return any(judgement.severity.fails for judgement in self.judgements)
+
+    @property
+    def fails_forward(self) -> bool:
+        """Whether a check of anything but gradients failed."""
+        failing = (each.check for each in self.judgements if each.severity.fails)
+        return not all(check.startswith(CHECK) for check in failing)
 
     @property
     def inconclusive(self) -> bool:
@@ -97,11 +105,7 @@ def ask(candidate: Candidate, problems: Sequence[Problem]) -> Iterator[Answer | 
 
 def _turn(problem: Problem) -> list[tuple[str, Related]]:
     """Return the relations that are this problem's turn."""
-    relations = applicable(problem)
-    if not relations:
-        return []
-    first = problem.case.seed % len(relations)
-    return [relations[(first + i) % len(relations)] for i in range(RELATIONS_A_CASE)]
+    return list(islice(in_turn(problem, problem.case.seed), RELATIONS_A_CASE))
 
 
 def _of(related: list[tuple[str, Related]]) -> list[Problem]:
@@ -119,6 +123,8 @@ def _judged(
     if isinstance(answer, CandidateError):
         return Trial(case=case, judgements=(failed_call(case, answer),), problem=problem, gold=gold)
     judgements = [*judge(problem, gold, answer, settings), *_conduct(case, answer)]
+    if case.gradients == "yes":
+        judgements += judge_gradients(problem, gold, answer, settings)
     if not any(judgement.severity.fails for judgement in judgements):
         judgements += [_related(problem, gold, answer, *other) for other in others]
     return Trial(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mha_parity.problem import Problem
     from mha_parity.values import Array
 
+LEAVES = ("query", "key", "value", "key_padding_mask", "attn_mask")
 DEPTH = 4  # frames of the candidate that a report shows
 
 
@@ -33,12 +34,14 @@ class Arguments:
     """Fresh copies of a problem's arrays in the case's memory layout, in the library's kind.
 
     ``given`` keeps what was handed out, as NumPy sees it: whoever watches the call looks there.
+    ``leaves`` keeps what of it may have a gradient, as the library has it.
     """
 
     def __init__(self, problem: Problem, library: Library) -> None:
         self.problem = problem
+        self.library = library
         self.given: list[tuple[str, Array]] = []
-        self._library = library
+        self.leaves: dict[str, Any] = {}
         self._rows: dict[int, Any] = {}
 
     def array(self, name: str, array: Array) -> Any:
@@ -47,7 +50,10 @@ class Arguments:
         memory = "c" if array.dtype.kind in "iu" else self.problem.case.memory
         copy = present(array, memory)
         self.given.append((name, copy))
-        return self._library.from_numpy(copy)
+        handed = self.library.from_numpy(copy)
+        if name in LEAVES and copy.dtype.kind not in "biu":
+            self.leaves[name] = handed
+        return handed
 
     def rows(self, lay: Callable[[Array], Array]) -> tuple[Any, Any, Any]:
         """Return query, key and value laid out by ``lay``; one object stays one object."""
@@ -62,12 +68,17 @@ class Arguments:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of somebody's attention, ready to be made; ``given``: the arrays it is made on."""
+    """One call of somebody's attention, ready to be made; ``given``: the arrays it is made on.
+
+    ``pull`` leads from the result to the gradients as an answer has them, where the case asks for
+    them; it raises ``CandidateError`` where there are none.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     given: tuple[tuple[str, Array], ...] = ()
+    pull: Callable[[Any], dict[str, Array]] | None = None
 
     def make(self) -> Any:
         """Make the call.
@@ -198,9 +209,17 @@ class Convention(ABC):
             weights=canonical_weights(problem, weights) if wants else None,
         )
 
+    def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
+        """Return what a call came back with, and its gradients where the case asks for them."""
+        answer = self.answer(problem, result)
+        if call.pull is None:
+            return answer
+        return replace(answer, gradients=call.pull(result))
+
     def __call__(self, problem: Problem) -> Answer:
         """Pose ``problem`` to the subject and return its answer."""
-        return self.answer(problem, self.prepare(problem).make())
+        call = self.prepare(problem)
+        return self.answered(problem, call, call.make())
 
     def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
         """Yield the answer to each problem in turn, or the error that came instead."""

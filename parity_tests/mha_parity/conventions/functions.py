@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.case import Case
+from mha_parity.conventions import pulling
 from mha_parity.conventions.base import Arguments, Call, Convention, Trial, lay_rows
 from mha_parity.features import offer
 
@@ -53,18 +54,21 @@ class QKVHeads(Convention):
         return MANY
 
     def trials(self) -> Iterator[Trial]:
-        """Batches, keys of another number, wider values, weights."""
+        """Batches, keys of another number, wider values, weights, gradients."""
         case = self.plain_case()
         yield from layouts(case)
         yield from returned(case)
         yield Trial("inputs", "cross", (case.replace(inputs="cross", keys=7),))
         yield Trial("v_dim", "other", (case.replace(v_head_dim=4),))
+        yield Trial("gradients", "yes", (case.replace(gradients="yes"),))
 
     def prepare(self, problem: Problem) -> Call:
         """Pass Q, K, V and the number of heads by position."""
         arguments = Arguments(problem, self.library)
-        rows = arguments.rows(lay_rows(problem))
-        return Call(self.subject, (*rows, *self.more(problem)), given=tuple(arguments.given))
+        lay = lay_rows(problem)
+        args = (*arguments.rows(lay), *self.more(problem))
+        call = Call(self.subject, args, given=tuple(arguments.given))
+        return pulling.of_function(call, arguments, lay)
 
     def more(self, problem: Problem) -> tuple[Any, ...]:
         """Return what is passed behind the arrays."""

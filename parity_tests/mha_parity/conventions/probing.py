@@ -62,6 +62,8 @@ def accepts(convention: Convention, case: Case) -> Shown:
     if answer.output.shape != problem.output_shape:
         got = f"the output has shape {answer.output.shape}, not {problem.output_shape}"
         return Shown(offered=False, reason=got)
+    if case.gradients == "yes" and not answer.gradients:
+        return Shown(offered=False, reason="no gradients are returned")
     return _has_weights(case, problem.weights_shape, answer)
 
 

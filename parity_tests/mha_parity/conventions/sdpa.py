@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from mha_parity.adapters import to_numpy
 from mha_parity.candidate import Answer
 from mha_parity.case import Case
+from mha_parity.conventions import pulling
 from mha_parity.conventions.base import (
     Arguments,
     Call,
@@ -70,9 +72,10 @@ class SDPA(Convention):
         return PLAIN
 
     def trials(self) -> Iterator[Trial]:
-        """Wider values, empty axes, weights beside the output."""
+        """Wider values, empty axes, gradients, weights beside the output."""
         cross = PLAIN.replace(inputs="cross")
         yield Trial("v_dim", "other", (PLAIN.replace(v_head_dim=4),))
+        yield Trial("gradients", "yes", (PLAIN.replace(gradients="yes"),))
         yield Trial("weights", "per_head", (PLAIN.replace(weights="per_head"),))
         empty = (PLAIN.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
         yield Trial("size", "empty", empty)
@@ -85,7 +88,9 @@ class SDPA(Convention):
             for name, heads in _ROWS(problem)
         ]
         options = dict(self._options(problem, arguments))
-        return Call(self.subject, tuple(rows), options, tuple(arguments.given))
+        call = Call(self.subject, tuple(rows), options, tuple(arguments.given))
+        heads = partial(self._heads, problem, heads=problem.num_heads)
+        return pulling.of_function(call, arguments, heads, partial(pulling.of_heads, problem))
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Merge the heads of the output."""

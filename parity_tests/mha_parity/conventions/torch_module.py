@@ -8,6 +8,7 @@ import numpy as np
 
 from mha_parity.candidate import CandidateError
 from mha_parity.case import Case
+from mha_parity.conventions import pulling
 from mha_parity.conventions.base import (
     Arguments,
     Call,
@@ -99,11 +100,13 @@ class TorchModule(Convention):
         return PLAIN.replace(layout=self.offer["layout"][0])
 
     def trials(self) -> Iterator[Trial]:
-        """Empty axes, and weights that come unasked."""
+        """Empty axes, gradients, and weights that come unasked."""
         case = self.plain_case()
         cross = case.replace(inputs="cross")
         empty = (case.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
         yield Trial("size", "empty", empty)
+        if self.path is None:
+            yield Trial("gradients", "yes", (case.replace(gradients="yes"),))
         if "averaged" not in self.offer["weights"] and self.path is None:
             yield Trial("weights", "averaged", (case.replace(weights="averaged"),))
 
@@ -122,7 +125,8 @@ class TorchModule(Convention):
 
             module = torch_paths.along(self.path, module)
         function = module if callable(module) else forward(module)
-        return Call(function, rows, options, tuple(arguments.given))
+        call = Call(function, rows, options, tuple(arguments.given))
+        return pulling.of_layer(call, module, arguments)
 
     def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
         """Return the call of a module that answered ``earlier`` before it got its weights."""
