@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mha_parity import __version__
-from mha_parity.options import add_options, count, whole
+from mha_parity.options import Options, add_options, count, dtypes, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,19 +56,32 @@ def parser() -> argparse.ArgumentParser:
     add_options(replay.add_argument)
     replay.add_argument("--pdb", action="store_true", help="stop inside the target")
 
-    mutants = commands.add_parser(
-        "mutants", help="run the suite on every wrong attention of the catalogue"
-    )
-    mutants.add_argument("--seed", type=count, default=0, metavar="N", help="which cases")
-    mutants.add_argument("--cases", type=whole, default=100, metavar="N", help="how many a bug")
-    mutants.add_argument("--dtype", default="float64,float32", metavar="A,B")
-    mutants.add_argument("--markdown", metavar="FILE", help="write the matrix as Markdown")
+    _mutants(commands)
 
     explain = commands.add_parser("explain", help="tell the story of one bug")
     explain.add_argument("bug", metavar="BUG", help="its id in the catalogue: see list bugs")
     listing = commands.add_parser("list", help="list conventions, features or bugs")
     listing.add_argument("what", choices=("conventions", "features", "bugs"))
     return top
+
+
+def _mutants(commands: Any) -> None:
+    mutants = commands.add_parser(
+        "mutants",
+        help="run the suite on every wrong attention of the catalogue",
+        epilog="exit status: 0 every bug is seen and nothing right is taken for wrong, else 1.",
+    )
+    mutants.add_argument("--seed", type=count, default=0, metavar="N", help="which cases")
+    mutants.add_argument(
+        "--seeds", type=whole, default=1, metavar="N", help="run with so many seeds from there on"
+    )
+    mutants.add_argument(
+        "--cases", type=whole, default=Options().cases, metavar="N", help="how many a bug at most"
+    )
+    mutants.add_argument(
+        "--dtype", type=dtypes, default=("float64", "float32"), metavar="A,B", help="which dtypes"
+    )
+    mutants.add_argument("--markdown", metavar="FILE", help="write the matrix as Markdown")
 
 
 def _reports(check: argparse.ArgumentParser) -> None:

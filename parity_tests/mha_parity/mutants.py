@@ -1,9 +1,10 @@
 """The kill matrix: which checks of the suite see which wrong attention of the catalogue.
 
 Every bug meets the same cases, so that the oracle answers each of them once for all. Over the first
-``FULL`` cases every check is asked of every bug, whether or not another has seen it; bugs that none
-has seen go on to the last case. Where only rows that see no key differ, about which torch disagrees
-with itself, the suite is asked to demand torch's NaN (``--fully-masked nan``).
+``FULL`` cases every check is asked of every bug, whether or not another has seen it; what none has
+seen goes on to the last case. So do the right attention, the *control*, without whose survival the
+matrix is void, and the equivalents. Where only rows that see no key differ, about which torch
+disagrees with itself, the suite is asked to demand torch's NaN (``--fully-masked nan``).
 """
 
 from __future__ import annotations
@@ -11,27 +12,28 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
+from mha_parity import kill_report
 from mha_parity.bound import bound
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.drawing import draw_cases
 from mha_parity.gold import golden
 from mha_parity.judge import Settings, judge
 from mha_parity.making import make
-from mha_parity.options import Options, dtypes
+from mha_parity.options import Options
 from mha_parity.related import judge_relation
 from mha_parity.relations import applicable
 from mha_parity.report.progress import progress
 from mha_parity.systematic import Systematic
 from mha_parity.trial import ANSWERED
-from mha_parity.wrong import catalogue, whole_offer
+from mha_parity.wrong import Attention, Bug, catalogue, whole_offer
 
 if TYPE_CHECKING:
     import argparse
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from mha_parity.problem import Problem
     from mha_parity.relations import Related
     from mha_parity.values import Array
-    from mha_parity.wrong import Bug
 
 CASES = Options().cases
 DEFAULT = ("float64", "float32")
@@ -51,27 +52,35 @@ WORKERS = 2
 SYSTEMATIC = "systematic error"
 
 
+class Role(StrEnum):
+    """What is due to happen to an entry."""
+
+    BUG = "bug"
+    EQUIVALENT = "equivalent"
+    CONTROL = "control"
+
+
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """What became of one bug in one dtype: which checks saw it, in how many cases of how many."""
+    """What became of one entry in one dtype: which checks saw it, in how many cases.
+
+    ``first`` is the number of cases after which it was seen, ``cases`` how many it met; ``proof``
+    says of what is equivalent why it cannot be seen.
+    """
 
     bug: str
     dtype: str
     by: Mapping[str, int]
     cases: int
-    expected: bool = True
+    first: int | None
+    role: Role = Role.BUG
+    family: int = 0
+    proof: str = ""
 
     @property
     def killed(self) -> bool:
         """Whether any check saw it."""
         return bool(self.by)
-
-    @property
-    def words(self) -> str:
-        """Say which checks saw it."""
-        if not self.killed:
-            return "survives" if self.expected else "equivalent"
-        return ", ".join(f"{name} {count}" for name, count in self.by.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +89,67 @@ class Matrix:
 
     kills: tuple[Kill, ...]
 
+    def of(self, role: Role) -> tuple[Kill, ...]:
+        """Return the kills of one role."""
+        return tuple(kill for kill in self.kills if kill.role is role)
+
     @property
     def survivors(self) -> tuple[Kill, ...]:
         """Bugs that should be seen and are not."""
-        return tuple(kill for kill in self.kills if kill.expected and not kill.killed)
+        return tuple(kill for kill in self.of(Role.BUG) if not kill.killed)
 
     @property
     def false_alarms(self) -> tuple[Kill, ...]:
-        """Equivalents that some check took for wrong."""
-        return tuple(kill for kill in self.kills if kill.killed and not kill.expected)
+        """Equivalents, and the right attention, that some check took for wrong."""
+        right = (*self.of(Role.CONTROL), *self.of(Role.EQUIVALENT))
+        return tuple(kill for kill in right if kill.killed)
+
+    @property
+    def void(self) -> bool:
+        """Whether the right attention itself was taken for wrong: then a kill means nothing."""
+        return any(kill.killed for kill in self.of(Role.CONTROL))
+
+    @property
+    def holds(self) -> bool:
+        """Whether all is as it should be."""
+        return not self.survivors and not self.false_alarms
 
     @property
     def alone(self) -> dict[str, list[str]]:
         """Which bugs each check sees that no other check sees; checks that see any bug at all."""
-        only: dict[str, list[str]] = {name: [] for kill in self.kills for name in kill.by}
-        for kill in self.kills:
+        bugs = self.of(Role.BUG)
+        only: dict[str, list[str]] = {name: [] for kill in bugs for name in kill.by}
+        for kill in bugs:
             if len(kill.by) == 1:
                 only[next(iter(kill.by))].append(kill.bug)
-        return {name: sorted(set(bugs)) for name, bugs in only.items()}
+        return {name: sorted(set(found)) for name, found in only.items()}
 
     @property
     def idle(self) -> tuple[str, ...]:
         """Checks that see nothing that another does not see."""
         return tuple(name for name, bugs in self.alone.items() if not bugs)
+
+
+def controls() -> dict[str, Bug]:
+    """Return the right attention, judged as bugs are judged: with a policy on rows, and without."""
+    ids = {"right attention": False, "right attention held to NaN rows": True}
+    return {name: _control(name, policy) for name, policy in ids.items()}
+
+
+def _control(name: str, policy: bool) -> Bug:
+    formula = "softmax(scale q k^T + masks) v"
+    return Bug(
+        id=name,
+        family=0,
+        title="nothing is wrong",
+        wrong=formula,
+        right=formula,
+        visible_when="never",
+        remedy="nothing to mend",
+        equivalent="it is the attention that every bug is a change of",
+        policy=policy,
+        kinds=(Attention,),
+    )
 
 
 def run_matrix(
@@ -111,28 +158,43 @@ def run_matrix(
     asked: Sequence[str] = DEFAULT,
     tick: Callable[[int, int], None] | None = None,
 ) -> Matrix:
-    """Run the suite on every bug, in those of the dtypes asked for in which it can be."""
-    tasks = [task for dtype in asked for task in _tasks(dtype)]
+    """Run the suite on the controls and on every bug, in those dtypes asked for in which it can be.
+
+    A bug that can be in none of them is run in its own.
+    """
+    tasks = list(_tasks(asked))
     found: dict[tuple[str, str], Kill] = {}
     with ProcessPoolExecutor(WORKERS) as pool:
-        running = [pool.submit(kills, ids, dtype, seed, cases) for ids, dtype in tasks]
+        running = [pool.submit(named, ids, dtype, seed, cases) for ids, dtype in tasks]
         for done, future in enumerate(as_completed(running), start=1):
             found |= {(kill.bug, kill.dtype): kill for kill in future.result()}
             if tick:
                 tick(done, len(running))
-    return Matrix(tuple(found[i, d] for i in catalogue() for d in asked if (i, d) in found))
+    order = {name: i for i, name in enumerate((*controls(), *catalogue()))}
+    return Matrix(tuple(sorted(found.values(), key=lambda kill: (order[kill.bug], kill.dtype))))
 
 
-def _tasks(dtype: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the bugs of a dtype in chunks."""
-    own = [bug.id for bug in catalogue().values() if dtype in bug.dtypes]
-    for start in range(0, len(own), CHUNK):
-        yield tuple(own[start : start + CHUNK]), dtype
+def _tasks(asked: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the entries of each dtype in chunks; the controls, which meet all cases, alone."""
+    by_dtype: dict[str, list[str]] = {dtype: [] for dtype in asked}
+    for bug in catalogue().values():
+        for dtype in [d for d in asked if d in bug.dtypes] or bug.dtypes:
+            by_dtype.setdefault(dtype, []).append(bug.id)
+    for dtype, own in by_dtype.items():
+        yield tuple(controls()), dtype
+        for start in range(0, len(own), CHUNK):
+            yield tuple(own[start : start + CHUNK]), dtype
 
 
-def kills(ids: Sequence[str], dtype: str, seed: int, cases: int) -> list[Kill]:
+def named(ids: Sequence[str], dtype: str, seed: int, cases: int) -> list[Kill]:
+    """Return what the suite sees of the entries of these ids."""
+    entries = {**controls(), **catalogue()}
+    return kills([entries[name] for name in ids], dtype, seed, cases)
+
+
+def kills(bugs: Sequence[Bug], dtype: str, seed: int, cases: int) -> list[Kill]:
     """Return what the suite sees of some bugs in one dtype."""
-    subjects = [_Subject(catalogue()[bug_id]) for bug_id in ids]
+    subjects = [_Subject(bug) for bug in bugs]
     for i in range(cases):
         left = [each for each in subjects if i < FULL or not each.by]
         if not left:
@@ -169,13 +231,22 @@ class _Subject:
         self.by: Counter[str] = Counter()
         self.systematic = Systematic()
         self.cases = 0
+        self.first: int | None = None
 
     def meet(self, problem: Problem, gold: Gold, turn: list[tuple[str, Related]]) -> None:
         """Judge its answer to one case, by all checks."""
         self.cases += 1
         answer = self.answer(problem)
-        if answer is None:
-            return
+        if answer is not None:
+            self.judge(problem, gold, answer, turn)
+        self.by = +self.by  # a check that counts nothing did not see it
+        if self.by and self.first is None:
+            self.first = self.cases
+
+    def judge(
+        self, problem: Problem, gold: Gold, answer: Answer, turn: list[tuple[str, Related]]
+    ) -> None:
+        """Count the checks that fail."""
         with np.errstate(all="ignore"):
             for judgement in judge(problem, gold, answer, self.settings):
                 self.by[judgement.check] += judgement.severity.fails
@@ -184,7 +255,6 @@ class _Subject:
         if answer.output.shape == gold.output.shape:
             for name, related in turn:
                 self.relate(name, related, answer, bound(problem, gold).output)
-        self.by = +self.by  # a check that counts nothing did not see it
 
     def relate(self, name: str, related: Related, first: Answer, limit: Array) -> None:
         """Judge its answer to a related problem by its own first answer."""
@@ -206,58 +276,32 @@ class _Subject:
         """Return what became of it, systematic errors over the run included."""
         if any(judgement.severity.fails for judgement in self.systematic.judgements()):
             self.by[SYSTEMATIC] += 1
-        return Kill(self.bug.id, dtype, dict(self.by), self.cases, self.bug.equivalent is None)
+            self.first = self.first or self.cases
+        bug = self.bug
+        return Kill(
+            bug.id, dtype, dict(self.by), self.cases, self.first,
+            role=_role(bug), family=bug.family, proof=bug.equivalent or "",
+        )  # fmt: skip
+
+
+def _role(bug: Bug) -> Role:
+    if bug.id in controls():
+        return Role.CONTROL
+    return Role.BUG if bug.equivalent is None else Role.EQUIVALENT
 
 
 def main(asked: argparse.Namespace) -> int:
-    """Show the matrix; return 1 where a bug that should be seen survives."""
+    """Show the matrix of each seed; return 1 where one is not as it should be."""
     console = Console()
-    wanted = dtypes(asked.dtype)
-    with progress(console, "the catalogue") as tick:
-        matrix = run_matrix(asked.seed, asked.cases, wanted, tick)
-    console.print(table(matrix, wanted))
-    for line in summary(matrix):
-        console.print(line, highlight=False)
+    wanted: tuple[str, ...] = asked.dtype
+    matrices: list[Matrix] = []
+    for seed in range(asked.seed, asked.seed + asked.seeds):
+        with progress(console, f"the catalogue, seed {seed}") as tick:
+            matrices.append(run_matrix(seed, asked.cases, wanted, tick))
+        kill_report.show(matrices[-1], wanted, seed, console, whole=len(matrices) == 1)
     if asked.markdown:
-        Path(asked.markdown).write_text(markdown(matrix, wanted), encoding="utf-8")
-    return int(bool(matrix.survivors))
+        Path(asked.markdown).write_text(kill_report.markdown(matrices, wanted), encoding="utf-8")
+    return int(not all(matrix.holds for matrix in matrices))
 
 
-def table(matrix: Matrix, wanted: Sequence[str]) -> Table:
-    """Return the matrix for a terminal: a row a bug, a column a dtype."""
-    shown = Table("bug", *(f"{dtype}: seen by (cases)" for dtype in wanted), box=None)
-    for bug_id, row in rows(matrix, wanted):
-        shown.add_row(bug_id, *row)
-    return shown
-
-
-def rows(matrix: Matrix, wanted: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each bug with what became of it in every dtype."""
-    words = {(kill.bug, kill.dtype): kill.words for kill in matrix.kills}
-    for bug_id in dict.fromkeys(kill.bug for kill in matrix.kills):
-        yield bug_id, [words.get((bug_id, dtype), "–") for dtype in wanted]
-
-
-def summary(matrix: Matrix) -> Iterator[str]:
-    """Yield what the matrix comes to, in sentences."""
-    due = [kill for kill in matrix.kills if kill.expected]
-    yield f"{sum(k.killed for k in due)} of {len(due)} wrong attentions are seen."
-    names = ", ".join(f"{kill.bug} in {kill.dtype}" for kill in matrix.survivors)
-    yield f"Survivors: {names}." if names else "No observable bug survives."
-    if matrix.false_alarms:
-        yield f"Equivalents taken for wrong: {', '.join(k.bug for k in matrix.false_alarms)}."
-    for name, bugs in sorted(matrix.alone.items(), key=lambda item: -len(item[1])):
-        if bugs:
-            yield f"Only the check of {name} sees: {', '.join(bugs)}."
-    if matrix.idle:
-        yield f"Checks that see nothing another does not see: {', '.join(matrix.idle)}."
-
-
-def markdown(matrix: Matrix, wanted: Sequence[str]) -> str:
-    """Return the matrix as a table in Markdown, and what it comes to."""
-    lines = [f"| bug | {' | '.join(wanted)} |", f"|---|{'---|' * len(wanted)}"]
-    lines += [f"| `{bug_id}` | {' | '.join(row)} |" for bug_id, row in rows(matrix, wanted)]
-    return "\n".join([*lines, "", *(f"- {line}" for line in summary(matrix))]) + "\n"
-
-
-__all__ = ["Kill", "Matrix", "kills", "main", "markdown", "run_matrix"]
+__all__ = ["Kill", "Matrix", "Role", "controls", "kills", "main", "run_matrix"]

@@ -10,6 +10,7 @@ from mha_parity.wrong import (
     batching,
     biases,
     causal,
+    equivalents,
     kernels,
     layout,
     masks,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 # Loading a module of a family enters its bugs.
 MODULES = (
     projection, biases, layout, scaling, softmax, kernels, masks, maskvalues, causal, appended,
-    outputs, precision, batching, state,
+    outputs, precision, batching, state, equivalents,
 )  # fmt: skip
 
 
@@ -42,6 +43,6 @@ def catalogue() -> Mapping[str, Bug]:
 
 __all__ = [
     "CATALOGUE", "FAMILIES", "MODULES", "Attention", "Bug", "appended", "attend", "batching",
-    "biases", "catalogue", "causal", "kernels", "layout", "masks", "maskvalues", "outputs",
-    "precision", "projection", "scaling", "softmax", "state", "whole_offer",
+    "biases", "catalogue", "causal", "equivalents", "kernels", "layout", "masks", "maskvalues",
+    "outputs", "precision", "projection", "scaling", "softmax", "state", "whole_offer",
 ]  # fmt: skip

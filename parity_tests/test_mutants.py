@@ -1,0 +1,194 @@
+"""The kill matrix: bugs are seen, the right attention is not, and neither failure goes untold."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from mha_parity import kill_report, mutants
+from mha_parity.__main__ import main, parser
+from mha_parity.mutants import Kill, Matrix, Role, controls, kills
+from mha_parity.wrong import Attention, Bug, catalogue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mha_parity.values import Array
+
+SEED = 3
+CASES = 40
+DTYPES = ("float64", "float32")
+
+
+class Loud(Attention):
+    """The right weights, times a little more than 1: what an over-strict judge would see."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Enlarge the weights by a thousandth."""
+        return np.asarray(super().softmax(scores) * self.work.type(1.001))
+
+
+def planted(name: str, kind: type[Attention], equivalent: str | None = None) -> Bug:
+    """Return an entry of the catalogue that is not in it."""
+    return Bug(
+        id=name, family=0, title="planted", wrong="-", right="-", visible_when="-", remedy="-",
+        equivalent=equivalent, kinds=(kind,),
+    )  # fmt: skip
+
+
+def matrix(*bugs: Bug, dtype: str = "float64", cases: int = CASES) -> Matrix:
+    """Return the matrix of a few entries."""
+    return Matrix(tuple(kills(bugs, dtype, SEED, cases)))
+
+
+def told(matrix: Matrix) -> str:
+    """Return the sentences on a matrix."""
+    return "\n".join(kill_report.summary(matrix))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_the_control_survives(dtype: str) -> None:
+    """The right attention passes every check, with and without a policy on rows that see no key."""
+    found = matrix(*controls().values(), dtype=dtype)
+    assert [{}, {}] == [dict(kill.by) for kill in found.kills]
+    assert not found.void
+    assert found.holds
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("bug", "check"),
+    [
+        ("scale-dmodel", "output"),
+        ("weights-transposed", "weights"),
+        ("mutates-inputs", "inputs unchanged"),
+        ("mask-1e9-full-row", "fully masked rows"),
+        ("samples-mixed", "samples apart"),
+    ],
+)
+def test_a_bug_is_seen_by_its_check(bug: str, check: str, dtype: str) -> None:
+    """Values, weights, conduct, policy and relations are each asked, and each says what it saw."""
+    kill = matrix(catalogue()[bug], dtype=dtype).kills[0]
+    assert kill.by[check] > 0
+    assert kill.first is not None
+    assert f"{check} {kill.by[check]}" in kill_report.words(kill)
+
+
+def test_an_equivalent_survives_and_is_listed_with_its_proof() -> None:
+    """What cannot differ passes, and the summary says why it cannot."""
+    bug = catalogue()["softmax-divided-late"]
+    found = matrix(bug)
+    assert not found.kills[0].killed
+    assert found.holds
+    assert f"Equivalent: softmax-divided-late (float64): {bug.equivalent}." in told(found)
+
+
+def test_a_survivor_is_reported() -> None:
+    """A bug whose change does nothing is no failure of the candidate but a hole of the suite."""
+    found = matrix(planted("harmless", Attention), catalogue()["scale-dmodel"])
+    assert ["harmless"] == [kill.bug for kill in found.survivors]
+    assert not found.holds
+    assert "1 of 2 wrong attentions are seen" in told(found)
+    assert "Survivors: harmless in float64." in told(found)
+
+
+def test_a_false_alarm_is_reported() -> None:
+    """An equivalent that is seen is a false alarm, and is said with the check that gave it."""
+    found = matrix(planted("no equivalent", Loud, equivalent="it is said to be"))
+    assert ["no equivalent"] == [kill.bug for kill in found.false_alarms]
+    assert not found.holds
+    assert "Taken for wrong: no equivalent in float64 (output " in told(found)
+
+
+def test_a_killed_control_voids_the_matrix() -> None:
+    """When the right attention is taken for wrong no kill means anything, and that is said."""
+    killed = Kill("right attention", "float32", {"output": 2}, CASES, 7, Role.CONTROL)
+    found = Matrix((killed, *matrix(catalogue()["scale-dmodel"]).kills))
+    assert found.void
+    assert not found.holds
+    assert "Control: the right attention is taken for wrong by output 2 in float32" in told(found)
+    assert "The matrix is void" in told(found)
+
+
+def test_idle_checks_are_reported() -> None:
+    """A check that sees nothing another does not see is named; so is what one alone sees."""
+    found = Matrix(
+        (
+            Kill("a", "float64", {"output": 3, "swapped rows": 1}, CASES, 1),
+            Kill("b", "float64", {"output": 3}, CASES, 1),
+        )
+    )
+    assert ("swapped rows",) == found.idle
+    assert "Only the check of output sees: b." in told(found)
+    assert "Checks that see nothing another does not see: swapped rows." in told(found)
+
+
+def test_what_cannot_be_in_the_dtypes_asked_for_runs_in_its_own() -> None:
+    """Every entry of the catalogue is in the matrix, the controls in every dtype."""
+    tasks = list(mutants._tasks(DTYPES))
+    met = {(name, dtype) for names, dtype in tasks for name in names}
+    assert {*catalogue(), *controls()} == {name for name, _ in met}
+    assert {("right attention", d) for d in (*DTYPES, "float16")} <= met
+    assert ("silent-upcast", "float64") not in met
+
+
+def test_markdown_has_families_and_folds_the_bugs_away() -> None:
+    """The README gets a row a family, and below a fold every bug with every check."""
+    found = matrix(catalogue()["scale-dmodel"], catalogue()["softmax-divided-late"])
+    text = kill_report.markdown([found, found], ("float64",))
+    above, below = text.split("<details>")
+    assert "| scale | 1 | 1 of 1 | output" in above
+    assert "- Under 2 seeds: as it should be under 2." in above
+    assert "| `scale-dmodel` | output " in below
+    assert f"| `softmax-divided-late` | survives {CASES} cases |" in below
+
+
+def test_the_table_has_a_column_a_dtype() -> None:
+    """A bug that cannot be in a dtype has a dash there."""
+    found = matrix(catalogue()["silent-upcast"], dtype="float32")
+    console = Console(file=io.StringIO(), width=100)
+    kill_report.show(found, DTYPES, SEED, console, whole=True)
+    stream = console.file
+    assert isinstance(stream, io.StringIO)
+    shown = stream.getvalue()
+    assert "float64: seen by (cases)" in shown
+    assert any(line.split()[:2] == ["silent-upcast", "–"] for line in shown.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("bug", "status"),
+    [("scale-dmodel", 0), ("harmless", 1)],
+    ids=["all as it should be", "one survivor"],
+)
+def test_exit_status(
+    bug: str,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The command returns 1 when a seed is not as it should be, and writes what it is asked to."""
+    known = {**catalogue(), "harmless": planted("harmless", Attention)}
+
+    def short(seed: int, cases: int, wanted: tuple[str, ...], _: object) -> Matrix:
+        assert ("float64",) == wanted
+        return Matrix(tuple(kills([known[bug]], "float64", seed, cases)))
+
+    monkeypatch.setattr(mutants, "run_matrix", short)
+    page = tmp_path / "matrix.md"
+    options = ["--cases", "9", "--dtype", "float64", "--seeds", "2", "--markdown", str(page)]
+    assert status == main(["mutants", *options])
+    assert "seed 1: " in capsys.readouterr().out
+    assert bug in page.read_text(encoding="utf-8")
+
+
+def test_defaults_of_the_command() -> None:
+    """Without options it is the default suite: its number of cases, both wide dtypes, one seed."""
+    asked = parser().parse_args(["mutants"])
+    assert (mutants.CASES, mutants.DEFAULT, 0, 1) == (
+        asked.cases, asked.dtype, asked.seed, asked.seeds,
+    )  # fmt: skip
