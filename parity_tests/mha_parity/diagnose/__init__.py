@@ -111,7 +111,7 @@ class _Session:
         fits = [hypotheses.fit(h, self.seen) for h in remaining]
         return sorted(
             (f for f in fits if f.telling),
-            key=lambda f: (-f.holds, f.refuted > 0, -f.share, f.hypothesis.spelling > 0, -fame(f)),
+            key=lambda f: (-f.holds, f.refuted > 0, -f.share, -fame(f), f.hypothesis.spelling > 0),
         )
 
     def combined(
@@ -153,7 +153,6 @@ class _Session:
 
     def _diagnosis(self, best: Fit, aliases: tuple[str, ...]) -> Diagnosis:
         bugs = best.hypothesis.bugs
-        known = tuple(a for bug in bugs for a in bug.aliases if not a.startswith("("))
         passing = sum(not o.failing and o.answer is not None for o in self.seen)
         detail = f" ({best.hypothesis.constants})" if best.hypothesis.constants else ""
         return Diagnosis(
@@ -162,7 +161,7 @@ class _Session:
             remedy="; ".join(bug.remedy for bug in bugs),
             explains=best.share,
             confident=best.sole and best.telling >= SURE and best.share >= MOST,
-            aliases=aliases + tuple(a for a in known if a not in aliases),
+            aliases=aliases,
             evidence=(
                 f"predicts {best.explained} of {best.failing} failing answers{detail}, "
                 f"and fits all {passing} others"

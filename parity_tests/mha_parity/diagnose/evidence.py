@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # Sums over fewer than a hundred terms lose some ten roundings; two computations are compared.
 ROUNDINGS = {"float64": 32.0, "float32": 32.0}
 HALF_ROUNDINGS = 6.0
+MOST = 0.5  # of the largest value: what differs by more is not the same answer, however rounded
 TELLING = 30.0  # times the allowance: a departure that no rounding imitates
 # A match must also be this much nearer to the prediction than the prediction is to the truth.
 NEARER = 1e-2
@@ -51,7 +52,18 @@ def predict(kind: type[Attention], problem: Problem) -> Prediction:
         answer = attention.answer()
     except (ValueError, IndexError, TypeError, ZeroDivisionError, AttributeError):
         return Prediction(None)
-    return Prediction(answer, largest(attention.stages["masked scores"]))
+    return Prediction(answer, reach(attention))
+
+
+def reach(attention: Attention) -> float:
+    """Return the largest score whose weight is not 0: rounding errs by so much more in the softmax.
+
+    A fill value behind a mask is no score that could err.
+    """
+    scores, weights = attention.stages["masked scores"], attention.stages["weights"]
+    if scores.shape != weights.shape:
+        return largest(scores)
+    return largest(np.where(weights != 0, scores, 0))
 
 
 def largest(array: Array) -> float:
@@ -105,7 +117,7 @@ class Observation:
         height = max(self.height, found)
         reach = max(prediction.reach, self.right.reach)
         roundings = ROUNDINGS.get(name, HALF_ROUNDINGS)
-        return float(roundings * 2.0**-bits * (1 + reach) * height)
+        return float(min(roundings * 2.0**-bits * (1 + reach), MOST) * height)
 
     @cached_property
     def height(self) -> float:

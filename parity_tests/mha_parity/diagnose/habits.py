@@ -147,12 +147,21 @@ def _recalled(earlier: Observation, later: Observation) -> tuple[Diagnosis, ...]
     ):
         old = {name: getattr(earlier.problem, name) for name in names}
         mixed = Observation(later.problem.replace(**old), later.answer, failing=True)
-        if mixed.fault <= 1:
+        if mixed.fault <= 1 and not _without(later, names):
             return _known(
                 bug_id,
                 f"the second of two problems got the answer due with {_words(names)} of the first",
             )
     return ()
+
+
+def _without(later: Observation, names: tuple[str, ...]) -> bool:
+    """Return whether the answer is the one due with no masks at all: then none is remembered."""
+    if names != INPUTS[3:]:
+        return False
+    case = later.problem.case.replace(padding="none", attn="none", masked_rows="none")
+    bare = later.problem.replace(case=case, **dict.fromkeys(names))
+    return Observation(bare, later.answer, failing=True).fault <= 1
 
 
 def _words(names: tuple[str, ...]) -> str:
