@@ -1,0 +1,150 @@
+"""A run under ``--grad`` judges the gradients of targets, and fails one whose backward is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from mha_parity import assert_parity, conventions, targets
+from mha_parity.__main__ import main
+from mha_parity.options import Options
+from mha_parity.run import check
+
+if TYPE_CHECKING:
+    from mha_parity.verdict import Verdict
+
+SUBJECTS = Path(__file__).parent / "subjects"
+CASES = 40
+
+
+def verdict(name: str, **features: str) -> Verdict:
+    """Judge a subject with its gradients."""
+    bound = conventions.bind(targets.load(f"{SUBJECTS}/{name}"))
+    narrowed = tuple(features.items())
+    options = Options(cases=CASES, grad=True, shrink=False, features=narrowed)
+    return check(bound, options)
+
+
+def failing(found: Verdict) -> set[str]:
+    """Return the checks that some case failed."""
+    return {row.name.removeprefix("gradient of ") for row in found.checks if row.failed}
+
+
+def judged(found: Verdict) -> set[str]:
+    """Return the gradients that were judged."""
+    names = {row.name for row in found.checks if row.name.startswith("gradient of ")}
+    return {name.removeprefix("gradient of ") for name in names}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        f"{SUBJECTS}/torch_backward.py:right",
+        f"{SUBJECTS}/numpy_vjp.py:Layer",
+        "torch.nn:MultiheadAttention",
+        "torch.nn.functional:scaled_dot_product_attention",
+    ],
+    ids=["own backward", "vjp", "layer of torch", "function of torch"],
+)
+def test_right_gradients_pass(target: str) -> None:
+    """Torch's layer and function, a backward and a vjp by hand pass with every gradient judged."""
+    bound = conventions.bind(targets.load(target))
+    found = check(bound, Options(cases=120, grad=True))
+    rows = {row.status for row in found.features if row.axis == "gradients"}
+
+    assert failing(found) == set()
+    assert judged(found) >= {"query", "key", "value"}
+    assert rows == {"pass"}
+    if bound.offer["attn"] != ("none",):
+        assert "attn_mask" in judged(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("numpy_vjp.py:Negates", {"value", "in_proj_weight", "in_proj_bias"}),
+        ("numpy_vjp.py:ForgetsScale", {"query", "in_proj_weight", "in_proj_bias"}),
+        ("numpy_vjp.py:TransposesWeight", {"out_proj.weight"}),
+        ("numpy_vjp.py:ForgetsBroadcast", {"attn_mask"}),
+        (
+            "numpy_vjp.py:ForgetsRowTerm",
+            {"query", "key", "in_proj_weight", "in_proj_bias", "attn_mask"},
+        ),
+        ("numpy_vjp.py:ForgetsFirstHead", {"query", "in_proj_weight", "in_proj_bias"}),
+        ("torch_backward.py:wrong", {"query", "key"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_gradient_fails(name: str, wrong: set[str]) -> None:
+    """Sign, scale, transposition, a forgotten sum or row term, one head: what is wrong is named."""
+    found = verdict(name)
+
+    assert found.outcome.exit_status == 1
+    assert failing(found) == wrong
+    assert found.diagnosis == ()
+
+
+def test_a_wrong_head_is_named() -> None:
+    """The place of a gradient that is wrong in head 0 alone names head 0 and a row of a weight."""
+    found = verdict("numpy_vjp.py:ForgetsFirstHead", dtype="float64")
+    places = [
+        each.judgement.where
+        for each in found.failures
+        if each.judgement.check == "gradient of in_proj_weight"
+    ]
+
+    assert places
+    assert all(place and (place.sample, place.head) == (-1, 0) for place in places)
+
+
+def test_gradients_are_judged_when_asked_for_alone() -> None:
+    """Without --grad a wrong backward passes: the output is right, and no row speaks of it."""
+    bound = conventions.bind(targets.load(f"{SUBJECTS}/torch_backward.py:wrong"))
+    found = check(bound, Options(cases=CASES))
+
+    assert judged(found) == set()
+    assert not any(row.value == "yes" for row in found.features if row.axis == "gradients")
+
+
+@pytest.mark.parametrize("name", ["wrong_scale.py:f", "torch_backward.py:detached"])
+def test_a_target_without_gradients_is_refused(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--grad on a target that offers no gradients is a mistake of the caller: status 2, remedy."""
+    status = main(["check", "--grad", "--in-process", f"{SUBJECTS}/{name}"])
+
+    assert status == 2
+    assert "offers no gradients: it should compute with torch's tensors" in capsys.readouterr().err
+
+
+def test_the_same_gradients_cross_the_process_border(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a process of its own the wrong backward fails with status 1, the right one has 0."""
+    asked = ["check", "--grad", "--cases", "25", "--dtype", "float64"]
+    wrong = main([*asked, f"{SUBJECTS}/torch_backward.py:wrong"])
+    right = main([*asked, f"{SUBJECTS}/torch_backward.py:right"])
+
+    assert (1, 0) == (wrong, right)
+    assert "gradient of query" in capsys.readouterr().out
+
+
+def test_a_case_with_gradients_replays_with_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """The id of a case says whether gradients are asked for; --grad adds them to any."""
+    case = "qkv-N1-L5-S5-H2-D3-unbatched-{}float64-s11"
+    target = f"{SUBJECTS}/torch_backward.py:wrong"
+    plain = main(["replay", "--in-process", case.format(""), target])
+    named = main(["replay", "--in-process", case.format("grad-"), target])
+    asked = main(["replay", "--in-process", "--grad", case.format(""), target])
+
+    assert (0, 1, 1) == (plain, named, asked)
+    assert "gradient of query" in capsys.readouterr().out
+
+
+def test_assert_parity_takes_grad() -> None:
+    """The assertion of a test judges gradients as well."""
+    assert_parity(torch.nn.MultiheadAttention, grad=True, cases=30, dtypes=("float64",))
+    wrong = targets.load(f"{SUBJECTS}/torch_backward.py:wrong")
+    with pytest.raises(AssertionError, match="gradient of"):
+        assert_parity(wrong, grad=True, cases=10)
