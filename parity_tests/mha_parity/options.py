@@ -37,6 +37,7 @@ class Options:
     path: str | None = None
     diagnose: bool = True
     shrink: bool = True
+    jobs: int | None = None
 
 
 def whole(text: str) -> int:
@@ -147,6 +148,12 @@ def add_options(addoption: Callable[..., Any], prefix: str = "") -> None:
         metavar="POLICY",
         help="what rows without a visible key must be: nan, zero, uniform (default: only named)",
     )
+    add(
+        "jobs",
+        type=whole,
+        metavar="N",
+        help="processes to judge in (default: one, or one a core in runs of 2000 cases and more)",
+    )
     add("max-times-torch", type=positive, metavar="X", help="fail errors above X times torch's own")
     add("grad", action="store_true", help="judge gradients too")
     add(
@@ -168,5 +175,5 @@ def from_namespace(namespace: object, prefix: str = "") -> Options:
         convention=got("convention"), timeout=got("timeout"), memory=got("memory"),
         in_process=got("in_process"), forbid=got("forbid"), fully_masked=got("fully_masked"),
         max_times_torch=got("max_times_torch"), grad=got("grad"), device=got("device"),
-        path=getattr(namespace, "path", None),
+        path=getattr(namespace, "path", None), jobs=got("jobs"),
     )  # fmt: skip

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mha_parity import summary
 from mha_parity.drawing import draw_cases, reachable
 from mha_parity.judge import Settings
 from mha_parity.options import Options
+from mha_parity.parts import KEPT, jobs, parts, parts_elsewhere
 from mha_parity.pictures import pictures
 from mha_parity.shrink import shrunk
 from mha_parity.systematic import Systematic
-from mha_parity.trial import try_cases
 from mha_parity.verdict import Diagnosis, Failure, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mha_parity.case import Case
     from mha_parity.features import Offer
     from mha_parity.judgement import Judgement
+    from mha_parity.parts import Part
     from mha_parity.trial import Trial
 
 Progress = Callable[[int, int], None]
@@ -30,7 +31,6 @@ NO_GRADIENTS = (
     "got --grad, but the target offers no gradients: it should compute with torch's tensors, or be "
     "a layer with `vjp` or `backward`; leave --grad out, or give it one of these."
 )
-KEPT = 40  # failing trials whose arrays are kept for the diagnosis
 
 
 def check(
@@ -47,22 +47,35 @@ def check(
     """
     options = options or Options()
     started = time.perf_counter()
-    settings = settings_of(options)
     offer = restricted(candidate.offer, options)
     cases = draw_cases(offer, options.cases, options.seed)
     systematic = Systematic()
     trials: list[Trial] = []
-    kept = 0
-    for done, trial in enumerate(try_cases(candidate, cases, settings), start=1):
-        if trial.problem and trial.gold and trial.answer:
-            systematic.add(trial.problem, trial.gold, trial.answer)
-        keep = trial.fails and kept < KEPT
-        kept += keep
-        trials.append(trial if keep else trial.light())
-        if progress:
-            progress(done, len(cases))
+    for part in _parts(candidate, options, target, cases, progress):
+        kept = sum(trial.problem is not None for trial in trials)
+        trials += part.trials if kept < KEPT else [trial.light() for trial in part.trials]
+        systematic.merge(part.systematic)
     over_run = systematic.judgements()
     return _verdict(candidate, options, target or candidate.name, trials, over_run, offer, started)
+
+
+def _parts(
+    candidate: Candidate,
+    options: Options,
+    target: str | None,
+    cases: Sequence[Case],
+    progress: Progress | None,
+) -> Iterator[Part]:
+    """Yield the cases' trials part by part, from here or from several processes."""
+
+    def tick(done: int) -> None:
+        if progress:
+            progress(done, len(cases))
+
+    settings = settings_of(options)
+    if target is not None and jobs(options, target) > 1:
+        return parts_elsewhere(target, options, cases, settings, tick)
+    return parts(candidate, cases, settings, tick)
 
 
 def settings_of(options: Options) -> Settings:

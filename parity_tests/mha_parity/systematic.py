@@ -110,10 +110,8 @@ class Systematic:
     def __init__(self) -> None:
         """Start with no case."""
         # (dtype, group) -> per direction, the sums of the rows that ``_terms`` returns.
-        self._sums: dict[tuple[str, str], Array] = defaultdict(
-            lambda: np.zeros((7, len(DIRECTIONS)))
-        )
-        self._wide: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self._sums: dict[tuple[str, str], Array] = defaultdict(_no_terms)
+        self._wide: dict[str, Array] = defaultdict(_no_cases)
         self._last: dict[str, Case] = {}
 
     def add(self, problem: Problem, gold: Gold, answer: Answer) -> None:
@@ -153,6 +151,14 @@ class Systematic:
         for group in ("all", *(f"{axis}={value}" for axis, value in of_case(case).items())):
             self._sums[case.dtype, group] += terms
 
+    def merge(self, other: Systematic) -> None:
+        """Take in what another has gathered over later cases."""
+        for key, terms in other._sums.items():
+            self._sums[key] += terms
+        for dtype, counts in other._wide.items():
+            self._wide[dtype] += counts
+        self._last |= other._last
+
     def findings(self) -> list[Finding]:
         """Return all that stands out."""
         found = []
@@ -170,7 +176,7 @@ class Systematic:
 
     def _spread(self, dtype: str) -> list[Finding]:
         """Return the finding that errors spread too far, by Chernoff's bound on the count."""
-        cases, wide = self._wide[dtype]
+        cases, wide = self._wide[dtype].tolist()
         share = wide / cases
         if share <= SPREAD_RATE:
             return []
@@ -202,6 +208,14 @@ class Systematic:
             )
             for finding in best.values()
         ]
+
+
+def _no_terms() -> Array:
+    return np.zeros((7, len(DIRECTIONS)))
+
+
+def _no_cases() -> Array:
+    return np.zeros(2, dtype=np.int64)
 
 
 def _telling(finding: Finding) -> tuple[bool, float, float]:
