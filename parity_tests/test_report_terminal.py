@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from mha_parity.features import AXES
 from mha_parity.judgement import Judgement, Place, Severity
 from mha_parity.report import telling, terminal, words
 from mha_parity.report.progress import progress
-from mha_parity.verdict import Diagnosis, Failure, FeatureRow, Outcome, Verdict
+from mha_parity.verdict import Accuracy, CheckRow, Diagnosis, Failure, FeatureRow, Outcome, Verdict
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
 FIRST = parse("mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-fortran-s11")
@@ -67,10 +70,10 @@ def verdict(run: int = 200, failed: int = 40, **changes: Any) -> Verdict:
     return Verdict(**{**fields, **changes})
 
 
-def shown(subject: Verdict, width: int = 80) -> str:
+def shown(subject: Verdict, width: int = 80, height: int = 100) -> str:
     """Return the report as a console of that width prints it."""
     stream = io.StringIO()
-    terminal.show(subject, Console(file=stream, width=width, color_system=None))
+    terminal.show(subject, Console(file=stream, width=width, height=height, color_system=None))
     return stream.getvalue()
 
 
@@ -125,24 +128,189 @@ def test_few_spared_values_are_named_as_such() -> None:
     regime = rows("regime", normal=(60, 30), tiny=(40, 20), huge=(40, 20), constant=(60, 0))
     subject = verdict(failed=70, features=tuple(regime))
     assert ["regime"] == [axis.name for axis in telling.absent(subject)]
-    assert "failing lack ✓ constant key rows 60" in " ".join(shown(subject).split())
+    assert "failing lack ✓ constant key rows none of 60" in " ".join(shown(subject).split())
 
 
 def test_passing_runs_are_compact() -> None:
     """An axis with one value is not listed; the others take a line or two."""
     text = shown(verdict(failed=0), 100)
     assert "multi-head attention with projections" not in text
-    assert "✓ float64 100 · ✓ float32 100" in text
+    assert "✓ float64 100 cases · ✓ float32 100" in text
     assert len(text.splitlines()) < 24
 
 
-def test_untested_features_say_why() -> None:
-    """A feature that is offered and in no case has a question mark and is counted as untested."""
+def test_untested_features_say_what_to_do() -> None:
+    """A feature that is offered and in no case has a question mark, and a remedy below."""
     open_row = FeatureRow("attn", "causal", "inconclusive", 0, "no case drawn")
     plain = FeatureRow("attn", "none", "pass", 10)
     subject = verdict(failed=0, features=(plain, open_row), outcome=Outcome.INCONCLUSIVE)
-    assert "? causal no case drawn" in shown(subject)
+    text = " ".join(shown(subject).split())
+    assert "✓ no attn_mask 10 cases · ? causal 0" in text
+    assert "untested a feature is offered, but no case could have shown a bug there" in text
+    assert "run more cases (--cases)" in text
     assert [open_row] == words.untested(subject)
+
+
+def test_the_sentence_names_few_of_many_untested_features() -> None:
+    """Of 12 features that no case could tell about, the verdict names three and counts the rest."""
+    open_rows = [FeatureRow("regime", name, "inconclusive", 0) for name in AXES["regime"]]
+    subject = verdict(failed=0, features=tuple(open_rows), outcome=Outcome.INCONCLUSIVE)
+    assert subject.sentence.endswith(
+        f"in regime=normal, regime=tiny, regime=peaky and {len(open_rows) - 3} more."
+    )
+
+
+def test_long_reports_end_with_the_verdict() -> None:
+    """What does not fit the window ends with verdict and bug; what fits says them once."""
+    bug = Diagnosis(bug="causal-bottom", title="mask aligned at the bottom", confident=True)
+    subject = verdict(diagnosis=(bug,))
+    long, short = shown(subject, 120, 10), shown(subject, 120, 100)
+    assert long.startswith(short.rstrip())
+    assert [
+        f" ✗ {subject.sentence}",
+        "   the bug: mask aligned at the bottom",
+    ] == long.rstrip().splitlines()[-2:]
+
+
+EXACT = {
+    64: """
+╭─────────────────────────────────────────────────────────────╮
+│ Parity does not hold: path.py:f fails 40 of 200 cases.      │
+│ called as torch-module · torch 2.13.0 · numpy 2.4.6 · 0.0 s │
+╰─────────────────────────────────────────────────────────────╯
+
+ the bug         the causal mask is aligned at the bottom right
+                 [causal-bottom]
+ explains        100% of the failing cases
+ remedy          hide key j from query i where j > i
+
+ fails           output: wrong
+ because         output is 1.5, but should be 1.0
+ where           sample 1, head 2, row 3, column 0
+ error           0.5, allowed 0.001 (500 times)
+ case            mha-N2-L5-S7-H3-D4-cross-causal-float32-s11
+                 shrunk from mha-N3-L13-S17-H5-D7-cross-bias-
+                 outproj-causal-weights-float32-peaky-fortran-
+                 s11
+ replay          mha-parity replay mha-N2-L5-S7-H3-D4-cross-causal-float32-s11 path.py:f
+
+ failing have    ✗ causal 40 of 50
+ no matter       dtype
+
+ not offered     float16 · bfloat16 · boolean attn_mask (L, S)
+                 float attn_mask (L, S)
+                 boolean attn_mask per sample and head
+                 float attn_mask per sample and head
+ checks          ✗ output 40 of 200 cases · ✓ weights 50
+ accuracy        float32  1.25 × torch's error, at worst 2.50 ×
+                 (7 cases)
+
+""",
+    100: """
+╭─────────────────────────────────────────────────────────────╮
+│ Parity does not hold: path.py:f fails 40 of 200 cases.      │
+│ called as torch-module · torch 2.13.0 · numpy 2.4.6 · 0.0 s │
+╰─────────────────────────────────────────────────────────────╯
+
+ the bug         the causal mask is aligned at the bottom right  [causal-bottom]
+ explains        100% of the failing cases
+ remedy          hide key j from query i where j > i
+
+ fails           output: wrong
+ because         output is 1.5, but should be 1.0
+ where           sample 1, head 2, row 3, column 0
+ error           0.5, allowed 0.001 (500 times)
+ case            mha-N2-L5-S7-H3-D4-cross-causal-float32-s11
+                 shrunk from mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-
+                 fortran-s11
+ replay          mha-parity replay mha-N2-L5-S7-H3-D4-cross-causal-float32-s11 path.py:f
+
+ failing have    ✗ causal 40 of 50
+ no matter       dtype
+
+ not offered     float16 · bfloat16 · boolean attn_mask (L, S) · float attn_mask (L, S)
+                 boolean attn_mask per sample and head · float attn_mask per sample and head
+ checks          ✗ output 40 of 200 cases · ✓ weights 50
+ accuracy        float32  1.25 × torch's error, at worst 2.50 × (7 cases)
+
+""",
+}
+
+
+@pytest.mark.parametrize("width", EXACT, ids="width{}".format)
+def test_exact_text(width: int) -> None:
+    """The whole report, letter by letter, in a narrow window and in a wide one."""
+    bug = Diagnosis(
+        bug="causal-bottom",
+        title="the causal mask is aligned at the bottom right",
+        confident=True,
+        explains=1.0,
+        remedy="hide key j from query i where j > i",
+    )
+    features = [
+        *rows("dtype", float64=(100, 20), float32=(100, 20)),
+        *rows("attn", none=(150, 0), causal=(50, 40)),
+    ]
+    (failure,) = verdict().failures
+    line = f"mha-parity replay {CASE.id} path.py:f"
+    subject = verdict(
+        target="path.py:f",
+        diagnosis=(bug,),
+        features=tuple(features),
+        failures=(dataclasses.replace(failure, replay=line),),
+        checks=(CheckRow("output", 200, 40), CheckRow("weights", 50, 0)),
+        accuracy=(
+            Accuracy(
+                dtype="float32", cases=7, median_times_torch=1.25, worst_times_torch=2.5, bits=0.3
+            ),
+        ),
+    )
+    assert EXACT[width] == shown(subject, width)
+
+
+@pytest.mark.parametrize("failed", [0, 40], ids=["passing", "failing"])
+def test_colours_stay_on_terminals(failed: int) -> None:
+    """A terminal gets colours; a pipe gets the same words and no escape code, no trailing blank."""
+    stream = io.StringIO()
+    coloured = Console(file=stream, width=80, force_terminal=True, color_system="standard")
+    terminal.show(verdict(failed=failed), coloured)
+    plain = shown(verdict(failed=failed))
+    assert "\x1b[" in stream.getvalue()
+    assert "\x1b" not in plain
+    assert plain == re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue())
+    assert [] == [line for line in plain.splitlines() if line != line.rstrip()]
+
+
+def test_no_color_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With NO_COLOR a terminal gets bold and dim, and no colour."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = io.StringIO()
+    terminal.show(verdict(), Console(file=stream, width=80, force_terminal=True))
+    used = set(re.findall(r"\x1b\[([\d;]*)m", stream.getvalue()))
+    assert used <= {"0", "1", "2"}
+
+
+def test_a_crash_shows_the_frames_of_the_target() -> None:
+    """Of a fatal error's stacks only what the target did is shown, files named in short."""
+    harness = Path(terminal.__file__).parents[1]
+    here = Path.cwd()
+    detail = f"""ended its process by signal SIGSEGV
+Fatal Python error: Segmentation fault
+
+Thread 0x00007fbadcb7d6c0 (most recent call first):
+  File "{harness}/worker.py", line 141 in wait
+  File "/usr/lib/python3.11/threading.py", line 982 in run
+
+Current thread 0x00007fbadd841b80 (most recent call first):
+  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
+  File "{here}/theirs/kernel.py", line 34 in attend
+  File "{harness}/conventions/base.py", line 82 in make"""
+    assert [
+        "ended its process by signal SIGSEGV",
+        "Fatal Python error: Segmentation fault",
+        '  File "ctypes/__init__.py", line 519 in string_at',
+        '  File "theirs/kernel.py", line 34 in attend',
+    ] == words.told(detail, 8).splitlines()
 
 
 def test_whole_axes_that_are_not_offered_take_one_entry() -> None:

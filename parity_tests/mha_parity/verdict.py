@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mha_parity.case import Case
     from mha_parity.values import Array
 
+NAMED = 3  # features that the verdict's sentence names, of those that no case could tell about
+
 
 class Outcome(StrEnum):
     """The verdict in a word, and with ``exit_status`` in a number."""
@@ -142,7 +144,8 @@ class Verdict:
         open_rows = [f"{r.axis}={r.value}" for r in self.features if r.status == "inconclusive"]
         what = f"{self.inconclusive} of {self.run} cases could not be judged"
         if open_rows:
-            what = f"no case could have shown a bug in {', '.join(open_rows)}"
+            more = f" and {len(open_rows) - NAMED} more" if len(open_rows) > NAMED else ""
+            what = f"no case could have shown a bug in {', '.join(open_rows[:NAMED])}{more}"
         return f"Inconclusive: {self.target}: {what}."
 
 

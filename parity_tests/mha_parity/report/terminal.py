@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from mha_parity.report import telling, words
+from mha_parity.report.layout import Layout, Pairs
 from mha_parity.verdict import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.console import Console
 
     from mha_parity.verdict import CheckRow, Diagnosis, Failure, FeatureRow, Verdict
@@ -23,116 +20,30 @@ COLOUR = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INCONCLUSIVE: "yel
 SIGN_COLOUR = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 SHOWN_FAILURES = 3
 SHOWN_LINES = 8  # of what a target said before it broke
-NAMES = 14  # the column of names, as wide as the longest of them
-MARGIN = 1
-GAP = 2
 
 
 def show(verdict: Verdict, console: Console) -> None:
-    """Print the report on one verdict."""
-    page = _Page(console)
-    console.print()
-    console.print(_headline(verdict))
+    """Print the report; a long one ends with the verdict once more, where the eye is."""
+    page = Layout(console.width)
     for diagnosis in verdict.diagnosis:
         page.block(_diagnosis(diagnosis))
     full = [failure for failure in verdict.failures if failure.first_seen is not None]
     full = (full or list(verdict.failures))[:SHOWN_FAILURES]
     for failure in full:
-        page.block(_failure(failure))
-        page.replay(failure)
+        page.block(_failure(failure, page))
+        page.command("replay", failure.replay)
     page.block([_also(each) for each in verdict.failures if each not in full])
-    page.block(page.apart(verdict) if verdict.failed else page.features(verdict))
-    page.block([*page.limits(verdict), *page.facts(verdict)])
+    page.block(_apart(verdict, page) if verdict.failed else _features(verdict, page))
+    page.block([*_limits(verdict, page), *_facts(verdict, page)])
     console.print()
-
-
-Pairs = list[tuple[str, Text]]
-
-
-class _Page:
-    """The width of one console, and what is laid out to fit it."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._width = max(console.width - MARGIN - NAMES - GAP, 20)
-
-    def block(self, pairs: Pairs) -> None:
-        """Print names and what each says, after an empty line."""
-        if not pairs:
-            return
-        table = Table.grid(padding=(0, GAP, 0, 0))
-        table.add_column(style="dim", no_wrap=True, width=NAMES)
-        table.add_column(overflow="fold")
-        for name, text in pairs:
-            table.add_row(name, text)
-        self._console.print(Padding(table, (1, 0, 0, MARGIN)))
-
-    def replay(self, failure: Failure) -> None:
-        """Print the command as one line, however long, so that it can be copied."""
-        name = " " * MARGIN + f"{'replay':<{NAMES + GAP}}"
-        line = Text.assemble((name, "dim"), (failure.replay, "cyan"))
-        self._console.print(line, soft_wrap=True)
-
-    def flow(self, items: Iterable[Text], between: str = " · ") -> Text:
-        """Join items into lines; no item is broken unless it is longer than a line."""
-        lines: list[Text] = []
-        for item in items:
-            fits = lines and len(lines[-1]) + len(between) + len(item) <= self._width
-            if fits:
-                lines[-1] = Text.assemble(lines[-1], (between, "dim"), item)
-            else:
-                lines.append(item)
-        return Text("\n").join(lines)
-
-    def apart(self, verdict: Verdict) -> Pairs:
-        """Say what all failing cases have, what none has, and where they are like all others."""
-        pairs: Pairs = []
-        for number, axis in enumerate(telling.shared(verdict)):
-            name = "failing have" if number == 0 else "and"
-            pairs.append((name, self.flow(_counted(row) for row in axis.failing)))
-        spared = [row for axis in telling.absent(verdict) for row in axis.spared]
-        if spared:
-            pairs.append(("failing lack", self.flow(_counted(row) for row in spared)))
-        alike = [Text(axis.title) for axis in telling.alike(verdict)]
-        if alike:
-            pairs.append(("no matter", self.flow(alike)))
-        return [(name, text) for name, text in pairs if text]
-
-    def features(self, verdict: Verdict) -> Pairs:
-        """Return a line an axis: every value with its count of cases."""
-        return [
-            (axis.title, self.flow(_value(row) for row in axis.offered))
-            for axis in telling.axes(verdict)
-            if axis.varies
-        ]
-
-    def limits(self, verdict: Verdict) -> Pairs:
-        """Return what was not looked at: for want of a case, or of an offer."""
-        pairs: Pairs = []
-        if verdict.failed and words.untested(verdict):
-            pairs.append(("untested", self.flow(_value(row) for row in words.untested(verdict))))
-        missing = [Text(each, style="dim") for each in words.not_offered(verdict)]
-        if missing:
-            pairs.append(("not offered", self.flow(missing)))
-        return pairs
-
-    def facts(self, verdict: Verdict) -> Pairs:
-        """Return checks, accuracy, the worst error, power and notes."""
-        pairs: Pairs = []
-        if verdict.checks:
-            pairs.append(("checks", self.flow(_check(row) for row in verdict.checks)))
-        for number, each in enumerate(verdict.accuracy):
-            line = Text.assemble(
-                f"{each.dtype:<9}", words.accuracy(each), (f" {each.cases}", "dim")
-            )
-            pairs.append(("" if number else "accuracy", line))
-        worst = verdict.worst
-        if worst is not None and verdict.outcome is not Outcome.FAIL:
-            pairs.append(("worst error", Text(f"{worst.check}: {words.error(worst)}")))
-            pairs.append(("", Text(worst.case.id, style="dim")))
-        if power := words.power(verdict):
-            pairs.append(("power", Text(power)))
-        return pairs + [("note", Text(note)) for note in verdict.notes]
+    console.print(_headline(verdict))
+    for line in page.lines:
+        console.print(line, soft_wrap=True)
+    if len(page.lines) > console.height:
+        console.print()
+        for line in page.wrapped(_closing(verdict)):
+            console.print(line, soft_wrap=True)
+    console.print()
 
 
 def _headline(verdict: Verdict) -> Panel:
@@ -140,6 +51,16 @@ def _headline(verdict: Verdict) -> Panel:
     sentence = Text(verdict.sentence, style=f"bold {colour}")
     setting = (words.setting(verdict), "dim")
     return Panel(Text.assemble(sentence, "\n", setting), border_style=colour, expand=False)
+
+
+def _closing(verdict: Verdict) -> Text:
+    """Return the verdict again, and the name of the bug where there is one."""
+    sign, colour = words.SIGN[verdict.outcome.value], COLOUR[verdict.outcome]
+    said = Text.assemble((f" {sign} {verdict.sentence}", f"bold {colour}"))
+    if verdict.diagnosis:
+        first = verdict.diagnosis[0]
+        said.append(f"\n   {words.certainty(first)}: {first.title}")
+    return said
 
 
 def _diagnosis(diagnosis: Diagnosis) -> Pairs:
@@ -157,7 +78,7 @@ def _diagnosis(diagnosis: Diagnosis) -> Pairs:
     return [(words.certainty(diagnosis), first), *rest]
 
 
-def _failure(failure: Failure) -> Pairs:
+def _failure(failure: Failure, page: Layout) -> Pairs:
     judgement = failure.judgement
     pairs = [("fails", Text(f"{judgement.check}: {judgement.severity.value}", style="bold red"))]
     if judgement.detail:
@@ -166,7 +87,9 @@ def _failure(failure: Failure) -> Pairs:
         if str(judgement.where) not in judgement.detail:
             pairs.append(("where", Text(str(judgement.where))))
         pairs.append(("error", Text(words.error(judgement))))
-    pairs.append(("case", _case(failure)))
+    pairs.append(("case", page.case(failure.case)))
+    if failure.first_seen is not None and failure.first_seen != failure.case:
+        pairs.append(("", page.case(failure.first_seen, "shrunk from ", "dim")))
     return pairs
 
 
@@ -176,31 +99,87 @@ def _also(failure: Failure) -> tuple[str, Text]:
     return ("also fails", Text.assemble(f"{judgement.check}: ", (first, "dim")))
 
 
-def _case(failure: Failure) -> Text:
-    if failure.first_seen is None or failure.first_seen == failure.case:
-        return Text(failure.case.id)
-    return Text.assemble(failure.case.id, (f"\nshrunk from {failure.first_seen.id}", "dim"))
+def _apart(verdict: Verdict, page: Layout) -> Pairs:
+    """Say what all failing cases have, what none has, and where they are like all others."""
+    pairs: Pairs = []
+    for number, axis in enumerate(telling.shared(verdict)):
+        name = "failing have" if number == 0 else "and"
+        pairs.append((name, page.flow(_counted(row) for row in axis.failing)))
+    spared = [row for axis in telling.absent(verdict) for row in axis.spared]
+    if spared:
+        pairs.append(("failing lack", page.flow(_counted(row) for row in spared)))
+    alike = [Text(axis.title) for axis in telling.alike(verdict)]
+    if alike:
+        pairs.append(("no matter", page.flow(alike)))
+    return [(name, text) for name, text in pairs if text]
+
+
+def _features(verdict: Verdict, page: Layout) -> Pairs:
+    """Return a line an axis: every value with its count of cases."""
+    varied = [axis for axis in telling.axes(verdict) if axis.varies]
+    values = [[_value(row) for row in axis.offered] for axis in varied]
+    if values:
+        _say_unit(values[0])
+    return [(axis.title, page.flow(row)) for axis, row in zip(varied, values, strict=True)]
+
+
+def _limits(verdict: Verdict, page: Layout) -> Pairs:
+    """Return what was not looked at: for want of a case, or of an offer."""
+    pairs: Pairs = []
+    untested = words.untested(verdict)
+    if untested and verdict.failed:
+        pairs.append(("untested", page.flow(_value(row) for row in untested)))
+    elif untested:
+        pairs.append(("untested", Text(words.untold(verdict), style="yellow")))
+    missing = [Text(each, style="dim") for each in words.not_offered(verdict)]
+    if missing:
+        pairs.append(("not offered", page.flow(missing)))
+    return pairs
+
+
+def _facts(verdict: Verdict, page: Layout) -> Pairs:
+    """Return checks, accuracy, the worst error, power and notes."""
+    pairs: Pairs = []
+    if verdict.checks:
+        checks = [_check(row) for row in verdict.checks]
+        _say_unit(checks)
+        pairs.append(("checks", page.flow(checks)))
+    for number, each in enumerate(verdict.accuracy):
+        cases = (f" ({words.cases(each.cases)})", "dim")
+        line = Text.assemble(f"{each.dtype:<9}", words.accuracy(each), cases)
+        pairs.append(("" if number else "accuracy", line))
+    worst = verdict.worst
+    if worst is not None and verdict.outcome is not Outcome.FAIL:
+        pairs.append(("worst error", Text(f"{worst.check}: {words.error(worst)}")))
+        pairs.append(("", page.case(worst.case, style="dim")))
+    if power := words.power(verdict):
+        pairs.append(("power", Text(power)))
+    return pairs + [("note", Text(note)) for note in verdict.notes]
 
 
 def _counted(row: FeatureRow) -> Text:
     """Return a feature with how many of its cases fail."""
     status = "fail" if row.failed else "pass"
-    count = f" {row.failed} of {row.cases}" if row.failed else f" {row.cases}"
-    return _signed(status, words.words(row), count)
+    none = f" none of {row.cases}" if row.cases else ""
+    return _signed(
+        status, words.words(row), f" {row.failed} of {row.cases}" if row.failed else none
+    )
 
 
 def _value(row: FeatureRow) -> Text:
-    """Return a feature with its count of cases, or why it has none."""
-    note = f" {row.note}" if row.status == "inconclusive" else f" {row.cases}"
-    return _signed(row.status, words.words(row), note)
+    """Return a feature with its count of cases."""
+    return _signed(row.status, words.words(row), f" {row.cases}")
 
 
 def _check(row: CheckRow) -> Text:
-    if row.failed:
-        return _signed("fail", row.name, f" {row.failed} of {row.cases}")
-    return _signed("pass", row.name, f" {row.cases}")
+    count = f" {row.failed} of {row.cases}" if row.failed else f" {row.cases}"
+    return _signed("fail" if row.failed else "pass", row.name, count)
 
 
 def _signed(status: str, what: str, count: str) -> Text:
-    colour = SIGN_COLOUR[status]
-    return Text.assemble((f"{words.SIGN[status]} ", colour), what, (count, "dim"))
+    return Text.assemble((f"{words.SIGN[status]} ", SIGN_COLOUR[status]), what, (count, "dim"))
+
+
+def _say_unit(items: list[Text]) -> None:
+    """Let the first item say what the numbers in all of them count."""
+    items[0].append(" cases", "dim")

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+import os
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mha_parity.features import label
 from mha_parity.report.telling import axes, title
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from mha_parity.judgement import Judgement
     from mha_parity.verdict import Accuracy, Diagnosis, FeatureRow, Verdict
 
 # A sign beside the colour: whoever sees no colours reads the same.
 SIGN = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
+HARNESS = Path(__file__).resolve().parents[1]
 
 
 def words(row: FeatureRow) -> str:
@@ -57,14 +63,38 @@ def accuracy(each: Accuracy) -> str:
     return f"{median:.2f} × torch's error, at worst {worst:.2f} ×"
 
 
+def cases(count: int) -> str:
+    """Return a count of cases in words."""
+    return "1 case" if count == 1 else f"{count} cases"
+
+
 def told(detail: str, lines: int) -> str:
-    """Return the first line and the last lines of a long text, without control characters."""
+    """Return the first line and the last lines of a long text, without control characters.
+
+    Of a crash's stacks the target's own frames are left, with short names of files.
+    """
     clean = ["".join(c for c in line if c.isprintable()) for line in detail.splitlines()]
-    kept = [line for line in clean if line.strip(" ^~")]
+    kept = [_short(line) for line in _own(clean) if line.strip(" ^~")]
     if len(kept) <= lines:
         return "\n".join(kept)
     left_out = f"  ... {len(kept) - lines} lines ..."
     return "\n".join([kept[0], left_out, *kept[len(kept) - lines + 1 :]])
+
+
+def _own(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines without other threads' stacks and without the harness's own frames."""
+    elsewhere = False
+    for line in lines:
+        if line.startswith(("Thread 0x", "Current thread 0x")):
+            elsewhere = not line.startswith("Current")
+        elif not elsewhere and not line.startswith(f'  File "{HARNESS}'):
+            yield line
+
+
+def _short(line: str) -> str:
+    """Return the line with files named from the working folder on, or from their package on."""
+    line = re.sub(r'(?<=File ").*/(?:site-packages|lib/python3\.\d+)/', "", line)
+    return line.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def power(verdict: Verdict) -> str:
@@ -75,7 +105,7 @@ def power(verdict: Verdict) -> str:
     least = verdict.power[name]
     return (
         f"each of {len(verdict.power)} gross errors would have shown in {least} or more of "
-        f"{verdict.run} cases (in fewest: {name})"
+        f"{cases(verdict.run)} (in fewest: {name})"
     )
 
 
@@ -89,6 +119,16 @@ def not_offered(verdict: Verdict) -> list[str]:
         else:
             single += [words(row) for row in missing]
     return single + whole
+
+
+def untold(verdict: Verdict) -> str:
+    """Say how many offered features no case could tell about, and what to do about it."""
+    rows = untested(verdict)
+    many = f"{len(rows)} features are" if len(rows) > 1 else "a feature is"
+    return (
+        f"{many} offered, but no case could have shown a bug there (marked ?): "
+        f"run more cases (--cases), or only what matters (--feature)"
+    )
 
 
 def untested(verdict: Verdict) -> list[FeatureRow]:

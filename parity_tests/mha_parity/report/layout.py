@@ -1,0 +1,78 @@
+"""Lays a report out in lines that fit a width: names on the left, what each says beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from mha_parity.case import Case
+
+Pairs = list[tuple[str, Text]]
+MARGIN = 1
+NAMES = 14  # the column of names, as wide as the longest of them
+GAP = 2
+LEAST = 20  # columns: in a narrower window lines break anyway
+
+_ANY = Console(width=LEAST, color_system=None)  # Text.wrap wants one
+
+
+class Layout:
+    """The lines of a report, none wider than the width but commands, which are copied whole."""
+
+    def __init__(self, width: int) -> None:
+        self.lines: list[Text] = []
+        self._whole = max(width, LEAST)
+        self._width = max(width - MARGIN - NAMES - GAP, LEAST)
+
+    def block(self, pairs: Pairs) -> None:
+        """Add names and what each says, after an empty line."""
+        if pairs:
+            self.lines.append(Text())
+        for name, text in pairs:
+            for number, line in enumerate(_wrapped(text, self._width)):
+                self.lines.append(Text.assemble(_name("" if number else name), line))
+
+    def command(self, name: str, command: str) -> None:
+        """Add a command as one line, however long."""
+        self.lines.append(Text.assemble(_name(name), (command, "cyan")))
+
+    def flow(self, items: Iterable[Text], between: str = " · ", end: str = "") -> Text:
+        """Join items into lines; no item is broken unless it is longer than a line.
+
+        ``end`` closes every line that another one follows.
+        """
+        lines: list[Text] = []
+        for item in items:
+            if lines and len(lines[-1]) + len(between) + len(item) + len(end) <= self._width:
+                lines[-1] = Text.assemble(lines[-1], (between, "dim"), item)
+            else:
+                lines.append(item)
+        return Text(f"{end}\n").join(lines)
+
+    def case(self, case: Case, before: str = "", style: str = "") -> Text:
+        """Return the id of a case, broken between its words if it has to be."""
+        pieces = [Text(piece) for piece in f"{before}{case.id}".split("-")]
+        flowing = self.flow(pieces, between="-", end="-")
+        return Text(flowing.plain, style=style)
+
+    def wrapped(self, text: Text) -> Iterator[Text]:
+        """Return the text in lines of the whole width."""
+        return _wrapped(text, self._whole)
+
+
+def _wrapped(text: Text, width: int) -> Iterator[Text]:
+    """Yield lines of words; an indented line goes on with its indent."""
+    for line in text.split("\n", allow_blank=True):
+        indent = len(line.plain) - len(line.plain.lstrip())
+        for piece in line[indent:].wrap(_ANY, width - indent, overflow="fold"):
+            piece.rstrip()
+            yield Text.assemble(" " * indent, piece)
+
+
+def _name(name: str) -> tuple[str, str]:
+    return " " * MARGIN + f"{name:<{NAMES}}" + " " * GAP, "dim"
