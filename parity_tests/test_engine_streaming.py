@@ -140,9 +140,9 @@ def blocks_with_maximum(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     seen: list[bool] = []
     real = _streaming._with_maximum
 
-    def spy(*args: Any) -> None:
+    def spy(*args: Any) -> Any:
         seen.append(True)
-        real(*args)
+        return real(*args)
 
     monkeypatch.setattr(_streaming, "_with_maximum", spy)
     return seen

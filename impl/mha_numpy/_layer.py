@@ -50,6 +50,19 @@ class Options(NamedTuple):
     static_v: NDArray[Any] | None = None
 
 
+class Call(NamedTuple):
+    """One call, checked: inputs batched, they and the parameters in the working dtype."""
+
+    inputs: Three
+    parameters: Projections
+    masking: Masking
+    options: Options
+    batched: bool
+    """Whether the caller's arrays have a batch axis."""
+    dtype: np.dtype[Any]
+    """The dtype of the caller's arrays."""
+
+
 def layer_forward(
     query: ArrayLike,
     key: ArrayLike,
@@ -62,6 +75,25 @@ def layer_forward(
 
     `widths` are those of query, key and value.
     """
+    call = check_call(query, key, value, parameters, widths, options)
+    output, weights = _attention(call)
+    if output.dtype != call.dtype:
+        output = output.astype(call.dtype)
+        weights = None if weights is None else weights.astype(call.dtype)
+    if call.batched:
+        return output, weights
+    return output[0], None if weights is None else weights[0]
+
+
+def check_call(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    parameters: Projections,
+    widths: tuple[int, int, int],
+    options: Options,
+) -> Call:
+    """Check all inputs and return them batched and in the working dtype."""
     dtype = parameters.out_proj.weight.dtype
     inputs = _floating_inputs(query, key, value, dtype)
     batched = check_sequences(*inputs, widths, options.batch_first)
@@ -75,19 +107,12 @@ def layer_forward(
     if working != dtype:
         inputs = _to_each(lambda x: x.astype(working), inputs)
         parameters = parameters.astype(working)
-    output, weights = _attention(inputs, parameters, masking, options)
-    if working != dtype:
-        output = output.astype(dtype)
-        weights = None if weights is None else weights.astype(dtype)
-    if batched:
-        return output, weights
-    return output[0], None if weights is None else weights[0]
+    return Call(inputs, parameters, masking, options, batched, dtype)
 
 
-def _attention(
-    inputs: Three, parameters: Projections, masking: Masking, options: Options
-) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Compute the layer on checked, batched inputs of the working dtype."""
+def heads_of(call: Call) -> Three:
+    """Return q (N, H, L, D), k and v (N, H, S, D), the appended keys among them."""
+    inputs, parameters, masking, options, *_ = call
     heads, batch_first = options.num_heads, options.batch_first
     q, k, v = project_to_heads(*inputs, parameters, heads, batch_first=batch_first)
     if options.static_k is not None:
@@ -98,11 +123,18 @@ def _attention(
         k, v = append_keys(
             k, v, parameters.bias_k, parameters.bias_v, zero_key=options.add_zero_attn
         )
+    return q, k, v
+
+
+def _attention(call: Call) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Compute the layer on checked, batched inputs of the working dtype."""
+    options = call.options
+    q, k, v = heads_of(call)
     heads_out, weights = attend_heads(
         q,
         k,
         v,
-        masking,
+        call.masking,
         1 / math.sqrt(q.shape[-1]),
         need_weights=options.need_weights,
         dropout_p=options.dropout_p,
@@ -110,8 +142,9 @@ def _attention(
         engine=options.engine,
         average_weights=options.average_attn_weights,
     )
-    merged = merge_heads(heads_out, batch_first=batch_first)
-    return linear(merged, parameters.out_proj.weight, parameters.out_proj.bias), weights
+    merged = merge_heads(heads_out, batch_first=options.batch_first)
+    out_proj = call.parameters.out_proj
+    return linear(merged, out_proj.weight, out_proj.bias), weights
 
 
 def _check_statics(inputs: Three, parameters: Projections, options: Options) -> None:

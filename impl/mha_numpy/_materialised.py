@@ -39,14 +39,26 @@ def attend(
     A row that sees no key is NaN in both, as torch's softmax makes it, or 0 in both where
     `empty_rows_are_zero`. Without any key (S = 0) the result is 0 in any case, as in torch.
     """
+    weights = weigh(q, k, masking, scale, empty_rows_are_zero=empty_rows_are_zero)
+    if dropout_p:
+        drop_inplace(weights, dropout_p, rng)
+    return mix(weights, v), weights
+
+
+def weigh(
+    q: NDArray[Any],
+    k: NDArray[Any],
+    masking: Masking,
+    scale: float,
+    *,
+    empty_rows_are_zero: bool,
+) -> NDArray[Any]:
+    """Return softmax(scale * q k^T + masks), (N, H, L, S); see `attend`."""
     logits = scaled_logits(q, k, scale)
     bounded = not masking.bias and is_bounded(logits)
     if not masking.is_empty:
         logits += masking.additive(q.shape[2], k.shape[2], logits.dtype)
-    weights = softmax_inplace(logits, empty_rows_are_zero=empty_rows_are_zero, bounded=bounded)
-    if dropout_p:
-        drop_inplace(weights, dropout_p, rng)
-    return mix(weights, v), weights
+    return softmax_inplace(logits, empty_rows_are_zero=empty_rows_are_zero, bounded=bounded)
 
 
 def scaled_logits(q: NDArray[Any], k: NDArray[Any], scale: float) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from mha_numpy._projections import Linear, Projections, parameter_shapes
 from mha_numpy._state import IncompatibleKeys, check_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Self
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -161,7 +161,72 @@ class MultiheadAttention(Projections):
         Rows that see no key are NaN where `need_weights`, else b_o alone, as in torch 2.13. In
         training with dropout the returned weights are the dropped ones, as in torch.
         """
-        options = Options(
+        options = self._options(
+            key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+        )
+        widths = self.embed_dim, self.kdim, self.vdim
+        return layer_forward(query, key, value, self, widths, options)
+
+    __call__ = forward
+
+    @quiet
+    def vjp(
+        self,
+        query: ArrayLike,
+        key: ArrayLike,
+        value: ArrayLike,
+        key_padding_mask: ArrayLike | None = None,
+        need_weights: bool = True,
+        attn_mask: ArrayLike | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[tuple[NDArray[Any], NDArray[Any] | None], Callable[..., dict[str, NDArray[Any]]]]:
+        """Return ((output, weights), pull): what `forward` returns, and the way back from it.
+
+        `pull(output_cotangent, weights_cotangent=None)` returns the gradients of
+        sum(output_cotangent * output) + sum(weights_cotangent * weights) by name: "query", "key",
+        "value", every parameter as in `state_dict()`, and "attn_mask" and "key_padding_mask" where
+        those are of floating point. Each has the shape and dtype of what it belongs to. Where one
+        array is query and key and value it still gets three gradients; its own is their sum.
+
+        Shapes
+            Arguments and results as in `forward`; the cotangents are shaped as output and weights,
+            of the layer's dtype. Without `need_weights` there is no weights_cotangent, and long
+            sequences are streamed: nothing of (L, S) is held on either way.
+
+        Raises
+        ------
+        TypeError
+            As `forward` does; `pull`, for a cotangent of another dtype than the layer's.
+        ValueError
+            As `forward` does; `pull`, for a cotangent that is not shaped as its result, or of
+            weights that were not returned.
+
+        Notes
+        -----
+        A row that sees no key adds 0 to every gradient but that of out_proj.bias; in torch 2.13 it
+        makes gradients of all other rows NaN where `need_weights` (pytorch#41508). With dropout
+        `pull` drops what the forward pass dropped. It may be called any number of times, and
+        reads the arrays and parameters of the call: leave them as they are until then. float16
+        and bfloat16 are computed in float32 and rounded once, at the end.
+        """
+        from mha_numpy._vjp_layer import layer_vjp
+
+        options = self._options(
+            key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+        )
+        widths = self.embed_dim, self.kdim, self.vdim
+        return layer_vjp(query, key, value, self, widths, options)
+
+    def _options(
+        self,
+        key_padding_mask: ArrayLike | None,
+        need_weights: bool,
+        attn_mask: ArrayLike | None,
+        average_attn_weights: bool,
+        is_causal: bool,
+    ) -> Options:
+        return Options(
             self.num_heads,
             self.add_zero_attn,
             self.batch_first,
@@ -174,10 +239,6 @@ class MultiheadAttention(Projections):
             self.rng,
             self.engine,
         )
-        widths = self.embed_dim, self.kdim, self.vdim
-        return layer_forward(query, key, value, self, widths, options)
-
-    __call__ = forward
 
     def prepare(self) -> PreparedAttention:
         """Return the layer's function for inference, with weights prepared once; see there.

@@ -33,15 +33,8 @@ def attend_heads(
     weights (N, H, L, S), or their mean over the heads (N, L, S) where `average_weights`.
     Rows that see no key are NaN where weights are needed and 0 elsewhere, as in torch.
     """
-    holds_weights = need_weights or dropout_p > 0
-    if engine == "streaming" and holds_weights:
-        raise ValueError(
-            "`engine` is 'streaming', but it holds no weights to return or to drop; "
-            "pass need_weights=False and no dropout, or engine='auto'."
-        )
-    if engine == "auto" and not dropout_p:
-        logits = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
-        engine = choose_engine(logits, need_weights=need_weights)
+    logits = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
+    engine = engine_for(engine, logits, need_weights=need_weights, drops=dropout_p > 0)
     if engine == "streaming":
         return attend_streaming(q, k, v, masking, scale), None
     if engine == "weighted":
@@ -62,3 +55,15 @@ def attend_heads(
         weights = np.add.reduce(weights, axis=1)
         weights /= q.shape[1]
     return heads_out, weights
+
+
+def engine_for(engine: str, logits: int, *, need_weights: bool, drops: bool) -> str:
+    """Return the engine for so many logits (N * H * L * S); raise ValueError if it cannot be."""
+    if engine == "streaming" and (need_weights or drops):
+        raise ValueError(
+            "`engine` is 'streaming', but it holds no weights to return or to drop; "
+            "pass need_weights=False and no dropout, or engine='auto'."
+        )
+    if engine == "auto" and not drops:
+        return choose_engine(logits, need_weights=need_weights)
+    return engine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -75,12 +75,58 @@ def scaled_dot_product_attention(
     is refused. float16 and bfloat16 are computed in float32 and rounded once.
     Source: torch.nn.functional.scaled_dot_product_attention, torch 2.13.
     """
+    check_options(dropout_p, scale, rng, engine)
+    core = check_core(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    out, _ = attend_heads(
+        core.q,
+        core.k,
+        core.v,
+        core.masking,
+        core.scale,
+        need_weights=False,
+        dropout_p=dropout_p,
+        rng=rng,
+        engine=engine,
+    )
+    return out.reshape(*core.lead, *out.shape[-2:]).astype(core.dtype, copy=False)
+
+
+class Core(NamedTuple):
+    """One call, checked: q, k, v (N, H, length, width) in the working dtype, and their masks."""
+
+    q: NDArray[Any]
+    k: NDArray[Any]
+    v: NDArray[Any]
+    masking: Masking
+    scale: float
+    lead: tuple[int, ...]
+    """The leading axes of the result."""
+    dtype: np.dtype[Any]
+    """The dtype of the caller's arrays."""
+
+
+def check_options(
+    dropout_p: float, scale: float | None, rng: np.random.Generator | None, engine: str
+) -> None:
+    """Raise unless each option is what it should be."""
     check_engine(engine)
     check_rng(rng)
     check_probability("dropout_p", dropout_p)
     check_dropout_has_rng("dropout_p", dropout_p, rng)
     if scale is not None:
         check_number("scale", scale)
+
+
+def check_core(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    attn_mask: ArrayLike | None,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> Core:
+    """Check all arrays and return them as heads."""
     q, k, v = (
         to_floating(x, name) for x, name in ((query, "query"), (key, "key"), (value, "value"))
     )
@@ -94,18 +140,15 @@ def scaled_dot_product_attention(
     shape = (*lead, q.shape[-2], k.shape[-2])
     masking = _masking(attn_mask, is_causal, dtype, shape)
     working = working_dtype(dtype)
-    out, _ = attend_heads(
+    return Core(
         _as_heads(q, lead).astype(working, copy=False),
         _as_heads(k, lead, grouped=enable_gqa).astype(working, copy=False),
         _as_heads(v, lead, grouped=enable_gqa).astype(working, copy=False),
         masking,
         1 / math.sqrt(q.shape[-1] or 1) if scale is None else float(scale),
-        need_weights=False,
-        dropout_p=dropout_p,
-        rng=rng,
-        engine=engine,
+        lead,
+        dtype,
     )
-    return out.reshape(*lead, *out.shape[-2:]).astype(dtype, copy=False)
 
 
 def _check_pair_shapes(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]) -> None:

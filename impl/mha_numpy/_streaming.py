@@ -23,13 +23,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy._heads import Heads
+from mha_numpy._heads import Heads, split_heads
 from mha_numpy._masking import NO_MASK, Masking
 from mha_numpy._threads import get_num_threads, run, single_threaded_blas
 from mha_numpy._tiles import Block, Tiles, choose_tiles, cut
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
+
+
+class RowSums(NamedTuple):
+    """What weights are computed again from: exp(logits - shift) / total, both (N, H, L)."""
+
+    shift: NDArray[Any]
+    total: NDArray[Any]
 
 
 class Limits(NamedTuple):
@@ -48,6 +55,7 @@ def attend_streaming(
     *,
     tiles: Tiles | None = None,
     threads: int | None = None,
+    sums: RowSums | None = None,
 ) -> NDArray[Any]:
     """Return softmax(scale * q k^T + masks) v, heads_out (N, H, L, Dv).
 
@@ -58,7 +66,8 @@ def attend_streaming(
     Rows that see no key are 0. Keys that no query of a block may see (padding at either end, the
     future) are not read, so a NaN there does not spread; from a hidden key in between it does, by
     0 * NaN, as everywhere in torch. The result does not depend on `threads`, bit for bit;
-    `tiles` replaces the sizes that would be chosen.
+    `tiles` replaces the sizes that would be chosen. Where `sums` is given it is written into, but
+    not for problems without a key; a row that sees no key gets the shift 0 and the total 1.
     """
     n, heads, queries, _ = q.shape
     _, kv_heads, keys, width = v.shape
@@ -72,25 +81,31 @@ def attend_streaming(
         tiles = choose_tiles(n * heads, queries, keys, q.itemsize)
     blocks = cut(n, kv_heads, heads // kv_heads, queries, tiles)
     threads = get_num_threads() if threads is None else threads
+    kept = None if sums is None else RowSums(*(split_heads(each, kv_heads) for each in sums))
     with single_threaded_blas:
-        run(lambda i: _attend_block(problem, blocks[i], tiles.keys), len(blocks), threads)
+        run(lambda i: _attend_block(problem, blocks[i], tiles.keys, kept), len(blocks), threads)
     return heads_out
 
 
-def _attend_block(problem: Heads, block: Block, most_keys: int) -> None:
+def _attend_block(problem: Heads, block: Block, most_keys: int, sums: RowSums | None) -> None:
     """Compute one block of heads_out, directly where that holds, else with the maximum."""
     q = problem.q[(*block.heads, block.queries)] * problem.q.dtype.type(problem.scale)
     key_tiles = problem.key_tiles(block, most_keys)
     out = problem.out[(*block.heads, block.queries)]
     with np.errstate(all="ignore"):
-        if not _directly(problem, block, key_tiles, q, out):
-            _with_maximum(problem, block, key_tiles, q, out)
+        shift: Any = 0
+        total = _directly(problem, block, key_tiles, q, out)
+        if total is None:
+            shift, total = _with_maximum(problem, block, key_tiles, q, out)
+    if sums is not None:
+        sums.shift[(*block.heads, block.queries)] = shift
+        sums.total[(*block.heads, block.queries)] = total
 
 
 def _directly(
     problem: Heads, block: Block, key_tiles: list[slice], q: NDArray[Any], out: NDArray[Any]
-) -> bool:
-    """Write exp(logits) v / sum exp(logits) into out and return whether it can be trusted."""
+) -> NDArray[Any] | None:
+    """Write exp(logits) v / sum exp(logits) into out; return the sums, or None if in doubt."""
     least, most = limits_of(q.dtype)
     total: Any = 0
     mixed = None
@@ -102,19 +117,22 @@ def _directly(
             cells *= (~hidden).astype(cells.dtype)
         total = total + row_sums(cells)
         if not np.maximum.reduce(total, axis=None) <= most:
-            return False
+            return None
         product = cells @ problem.v[block.batch, block.kv_heads, :, keys]
         mixed = product if mixed is None else np.add(mixed, product, out=mixed)
     if mixed is None or not np.minimum.reduce(total, axis=None) >= least:
-        return False
+        return None
     np.divide(mixed, total[..., None], out=out)
-    return bool(np.isfinite(out).all())
+    return total if np.isfinite(out).all() else None
 
 
 def _with_maximum(
     problem: Heads, block: Block, key_tiles: list[slice], q: NDArray[Any], out: NDArray[Any]
-) -> None:
-    """Write the block's result into out, all logits taken less their row's maximum so far."""
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Write the block's result into out, all logits taken less their row's maximum so far.
+
+    Returns the maxima (0 for rows that see no key) and the sums.
+    """
     peak = np.full(q.shape[:-1], -np.inf, q.dtype)
     total: Any = np.zeros(q.shape[:-1], q.dtype)
     mixed: Any = 0
@@ -133,6 +151,7 @@ def _with_maximum(
         mixed = mixed * shrink[..., None] + cells @ problem.v[block.batch, block.kv_heads, :, keys]
     total[total == 0] = 1
     np.divide(mixed, total[..., None], out=out)
+    return np.where(peak == -np.inf, 0, peak).astype(q.dtype, copy=False), total
 
 
 def write_logits(
@@ -155,16 +174,18 @@ def row_sums(cells: NDArray[Any]) -> NDArray[Any]:
 _own = threading.local()
 
 
-def scratch(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def scratch(shape: tuple[int, ...], dtype: DTypeLike, name: str = "logits") -> NDArray[Any]:
     """Return an array of this thread's scratch memory, contiguous, its contents left over.
 
-    The memory is kept: a fresh half megabyte costs more in page faults than a tile's exp.
+    Each name has memory of its own. It is kept: a fresh half megabyte costs more in page faults
+    than a tile's exp.
     """
     size = prod(shape)
     held: dict[Any, NDArray[Any]] = _own.__dict__
-    if dtype not in held or held[dtype].size < size:
-        held[dtype] = np.empty(size, dtype)
-    return held[dtype][:size].reshape(shape)
+    key = (name, dtype)
+    if key not in held or held[key].size < size:
+        held[key] = np.empty(size, dtype)
+    return held[key][:size].reshape(shape)
 
 
 @lru_cache(maxsize=64)

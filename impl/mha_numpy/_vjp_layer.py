@@ -1,0 +1,201 @@
+"""One call of a layer and the way back: from the cotangents to every gradient.
+
+output projection -> merge heads -> attend -> append keys -> split heads -> project, backwards.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy._dtypes import BOOL, to_array
+from mha_numpy._errstate import quiet
+from mha_numpy._layer import Call, Options, check_call, heads_of
+from mha_numpy._products import affine
+from mha_numpy._projections import Projections, linear, merge_heads, split_heads
+from mha_numpy._vjp_heads import Attended, attend_heads_vjp
+from mha_numpy._vjp_projections import ProjectedGradients, column_sums
+from mha_numpy._vjp_targets import HeadGradients, to_cotangent, zeros_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Gradients = dict[str, NDArray[Any]]
+    Results = tuple[NDArray[Any], NDArray[Any] | None]
+
+
+class _Pass(NamedTuple):
+    """What the way back needs of the way there."""
+
+    call: Call
+    masks: dict[str, NDArray[Any]]
+    """The float masks, by name, as they were given."""
+    attended: Attended
+    merged: NDArray[Any]
+
+
+def layer_vjp(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    parameters: Projections,
+    widths: tuple[int, int, int],
+    options: Options,
+) -> tuple[Results, Callable[..., Gradients]]:
+    """Return ((output, weights or None), pull) of multi-head attention, all inputs checked.
+
+    Arguments and results as in `layer_forward`; `pull` is that of `MultiheadAttention.vjp`.
+    """
+    masks = _float_masks(options)
+    if "attn_mask" in masks:
+        # It has a gradient, so it is added as the array it is, even where it is the causal one.
+        options = options._replace(is_causal=False)
+    call = check_call(query, key, value, parameters, widths, options)
+    q, k, v = heads_of(call)
+    attended = attend_heads_vjp(
+        q,
+        k,
+        v,
+        call.masking,
+        1 / math.sqrt(q.shape[-1]),
+        need_weights=options.need_weights,
+        dropout_p=options.dropout_p,
+        rng=options.rng,
+        engine=options.engine,
+    )
+    merged = merge_heads(attended.heads_out, batch_first=call.options.batch_first)
+    done = _Pass(call, masks, attended, merged)
+    output, weights = _results(done)
+    shape, of_weights = output.shape, None if weights is None else weights.shape
+
+    @quiet
+    def pull(output_cotangent: ArrayLike, weights_cotangent: ArrayLike | None = None) -> Gradients:
+        d_output = to_cotangent(output_cotangent, "output_cotangent", "output", shape, call.dtype)
+        d_weights = None
+        if weights_cotangent is not None:
+            if of_weights is None:
+                raise ValueError(
+                    "`weights_cotangent` is given, but no weights were returned that it could be "
+                    "of; pass None, or ask for them with need_weights=True."
+                )
+            d_weights = to_cotangent(
+                weights_cotangent, "weights_cotangent", "weights", of_weights, call.dtype
+            )
+        return _gradients(done, d_output, d_weights)
+
+    return (output, weights), pull
+
+
+def _float_masks(options: Options) -> dict[str, NDArray[Any]]:
+    """Return the masks that have a gradient, in the order in which they are added."""
+    given = {"attn_mask": options.attn_mask, "key_padding_mask": options.key_padding_mask}
+    arrays = {name: to_array(mask, name) for name, mask in given.items() if mask is not None}
+    return {name: mask for name, mask in arrays.items() if mask.dtype != BOOL}
+
+
+def _results(done: _Pass) -> Results:
+    """Return output and weights as the caller gets them, NaN where torch has NaN."""
+    call, merged = done.call, done.merged
+    options, out_proj = call.options, call.parameters.out_proj
+    output = linear(merged, out_proj.weight, out_proj.bias)
+    weights = None
+    if options.need_weights and done.attended.weights is not None:
+        weights = done.attended.weights
+        unseen = _unseen(call, *weights.shape[2:])
+        blank: NDArray[np.bool_] = np.logical_or.reduce(unseen, axis=1)
+        weights = np.where(unseen[..., None], np.nan, weights).astype(output.dtype, copy=False)
+        if options.average_attn_weights:
+            weights = np.add.reduce(weights, axis=1)
+            weights /= options.num_heads
+        blank = blank if options.batch_first else blank.T
+        output[np.broadcast_to(blank, output.shape[:2])] = np.nan
+        weights = weights.astype(call.dtype, copy=False)
+    output = output.astype(call.dtype, copy=False)
+    if call.batched:
+        return output, weights
+    return output[0], None if weights is None else weights[0]
+
+
+def _unseen(call: Call, queries: int, keys: int) -> NDArray[np.bool_]:
+    """Return booleans that broadcast to (N, H, L), True for rows that see no key of many."""
+    additive = call.masking.additive(queries, keys, call.inputs[0].dtype) if keys else None
+    if additive is None:
+        return np.zeros((1, 1, 1), np.bool_)
+    hidden: NDArray[np.bool_] = np.logical_and.reduce(np.isneginf(additive), axis=-1)
+    return hidden
+
+
+def _gradients(
+    done: _Pass, d_output: NDArray[Any], d_weights: NDArray[Any] | None
+) -> dict[str, NDArray[Any]]:
+    """Return every gradient by name, in the dtype of what it belongs to."""
+    call, masks, attended, merged = done
+    options, working = call.options, merged.dtype
+    d_rows = d_output.astype(working, copy=False).reshape(-1, d_output.shape[-1])
+    out_proj = call.parameters.out_proj
+    d_merged = affine(d_rows, out_proj.weight.T, None).reshape(merged.shape)
+    (d_heads,) = split_heads(d_merged, 1, options.num_heads, options.batch_first)
+    projected = ProjectedGradients(call)
+    heads = _head_targets(call, projected)
+    attended.pull(d_heads, _for_each_head(call, d_weights), heads)
+    own = _appended_gradients(call, projected, heads)
+    found = projected.gradients() | own
+    found["out_proj.weight"] = affine(d_rows.T, merged.reshape(-1, merged.shape[-1]).T, None)
+    if out_proj.bias is not None:
+        found["out_proj.bias"] = column_sums(d_rows)
+    if not call.batched:
+        found |= {name: found[name][0] for name in ("query", "key", "value")}
+    found = {name: array.astype(call.dtype, copy=False) for name, array in found.items()}
+    return found | _mask_gradients(call, masks, heads.bias)
+
+
+def _head_targets(call: Call, projected: ProjectedGradients) -> HeadGradients:
+    """Return where attention writes its gradients; keys with appended ones need other memory."""
+    q, k, v = projected.heads
+    appended = call.masking.appended
+    if appended:
+        longer = (*k.shape[:2], k.shape[2] + appended, k.shape[3])
+        k, v = np.empty(longer, k.dtype), np.empty(longer, v.dtype)
+    return HeadGradients(q, k, v, zeros_for(call.masking, q.dtype))
+
+
+def _appended_gradients(
+    call: Call, projected: ProjectedGradients, heads: HeadGradients
+) -> dict[str, NDArray[Any]]:
+    """Put the gradients of the keys that came in in place; return those of bias_k and bias_v."""
+    if not call.masking.appended:
+        return {}
+    _, k, v = projected.heads
+    keys = k.shape[2]
+    k[...], v[...] = heads.k[:, :, :keys], heads.v[:, :, :keys]
+    if call.parameters.bias_k is None:
+        return {}
+    return {
+        name: np.add.reduce(gradient[:, :, keys], axis=0).reshape(1, 1, -1)
+        for name, gradient in (("bias_k", heads.k), ("bias_v", heads.v))
+    }
+
+
+def _for_each_head(call: Call, d_weights: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Return the cotangent of the weights, (N, H, L, S) or (N, 1, L, S), in the working dtype."""
+    if d_weights is None:
+        return None
+    wide = d_weights.astype(call.inputs[0].dtype, copy=False)
+    wide = wide if call.batched else wide[None]
+    return wide[:, None] / call.options.num_heads if call.options.average_attn_weights else wide
+
+
+def _mask_gradients(
+    call: Call, masks: dict[str, NDArray[Any]], bias: tuple[NDArray[Any], ...]
+) -> dict[str, NDArray[Any]]:
+    """Return the float masks' gradients, without the columns of the appended keys."""
+    return {
+        name: gradient[..., : gradient.shape[-1] - call.masking.appended]
+        .reshape(mask.shape)
+        .astype(mask.dtype, copy=False)
+        for (name, mask), gradient in zip(masks.items(), bias, strict=True)
+    }

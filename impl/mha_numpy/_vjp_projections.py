@@ -1,0 +1,98 @@
+"""The way back through the input projections: from gradients of the heads to those of weights."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_numpy._products import affine
+from mha_numpy._projections import split_heads
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mha_numpy._layer import Call
+
+
+class ProjectedGradients:
+    """Memory for the gradients of the projected q, k and v, laid out as the projections wrote them.
+
+    What one product projected lies side by side, so one product gives the gradient of its weights.
+    `heads` are views of it, (N, H, L, D) and twice (N, H, S, D), to be written before `gradients`
+    is called.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        parameters = call.parameters
+        width = parameters.out_proj.weight.shape[1]
+        self._sources = _sources(call)
+        self._arrays = [
+            np.empty((*x.shape[:2], parts * width), x.dtype) for x, parts in self._sources
+        ]
+        heads, batch_first = call.options.num_heads, call.options.batch_first
+        self.heads = tuple(
+            chain.from_iterable(
+                split_heads(array, parts, heads, batch_first)
+                for array, (_, parts) in zip(self._arrays, self._sources, strict=True)
+            )
+        )
+
+    def gradients(self) -> dict[str, NDArray[Any]]:
+        """Return the gradients of query, key, value and of the input projections' parameters."""
+        rows = [array.reshape(-1, array.shape[2]) for array in self._arrays]
+        inputs = [x.reshape(-1, x.shape[2]) for x, _ in self._sources]
+        names = "query", "key", "value"
+        found = dict(zip(names, self._of_inputs(rows), strict=True))
+        weights = [affine(d.T, x.T, None) for d, x in zip(rows, inputs, strict=True)]
+        parameters = self._call.parameters
+        if parameters.in_proj_weight is None:
+            names = "q_proj_weight", "k_proj_weight", "v_proj_weight"
+            found.update(zip(names, weights, strict=True))
+        else:
+            found["in_proj_weight"] = _joined(weights)
+        if parameters.in_proj_bias is not None:
+            found["in_proj_bias"] = _joined([column_sums(each) for each in rows])
+        return found
+
+    def _of_inputs(self, rows: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return the gradients of the three inputs, a product of each part with its weight."""
+        parameters = self._call.parameters
+        packed = parameters.in_proj_weight
+        weights = (
+            (parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight)
+            if packed is None
+            else packed.reshape(3, -1, packed.shape[1])
+        )
+        parts = chain.from_iterable(
+            np.split(each, count, axis=1)
+            for each, (_, count) in zip(rows, self._sources, strict=True)
+        )
+        return [
+            affine(part, weight.T, None).reshape(x.shape)
+            for part, weight, x in zip(parts, weights, self._call.inputs, strict=True)
+            if weight is not None
+        ]
+
+
+def _sources(call: Call) -> list[tuple[NDArray[Any], int]]:
+    """Return each array that came in and for how many of q, k, v it did, in their order."""
+    query, key, value = call.inputs
+    if call.parameters.in_proj_weight is not None:
+        if query is key is value:
+            return [(query, 3)]
+        if key is value:
+            return [(query, 1), (key, 2)]
+    return [(query, 1), (key, 1), (value, 1)]
+
+
+def column_sums(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return the sums over axis 0."""
+    sums: NDArray[Any] = np.add.reduce(rows, axis=0)
+    return sums
+
+
+def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

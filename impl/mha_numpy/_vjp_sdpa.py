@@ -1,0 +1,134 @@
+"""scaled_dot_product_attention and its vector-Jacobian product."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_numpy._dtypes import BOOL, to_array
+from mha_numpy._errstate import quiet
+from mha_numpy._sdpa import check_core, check_options
+from mha_numpy._vjp_heads import attend_heads_vjp
+from mha_numpy._vjp_targets import HeadGradients, sum_to, to_cotangent, zeros_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from mha_numpy._sdpa import Core
+
+    Gradients = dict[str, NDArray[Any]]
+
+
+@quiet
+def scaled_dot_product_attention_vjp(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    attn_mask: ArrayLike | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    rng: np.random.Generator | None = None,
+    engine: str = "auto",
+) -> tuple[NDArray[Any], Callable[[ArrayLike], Gradients]]:
+    """Return (output, pull): the attention, and its vector-Jacobian product.
+
+    `pull(cotangent)`, cotangent shaped as output, returns the gradients of sum(cotangent * output)
+    under "query", "key", "value" and, where that is of floating point, "attn_mask".
+
+    Formula
+        P = softmax(scale * query key^T + mask), output = P value; for the cotangent G
+        d_value = P^T G, dS = P * (G value^T - rowsum(G * output)), d_query = scale * dS key,
+        d_key = scale * dS^T query, d_mask = dS, each summed over what was broadcast.
+
+    Shapes, masks, options and refusals are those of `scaled_dot_product_attention`; each gradient
+    has the shape and dtype of its argument.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator, optional
+        What dropout draws from; `pull` drops the same weights.
+    engine : {"auto", "materialised", "streaming"}
+        "streaming" never holds the weights: the forward pass keeps two numbers for every row, and
+        `pull` computes the weights again tile by tile.
+
+    Raises
+    ------
+    TypeError
+        As the attention does; `pull`, for a cotangent of another dtype than output.
+    ValueError
+        As the attention does; `pull`, for a cotangent of another shape than output.
+
+    Notes
+    -----
+    A row that sees no key is 0 and adds 0 to all gradients. `pull` may be called any number of
+    times. It reads the arrays given here: leave them as they are until then. float16 and bfloat16
+    are computed in float32 and rounded once, at the end.
+    Source: Dao, FlashAttention-2 (2023), section 3.1, for the recomputation by tiles.
+    """
+    check_options(dropout_p, scale, rng, engine)
+    core = check_core(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    given = {
+        name: to_array(each, name)
+        for name, each in (("query", query), ("key", key), ("value", value))
+    }
+    mask = None if attn_mask is None else to_array(attn_mask, "attn_mask")
+    attended = attend_heads_vjp(
+        core.q,
+        core.k,
+        core.v,
+        core.masking,
+        core.scale,
+        need_weights=False,
+        dropout_p=dropout_p,
+        rng=rng,
+        engine=engine,
+    )
+    shape = attended.heads_out.shape
+    output = attended.heads_out.reshape(*core.lead, *shape[2:]).astype(core.dtype)
+
+    @quiet
+    def pull(cotangent: ArrayLike) -> Gradients:
+        given_back = to_cotangent(cotangent, "cotangent", "output", output.shape, core.dtype)
+        d_heads = given_back.astype(core.q.dtype, copy=False).reshape(shape)
+        q, k, v = (np.empty(each.shape, each.dtype) for each in (core.q, core.k, core.v))
+        found = HeadGradients(q, k, v, zeros_for(core.masking, core.q.dtype))
+        attended.pull(d_heads, None, found)
+        gradients = {
+            name: _as_given(gradient, core.lead, array.shape).astype(array.dtype, copy=False)
+            for (name, array), gradient in zip(given.items(), found[:3], strict=True)
+        }
+        if mask is not None and mask.dtype != BOOL:
+            d_mask = _mask_as_given(found.bias[0], core, mask.shape)
+            gradients["attn_mask"] = d_mask.astype(mask.dtype, copy=False)
+        return gradients
+
+    return output, pull
+
+
+def _as_given(
+    gradient: NDArray[Any], lead: tuple[int, ...], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """Return (N, H, length, width) summed to the shape of the argument it belongs to.
+
+    Heads that were repeated, because key and value have unlike numbers of them, are added up.
+    """
+    _, heads, *tail = gradient.shape
+    full = gradient.reshape(*lead[:-1], heads, *tail) if lead else gradient.reshape(tail)
+    if len(shape) > 2 and shape[-3] not in {1, heads}:
+        groups = full.reshape(*full.shape[:-3], shape[-3], heads // shape[-3], *tail)
+        full = np.add.reduce(groups, axis=-3)
+    return sum_to(full, shape)
+
+
+def _mask_as_given(gradient: NDArray[Any], core: Core, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the gradient of a float mask in the mask's own shape."""
+    if gradient.size == math.prod(shape):
+        return gradient.reshape(shape)
+    return sum_to(gradient.reshape(*core.lead[:-1], *gradient.shape[1:]), shape)
