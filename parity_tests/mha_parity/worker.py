@@ -130,7 +130,7 @@ def _limit(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Leave when the run does: its end of our standard input is closed then."""
     lifeline = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -148,7 +148,7 @@ def _end_with_parent() -> None:
 def main() -> None:
     """Run as a process."""
     faulthandler.enable()
-    _end_with_parent()
+    end_with_parent()
     serve(int(sys.argv[1]), int(sys.argv[2]))
 
 
