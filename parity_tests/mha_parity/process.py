@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.pipes import PIECE, Unframer, frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 TAIL = 8192  # bytes of the candidate's output that are kept
 LINES = 12  # of them shown
@@ -37,15 +37,18 @@ class Lost(Exception):  # noqa: N818  (an event, and the severity says which)
 class Process:
     """A worker and the ends of its pipes. Nothing here waits longer than it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, module: str = "mha_parity.worker", settings: Mapping[str, str] | None = None
+    ) -> None:
         self.loaded = self.ready = False
         requests, self._to = os.pipe()
         self._from, answers = os.pipe()
         _widen(self._to, self._from)
         self._popen = subprocess.Popen(
-            [sys.executable, "-u", "-m", "mha_parity.worker", str(requests), str(answers)],
+            [sys.executable, "-u", "-m", module, str(requests), str(answers)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=(requests, answers), start_new_session=True, env=_environment(),
+            pass_fds=(requests, answers), start_new_session=True,
+            env=_environment() | dict(settings or {}),
         )  # fmt: skip
         os.close(requests)
         os.close(answers)
