@@ -9,7 +9,7 @@ PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 ARGS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parity test bench lint types tests format calibrate mutants test-frameworks clean
+.PHONY: help setup parity test bench bench-series lint types tests format calibrate mutants test-frameworks clean
 
 help: ## list these targets
 	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"
@@ -40,10 +40,13 @@ types: $(READY) ## check the types
 tests: $(READY) ## run all tests, without lint and types
 	@$(BIN)/pytest -q -n 2 $(ARGS)
 
-bench: $(READY) ## time the NumPy attention beside torch's paths
+bench: $(READY) ## time the NumPy attention beside torch's paths, and say the ratios
+	@$(BIN)/mha-parity bench $(ARGS)
+
+bench-series: $(READY) ## time single calls; ARGS=--benchmark-autosave stores them, --benchmark-compare compares
 	@$(BIN)/pytest -q --benchmark-enable --benchmark-only --benchmark-group-by=group \
 		--benchmark-sort=mean --benchmark-columns=min,median,iqr,rounds \
-		$(wildcard parity_tests/test_bench_*.py) $(ARGS)
+		parity_tests/test_bench_attention.py $(ARGS)
 
 calibrate: $(READY) ## measure the factor k of the judging rule and its false-alarm rate
 	@$(BIN)/python -m mha_parity.calibrate $(ARGS)

@@ -66,6 +66,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _mutants(commands: Any) -> None:
+    from mha_parity.bench import options as bench_options
+
+    bench = commands.add_parser(
+        "bench", help="time attentions beside torch's own", epilog=bench_options.EPILOG
+    )
+    bench_options.add_bench_options(bench)
+
     mutants = commands.add_parser(
         "mutants",
         help="run the suite on every wrong attention of the catalogue",

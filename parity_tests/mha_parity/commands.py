@@ -57,6 +57,15 @@ def replay(asked: argparse.Namespace) -> int:
     return replaying.replay(asked.case, target, options, Console(), pdb=asked.pdb)
 
 
+def bench(asked: argparse.Namespace) -> int:
+    """Time attentions beside torch's own, in turn, and each only if it is right."""
+    from mha_parity.bench import command
+
+    if asked.plot:
+        require("matplotlib", "plot")
+    return command.bench(asked, Console())
+
+
 def mutants(asked: argparse.Namespace) -> int:
     """Run the suite on the catalogue and show the kill matrix."""
     from mha_parity import mutants as matrix
@@ -83,6 +92,7 @@ def listing(asked: argparse.Namespace) -> int:
 RUN: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "check": check,
     "replay": replay,
+    "bench": bench,
     "mutants": mutants,
     "explain": explain,
     "list": listing,

@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mha_parity.orders import NARROW, ORDERS, Prepared, attend
+from mha_parity.orders import NARROW, ORDERS, Order, Prepared, attend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mha_parity.gold import Gold
     from mha_parity.problem import Problem
@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 class Yardstick:
     """The orders of one problem, computed when asked for."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, orders: Sequence[Order] = ORDERS) -> None:
         """Start with no order computed."""
         self._problem = problem
+        self._orders = orders
         self._answers: list[tuple[Array, Array]] = []
 
     @classmethod
-    def of(cls, problem: Problem, gold: Gold) -> Self:
+    def of(cls, problem: Problem, gold: Gold, orders: Sequence[Order] = ORDERS) -> Self:
         """Return the one yardstick beside a gold answer, shared by all who measure with it."""
-        return _KEPT.setdefault(gold, cls(problem))  # type: ignore[return-value]  # no subclasses
+        return _KEPT.setdefault(gold, cls(problem, orders))  # type: ignore[return-value]  # no subclasses
 
     @cached_property
     def _prepared(self) -> Prepared:
@@ -42,7 +43,7 @@ class Yardstick:
 
     def answers(self) -> Iterator[tuple[Array, Array]]:
         """Yield output and weights of one order after the other."""
-        for index, order in enumerate(ORDERS):
+        for index, order in enumerate(self._orders):
             if index == len(self._answers):
                 self._answers.append(attend(self._prepared, order))
             yield self._answers[index]

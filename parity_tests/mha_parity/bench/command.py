@@ -1,0 +1,98 @@
+"""``mha-parity bench``: from parsed arguments to an exit status."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from mha_parity.bench import compare, document, machine, peaks, table
+from mha_parity.bench.contenders import CONTENDERS, target
+from mha_parity.bench.contest import Settings, hold
+from mha_parity.bench.intervals import LEAST
+from mha_parity.bench.options import BOTH
+from mha_parity.bench.progress import progress
+from mha_parity.bench.results import Report, Result, result
+from mha_parity.bench.sizes import SETS, tasks
+from mha_parity.bench.target import of_target
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+    from mha_parity.bench.sizes import Task
+
+
+def bench(asked: argparse.Namespace, console: Console) -> int:
+    """Run the benchmark, print its tables, write its files; return the exit status.
+
+    Raises
+    ------
+        ValueError: an option makes no sense, or a file cannot be read or written.
+
+    """
+    settings = _settings(asked)
+    baseline = document.read(asked.compare) if asked.compare else None
+    document.writable(asked.json, asked.plot)
+    report = run(_tasks(asked), settings, console)
+    table.summary(report, console)
+    if asked.json:
+        document.write(report, asked.json)
+        console.print(f" JSON written to {asked.json}", soft_wrap=True)
+    if asked.plot:
+        from mha_parity.bench import plots
+
+        for path in plots.write(report, asked.plot):
+            console.print(f" picture written to {path}", soft_wrap=True)
+    grew = baseline is not None and compare.show(baseline, document.of(report), console)
+    return int(grew or any(each.fails for each in report.results))
+
+
+def run(work: list[Task], settings: Settings, console: Console) -> Report:
+    """Return the report on all tasks; each one's table is printed when it is done."""
+    started = time.perf_counter()
+    contenders, offer = list(CONTENDERS), None
+    if settings.text is not None:
+        offer = of_target(settings)
+        contenders.append(target(settings.text))
+    results: list[Result] = []
+    with progress(console, len(work)) as show:
+        show(0, "measuring the peak of matrix products")
+        measured = peaks.measure(settings.threads)
+        environment = peaks.environment(settings, measured)
+        peak = max(measured.flops.values())
+        table.heading(environment, measured.flops, console)
+        for number, task in enumerate(work):
+
+            def tell(what: str, number: int = number, task: Task = task) -> None:
+                show(number, f"{task.name}: {what}")
+
+            contest = hold(task, contenders, settings, tell, offer)
+            results.append(result(contest, peak))
+            table.show(results[-1], console)
+    return Report(
+        environment=environment,
+        peaks=measured.flops,
+        results=tuple(results),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _settings(asked: argparse.Namespace) -> Settings:
+    rounds = asked.rounds or (LEAST if asked.quick else None)
+    if rounds is not None and rounds < LEAST:
+        raise ValueError(
+            f"--rounds is {rounds}, but should be at least {LEAST}: fewer bound no median."
+        )
+    return Settings(
+        threads=asked.threads or machine.cores(),
+        rounds=rounds,
+        text=asked.target,
+        convention=asked.convention,
+    )
+
+
+def _tasks(asked: argparse.Namespace) -> list[Task]:
+    sizes = asked.sizes or SETS["quick" if asked.quick else "default"]
+    kinds = (BOTH[asked.causal], BOTH[asked.padded], BOTH[asked.backward])
+    return tasks(sizes, *kinds, dtype=asked.dtype)

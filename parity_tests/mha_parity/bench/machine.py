@@ -1,0 +1,98 @@
+"""The machine that figures belong to, and how much memory a process of it takes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+
+STATUS = Path("/proc/self/status")
+
+
+def cpu() -> str:
+    """Return the processor's name, as far as the system tells."""
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return named[1].strip() if named else platform.machine()
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def free_memory() -> int | None:
+    """Return the bytes that can be had without swapping, or None where nobody tells."""
+    try:
+        text = Path("/proc/meminfo").read_text("ascii")
+    except OSError:
+        return None
+    found = re.search(r"^MemAvailable:\s*(\d+) kB$", text, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
+
+
+def blas() -> tuple[str, ...]:
+    """Return the BLAS libraries that are loaded, with the kernel each one chose.
+
+    torch's own is linked into it, where nobody but torch sees it.
+    """
+    if "torch" in sys.modules:
+        import torch
+
+        built = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+        name = built[1].upper() if built else "BLAS unknown"
+        return (f"{name}, {torch.backends.cpu.get_cpu_capability()}",)
+    from threadpoolctl import threadpool_info
+
+    return tuple(
+        " ".join(
+            str(each[key])
+            for key in ("internal_api", "version", "architecture")
+            if each.get(key) is not None
+        )
+        for each in threadpool_info()
+        if each["user_api"] == "blas"
+    )
+
+
+def resident() -> int | None:
+    """Return the bytes that this process holds now, or None where nobody tells."""
+    held = _status("VmRSS")
+    return peak() if held is None else held
+
+
+def peak() -> int | None:
+    """Return the most bytes that this process has held since ``forget_peak``."""
+    high = _status("VmHWM")
+    if high is not None:
+        return high
+    try:
+        import resource
+    except ImportError:
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def forget_peak() -> None:
+    """Start looking for the peak anew, where the system lets us."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", "ascii")
+    except OSError:
+        return
+
+
+def _status(field: str) -> int | None:
+    try:
+        text = STATUS.read_text("ascii")
+    except OSError:
+        return None
+    found = re.search(rf"^{field}:\s*(\d+) kB$", text, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None

@@ -1,0 +1,153 @@
+"""Pictures of a run as SVG: time and memory against L, and the ratio of every task."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+
+    from mha_parity.bench.results import Report, Result, Row
+    from mha_parity.bench.sizes import Task
+
+LEAST_LENGTHS = 3  # points that make a line worth drawing
+COLOURS = {
+    "numpy-weights": "#7aa6d6", "numpy": "#1f5fa8", "numpy-prepared": "#0b2e59",
+    "torch-weights": "#f0b48a", "torch-eval-weights": "#d9a441", "torch": "#e2671c",
+    "torch-fast": "#a33c00", "target": "#2f8f4e",
+}  # fmt: skip
+MARKS = dict(zip(COLOURS, "svDPXo^*", strict=True))
+STYLE: Any = {
+    "font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "mha-parity",
+    "axes.spines.top": False, "axes.spines.right": False,
+}  # fmt: skip
+
+
+def write(report: Report, folder: str) -> Iterator[str]:
+    """Write the pictures that the run has figures for; yield their paths."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    place = Path(folder)
+    place.mkdir(exist_ok=True)
+    with mpl.rc_context(STYLE):
+        for name, figure in (
+            ("bench-lengths.svg", lengths(report, Figure)),
+            ("bench-ratios.svg", ratios(report, Figure)),
+        ):
+            if figure is not None:
+                path = os.fspath(place / name)
+                figure.savefig(path, metadata={"Date": None, "Creator": None})
+                yield path
+
+
+def lengths(report: Report, figure_class: Any) -> Any:
+    """Return the figure of time and memory against L, or None where too few L were timed."""
+    results = _by_length(report)
+    if len(results) < LEAST_LENGTHS:
+        return None
+    figure = figure_class(figsize=(9, 4.2), layout="constrained")
+    time, memory = figure.subplots(1, 2)
+    for name, rows in _by_name(results).items():
+        points = [(result.task.size.length, row) for result, row in rows]
+        look = {"color": COLOURS[name], "marker": MARKS[name], "label": points[0][1].label}
+        time.plot([x for x, _ in points], [row.seconds for _, row in points], **look)
+        held = [(x, row.memory / 2**20) for x, row in points if row.memory]
+        memory.plot(*zip(*held, strict=True), **look)
+    size = results[0].task.size
+    for axes, title in ((time, "seconds a call"), (memory, "MiB at the peak")):
+        _logarithmic(axes, [result.task.size.length for result in results], title)
+    time.legend(frameon=False, fontsize=8)
+    what = f"self-attention, N = {size.batch}, E = {size.embed_dim}, H = {size.num_heads}"
+    figure.suptitle(f"{what}, {_machine(report)}", fontsize=10)
+    return figure
+
+
+def ratios(report: Report, figure_class: Any) -> Any:
+    """Return the figure of the ratio to torch's fastest path, task by task, or None."""
+    shown = [result for result in report.results if result.rival is not None]
+    if not shown:
+        return None
+    figure = figure_class(figsize=(9, 1.3 + 0.34 * len(shown)), layout="constrained")
+    axes = figure.subplots()
+    rows = [(n, row) for n, result in enumerate(shown) for row in result.rows if _ours(row)]
+    names = list(dict.fromkeys(row.name for _, row in rows))
+    for name in names:
+        _whiskers(axes, [(n + _shift(names, name), r) for n, r in rows if r.name == name])
+    axes.axvline(1, color="#555555", linewidth=1)
+    axes.set_xscale("log")
+    ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(shown)), [result.task.name for result in shown])
+    axes.invert_yaxis()
+    axes.grid(axis="x", color="#dddddd")
+    axes.set_axisbelow(True)
+    axes.set_xlabel("time over that of torch's fastest path (left of 1: faster than torch)")
+    axes.legend(frameon=False, fontsize=8)
+    axes.set_title(f"N,L,E,H; {_machine(report)}", fontsize=10)
+    return figure
+
+
+def _ours(row: Row) -> bool:
+    return row.ratio is not None and row.weights_ratio is None and not row.name.startswith("torch")
+
+
+def _shift(names: list[str], name: str) -> float:
+    """Return how far below its task's line a contender stands, so that none hides another."""
+    return 0.2 * (names.index(name) - (len(names) - 1) / 2)
+
+
+def _whiskers(axes: Axes, points: list[tuple[float, Row]]) -> None:
+    held = [(y, row.ratio, row) for y, row in points if row.ratio is not None]
+    middle = [ratio.median for _, ratio, _ in held]
+    reach = [[r.median - r.low for _, r, _ in held], [r.high - r.median for _, r, _ in held]]
+    row = held[0][2]
+    axes.errorbar(
+        middle, [y for y, _, _ in held], xerr=reach, fmt=MARKS[row.name], markersize=5,
+        color=COLOURS[row.name], label=row.label, linewidth=1.5,
+    )  # fmt: skip
+
+
+def _by_length(report: Report) -> list[Result]:
+    """Return the results that differ in L alone: the family of most lengths, by rising length."""
+    families: defaultdict[Task, dict[int, Result]] = defaultdict(dict)
+    for result in report.results:
+        size = result.task.size
+        families[_family(result.task)].setdefault(size.length, result)
+    largest = max(families.values(), key=len, default={})
+    return [largest[length] for length in sorted(largest)]
+
+
+def _family(task: Task) -> Task:
+    return dataclasses.replace(task, size=dataclasses.replace(task.size, length=0))
+
+
+def _by_name(results: list[Result]) -> dict[str, list[tuple[Result, Row]]]:
+    found: defaultdict[str, list[tuple[Result, Row]]] = defaultdict(list)
+    for result in results:
+        for row in result.rows:
+            if row.status == "timed":
+                found[row.name].append((result, row))
+    return found
+
+
+def _logarithmic(axes: Axes, lengths: list[int], title: str) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(lengths, [str(length) for length in lengths])
+    axes.minorticks_off()
+    axes.set_xlabel("L")
+    axes.set_title(title, fontsize=10)
+    axes.grid(color="#dddddd")
+
+
+def _machine(report: Report) -> str:
+    of = report.environment
+    return f"{of['cpu']}, {of['threads']} threads, NumPy {of['numpy']}, torch {of['torch']}"

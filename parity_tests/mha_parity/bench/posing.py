@@ -1,0 +1,192 @@
+"""From a task to arrays, and the part of them that is judged where all would be too dear."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.candidate import Answer
+from mha_parity.case import Case
+from mha_parity.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.bench.sizes import Task
+    from mha_parity.features import Offer
+    from mha_parity.values import Array
+
+SEED = 20260
+# Above so many parameters nobody widens all weights to float64: some heads are judged.
+SEPARABLE = 1 << 26
+JUDGED_HEADS = 2
+JUDGED_CELLS = 1 << 20
+LEAST_ROWS = 8
+# What a target may do without, and how the problem is then posed to all.
+OPTIONAL = {"out_proj": ("general", "identity"), "bias": ("yes", "no")}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Posed:
+    """A task's arrays: x (N, L, E), torch's state dict, key_padding_mask (N, L) or None.
+
+    An identity ``out_proj`` is written out: every contender multiplies by it.
+    """
+
+    task: Task
+    case: Case
+    x: Array
+    state: dict[str, Array]
+    key_padding_mask: Array | None
+
+    def problem(self) -> Problem:
+        """Return the problem; its weights are views of the state's."""
+        width = self.task.size.embed_dim
+        stacked = self.state["in_proj_weight"]
+        arrays = {f"w_{x}": stacked[i * width : (i + 1) * width] for i, x in enumerate("qkv")}
+        bias = self.state.get("in_proj_bias")
+        if bias is not None:
+            arrays |= {f"b_{x}": bias[i * width : (i + 1) * width] for i, x in enumerate("qkv")}
+        if self.case.out_proj == "general":
+            arrays["w_out"] = self.state["out_proj.weight"]
+            if bias is not None:
+                arrays["b_out"] = self.state["out_proj.bias"]
+        return Problem(
+            case=self.case, query=self.x, key=self.x, value=self.x,
+            key_padding_mask=self.key_padding_mask, **arrays,  # type: ignore[arg-type]  # names vary
+        )  # fmt: skip
+
+
+def pose(task: Task, offer: Offer | None = None) -> Posed:
+    """Return the task's arrays, as far as ``offer`` allows with biases and output projection.
+
+    Numbers are standard normal, weights divided by the root of their width. In layers that are
+    judged by some heads alone, the output projection keeps the heads apart.
+    """
+    size, dtype = task.size, np.dtype(task.dtype)
+    case = _case(task, offer)
+    rng = np.random.Generator(np.random.Philox(SEED))
+
+    def normal(*shape: int) -> Array:
+        drawn = rng.standard_normal(shape, dtype=np.float32)
+        return drawn.astype(dtype, copy=False)
+
+    width = size.embed_dim
+    factor = np.asarray(width**-0.5, dtype)
+    state = {"in_proj_weight": normal(3 * width, width)}
+    state["in_proj_weight"] *= factor
+    state["out_proj.weight"] = _out_weight(task, case, normal, factor)
+    if case.bias == "yes":
+        state["in_proj_bias"] = normal(3 * width)
+        general = case.out_proj == "general"
+        state["out_proj.bias"] = normal(width) if general else np.zeros(width, dtype)
+    return Posed(
+        task=task,
+        case=case,
+        x=normal(size.batch, size.length, width),
+        state=state,
+        key_padding_mask=_padding(task) if task.padded else None,
+    )
+
+
+def _out_weight(task: Task, case: Case, normal: Callable[..., Array], factor: Array) -> Array:
+    size, dtype = task.size, np.dtype(task.dtype)
+    if case.out_proj == "identity":
+        return np.eye(size.embed_dim, dtype=dtype)
+    if size.parameters < SEPARABLE:
+        return normal(size.embed_dim, size.embed_dim) * factor
+    weight = np.zeros((size.embed_dim, size.embed_dim), dtype)
+    for start in range(0, size.embed_dim, size.head_dim):
+        head = slice(start, start + size.head_dim)
+        weight[head, head] = normal(size.head_dim, size.head_dim) * size.head_dim**-0.5
+    return weight
+
+
+def _padding(task: Task) -> Array:
+    return np.arange(task.size.length) >= np.array(task.lengths)[:, None]
+
+
+def _case(task: Task, offer: Offer | None) -> Case:
+    size = task.size
+    chosen = {axis: values[0] for axis, values in OPTIONAL.items()}
+    if offer is not None:
+        chosen = {
+            axis: next((v for v in values if v in offer[axis]), values[0])
+            for axis, values in OPTIONAL.items()
+        }
+    return Case(
+        seed=SEED, batch=size.batch, queries=size.length, keys=size.length,
+        heads_count=size.num_heads, head_dim=size.head_dim, dtype=task.dtype,
+        padding="lengths" if task.padded else "none", attn="causal" if task.causal else "none",
+        **chosen,  # type: ignore[arg-type]  # axes of text, by name
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The part of an answer that is judged: some query rows, or the first heads; None is all."""
+
+    rows: tuple[int, ...] | None = None
+    heads: int | None = None
+
+    def of(self, answer: Answer, head_dim: int) -> Answer:
+        """Return the part of an answer; averaged weights say nothing of some heads alone."""
+        output, weights = answer.output, answer.weights
+        if self.heads is not None:
+            return Answer(output=output[..., : self.heads * head_dim].copy())
+        if self.rows is None:
+            return answer
+        rows = list(self.rows)
+        return Answer(output=output[:, rows], weights=None if weights is None else weights[:, rows])
+
+    def words(self, task: Task) -> str:
+        """Say how much is judged."""
+        if self.heads is not None:
+            return f"{self.heads} of {task.size.num_heads} heads judged"
+        if self.rows is not None:
+            return f"{len(self.rows)} of {task.size.length} rows judged"
+        return "all judged"
+
+
+def judged_part(task: Task) -> Part:
+    """Return the part of the task that fits the judge's float64 arrays."""
+    size = task.size
+    if size.parameters >= SEPARABLE:
+        return Part(heads=min(JUDGED_HEADS, size.num_heads))
+    if size.cells <= JUDGED_CELLS:
+        return Part()
+    row = size.cells // size.length
+    count = min(max(JUDGED_CELLS // row, LEAST_ROWS), size.length)
+    spread = np.linspace(0, size.length - 1, count)
+    return Part(rows=tuple(round(place) for place in spread.tolist()))
+
+
+def cut(problem: Problem, part: Part) -> Problem:
+    """Return the problem whose whole answer is that part of the problem's answer."""
+    if part.heads is not None:
+        return _first_heads(problem, part.heads)
+    return problem if part.rows is None else _some_rows(problem, np.array(part.rows))
+
+
+def _some_rows(problem: Problem, rows: Array) -> Problem:
+    """Pose fewer queries to the same keys; what causality hides becomes a mask."""
+    case = problem.case.replace(inputs="cross", queries=len(rows))
+    mask = None
+    if problem.is_causal:
+        case = case.replace(attn="bool2d")
+        mask = np.arange(problem.key.shape[1]) > rows[:, None]
+    return problem.replace(case=case, query=problem.query[:, rows], attn_mask=mask)
+
+
+def _first_heads(problem: Problem, heads: int) -> Problem:
+    width = heads * problem.head_dim
+    first = {
+        name: array[:width]
+        for name in ("w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "b_out")
+        if (array := getattr(problem, name)) is not None
+    }
+    if problem.w_out is not None:
+        first["w_out"] = problem.w_out[:width, :width]
+    return problem.replace(case=problem.case.replace(heads_count=heads), **first)

@@ -1,0 +1,118 @@
+"""From times to ratios: everyone beside torch's fastest path for the same task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mha_parity.bench import intervals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mha_parity.bench.contest import Contest, Entry
+    from mha_parity.bench.intervals import Interval
+    from mha_parity.bench.sizes import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One contender on one task.
+
+    ``seconds`` is the median of a call; ``ratio`` that of the rounds' ratios to torch's fastest
+    path, ``weights_ratio`` to its fastest that returns weights too. ``flops`` are operations a
+    second in the products that the task needs, ``share`` of the machine's own measured peak.
+    """
+
+    name: str
+    label: str
+    status: str
+    reason: str = ""
+    times: tuple[float, ...] = ()
+    seconds: float | None = None
+    ratio: Interval | None = None
+    weights_ratio: Interval | None = None
+    memory: int | None = None
+    flops: float | None = None
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One task's rows. The rivals are the names of torch's fastest paths, or None."""
+
+    task: Task
+    judged: str
+    rival: str | None
+    weights_rival: str | None
+    rows: tuple[Row, ...]
+
+    @property
+    def fails(self) -> bool:
+        """Whether somebody was wrong, or did not get through."""
+        return any(row.status in {"wrong", "failed"} for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A whole run. ``peak``: the larger of NumPy's and torch's float32 products, in flop/s."""
+
+    environment: Mapping[str, str]
+    peaks: Mapping[str, float]
+    results: tuple[Result, ...]
+    seconds: float = 0.0
+
+    @property
+    def peak(self) -> float:
+        """What the machine's cores can do at most, as far as anybody showed in this run."""
+        return max(self.peaks.values())
+
+
+def result(contest: Contest, peak: float) -> Result:
+    """Return the contest's rows."""
+    timed = [entry for entry in contest.entries if entry.status == "timed"]
+    rival = _fastest(timed)
+    weights_rival = _fastest([entry for entry in timed if entry.contender.weights])
+    if contest.task.dtype != "float32":
+        peak /= 2  # half as many float64 numbers fit a vector
+    rows = tuple(_row(e, contest.task, rival, weights_rival, peak) for e in contest.entries)
+    return Result(
+        task=contest.task,
+        judged=contest.judged,
+        rival=rival.contender.name if rival else None,
+        weights_rival=weights_rival.contender.name if weights_rival else None,
+        rows=rows,
+    )
+
+
+def _fastest(entries: list[Entry]) -> Entry | None:
+    """Return torch's fastest of the entries, by the median over all rounds."""
+    torch = [entry for entry in entries if entry.contender.library == "torch"]
+    return min(torch, key=lambda entry: entry.median, default=None)
+
+
+def _row(
+    entry: Entry, task: Task, rival: Entry | None, weights_rival: Entry | None, peak: float
+) -> Row:
+    contender = entry.contender
+    if entry.status != "timed":
+        return Row(
+            name=contender.name, label=contender.label, status=entry.status, reason=entry.reason
+        )
+    flops = task.flops / entry.median
+    return Row(
+        name=contender.name,
+        label=contender.label,
+        status="timed",
+        times=tuple(entry.times),
+        seconds=entry.median,
+        ratio=_beside(entry, rival),
+        weights_ratio=_beside(entry, weights_rival) if contender.weights else None,
+        memory=entry.memory,
+        flops=flops,
+        share=flops / peak,
+    )
+
+
+def _beside(entry: Entry, rival: Entry | None) -> Interval | None:
+    return intervals.ratio(entry.times, rival.times) if rival else None

@@ -1,0 +1,167 @@
+"""What each contender's process does: a layer that holds the task's weights, and one call of it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.candidate import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.bench.contenders import Contender
+    from mha_parity.bench.posing import Posed
+    from mha_parity.conventions.base import Convention
+
+
+@dataclass(frozen=True, eq=False)
+class Stand:
+    """A call ready to be made, and what turns its result into an answer."""
+
+    call: Callable[[], Any]
+    answer: Callable[[Any], Answer]
+
+
+def built(contender: Contender, posed: Posed, bound: Convention | None = None) -> Stand:
+    """Return the contender's stand for one task.
+
+    Raises
+    ------
+        NotImplementedError: the contender cannot do this, for the reason given.
+
+    """
+    if bound is not None:
+        return _target(bound, posed)
+    return _numpy(contender, posed) if contender.library == "numpy" else _torch(contender, posed)
+
+
+def causal_mask(length: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return torch's causal mask, True = hidden."""
+    return np.triu(np.ones((length, length), dtype=bool), k=1)
+
+
+def _options(contender: Contender, posed: Posed) -> dict[str, Any]:
+    """Return the keywords of the call, masks as NumPy's arrays."""
+    options: dict[str, Any] = {"need_weights": contender.weights}
+    if posed.task.causal:
+        mask = causal_mask(posed.task.size.length)
+        options |= {"attn_mask": mask, "is_causal": True}
+    if posed.key_padding_mask is not None:
+        options["key_padding_mask"] = posed.key_padding_mask
+    return options
+
+
+def _numpy(contender: Contender, posed: Posed) -> Stand:
+    import mha_numpy
+
+    size, x = posed.task.size, posed.x
+    layer = mha_numpy.MultiheadAttention(
+        size.embed_dim,
+        size.num_heads,
+        bias=posed.case.bias == "yes",
+        batch_first=True,
+        dtype=posed.task.dtype,
+    )
+    layer.eval()
+    # Assigned, where load_state_dict would copy: the largest layer takes gigabytes.
+    layer.in_proj_weight = posed.state["in_proj_weight"]
+    layer.in_proj_bias = posed.state.get("in_proj_bias")
+    layer.out_proj = type(layer.out_proj)(
+        posed.state["out_proj.weight"], posed.state.get("out_proj.bias")
+    )
+    options = _options(contender, posed)
+    if posed.task.backward:
+        return _numpy_backward(layer, posed, options)
+    if contender.name == "numpy-prepared":
+        prepared = layer.prepare()
+        del options["need_weights"], layer
+        return Stand(lambda: prepared(x, x, x, **options), lambda output: Answer(output=output))
+    return Stand(
+        lambda: layer(x, x, x, **options), lambda pair: Answer(output=pair[0], weights=pair[1])
+    )
+
+
+def _numpy_backward(layer: Any, posed: Posed, options: dict[str, Any]) -> Stand:
+    x = posed.x
+    if not hasattr(layer, "vjp"):
+        raise NotImplementedError("has no backward yet")
+    cotangent = np.ones_like(x)
+
+    def call() -> Any:
+        (output, weights), pull = layer.vjp(x, x, x, **options)
+        return output, weights, pull(cotangent)
+
+    return Stand(call, lambda result: Answer(output=result[0], weights=result[1]))
+
+
+def _torch(contender: Contender, posed: Posed) -> Stand:
+    import torch
+
+    assert contender.path is not None  # noqa: S101  (torch's contenders all have one)
+    size = posed.task.size
+    module = torch.nn.MultiheadAttention(
+        size.embed_dim,
+        size.num_heads,
+        bias=posed.case.bias == "yes",
+        batch_first=True,
+        device="meta",
+        dtype=getattr(torch, posed.task.dtype),
+    )
+    state = {name: torch.from_numpy(array) for name, array in posed.state.items()}
+    module.load_state_dict(state, assign=True)
+    module.train(contender.path.training)
+    x = torch.from_numpy(posed.x)
+    options = {
+        name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        for name, value in _options(contender, posed).items()
+    }
+    if posed.task.backward:
+        return _torch_backward(module, x, options)
+
+    def call() -> Any:
+        with torch.inference_mode():
+            return module(x, x, x, **options)
+
+    return Stand(call, _torch_answer)
+
+
+def _torch_backward(module: Any, x: Any, options: dict[str, Any]) -> Stand:
+    import torch
+
+    asked = [x.requires_grad_(), *(p.requires_grad_() for p in module.parameters())]
+    cotangent = torch.ones_like(x)
+
+    def call() -> Any:
+        output, weights = module(x, x, x, **options)
+        gradients = torch.autograd.grad(output, asked, cotangent)
+        return output.detach(), None if weights is None else weights.detach(), gradients
+
+    return Stand(call, lambda result: _torch_answer(result[:2]))
+
+
+def _torch_answer(pair: tuple[Any, Any]) -> Answer:
+    output, weights = pair
+    return Answer(output=output.numpy(), weights=None if weights is None else weights.numpy())
+
+
+def _target(bound: Convention, posed: Posed) -> Stand:
+    """Pose the problem by the target's convention; torch's are spared the record for gradients."""
+    if posed.task.backward:
+        raise NotImplementedError("is timed forward alone")
+    problem = posed.problem()
+    made = bound.prepare(problem)
+    quiet: Callable[[], Any] = nullcontext
+    if bound.library.name == "torch":
+        import torch
+
+        quiet = torch.no_grad
+
+    def call() -> Any:
+        with quiet():
+            return made.function(*made.args, **made.kwargs)
+
+    return Stand(call, lambda result: bound.answer(problem, result))

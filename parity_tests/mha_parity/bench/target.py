@@ -1,0 +1,38 @@
+"""What somebody's attention has to offer to be timed beside whole layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.bench.booth import Booth, UnableError
+from mha_parity.bench.contenders import target
+
+if TYPE_CHECKING:
+    from mha_parity.bench.contest import Settings
+    from mha_parity.features import Offer
+
+
+def of_target(settings: Settings) -> Offer:
+    """Return what the target of a run offers.
+
+    Raises
+    ------
+        ValueError: it cannot be loaded, or takes projected inputs, which are no whole layer.
+
+    """
+    text = settings.text
+    assert text is not None  # noqa: S101  (asked of runs with a target)
+    contender = target(text)
+    booth = Booth(contender, threads=settings.threads, text=text, convention=settings.convention)
+    with booth:
+        try:
+            offer = booth.opened().offer
+        except UnableError as why:
+            raise ValueError(str(why)) from None
+    assert offer is not None  # noqa: S101  (a target has one)
+    if "mha" not in offer["form"]:
+        raise ValueError(
+            f"the target {text!r} takes projected inputs, but the benchmark times whole layers; "
+            "name one that takes weights."
+        )
+    return offer

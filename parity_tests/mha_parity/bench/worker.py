@@ -1,0 +1,251 @@
+"""One contender's own process: ``python -m mha_parity.bench.worker REQUESTS ANSWERS``.
+
+It sleeps on its pipe while others are timed. Every request is answered by one message.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.bench import machine
+from mha_parity.pipes import messages, send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.bench.contenders import Contender
+    from mha_parity.bench.posing import Part
+    from mha_parity.bench.stands import Stand
+    from mha_parity.candidate import Answer
+    from mha_parity.conventions.base import Convention
+    from mha_parity.features import Offer
+
+WARM = 0.005  # seconds of untimed calls, after which caches hold what they can
+LONG = 0.02  # calls longer than this start no faster for being warmed up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """Load the contender's library, or bind the target ``text``."""
+
+    contender: Contender
+    text: str | None
+    convention: str | None
+    threads: int
+    search: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """Loaded; ``offer`` is a target's."""
+
+    offer: Offer | None
+    libraries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """Take the task up from its folder and answer it once, the part that is judged."""
+
+    folder: str
+    part: Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """The answer's judged part, and how long the next call took."""
+
+    answer: Answer
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Make so many calls and answer with the seconds that one took."""
+
+    calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Answer with the bytes at the peak beyond those of the loaded library, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sgemm:
+    """Multiply two float32 matrices of n rows and columns; answer with the seconds it took."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unable:
+    """The reason, in words that follow the contender's name."""
+
+    reason: str
+    failed: bool
+
+
+class Worker:
+    """The state between requests."""
+
+    def __init__(self, opening: Open) -> None:
+        self.contender = opening.contender
+        self.bound: Convention | None = None
+        if opening.text is not None:
+            self.bound = _bind(opening.text, opening.convention)
+        _limit_threads(opening)
+        self._try_small()
+        self._baseline = machine.resident()
+        self._stand: Stand | None = None
+        self._seconds = 0.0
+
+    def opened(self) -> Opened:
+        """Say what was loaded."""
+        offer = self.bound.offer if self.bound is not None else None
+        return Opened(offer=offer, libraries=machine.blas())
+
+    def _try_small(self) -> None:
+        """Load what a library loads on its first call, so that it counts as loaded."""
+        from mha_parity.bench.posing import pose
+        from mha_parity.bench.sizes import SMALL, Task
+        from mha_parity.bench.stands import built
+
+        if self.bound is None:
+            built(self.contender, pose(Task(size=SMALL[1]))).call()
+
+    def build(self, request: Build) -> Built:
+        """Build the stand; the peak of memory is looked for from here on."""
+        from mha_parity.bench import shelf
+        from mha_parity.bench.stands import built
+
+        posed = shelf.take_up(request.folder)
+        self._stand = stand = built(self.contender, posed, self.bound)
+        machine.forget_peak()
+        answer = request.part.of(stand.answer(stand.call()), posed.task.size.head_dim)
+        self._seconds = _least(stand.call)
+        return Built(answer=answer, seconds=self._seconds)
+
+    def turn(self, request: Turn) -> float:
+        """Return the seconds of one call, the mean over the turn."""
+        assert self._stand is not None  # noqa: S101  (a turn follows a build)
+        until = time.perf_counter() + WARM
+        while self._seconds < LONG and time.perf_counter() < until:
+            self._stand.call()
+        return _timed(self._stand.call, request.calls)
+
+    def memory(self, _: Memory) -> int | None:
+        """Return the growth of memory at its peak."""
+        peak = machine.peak()
+        return None if peak is None or self._baseline is None else peak - self._baseline
+
+    def sgemm(self, request: Sgemm) -> float:
+        """Return the seconds of one product."""
+        if self.contender.library == "torch":
+            import torch
+
+            left = torch.ones(request.size, request.size)
+            return _timed(lambda: left @ left, 1)
+        import numpy as np
+
+        right = np.ones((request.size, request.size), np.float32)
+        return _timed(lambda: right @ right, 1)
+
+
+def _least(call: Callable[[], Any]) -> float:
+    """Return the least seconds of the calls that fit the time for warming up, at least two."""
+    until = time.perf_counter() + WARM
+    seconds = min(_timed(call, 1) for _ in range(2))
+    while time.perf_counter() < until:
+        seconds = min(seconds, _timed(call, 1))
+    return seconds
+
+
+def _timed(call: Callable[[], Any], calls: int) -> float:
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        return (time.perf_counter() - start) / calls
+    finally:
+        gc.enable()
+
+
+def _bind(text: str, convention: str | None) -> Convention:
+    from mha_parity import conventions, targets
+
+    return conventions.bind(targets.load(text), convention, label=text)
+
+
+def _limit_threads(opening: Open) -> None:
+    """Set the threads of libraries that do not ask the environment for them."""
+    if opening.contender.library == "torch" or "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(opening.threads)
+
+
+def serve(requests: int, answers: int) -> None:
+    """Answer requests until the pipe is closed."""
+    incoming = messages(requests)
+    opening: Open = next(incoming)
+    sys.path[:] = opening.search
+    worker: Worker | None = None
+    reply: Any = None
+    try:
+        worker = Worker(opening)
+        reply = worker.opened()
+    except Exception as error:  # noqa: BLE001  (whatever somebody's code raises)
+        reply = unable(error)
+    send(answers, reply)
+    for request in incoming:
+        send(answers, answered(worker, request))
+
+
+def answered(worker: Worker | None, request: Any) -> Any:
+    """Return the reply to a request; what a contender raises becomes a reason."""
+    if worker is None:
+        return Unable(reason="did not start", failed=True)
+    try:
+        match request:
+            case Build():
+                return worker.build(request)
+            case Turn():
+                return worker.turn(request)
+            case Memory():
+                return worker.memory(request)
+            case Sgemm():
+                return worker.sgemm(request)
+    except Exception as error:  # noqa: BLE001  (as above)
+        return unable(error)
+    raise TypeError(f"got a request of type {type(request).__name__}; there is none such.")
+
+
+def unable(error: Exception) -> Unable:
+    """Return the reason that an exception gives; one that is expected is no failure."""
+    text = str(error).strip().splitlines()
+    if isinstance(error, NotImplementedError):
+        return Unable(reason=text[0], failed=False)
+    if isinstance(error, ValueError) and type(error) is not ValueError:
+        return Unable(reason=text[0] if text else type(error).__name__, failed=True)
+    said = f": {text[0]}" if text else ""
+    return Unable(reason=f"raised {type(error).__name__}{said}", failed=True)
+
+
+def main() -> None:
+    """Run as a process."""
+    from mha_parity.worker import end_with_parent
+
+    end_with_parent()
+    serve(int(sys.argv[1]), int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    # Under the module's own name: its messages are then of the types that the run knows.
+    importlib.import_module("mha_parity.bench.worker").main()
