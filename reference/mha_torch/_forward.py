@@ -23,6 +23,7 @@ from mha_torch._problem import (
     has_bias,
     samples,
 )
+from mha_torch._threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,7 +103,7 @@ def multihead_attention(
         _optional(attn_mask, dtype, "attn_mask"),
         is_causal,
     )
-    with torch.inference_mode() if path is Path.FAST else torch.no_grad():
+    with torch.inference_mode() if path is Path.FAST else torch.no_grad(), one_thread():
         output, weights = answer(problem, layout, path)
     return to_array(output), None if weights is None else to_array(weights)
 

@@ -12,6 +12,7 @@ from mha_torch._forward import answer
 from mha_torch._paths import PINNED, Path, PathNotTakenError
 from mha_torch._problem import Layout, Tensored, checked
 from mha_torch._sdpa import Backend, kernel
+from mha_torch._threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,8 +65,9 @@ def gradients(
         masks.get("attn_mask"),
         is_causal,
     )
-    output, _ = answer(problem, layout, path)
-    return _pulled_back(output, cotangent, leaves | masks)
+    with one_thread():
+        output, _ = answer(problem, layout, path)
+        return _pulled_back(output, cotangent, leaves | masks)
 
 
 def sdpa_gradients(
@@ -86,7 +88,7 @@ def sdpa_gradients(
     """
     leaves = _leaves({"query": query, "key": key, "value": value})
     masks = _masks({"attn_mask": attn_mask})
-    with kernel(backend):
+    with one_thread(), kernel(backend):
         output = torch_sdpa(
             leaves["query"],
             leaves["key"],
@@ -96,7 +98,7 @@ def sdpa_gradients(
             scale=scale,
             enable_gqa=enable_gqa,
         )
-    return _pulled_back(output, cotangent, leaves | masks)
+        return _pulled_back(output, cotangent, leaves | masks)
 
 
 def _leaves(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
