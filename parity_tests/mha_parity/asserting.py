@@ -69,15 +69,13 @@ def _options(
 
 
 def _judge(candidate: object, options: Options) -> Verdict:
-    from mha_parity import conventions
-    from mha_parity.opening import opened
+    from mha_parity.opening import bound_here, opened
     from mha_parity.run import check
 
     if isinstance(candidate, str):
         with opened(candidate, options) as bound:
             return check(bound, options, target=candidate)
-    bound = conventions.bind(candidate, options.convention, device=options.device)
-    return check(bound, options)
+    return check(bound_here(candidate, options), options)
 
 
 def as_text(verdict: Verdict) -> str:

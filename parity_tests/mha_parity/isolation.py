@@ -6,6 +6,7 @@ sandbox: a target is code that one chose to execute.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import sys
 import time
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     from mha_parity.features import Offer
+    from mha_parity.hearing import Said
     from mha_parity.problem import Problem
 
 GIB = 2**30
 START = 120.0  # seconds for a target's imports: frameworks take many on a cold disk
+FLOOD = 2**20  # bytes that may be printed over one case
 WINDOW = 64  # problems on their way at a time
 # A candidate that is lost on every case would cost its start-up, or the timeout, each time.
 LOSSES_IN_A_ROW = 5
@@ -188,7 +191,7 @@ class Isolated:
         if isinstance(message, Loaded):
             self._process.loaded = True
         if isinstance(message, Ready):
-            self._process.ready = True
+            self._process.is_ready()
             self._known = self._known or message
 
     def _send(self, problem: Problem) -> int:
@@ -221,15 +224,8 @@ class Isolated:
                 continue
             self._since = time.monotonic()
             self._waiting.popleft()
-            self._results[number] = self._told(message)
+            self._results[number] = _told(message, self._process.output.of(number))
             self._in_a_row = 0
-
-    def _told(self, message: Answer | Failed) -> Answer | CandidateError:
-        if isinstance(message, Answer):
-            self._process.forget_output()
-            return message
-        said = self._process.last_words()
-        return CandidateError(message.severity, message.sentence, _joined(message.detail, said))
 
     def _mourn(self, lost: Lost) -> None:
         """Blame the case that was being worked on, and go on with a new process."""
@@ -252,6 +248,21 @@ class Isolated:
         times = sum(self._losses.values())
         sentence = f"not asked any more: the target's process was lost {times} times"
         return CandidateError("inconclusive", sentence)
+
+
+def _told(message: Answer | Failed, said: Said) -> Answer | CandidateError:
+    """Return what the worker sent, with what the candidate printed where that matters."""
+    if isinstance(message, Failed):
+        return CandidateError(
+            message.severity, message.sentence, _joined(message.detail, said.last)
+        )
+    if said.size < FLOOD:
+        return message
+    note = (
+        f"no flood of output: {said.size / 2**20:.1f} MiB were printed over the case, but should "
+        f"be less than {FLOOD / 2**20:.0f}; print less."
+    )
+    return dataclasses.replace(message, notes=(*message.notes, _joined(note, said.last)))
 
 
 def _joined(detail: str, output: str) -> str:

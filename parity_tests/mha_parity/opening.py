@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from mha_parity.candidate import Candidate
+    from mha_parity.conduct import Watched
     from mha_parity.options import Options
 
 
@@ -21,13 +22,9 @@ def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
 
     """
     if options.in_process:
-        from mha_parity import conventions, targets
+        from mha_parity import targets
 
-        found = targets.load(target)
-        bound = conventions.bind(
-            found, options.convention, device=options.device, label=target, path=options.path
-        )
-        return nullcontext(bound)
+        return nullcontext(bound_here(targets.load(target), options, target))
     from mha_parity import isolation
 
     return isolation.isolated(
@@ -39,3 +36,20 @@ def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
         device=options.device,
         path=options.path,
     )
+
+
+def bound_here(subject: object, options: Options, label: str | None = None) -> Watched:
+    """Return a function or class as a candidate in this process, its conduct watched all the same.
+
+    Raises
+    ------
+        ValueError: no convention fits it.
+
+    """
+    from mha_parity import conventions
+    from mha_parity.conduct import Watched
+
+    bound = conventions.bind(
+        subject, options.convention, device=options.device, label=label, path=options.path
+    )
+    return Watched(bound, forbid=options.forbid)

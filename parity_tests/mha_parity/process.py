@@ -13,16 +13,15 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.hearing import Output
 from mha_parity.pipes import PIECE, Unframer, frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-TAIL = 8192  # bytes of the candidate's output that are kept
-LINES = 12  # of them shown
-FATAL = "Fatal Python error"  # where faulthandler begins its report
 TICK = 0.1  # seconds between two looks at the memory
 PIPE_SIZE = 1 << 20
+READS = 16  # of the output at a time: it may have no end
 
 
 class Lost(Exception):  # noqa: N818  (an event, and the severity says which)
@@ -41,6 +40,7 @@ class Process:
         self, module: str = "mha_parity.worker", settings: Mapping[str, str] | None = None
     ) -> None:
         self.loaded = self.ready = False
+        self._held_at_first = 0
         requests, self._to = os.pipe()
         self._from, answers = os.pipe()
         _widen(self._to, self._from)
@@ -53,15 +53,15 @@ class Process:
         os.close(requests)
         os.close(answers)
         assert self._popen.stdout is not None  # noqa: S101  (asked for two lines above)
-        self._output = self._popen.stdout.fileno()
+        self._printed = self._popen.stdout.fileno()
+        self.output = Output()
         self._unframer = Unframer()
-        self._tail = bytearray()
         self._unsent: list[memoryview] = []
-        for descriptor in (self._to, self._from, self._output):
+        for descriptor in (self._to, self._from, self._printed):
             os.set_blocking(descriptor, False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._from, selectors.EVENT_READ)
-        self._selector.register(self._output, selectors.EVENT_READ)
+        self._selector.register(self._printed, selectors.EVENT_READ)
         self._writing = False
         descriptors = (self._to, self._from)
         self._finalizer = weakref.finalize(self, _end, self._popen, self._selector, descriptors)
@@ -70,6 +70,11 @@ class Process:
     def unsent(self) -> bool:
         """Whether some of what was sent has not left this side yet."""
         return bool(self._unsent)
+
+    def is_ready(self) -> None:
+        """Note that problems come now, and what memory the target took to be loaded."""
+        self.ready = True
+        self._held_at_first = self._resident()
 
     def send(self, message: Any) -> None:
         """Send a message; what the pipe does not take yet goes when there is time."""
@@ -82,7 +87,7 @@ class Process:
         Raises
         ------
         Lost
-            It ended, nothing came by then, or it took more than ``memory`` bytes.
+            It ended, nothing came by then, or it took ``memory`` bytes beyond those at first.
 
         """
         until = since + limit
@@ -94,20 +99,8 @@ class Process:
             # Only now: what came while nobody listened was in time.
             if left <= 0:
                 raise self._ended("timeout", f"gave no answer within {limit:g} seconds")
-            if memory is not None and (held := self._resident()) > memory:
-                raise self._ended("crash", f"took {held / 2**30:.2g} GiB of memory")
-
-    def last_words(self) -> str:
-        """Return the last lines that the candidate printed, and forget them."""
-        lines = self._tail.decode("utf-8", "replace").splitlines()
-        fatal = next((i for i, line in enumerate(lines) if line.startswith(FATAL)), None)
-        self.forget_output()
-        shown = lines[-LINES:] if fatal is None else lines[fatal : fatal + LINES]
-        return "\n".join(shown)
-
-    def forget_output(self) -> None:
-        """Forget what was printed so far."""
-        self._tail.clear()
+            if memory is not None and (taken := self._resident() - self._held_at_first) > memory:
+                raise self._ended("crash", f"took {taken / 2**30:.2g} GiB of memory")
 
     def end(self) -> None:
         """Kill the process and those that it started, and close the pipes."""
@@ -115,23 +108,25 @@ class Process:
 
     def _round(self, patience: float) -> Iterator[Any]:
         """Move bytes both ways once; yield the messages that are whole."""
-        for key, _ in self._selector.select(patience):
-            if key.fd == self._to:
-                self._flush()
-            elif key.fd == self._output:
-                self._hear()
-            else:
-                piece = _read(self._from)
-                if piece == b"":
-                    raise self._ended("crash", None)
-                yield from self._unframer.feed(piece or b"")
+        ready = {key.fd for key, _ in self._selector.select(patience)}
+        if self._to in ready:
+            self._flush()
+        if self._from in ready:
+            piece = _read(self._from)
+            if piece == b"":
+                raise self._ended("crash", None)
+            yield from self._unframer.feed(piece or b"")
+        if ready - {self._to}:  # what was printed for an answer is in the pipe before the answer
+            self._hear()
 
     def _hear(self) -> None:
-        piece = _read(self._output)
-        if piece == b"":
-            self._selector.unregister(self._output)
-        self._tail += (piece or b"")[-TAIL:]
-        del self._tail[:-TAIL]
+        for _ in range(READS):
+            piece = _read(self._printed)
+            if piece == b"" and self._printed in self._selector.get_map():
+                self._selector.unregister(self._printed)
+            if not piece:
+                return
+            self.output.feed(piece)
 
     def _flush(self) -> None:
         """Write as much as the pipe takes, and be called again when there is more."""
@@ -161,11 +156,9 @@ class Process:
             except subprocess.TimeoutExpired:
                 message = "closed its side of the conversation"
         _kill(self._popen)
-        while (piece := _read(self._output)) is not None and piece != b"":
-            self._tail += piece
-            del self._tail[:-TAIL]
+        self._hear()
         message = message or _how(self._popen.returncode)
-        lost = Lost(severity, message, self.last_words())
+        lost = Lost(severity, message, self.output.unfinished().last)
         self.end()
         return lost
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from mha_parity.candidate import Answer
     from mha_parity.case import Case
+    from mha_parity.conduct import Watched
     from mha_parity.conventions.base import Convention
     from mha_parity.features import Offer
     from mha_parity.options import Options
@@ -40,12 +41,13 @@ def replay(text: str, target: str, options: Options, console: Console, *, pdb: b
 
     """
     case = parse(text)
+    case = case.replace(gradients="yes") if options.grad else case
     if pdb:
         options = dataclasses.replace(options, in_process=True)
     settings = settings_of(options)
     with opened(target, options) as candidate:
         offered(case, candidate.offer, target)
-        asked = Stopping(cast("Convention", candidate)) if pdb else candidate
+        asked = Stopping(cast("Watched", candidate).bound) if pdb else candidate
         trial = try_case(asked, case, settings)
     units = None
     if trial.problem and trial.gold and trial.answer:
@@ -90,4 +92,4 @@ class Stopping:
             result = debugger.runcall(call.function, *call.args, **call.kwargs)
         if debugger.quitting:
             raise KeyboardInterrupt
-        return self._bound.answer(problem, result)
+        return self._bound.answered(problem, call, result)

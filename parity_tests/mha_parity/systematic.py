@@ -119,6 +119,7 @@ class Systematic:
         dtype = problem.case.dtype
         exact = dtype != "float64" or np.finfo(EXTENDED).eps < np.finfo(np.float64).eps
         fits = answer.output.shape == gold.output.shape and gold.output.size
+        fits = fits and answer.output.dtype == problem.dtype
         if dtype not in DTYPES or not exact or not fits:
             return
         with np.errstate(all="ignore"):

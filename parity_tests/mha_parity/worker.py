@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.hearing import START, mark
 from mha_parity.pipes import messages, send
 
 if TYPE_CHECKING:
@@ -90,9 +91,13 @@ def serve(requests: int, answers: int) -> None:
         name=setup.target, convention=bound.convention, offer=bound.offer, reasons=bound.reasons
     )
     _limit(setup.memory)
+    printed = os.dup(1)  # the candidate may close or redirect its own
+    os.write(printed, mark(START))
     send(answers, (None, ready))
     for number, problem in incoming:
-        send(answers, (number, _answer(candidate, problem)))
+        answer = _answer(candidate, problem)
+        os.write(printed, mark(number))
+        send(answers, (number, answer))
 
 
 def _bound(subject: Any, setup: Setup) -> Watched:

@@ -40,20 +40,6 @@ def hangs(Q, K, V, n_heads):
         time.sleep(0.01)
 
 
-def hangs_at_four_rows(Q, K, V, n_heads):
-    """Loop without end on sequences of four rows only."""
-    while len(Q) == 4:
-        pass
-    return right(Q, K, V, n_heads)
-
-
-def dies_at_four_rows(Q, K, V, n_heads):
-    """End the process on sequences of four rows only."""
-    if len(Q) == 4:
-        os.abort()
-    return right(Q, K, V, n_heads)
-
-
 def takes_all_memory(Q, K, V, n_heads):
     """Take memory without end."""
     taken = []
@@ -63,9 +49,15 @@ def takes_all_memory(Q, K, V, n_heads):
 
 def floods(Q, K, V, n_heads):
     """Print some megabytes and answer rightly."""
-    for _ in range(2000):
-        print("x" * 1000)
+    for number in range(2000):
+        print(f"line {number} of too many", "x" * 1000)
     return right(Q, K, V, n_heads)
+
+
+def floods_for_ever(Q, K, V, n_heads):
+    """Print without end."""
+    while True:
+        print("more and more and more")
 
 
 def returns_text(Q, K, V, n_heads):
@@ -104,6 +96,22 @@ def writes_inputs(Q, K, V, n_heads):
     return out
 
 
+def views(Q, K, V, n_heads):
+    """Return V itself where there is one row and nothing to mix."""
+    return V if len(V) == 1 else right(Q, K, V, n_heads)
+
+
+_buffers = {}
+
+
+def reuses_its_output(Q, K, V, n_heads):
+    """Write every answer of a shape and dtype into one array."""
+    out = right(Q, K, V, n_heads)
+    held = _buffers.setdefault((out.shape, out.dtype), np.empty_like(out))
+    held[...] = out
+    return held
+
+
 def varies(Q, K, V, n_heads):
     """Answer with noise of its own."""
     return right(Q, K, V, n_heads) * (1 + 1e-3 * np.random.default_rng().random())
@@ -114,6 +122,23 @@ def remembers(Q, K, V, n_heads):
     out = right(Q, K, V, n_heads)
     _calls.append(V.mean())
     return out + (_calls[-2] if len(_calls) > 1 else 0.0)
+
+
+_answers = {}
+
+
+def caches_by_shape(Q, K, V, n_heads):
+    """Compute once for every shape and answer that ever after."""
+    key = (Q.shape, K.shape, n_heads, Q.dtype)
+    if key not in _answers:
+        _answers[key] = right(Q, K, V, n_heads)
+    return _answers[key].copy()
+
+
+def counts_calls(Q, K, V, n_heads):
+    """Scale by how often it was called before, a little."""
+    _calls.append(0.0)
+    return right(Q, K, V, n_heads) * (1 + 1e-6 * len(_calls))
 
 
 def aliases(Q, K, V, n_heads):
@@ -135,12 +160,6 @@ def reseeds(Q, K, V, n_heads):
     return right(Q, K, V, n_heads)
 
 
-def draws(Q, K, V, n_heads):
-    """Draw from NumPy's global generator, which is no misbehaviour."""
-    np.random.rand()
-    return right(Q, K, V, n_heads)
-
-
 def changes_print_options(Q, K, V, n_heads):
     """Leave NumPy's print options changed."""
     np.set_printoptions(precision=1)
@@ -154,3 +173,39 @@ def asks_torch(Q, K, V, n_heads):
     q, k, v = (torch.tensor(a).reshape(len(a), n_heads, -1).transpose(0, 1) for a in (Q, K, V))
     heads = torch.nn.functional.scaled_dot_product_attention(q, k, v)
     return heads.transpose(0, 1).reshape(len(Q), -1).numpy()
+
+
+def asks_torch_quietly(Q, K, V, n_heads):
+    """Hand one product to torch, by an operator."""
+    import torch
+
+    out = right(Q, K, V, n_heads)
+    return np.asarray(torch.from_numpy(out.copy()) @ torch.eye(out.shape[1], dtype=torch.float64))
+
+
+def only_at_four_rows(misbehave):
+    """Return an attention that misbehaves on sequences of four rows and is right elsewhere."""
+
+    def attention(Q, K, V, n_heads):
+        return (misbehave if len(Q) == 4 else right)(Q, K, V, n_heads)
+
+    return staticmethod(attention)
+
+
+class Sometimes:
+    """The misbehaviours that end a call, each on sequences of four rows only."""
+
+    raises = only_at_four_rows(raises)
+    exits = only_at_four_rows(exits)
+    exits_hard = only_at_four_rows(exits_hard)
+    segfaults = only_at_four_rows(segfaults)
+    hangs = only_at_four_rows(hangs)
+    takes_all_memory = only_at_four_rows(takes_all_memory)
+    floods = only_at_four_rows(floods)
+    floods_for_ever = only_at_four_rows(floods_for_ever)
+    returns_text = only_at_four_rows(returns_text)
+    returns_none = only_at_four_rows(returns_none)
+    returns_lists = only_at_four_rows(returns_lists)
+    returns_scalar = only_at_four_rows(returns_scalar)
+    returns_complex = only_at_four_rows(returns_complex)
+    returns_objects = only_at_four_rows(returns_objects)

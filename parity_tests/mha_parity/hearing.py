@@ -1,0 +1,80 @@
+"""What a candidate prints, told apart by case.
+
+The worker writes a mark into the same pipe when it is through with a case, so that the last words
+of one case never count as another's, however far the worker is ahead of its listener.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+TAIL = 8192  # bytes of a case's output that are kept
+LINES = 12  # of them shown
+WIDTH = 160  # of each
+FATAL = "Fatal Python error"  # where faulthandler begins its report
+START = -1  # what is printed before the first case belongs to it
+_MARK = re.compile(rb"\x00mha-parity (-?\d+)\x00")
+_LONGEST = 32  # bytes of a mark, at most
+
+
+def mark(number: int) -> bytes:
+    """Return what ends the output of case ``number``."""
+    return b"\x00mha-parity %d\x00" % number
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The output of one case: how many bytes, and the last lines."""
+
+    size: int = 0
+    last: str = ""
+
+
+class Output:
+    """Collects the bytes of a pipe and gives them out by case."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._tail = bytearray()
+        self._pending = b""  # perhaps the beginning of a mark
+        self._of: dict[int, Said] = {}
+
+    def feed(self, piece: bytes) -> None:
+        """Take in what came over the pipe."""
+        text = self._pending + piece
+        done = 0
+        for found in _MARK.finditer(text):
+            self._keep(text[done : found.start()])
+            self._of[int(found[1])] = self._said()
+            self._size = 0
+            self._tail.clear()
+            done = found.end()
+        half = text.rfind(b"\x00", max(done, len(text) - _LONGEST))
+        end = len(text) if half < 0 else half
+        self._keep(text[done:end])
+        self._pending = text[end:]
+
+    def of(self, number: int) -> Said:
+        """Return what case ``number`` printed, and forget it."""
+        return self._of.pop(number, Said())
+
+    def unfinished(self) -> Said:
+        """Return what the case that has not ended printed so far."""
+        return self._said()
+
+    def _keep(self, text: bytes) -> None:
+        self._size += len(text)
+        self._tail += text[-TAIL:]
+        del self._tail[:-TAIL]
+
+    def _said(self) -> Said:
+        return Said(self._size, last_lines(self._tail) if self._size else "")
+
+
+def last_lines(tail: bytes | bytearray) -> str:
+    """Return the last lines of an output; of a fatal error its first."""
+    lines = tail.decode("utf-8", "replace").splitlines()
+    fatal = next((i for i, line in enumerate(lines) if line.startswith(FATAL)), None)
+    shown = lines[-LINES:] if fatal is None else lines[fatal : fatal + LINES]
+    return "\n".join(line if len(line) <= WIDTH else f"{line[:WIDTH]}..." for line in shown)

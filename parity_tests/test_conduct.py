@@ -1,0 +1,130 @@
+"""How a candidate behaves beside what it computes: each misdeed is a check of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mha_parity import conventions, targets
+from mha_parity.conduct import CHECKS, Watched
+from mha_parity.isolation import isolated
+from mha_parity.options import Options
+from mha_parity.run import check
+from mha_parity.verdict import Verdict
+
+SUBJECTS = Path(__file__).parent / "subjects"
+CASES = 30
+FEW = Options(cases=CASES, diagnose=False, shrink=False)
+
+
+def judged(text: str, forbid: tuple[str, ...] = ()) -> Verdict:
+    """Return the verdict on a subject of this folder, watched in this process."""
+    return check(Watched(conventions.bind(targets.load(f"{SUBJECTS}/{text}")), forbid=forbid), FEW)
+
+
+def failing(verdict: Verdict) -> set[str]:
+    """Return the names of the checks that failed."""
+    return {row.name for row in verdict.checks if row.failed}
+
+
+# Subject -> the check that finds it, and what the failure says.
+MISDEEDS = {
+    "writes_inputs": ("inputs unchanged", "the call wrote into `query`"),
+    "aliases": ("own memory", "the output is a view of `value`"),
+    "views": ("own memory", "the output is a view of `"),
+    "reuses_its_output": ("own memory", "a later call wrote into the output of an earlier one"),
+    "varies": ("same answer twice", "between two equal calls"),
+    "counts_calls": ("same answer twice", "between two equal calls"),
+    "remembers": ("no memory of earlier calls", "when asked again"),
+    "caches_by_shape": (
+        "no memory of earlier calls",
+        "another problem of these shapes got the same",
+    ),
+    "changes_error_state": ("global state unchanged", "left np.seterr changed"),
+    "changes_print_options": ("global state unchanged", "left np.set_printoptions changed"),
+    "reseeds": ("global state unchanged", "the call seeds NumPy's global generator"),
+}
+OF_LAYERS = {
+    "DropsAlways": ("dropout off", "from a layer without dropout"),
+    "KeepsFirstWeights": ("weights reloaded", "from a layer made anew"),
+    "CachesProjections": ("weights reloaded", "from a layer made anew"),
+}
+FORBIDDEN = {
+    "asks_torch": ("forbidden modules", r"the call went through torch \(torch\."),
+    "asks_torch_quietly": ("forbidden modules", r"through torch \(torch\.from_numpy\)"),
+}
+
+
+def found(verdict: Verdict, name: str) -> str:
+    """Return what the first failure of a check says."""
+    return next(f.judgement.detail for f in verdict.failures if f.judgement.check == name)
+
+
+@pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in MISDEEDS.items()])
+def test_a_misdeed_has_a_check_of_its_own(subject: str, name: str, said: str) -> None:
+    """The check of that name fails, the failure says what was seen, and the verdict is fail."""
+    verdict = judged(f"misbehaving.py:{subject}")
+    assert name in failing(verdict)
+    assert verdict.outcome.exit_status == 1
+    assert said in found(verdict, name)
+
+
+@pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in OF_LAYERS.items()])
+def test_a_layer_s_misdeed_has_a_check_of_its_own(subject: str, name: str, said: str) -> None:
+    """Layers are asked with other weights and in eval mode, too."""
+    verdict = judged(f"misbehaving_layers.py:{subject}")
+    assert name in failing(verdict)
+    assert said in found(verdict, name)
+
+
+@pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in FORBIDDEN.items()])
+def test_a_forbidden_module_is_seen(subject: str, name: str, said: str) -> None:
+    """Computing through torch fails where torch is forbidden, and there only."""
+    verdict = judged(f"misbehaving.py:{subject}", forbid=("torch",))
+    assert name in failing(verdict)
+    with pytest.raises(AssertionError, match=said):
+        raise AssertionError(found(verdict, name))
+    assert name not in failing(judged(f"misbehaving.py:{subject}"))
+
+
+HARMLESS = (
+    "plain", "talks", "warns", "draws", "sets_error_state_within", "remembers_scales", "catches",
+    "uses_a_thread", "returns_a_view", "has_torch_at_hand",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("subject", HARMLESS)
+def test_what_only_looks_like_a_misdeed_passes(subject: str) -> None:
+    """No check is a false alarm, and none of them changes an answer."""
+    verdict = judged(f"behaving.py:{subject}", forbid=("torch",))
+    assert (set(), 0) == (failing(verdict), verdict.failed)
+
+
+@pytest.mark.parametrize("text", ["keep_mask.py:Stacked", "like_torch.py:Attention"])
+def test_layers_that_behave_pass(text: str) -> None:
+    """Layers in eval mode, and with weights loaded anew, answer as those made anew do."""
+    assert judged(text).failed == 0
+
+
+def test_notes_travel_from_the_candidate_s_process() -> None:
+    """The same checks are made where the candidate runs in a process of its own."""
+    with isolated(f"{SUBJECTS}/misbehaving.py:writes_inputs") as candidate:
+        verdict = check(candidate, FEW)
+    assert "inputs unchanged" in failing(verdict)
+
+
+def test_every_check_has_a_candidate_that_fails_it() -> None:
+    """No check is there that nobody has seen fail; floods are the isolation's affair."""
+    proved = {name for name, _ in (MISDEEDS | OF_LAYERS | FORBIDDEN).values()}
+    assert set(CHECKS) == proved | {"no flood of output"}
+
+
+def test_state_is_put_back_for_the_next_case() -> None:
+    """A candidate's changed error state ends with its call."""
+    import numpy as np
+
+    before = np.geterr(), np.get_printoptions()
+    judged("misbehaving.py:changes_error_state")
+    judged("misbehaving.py:changes_print_options")
+    assert before == (np.geterr(), np.get_printoptions())

@@ -1,0 +1,240 @@
+"""Whatever a candidate does in its process costs the case and never the run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity.candidate import Answer, CandidateError
+from mha_parity.case import Case
+from mha_parity.hearing import LINES, START, Output, mark
+from mha_parity.isolation import GIB, Isolated, isolated
+from mha_parity.judge import Settings
+from mha_parity.making import make
+from mha_parity.options import Options
+from mha_parity.run import check
+from mha_parity.targets import TargetError
+from mha_parity.trial import Trial, try_cases
+
+SUBJECTS = Path(__file__).parent / "subjects"
+PLAIN = Case(
+    seed=0, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none",
+    layout="unbatched",
+)  # fmt: skip
+FOUR = PLAIN.replace(queries=4, keys=4, seed=1)
+SIX = PLAIN.replace(queries=6, keys=6, seed=2)
+SECONDS = 1.5
+
+
+def started(name: str, file: str = "misbehaving.py", memory: int = GIB // 4) -> Isolated:
+    """Start one of the subjects."""
+    return isolated(f"{SUBJECTS}/{file}:{name}", "qkv-heads", timeout=SECONDS, memory=memory)
+
+
+def tried(name: str, *cases: Case, file: str = "misbehaving.py") -> list[Trial]:
+    """Return the trials of a subject on some cases."""
+    with started(name, file) as candidate:
+        return list(try_cases(candidate, cases, Settings()))
+
+
+# What the failing case says of each: its severity, and in words.
+MISDEEDS = {
+    "raises": ("crash", r"raised ValueError: no attention today \[.*misbehaving.py:\d+\]"),
+    "exits": ("crash", "tried to leave by SystemExit: 3"),
+    "exits_hard": ("crash", "ended its process with exit status 3\nIt printed last:\ngoodbye"),
+    "segfaults": ("crash", "by signal SIGSEGV\nIt printed last:\nFatal Python error: Segment"),
+    "hangs": ("timeout", "gave no answer within 1.5 seconds"),
+    "takes_all_memory": (
+        "crash",
+        r"raised MemoryError: Unable to allocate|took 0\.\d+ GiB of memory",
+    ),
+    "floods": ("structure", r"MiB were printed over the case, .* less than 1; .*\nline 1999 of"),
+    "floods_for_ever": (
+        "timeout",
+        "within 1.5 seconds\nIt printed last:\n.*more and more and more",
+    ),
+    "returns_text": ("structure", "the output is a str, but should be an array"),
+    "returns_none": ("structure", "the output is a NoneType, but should be an array"),
+    "returns_lists": ("structure", r"the output is a list of 4 \(list\), but should be an array"),
+    "returns_scalar": ("structure", "the output is a float, but should be an array"),
+    "returns_complex": ("structure", "dtype complex128, but should have float64"),
+    "returns_objects": ("structure", "dtype object, but should hold floating-point numbers"),
+}
+
+
+@pytest.mark.parametrize(("name", "severity", "said"), [(k, *v) for k, v in MISDEEDS.items()])
+def test_a_misdeed_is_that_case_s_failure(name: str, severity: str, said: str) -> None:
+    """The case fails with what was seen and the last lines printed; those around it pass."""
+    before, failing, after = tried(f"Sometimes.{name}", PLAIN, FOUR, SIX)
+    assert (False, False) == (before.fails, after.fails)
+    found = [judgement for judgement in failing.judgements if judgement.severity.fails]
+    assert severity == found[0].severity.value
+    with pytest.raises(AssertionError, match=f"(?s){said}"):
+        raise AssertionError(found[0].detail)
+
+
+@pytest.mark.parametrize("name", MISDEEDS)
+def test_the_run_goes_on_and_the_verdict_is_fail(name: str) -> None:
+    """A run over a candidate that misbehaves in every case comes to its end with status 1."""
+    options = Options(cases=6, dtypes=("float64",), diagnose=False, shrink=False)
+    with isolated(f"{SUBJECTS}/misbehaving.py:{name}", timeout=0.5, memory=GIB // 8) as candidate:
+        verdict = check(candidate, options)
+    assert (6, 1) == (verdict.run, verdict.outcome.exit_status)
+    assert verdict.failed + verdict.inconclusive == verdict.run
+
+
+def test_right_ones_pass_with_all_they_may_do() -> None:
+    """A candidate may print a little, and the same cases pass without any misdeed."""
+    for name in ("plain", "talks", "uses_a_thread"):
+        assert not any(trial.fails for trial in tried(name, PLAIN, FOUR, SIX, file="behaving.py"))
+
+
+def test_a_lost_process_is_replaced_with_the_same_target() -> None:
+    """After each loss the next case is answered, and by a process of another number."""
+    with started("Sometimes.exits_hard") as candidate:
+        answers = list(candidate.many([make(case) for case in (FOUR, PLAIN, FOUR, SIX)]))
+    kinds = [type(answer) for answer in answers]
+    assert kinds == [CandidateError, Answer, CandidateError, Answer]
+
+
+def test_a_candidate_lost_every_time_is_not_asked_for_ever() -> None:
+    """After five losses in a row the rest is unjudged and says why; to shrink it is asked again."""
+    with started("exits_hard") as candidate:
+        answers = list(candidate.many([make(PLAIN.replace(seed=i)) for i in range(20)]))
+        severities = [each.severity for each in answers if isinstance(each, CandidateError)]
+        assert severities == ["crash"] * 5 + ["inconclusive"] * 15
+        assert "not asked any more: the target's process was lost 5 times" in str(answers[-1])
+        candidate.revive()
+        with pytest.raises(CandidateError, match="exit status 3"):
+            candidate(make(PLAIN))
+
+
+def test_closing_ends_the_process_and_what_it_started(tmp_path: Path) -> None:
+    """Nothing of a candidate outlives the run, not even a process that it started."""
+    noted = tmp_path / "pid"
+    (tmp_path / "parent.py").write_text(
+        "import subprocess, sys\n"
+        "def f(Q, K, V, n_heads):\n"
+        f"    child = subprocess.Popen(['sleep', '60']); open({str(noted)!r}, 'w')"
+        ".write(str(child.pid))\n"
+        "    return Q\n",
+        encoding="utf-8",
+    )
+    with isolated(f"{tmp_path}/parent.py:f", "qkv-heads", timeout=SECONDS) as candidate:
+        candidate(make(PLAIN))
+    child = int(noted.read_text(encoding="utf-8"))
+    assert gone(child)
+
+
+def gone(pid: int) -> bool:
+    """Return whether a process has ended, or is about to, within a second."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state[0] == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_the_oracle_never_enters_the_process(tmp_path: Path) -> None:
+    """Neither torch nor the oracle is loaded where the candidate runs, nor any gold."""
+    (tmp_path / "nosy.py").write_text(
+        "import sys\n"
+        "def f(Q, K, V, n_heads):\n"
+        "    found = [m for m in sys.modules if m.split('.')[0] in ('torch', 'mha_torch')]\n"
+        "    found += [m for m in ('mha_parity.gold', 'mha_parity.judge') if m in sys.modules]\n"
+        "    raise RuntimeError(found)\n",
+        encoding="utf-8",
+    )
+    with (
+        isolated(f"{tmp_path}/nosy.py:f", "qkv-heads") as candidate,
+        pytest.raises(CandidateError, match=r"RuntimeError: \[\]"),
+    ):
+        candidate(make(PLAIN))
+
+
+def test_the_numbers_arrive_as_they_are() -> None:
+    """The same problem in a process of its own and here gives the same bits."""
+    from mha_parity import conventions, targets
+
+    here = conventions.bind(targets.load(f"{SUBJECTS}/behaving.py:plain"))
+    with started("plain", "behaving.py") as there:
+        for case in (PLAIN, FOUR.replace(memory="negative"), SIX.replace(regime="huge")):
+            problem = make(case)
+            np.testing.assert_array_equal(here(problem).output, there(problem).output)
+
+
+REFUSED = {
+    "exits_on_import": ("import os\nos._exit(7)\n", "importing it ended its process with exit st"),
+    "raises_on_import": ("raise KeyError('k')\n", "raised KeyError: 'k'"),
+    "no_such_name": ("g = 1\n", "has no attribute 'f'"),
+}
+
+
+@pytest.mark.parametrize(("source", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_target_that_cannot_be_had_is_refused(tmp_path: Path, source: str, message: str) -> None:
+    """Before the first case, what is wrong with the target itself is one sentence."""
+    (tmp_path / "broken.py").write_text(source, encoding="utf-8")
+    with (
+        isolated(f"{tmp_path}/broken.py:f") as candidate,
+        pytest.raises(TargetError, match=message) as caught,
+    ):
+        candidate.ready()
+    assert "\n" not in str(caught.value)
+
+
+class TestOutput:
+    """What was printed is told apart by case."""
+
+    def test_each_case_has_its_own_words(self) -> None:
+        """Marks end the output of a case, in whatever pieces they arrive."""
+        stream = (
+            b"loading\n" + mark(START) + b"one\n" + mark(0) + mark(1) + b"th\x00ree\n" + mark(2)
+        )
+        for length in (1, 7, len(stream)):
+            output = Output()
+            for start in range(0, len(stream), length):
+                output.feed(stream[start : start + length])
+            assert [output.of(n).last for n in (START, 0, 1, 2)] == [
+                "loading", "one", "", "th\x00ree",
+            ]  # fmt: skip
+            assert not output.unfinished().size
+
+    def test_an_unfinished_case_keeps_its_words(self) -> None:
+        """What came after the last mark are the last words of a process that ended."""
+        output = Output()
+        output.feed(b"before\n" + mark(0) + b"goodbye\n")
+        assert output.unfinished().last == "goodbye"
+
+    def test_of_a_flood_the_end_is_kept(self) -> None:
+        """The size counts all bytes; the last lines are few."""
+        output = Output()
+        for number in range(1000):
+            output.feed(b"line %d\n" % number)
+        output.feed(mark(0))
+        said = output.of(0)
+        assert said.size == sum(len(f"line {n}\n") for n in range(1000))
+        assert said.last.splitlines() == [f"line {n}" for n in range(1000 - LINES, 1000)]
+
+    def test_of_a_fatal_error_the_beginning_is_kept(self) -> None:
+        """Python's report of a crash is read from its first line."""
+        output = Output()
+        output.feed(b"hello\nFatal Python error: Aborted\n" + b"  frame\n" * 50)
+        assert output.unfinished().last.startswith("Fatal Python error: Aborted\n  frame")
+
+    def test_long_lines_are_cut(self) -> None:
+        """A line of thousands of characters leaves room for the others."""
+        output = Output()
+        output.feed(b"x" * 5000 + b"\nshort\n" + mark(0))
+        first, last = output.of(0).last.splitlines()
+        assert (163, "...", "short") == (len(first), first[-3:], last)
+
+    def test_a_candidate_that_closes_its_output_is_heard_all_the_same(self) -> None:
+        """Without marks nothing is attributed, and nothing fails."""
+        assert not Output().of(3).size
