@@ -180,10 +180,14 @@ def _read(descriptor: int) -> bytes | None:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a worker: it must find this package, wherever it lies."""
+    """Return the environment of a worker: it must find this package, wherever it lies.
+
+    Its libraries compute in one thread unless the caller says otherwise: threads that wait for each
+    other over problems as small as cases take many times as long.
+    """
     root = str(Path(__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    return os.environ | {"PYTHONPATH": path}
+    return {"OMP_NUM_THREADS": "1"} | os.environ | {"PYTHONPATH": path}
 
 
 def _widen(*descriptors: int) -> None:
