@@ -185,20 +185,37 @@ def _failures(
         for each in list(shown.values())[:most]
     ]
     plain = [_failure(each, target, options) for each in list(shown.values())[most:]]
-    whole_run = [_failure(each, target, options) for each in over_run if each.severity.fails]
+    again = _again(target, options)
+    whole_run = [
+        Failure(judgement=each, case=each.case, replay=again)
+        for each in over_run
+        if each.severity.fails
+    ]
     return tuple(full + plain + whole_run)
 
 
 def _failure(
     judgement: Judgement, target: str, options: Options, first_seen: Case | None = None
 ) -> Failure:
-    named = f" --convention {options.convention}" if options.convention else ""
     return Failure(
         judgement=judgement,
         case=judgement.case,
-        replay=f"mha-parity replay {judgement.case.id} {target}{named}",
+        replay=f"mha-parity replay {judgement.case.id} {target}{_named(options)}",
         first_seen=first_seen,
     )
+
+
+def _again(target: str, options: Options) -> str:
+    """Return the command that shows a failure of the whole run: no single case shows it."""
+    dtypes = f" --dtype {','.join(options.dtypes)}" if options.dtypes else ""
+    pairs = ",".join(f"{axis}={value}" for axis, value in options.features)
+    features = f" --feature {pairs}" if pairs else ""
+    drawn = f" --cases {options.cases} --seed {options.seed}{dtypes}{features}"
+    return f"mha-parity check {target}{drawn}{_named(options)}"
+
+
+def _named(options: Options) -> str:
+    return f" --convention {options.convention}" if options.convention else ""
 
 
 def environment() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ def document(verdicts: Sequence[Verdict]) -> str:
         "units": units,
         "heat": heat,
         "share": share,
+        "breakable": breakable,
     }
     template = environment.get_template(TEMPLATE)
     return template.render(verdicts=verdicts, **helpers) + "\n"
@@ -65,19 +67,30 @@ def heads(picture: Picture) -> list[int]:
 
 def panels(picture: Picture, head: int) -> list[tuple[str, str]]:
     """Return caption and SVG of the target's weights, of torch's, and of their difference."""
-    where = "averaged" if picture.averaged else f"head {head}"
+    where = "averaged over heads" if picture.averaged else f"head {head}"
     gold = picture.gold_weights[head]
     own: Array = gold if picture.candidate_weights is None else picture.candidate_weights[head]
     finite = np.concatenate([own, gold])[np.isfinite(np.concatenate([own, gold]))]
     most = float(np.clip(finite.max(initial=0), 0.01, 1))
-    torch = ("torch", maps.weights_map(gold, f"weights of torch, {where}", most))
+    torch = (f"torch, {where}", maps.weights_map(gold, f"weights of torch, {where}", most))
     if picture.candidate_weights is None:
         return [torch]
+    difference = own - gold
+    furthest = np.abs(difference[np.isfinite(difference)]).max(initial=0)
+    apart = f"target − torch, {where}: up to {furthest:.2g}"
     return [
-        ("the target", maps.weights_map(own, f"weights of the target, {where}", most)),
+        (f"the target, {where}", maps.weights_map(own, f"weights of the target, {where}", most)),
         torch,
-        ("target − torch", maps.difference_map(own - gold, f"difference, {where}")),
+        (apart, maps.difference_map(difference, apart)),
     ]
+
+
+def breakable(text: str) -> str:
+    """Return HTML in which long names may break behind their punctuation."""
+    import markupsafe
+
+    pieces = re.split(r"(?<=[/:._])(?=\w)", text)
+    return markupsafe.Markup("<wbr>").join(pieces)
 
 
 def units(value: float) -> str:

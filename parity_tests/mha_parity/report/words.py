@@ -125,6 +125,8 @@ def untold(verdict: Verdict) -> str:
     """Say how many offered features no case could tell about, and what to do about it."""
     rows = untested(verdict)
     many = f"{len(rows)} features are" if len(rows) > 1 else "a feature is"
+    if verdict.failed:
+        return f"{many} offered, but no case could tell about them (marked ?)"
     return (
         f"{many} offered, but no case could have shown a bug there (marked ?): "
         f"run more cases (--cases), or only what matters (--feature)"
