@@ -1,14 +1,16 @@
-"""How accurate a candidate is beside torch: its error over torch's own in the same dtype.
+"""How accurate a candidate is beside torch: errors in units of torch's own, and in bits.
 
-Both errors count as at least one rounding of the gold: no answer in the dtype can promise less.
+An error is relative to the largest number of its head, and that of an output is the worst of its
+heads. It counts as at least one rounding of the gold: no answer in the dtype can promise less.
+torch's own error is that of the pinned path in the same dtype; its other paths are contenders.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,14 +22,35 @@ from mha_parity.verdict import Accuracy
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mha_parity.candidate import Answer
     from mha_parity.gold import Gold
     from mha_parity.problem import Problem
     from mha_parity.values import Array
+    from mha_torch import Path
+
+TARGET = "target"
+PINNED = "weights"
+# What torch's module is called along, and what its function on Q, K, V goes through there.
+PATHS = {"no-weights": "default", "fast": None, "sdpa-math": None, "sdpa-flash": "flash"}
+TINY = float(np.finfo(np.float64).tiny)
 
 
-def torch_output(problem: Problem) -> Array:
-    """Return the output of torch's pinned path in the problem's own dtype."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One contender's error on one case: in units of torch's own, and the bits that are right."""
+
+    contender: str
+    times_torch: float
+    bits: float
+
+
+def torch_output(problem: Problem, path: str = PINNED) -> Array:
+    """Return the output of torch along one of its paths, in the problem's own dtype.
+
+    Raises
+    ------
+        mha_torch.PathNotTakenError: torch computes such problems along another path.
+
+    """
     dtype = problem.case.dtype
     if problem.case.form == "mha":
         return mha_torch.multihead_attention(
@@ -41,7 +64,11 @@ def torch_output(problem: Problem) -> Array:
             attn_mask=problem.attn_mask,
             is_causal=problem.is_causal,
             dtype=dtype,
+            path=_path(path),
         )[0]
+    backend: Any = "math" if path == PINNED else PATHS[path]
+    if backend is None:
+        raise mha_torch.PathNotTakenError(f"`path`={path!r} is one of the layer's alone.")
     mask = np.where(problem.hidden(), -np.inf, problem.additive()).astype(problem.dtype)
     heads = mha_torch.scaled_dot_product_attention(
         split(problem.query, problem.num_heads),
@@ -50,43 +77,91 @@ def torch_output(problem: Problem) -> Array:
         attn_mask=mask,
         scale=problem.given_scale,
         enable_gqa=problem.num_kv_heads != problem.num_heads,
+        backend=backend,
         dtype=dtype,
     )
     return merge(heads)
 
 
-def times_torch(problem: Problem, gold: Gold, answer: Answer) -> float:
-    """Return the candidate's error over torch's, each relative to its head and at its worst head.
+def _path(name: str) -> Path:
+    return mha_torch.Path(name)
 
-    1 where neither has an error above one rounding of the gold; infinite where the candidate has
-    no number though torch has one; NaN where torch has none.
-    """
+
+def relative_error(problem: Problem, gold: Gold, output: Array) -> float:
+    """Return a head's largest error over its largest number; not finite where the answer is."""
     judged = quantity("output", problem, gold)
     # A row that sees no key is a policy, and NaN times the identity may carry it to other heads.
     masked: Array = np.asarray(problem.masked_rows().any(axis=1))
     judged = replace(judged, gold=np.where(masked[..., None], np.nan, judged.gold))
-    floor = np.maximum(judged.rounding, np.finfo(np.float64).tiny)
-    scale = np.maximum(judged.scale, np.finfo(np.float64).tiny)
-    own = float((np.maximum(judged.error(torch_output(problem)), floor) / scale).max(initial=0))
-    its = float((np.maximum(judged.error(answer.output), floor) / scale).max(initial=0))
-    if not own or math.isnan(own) or math.isinf(own):
+    floor = np.maximum(judged.rounding, TINY)
+    scale = np.maximum(judged.scale, TINY)
+    return float((np.maximum(judged.error(output), floor) / scale).max(initial=0))
+
+
+def times_torch(problem: Problem, gold: Gold, output: Array) -> float:
+    """Return the candidate's error over torch's.
+
+    1 where neither has an error above one rounding of the gold; infinite where the candidate has
+    no number though torch has one; NaN where torch has none.
+    """
+    own = relative_error(problem, gold, torch_output(problem))
+    return _times(relative_error(problem, gold, output), own)
+
+
+def _times(its: float, own: float) -> float:
+    if not own or not math.isfinite(own):
         return 1.0 if own == its == 0 else math.nan
     return its / own if math.isfinite(its) else math.inf
 
 
-def summary(dtype: str, ratios: Iterable[float]) -> Accuracy | None:
-    """Return the row of the accuracy table for one dtype; None where nothing was measured.
+def measured(
+    problem: Problem, gold: Gold, output: Array, *, paths: bool = False
+) -> tuple[Measured, ...]:
+    """Return how the target, torch's pinned path and (``paths``) its other paths do on a problem.
 
-    ``bits``: how many bits fewer (or, negative, more) than torch the candidate loses in the median.
+    Nothing for empty problems; no path that torch does not take.
     """
-    found = [ratio for ratio in ratios if not math.isnan(ratio)]
-    if not found:
+    if not gold.output.size:
+        return ()
+    own = relative_error(problem, gold, torch_output(problem))
+    errors = {TARGET: relative_error(problem, gold, output), PINNED: own}
+    for path in PATHS if paths else ():
+        try:
+            errors[path] = relative_error(problem, gold, torch_output(problem, path))
+        except mha_torch.PathNotTakenError:
+            continue
+    return tuple(Measured(name, _times(its, own), _bits(its)) for name, its in errors.items())
+
+
+def _bits(error: float) -> float:
+    return -math.log2(error) if 0 < error < math.inf else math.nan
+
+
+def summary(
+    dtype: str,
+    found: Iterable[Measured],
+    *,
+    contender: str = TARGET,
+    feature: tuple[str, str] = ("", ""),
+    worst: float = 0.0,
+) -> Accuracy | None:
+    """Return one row of the accuracy table; None where nothing was measured.
+
+    ``worst`` is a ratio from elsewhere that the worst is at least.
+    """
+    known = [each for each in found if not math.isnan(each.times_torch)]
+    if not known:
         return None
-    median = statistics.median(found)
+    median = statistics.median(each.times_torch for each in known)
+    right = [each.bits for each in known if not math.isnan(each.bits)]
     return Accuracy(
         dtype=dtype,
-        cases=len(found),
+        cases=len(known),
         median_times_torch=median,
-        worst_times_torch=max(found),
+        worst_times_torch=max(worst, *(each.times_torch for each in known)),
         bits=math.log2(median) if 0 < median < math.inf else math.inf,
+        contender=contender,
+        axis=feature[0],
+        value=feature[1],
+        right_bits=statistics.median(right) if right else math.nan,
     )

@@ -180,7 +180,7 @@ class _Bench:
                 units = judgement.error / judgement.allowed
                 return replace(judgement, detail=f"{units:.3g} times what is allowed as a match.")
             return judgement
-        times = accuracy.times_torch(self.problem, self.gold, self.answer)
+        times = accuracy.times_torch(self.problem, self.gold, self.answer.output)
         detail = f"the error is {times:.3g} times torch's own."
         if most is not None and times > most:
             detail = f"the error is {times:.3g} times torch's own, but should be at most {most:g}."

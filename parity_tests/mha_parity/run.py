@@ -139,6 +139,7 @@ def _verdict(
         failures=failures,
         diagnosis=_diagnosis(candidate, failing) if options.diagnose else (),
         accuracy=summary.accuracies(trials),
+        accuracy_table=summary.accuracy_table(trials),
         worst=summary.worst(judgements),
         power=summary.powers(trials),
         notes=summary.notes(trials),

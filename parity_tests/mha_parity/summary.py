@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from mha_parity import accuracy
@@ -13,6 +13,7 @@ from mha_parity.verdict import CheckRow, FeatureRow, Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from mha_parity.accuracy import Measured
     from mha_parity.features import Offer
     from mha_parity.judgement import Judgement
     from mha_parity.trial import Trial
@@ -82,15 +83,62 @@ def check_rows(judgements: Iterable[Judgement]) -> tuple[CheckRow, ...]:
     return tuple(CheckRow(name, asked[name], failed[name]) for name in asked)
 
 
-def accuracies(trials: Iterable[Trial]) -> tuple[Accuracy, ...]:
-    """Return the candidate's output errors in units of torch's own, a row a dtype."""
-    times: dict[str, list[float]] = {}
+def accuracies(trials: Sequence[Trial]) -> tuple[Accuracy, ...]:
+    """Return the candidate's output errors in units of torch's own, a row a dtype.
+
+    The median is over cases drawn beforehand; the worst counts what was looked at since it was bad.
+    """
+    worst: dict[str, float] = {}
     for trial in trials:
         for judgement in trial.judgements:
             if judgement.check == "output" and judgement.times_torch is not None:
-                times.setdefault(trial.case.dtype, []).append(judgement.times_torch)
-    rows = (accuracy.summary(dtype, times[dtype]) for dtype in AXES["dtype"] if dtype in times)
+                times = judgement.times_torch
+                worst[trial.case.dtype] = max(worst.get(trial.case.dtype, 0.0), times)
+    found = _measurements(trials, ("", ""))
+    rows = (
+        accuracy.summary(dtype, found[accuracy.TARGET, dtype], worst=worst.get(dtype, 0.0))
+        for dtype in AXES["dtype"]
+    )
     return tuple(row for row in rows if row is not None)
+
+
+def accuracy_table(trials: Sequence[Trial]) -> tuple[Accuracy, ...]:
+    """Return a row for each contender, dtype and feature that varies, after one over all cases."""
+    features = [("", ""), *_varying(trials)]
+    contenders = (accuracy.TARGET, accuracy.PINNED, *accuracy.PATHS)
+    tables = {feature: _measurements(trials, feature) for feature in features}
+    rows = (
+        accuracy.summary(dtype, tables[feature][name, dtype], contender=name, feature=feature)
+        for feature in features
+        for dtype in AXES["dtype"]
+        for name in contenders
+    )
+    return tuple(row for row in rows if row is not None)
+
+
+def _varying(trials: Iterable[Trial]) -> list[tuple[str, str]]:
+    """Return the features of axes on which the measured cases differ."""
+    seen = {item for trial in trials if trial.measured for item in of_case(trial.case).items()}
+    values = {axis: [v for v in AXES[axis] if (axis, v) in seen] for axis in AXES}
+    return [
+        (axis, value)
+        for axis, found in values.items()
+        for value in found
+        if axis != "dtype" and len(found) > 1
+    ]
+
+
+def _measurements(
+    trials: Iterable[Trial], feature: tuple[str, str]
+) -> dict[tuple[str, str], list[Measured]]:
+    """Return what was measured of each contender and dtype, on the cases with a feature."""
+    axis, value = feature
+    found: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    for trial in trials:
+        if not axis or getattr(trial.case, axis) == value:
+            for each in trial.measured:
+                found[each.contender, trial.case.dtype].append(each)
+    return found
 
 
 def worst(judgements: Iterable[Judgement]) -> Judgement | None:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from mha_parity import power
-from mha_parity.accuracy import times_torch
+from mha_parity.accuracy import TARGET, measured, times_torch
 from mha_parity.bound import bound
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.gold import golden
@@ -21,6 +21,7 @@ from mha_parity.relations import in_turn
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from mha_parity.accuracy import Measured
     from mha_parity.candidate import Candidate
     from mha_parity.case import Case
     from mha_parity.gold import Gold
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from mha_parity.problem import Problem
     from mha_parity.relations import Related
 
-ACCURACY_EVERY = 8  # torch's own error in the same dtype is measured on every so-manieth case
+# On every so-manieth case torch's own error in the same dtype is measured, and that of all paths.
+ACCURACY_EVERY = 4
+PATHS_EVERY = 16
 RELATIONS_A_CASE = 1  # the relations take turns: over a run each is asked of many cases
 CHUNK = 24  # cases on their way to a candidate in another process while the oracle works
 
@@ -42,6 +45,7 @@ class Trial:
     case: Case
     judgements: tuple[Judgement, ...]
     exposes: frozenset[str] = frozenset()
+    measured: tuple[Measured, ...] = ()
     problem: Problem | None = None
     gold: Gold | None = None
     answer: Answer | None = None
@@ -127,9 +131,11 @@ def _judged(
         judgements += judge_gradients(problem, gold, answer, settings)
     if not any(judgement.severity.fails for judgement in judgements):
         judgements += [_related(problem, gold, answer, *other) for other in others]
+    accuracy = _measured(problem, gold, answer, judgements)
     return Trial(
         case=case,
-        judgements=tuple(_with_accuracy(problem, gold, answer, judgements)),
+        judgements=tuple(_with_accuracy(problem, gold, answer, judgements, accuracy)),
+        measured=accuracy,
         exposes=power.exposed(problem, gold),
         problem=problem,
         gold=gold,
@@ -150,17 +156,33 @@ def _conduct(case: Case, answer: Answer) -> Iterator[Judgement]:
         yield Judgement(case=case, check=name, severity=Severity.STRUCTURE, detail=sentence)
 
 
-def _with_accuracy(
+def _measured(
     problem: Problem, gold: Gold, answer: Answer, judgements: list[Judgement]
+) -> tuple[Measured, ...]:
+    """Return the errors of the target and of torch's paths, where it is the case's turn."""
+    seed = problem.case.seed
+    fails = any(each.severity.fails for each in judgements if each.check == "output")
+    if fails or seed % ACCURACY_EVERY:
+        return ()
+    return measured(problem, gold, answer.output, paths=seed % PATHS_EVERY == 0)
+
+
+def _with_accuracy(
+    problem: Problem,
+    gold: Gold,
+    answer: Answer,
+    judgements: list[Judgement],
+    accuracy: tuple[Measured, ...],
 ) -> Iterator[Judgement]:
     """Yield the judgements, the output's beside torch's own error where that is measured."""
-    measured = problem.case.seed % ACCURACY_EVERY == 0
+    known = {each.contender: each.times_torch for each in accuracy}
     for judgement in judgements:
-        worse = judgement.severity is Severity.LESS_ACCURATE
-        if judgement.check == "output" and (measured or worse) and not judgement.severity.fails:
-            yield replace(judgement, times_torch=times_torch(problem, gold, answer))
-        else:
-            yield judgement
+        times = judgement.times_torch
+        if judgement.check == "output" and not judgement.severity.fails and times is None:
+            times = known.get(TARGET)
+            if times is None and judgement.severity is Severity.LESS_ACCURATE:
+                times = times_torch(problem, gold, answer.output)
+        yield replace(judgement, times_torch=times)
 
 
 def _related(

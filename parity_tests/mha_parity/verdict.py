@@ -81,13 +81,24 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """The candidate's errors beside torch's in one dtype, over the cases where both were taken."""
+    """Errors beside torch's own in one dtype, over the cases where both were taken.
+
+    ``contender`` is "target" or one of torch's paths ("weights" is the pinned one: 1 by
+    definition); ``axis`` and ``value`` name the feature that the cases have, or nothing: all.
+    ``bits``: how many bits more than torch's are lost, log2 of ``median_times_torch``.
+    ``right_bits``: how many bits are right in the median, -log2 of the error over the largest
+    number of its head.
+    """
 
     dtype: str
     cases: int
     median_times_torch: float
     worst_times_torch: float
     bits: float
+    contender: str = "target"
+    axis: str = ""
+    value: str = ""
+    right_bits: float = float("nan")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -111,7 +122,11 @@ class Picture:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Verdict:
-    """All that a run found out about one target."""
+    """All that a run found out about one target.
+
+    ``accuracy`` is the target's, a row a dtype over all cases; ``accuracy_table`` has every
+    contender over all cases and over those of each feature that varies among them.
+    """
 
     target: str
     convention: str
@@ -125,6 +140,7 @@ class Verdict:
     failures: tuple[Failure, ...]
     diagnosis: tuple[Diagnosis, ...] = ()
     accuracy: tuple[Accuracy, ...] = ()
+    accuracy_table: tuple[Accuracy, ...] = ()
     worst: Judgement | None = None
     power: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -1,0 +1,150 @@
+"""Errors beside torch's own: what is measured, on which paths, and how it is summed up."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from mha_parity import accuracy, conventions, summary, targets
+from mha_parity.accuracy import Measured, measured, times_torch, torch_output
+from mha_parity.candidate import Answer, FunctionCandidate
+from mha_parity.case import Case, parse
+from mha_parity.features import offer
+from mha_parity.gold import golden
+from mha_parity.making import make
+from mha_parity.options import Options
+from mha_parity.problem import Problem
+from mha_parity.run import check
+from mha_parity.trial import Trial
+from mha_parity.values import Array
+
+PLAIN = make(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s46"))
+CORE = make(parse("qkv-N3-L5-S7-H4-D3-G2-cross-float32-s46"))
+FAST = make(parse("mha-N3-L7-S7-H2-D4-bias-outproj-float32-s47"))
+
+
+@pytest.mark.parametrize("problem", [PLAIN, CORE], ids=["layer", "function"])
+def test_torch_is_once_as_accurate_as_itself(problem: Problem) -> None:
+    """Torch's own output has the factor 1; one with 64 times its error has at least 8."""
+    gold, own = golden(problem), torch_output(problem)
+    far = np.asarray(gold.output + 64 * (own - gold.output))
+
+    assert times_torch(problem, gold, own) == 1
+    assert times_torch(problem, gold, far) > 8
+
+
+def test_bits_are_those_of_the_largest_number_of_the_worst_head() -> None:
+    """An error of 2^-10 of the largest number of head 1 leaves ten bits: head 0 hides nothing."""
+    gold = golden(PLAIN)
+    output = gold.output.copy()
+    output[1, 2, 6] += 2.0**-10 * np.abs(gold.output[1, :, 4:]).max()
+    found = {each.contender: each for each in measured(PLAIN, gold, output)}
+
+    assert found["target"].bits == pytest.approx(10)
+    assert 20 < found["weights"].bits <= 24
+    assert found["target"].times_torch == pytest.approx(2 ** (found["weights"].bits - 10))
+
+
+@pytest.mark.parametrize(
+    ("problem", "paths"),
+    [
+        (PLAIN, {"no-weights", "sdpa-math", "sdpa-flash"}),
+        (FAST, {"no-weights", "fast", "sdpa-math", "sdpa-flash"}),
+        (CORE, {"no-weights", "sdpa-flash"}),
+    ],
+    ids=["cross", "self", "function"],
+)
+def test_torchs_paths_are_measured_where_they_are_taken(problem: Problem, paths: set[str]) -> None:
+    """The pinned path is 1 by definition; the others are near it; what is not taken is left out."""
+    gold = golden(problem)
+    found = {e.contender: e for e in measured(problem, gold, torch_output(problem), paths=True)}
+
+    assert set(found) == {"target", "weights"} | paths
+    assert found["weights"].times_torch == found["target"].times_torch == 1
+    assert all(1 / 16 < each.times_torch < 16 for each in found.values())
+
+
+def trial(case: Case, *times: float) -> Trial:
+    """Return a trial with these ratios for the target and for torch's own path."""
+    found = tuple(
+        Measured(name, ratio, 20.0)
+        for name, ratio in zip(("target", "weights"), times, strict=True)
+    )
+    return Trial(case=case, judgements=(), measured=found)
+
+
+def test_a_row_has_median_worst_and_bits() -> None:
+    """Factors 1, 2 and 8: median 2, worst 8, one bit lost in the median; NaN is left out."""
+    row = accuracy.summary(
+        "float32", [Measured("target", t, 20.0) for t in (1.0, 8.0, 2.0, math.nan)]
+    )
+
+    assert row is not None
+    assert (3, 2, 8, 1) == (row.cases, row.median_times_torch, row.worst_times_torch, row.bits)
+    assert row.right_bits == 20
+    assert accuracy.summary("float32", []) is None
+
+
+def test_the_table_has_a_row_for_each_contender_dtype_and_feature() -> None:
+    """Features that vary among measured cases have rows of their own cases; others have none."""
+    plain = PLAIN.case
+    peaky = plain.replace(regime="peaky", seed=1)
+    rows = summary.accuracy_table([trial(plain, 2.0, 1.0), trial(peaky, 8.0, 1.0)])
+    found = {(row.contender, row.axis, row.value): row.median_times_torch for row in rows}
+
+    assert found == {
+        ("target", "", ""): 5,
+        ("weights", "", ""): 1,
+        ("target", "regime", "normal"): 2,
+        ("weights", "regime", "normal"): 1,
+        ("target", "regime", "peaky"): 8,
+        ("weights", "regime", "peaky"): 1,
+    }
+    assert {row.dtype for row in rows} == {"float32"}
+
+
+OFFERED = MappingProxyType(
+    offer(
+        inputs=("self", "cross"), bias=("no", "yes"), attn=("none", "causal"), dtype="float32",
+        size="small", regime="normal",
+    )
+)  # fmt: skip
+
+
+def blurred(factor: float) -> FunctionCandidate:
+    """Return a candidate with so many times torch's error."""
+
+    def answer(problem: Problem) -> Answer:
+        gold, own = golden(problem).output, torch_output(problem)
+        return Answer(output=own if factor == 1 else _blurred(gold, own, factor))
+
+    return FunctionCandidate("blurred", answer, dict(OFFERED))
+
+
+def _blurred(gold: Array, own: Array, factor: float) -> Array:
+    return np.asarray(gold + factor * (own - gold)).astype(own.dtype)
+
+
+@pytest.mark.parametrize("factor", [1, 3])
+def test_a_run_measures_the_target_beside_torchs_paths(factor: int) -> None:
+    """A candidate with three times torch's error has about 3 in the table, torch itself has 1."""
+    found = check(blurred(factor), Options(cases=64, seed=3))
+    rows = {(row.contender, row.axis): row for row in found.accuracy_table}
+    (target,) = found.accuracy
+
+    assert target.median_times_torch == pytest.approx(factor, rel=0.25)
+    assert rows["target", ""].median_times_torch == target.median_times_torch
+    assert rows["weights", ""].median_times_torch == 1
+    assert rows["no-weights", ""].cases == 4
+    assert {"inputs", "bias", "attn"} <= {axis for _, axis in rows}
+
+
+def test_worst_counts_what_was_looked_at_for_being_bad() -> None:
+    """A candidate less accurate in cases that were not drawn to be measured shows in the worst."""
+    bound = conventions.bind(targets.load("mha_numpy:MultiheadAttention"))
+    found = check(bound, Options(cases=60))
+    for row in found.accuracy:
+        assert row.worst_times_torch >= row.median_times_torch
