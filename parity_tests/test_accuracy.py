@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 import pytest
 
-from mha_parity import accuracy, conventions, summary, targets
+from mha_parity import accuracy, beside_torch, conventions, summary, targets
 from mha_parity.accuracy import Measured, measured, times_torch, torch_output
 from mha_parity.candidate import Answer, FunctionCandidate
 from mha_parity.case import Case, parse
@@ -60,11 +62,22 @@ def test_bits_are_those_of_the_largest_number_of_the_worst_head() -> None:
 def test_torchs_paths_are_measured_where_they_are_taken(problem: Problem, paths: set[str]) -> None:
     """The pinned path is 1 by definition; the others are near it; what is not taken is left out."""
     gold = golden(problem)
-    found = {e.contender: e for e in measured(problem, gold, torch_output(problem), paths=True)}
+    found = {
+        e.contender: e for e in measured(problem, gold, torch_output(problem), paths=accuracy.PATHS)
+    }
 
     assert set(found) == {"target", "weights"} | paths
     assert found["weights"].times_torch == found["target"].times_torch == 1
     assert all(1 / 16 < each.times_torch < 16 for each in found.values())
+
+
+def test_a_causal_rule_with_appended_keys_is_spelt_out_for_torchs_paths() -> None:
+    """Without weights torch's causal hint hides the keys of bias_kv: a mask has no such bug."""
+    problem = make(parse("mha-N2-L6-S7-H2-D3-cross-biaskv-causal-float32-s48"))
+    gold = golden(problem)
+    found = {e.contender: e for e in measured(problem, gold, gold.output, paths=accuracy.PATHS)}
+
+    assert all(each.times_torch < 16 for each in found.values())
 
 
 def trial(case: Case, *times: float) -> Trial:
@@ -148,3 +161,29 @@ def test_worst_counts_what_was_looked_at_for_being_bad() -> None:
     found = check(bound, Options(cases=60))
     for row in found.accuracy:
         assert row.worst_times_torch >= row.median_times_torch
+
+
+def test_many_cases_are_summed_up_by_dtype_and_feature() -> None:
+    """Each dtype has a row for the target, one for torch's other path, and rows by feature."""
+    drawn = [PLAIN.case.replace(seed=seed) for seed in range(6)]
+    drawn.append(drawn[0].replace(regime="peaky"))
+    found = list(beside_torch.rows("float32", beside_torch.errors(blurred(3), drawn)))
+    whole = {row.contender: row for row in found if not row.feature}
+    peaky = next(row for row in found if row.feature == "regime=peaky")
+
+    assert (7, 7) == (whole["target"].cases, whole["no-weights"].cases)
+    assert whole["target"].median == pytest.approx(3, rel=0.25)
+    assert whole["target"].above2 == 1
+    assert whole["no-weights"].worst < 16
+    assert (1, drawn[-1].id) == (peaky.cases, peaky.worst_case)
+
+
+def test_the_figures_are_written_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command prints the table that it writes, and the rows as JSON beside it."""
+    beside_torch.main(["--cases", "12", "--dtype", "float32", "--to", str(tmp_path)])
+    written = (tmp_path / "accuracy.md").read_text("utf-8")
+    rows = json.loads((tmp_path / "accuracy.json").read_text("utf-8"))["rows"]
+
+    assert written in capsys.readouterr().out
+    assert {"target", "no-weights"} == {row["contender"] for row in rows}
+    assert "| float32 | the target |" in written

@@ -53,6 +53,9 @@ def torch_output(problem: Problem, path: str = PINNED) -> Array:
     """
     dtype = problem.case.dtype
     if problem.case.form == "mha":
+        # Without weights torch drops the mask for the hint, and hides appended keys by it.
+        spelt = problem.is_causal and problem.appended and path != PINNED
+        size = (problem.case.queries, problem.case.keys)
         return mha_torch.multihead_attention(
             problem.query,
             problem.key,
@@ -61,8 +64,8 @@ def torch_output(problem: Problem, path: str = PINNED) -> Array:
             num_heads=problem.num_heads,
             add_zero_attn=problem.add_zero_attn,
             key_padding_mask=problem.key_padding_mask,
-            attn_mask=problem.attn_mask,
-            is_causal=problem.is_causal,
+            attn_mask=np.triu(np.ones(size, dtype=bool), k=1) if spelt else problem.attn_mask,
+            is_causal=problem.is_causal and not spelt,
             dtype=dtype,
             path=_path(path),
         )[0]
@@ -115,9 +118,9 @@ def _times(its: float, own: float) -> float:
 
 
 def measured(
-    problem: Problem, gold: Gold, output: Array, *, paths: bool = False
+    problem: Problem, gold: Gold, output: Array, *, paths: Iterable[str] = ()
 ) -> tuple[Measured, ...]:
-    """Return how the target, torch's pinned path and (``paths``) its other paths do on a problem.
+    """Return how the target, torch's pinned path and other ``paths`` of it do on a problem.
 
     Nothing for empty problems; no path that torch does not take.
     """
@@ -125,7 +128,7 @@ def measured(
         return ()
     own = relative_error(problem, gold, torch_output(problem))
     errors = {TARGET: relative_error(problem, gold, output), PINNED: own}
-    for path in PATHS if paths else ():
+    for path in paths:
         try:
             errors[path] = relative_error(problem, gold, torch_output(problem, path))
         except mha_torch.PathNotTakenError:

@@ -2,6 +2,7 @@
 
 What a run measures on some of its cases is measured here on all, in one dtype after the other:
 median, 99th percentile and worst of the error in units of torch's own, and where the worst are.
+Beside the target stands torch's own path without weights: how far two right ways come apart.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
-from mha_parity.accuracy import times_torch
+from mha_parity.accuracy import TARGET, measured
 from mha_parity.candidate import CandidateError
 from mha_parity.drawing import draw_cases
 from mha_parity.features import AXES
@@ -41,6 +42,9 @@ CASES = 10_000
 CHUNK = 48
 # What the worst is looked for in: the axes on which accuracy depends.
 LOOKED_AT = ("regime", "size", "weights", "attn", "padding", "bias", "out_proj", "zero_attn")
+CONTROL = "no-weights"
+TWICE = 2.0
+Errors = dict[str, float]  # by contender, in units of torch's own
 Pair = tuple["Case", float]
 
 
@@ -48,17 +52,19 @@ Pair = tuple["Case", float]
 class Row:
     """The errors over all cases of one dtype, or over those with one feature."""
 
+    contender: str
     dtype: str
     feature: str
     cases: int
+    above2: float
     median: float
     percentile99: float
     worst: float
     worst_case: str
 
 
-def pairs(candidate: Candidate, cases: Sequence[Case]) -> Iterator[Pair]:
-    """Yield each case with the candidate's error in units of torch's, NaN where torch has none.
+def errors(candidate: Candidate, cases: Sequence[Case]) -> Iterator[tuple[Case, Errors]]:
+    """Yield each case with the errors of the candidate and the control in units of torch's own.
 
     Raises
     ------
@@ -70,33 +76,37 @@ def pairs(candidate: Candidate, cases: Sequence[Case]) -> Iterator[Pair]:
         for problem, answer in zip(problems, ask(candidate, problems), strict=True):
             if isinstance(answer, CandidateError):
                 raise answer
-            times = math.nan
-            if answer.output.size:
-                times = times_torch(problem, golden(problem), answer.output)
-            yield problem.case, times
+            found = measured(problem, golden(problem), answer.output, paths=(CONTROL,))
+            known = (each for each in found if not math.isnan(each.times_torch))
+            yield problem.case, {each.contender: each.times_torch for each in known}
 
 
-def rows(dtype: str, found: Iterable[Pair]) -> Iterator[Row]:
-    """Yield the row of all cases, then those of the features looked at."""
-    by_feature: dict[str, list[Pair]] = defaultdict(list)
+def rows(dtype: str, found: Iterable[tuple[Case, Errors]]) -> Iterator[Row]:
+    """Yield the rows over all cases of target and control, then the target's by feature."""
+    by_feature: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for case, times in found:
-        if not math.isnan(times):
-            for feature in ("", *(f"{axis}={getattr(case, axis)}" for axis in LOOKED_AT)):
-                by_feature[feature].append((case, times))
-    ordered = ("", *(f"{axis}={value}" for axis in LOOKED_AT for value in AXES[axis]))
-    yield from (_row(dtype, each, by_feature[each]) for each in ordered if each in by_feature)
+        features = ("", *(f"{axis}={getattr(case, axis)}" for axis in LOOKED_AT))
+        for feature in features if TARGET in times else ():
+            by_feature[TARGET, feature].append((case, times[TARGET]))
+        if CONTROL in times:
+            by_feature[CONTROL, ""].append((case, times[CONTROL]))
+    ordered = [(TARGET, ""), (CONTROL, "")]
+    ordered += [(TARGET, f"{axis}={value}") for axis in LOOKED_AT for value in AXES[axis]]
+    yield from (_row(dtype, *each, by_feature[each]) for each in ordered if each in by_feature)
 
 
-def _row(dtype: str, feature: str, found: Sequence[Pair]) -> Row:
+def _row(dtype: str, contender: str, feature: str, found: Sequence[Pair]) -> Row:
     times = np.array([each for _, each in found])
     case, worst = max(found, key=lambda pair: pair[1])
     return Row(
+        contender=contender,
         dtype=dtype,
         feature=feature,
         cases=len(found),
         median=float(np.median(times)),
         percentile99=float(np.percentile(times, 99)),
         worst=worst,
+        above2=float((times > TWICE).mean()),
         worst_case=case.id,
     )
 
@@ -118,11 +128,13 @@ def measure(
                 continue
             drawn = draw_cases(offer | {"dtype": (dtype,)}, cases, seed)
             with showing(dtype) as tick:
-                found += rows(dtype, _counted(pairs(candidate, drawn), tick, cases))
+                found += rows(dtype, _counted(errors(candidate, drawn), tick, cases))
     return found
 
 
-def _counted(found: Iterator[Pair], tick: Callable[[int, int], None], of: int) -> Iterator[Pair]:
+def _counted(
+    found: Iterator[tuple[Case, Errors]], tick: Callable[[int, int], None], of: int
+) -> Iterator[tuple[Case, Errors]]:
     for done, pair in enumerate(found, start=1):
         tick(done, of)
         yield pair
@@ -130,16 +142,24 @@ def _counted(found: Iterator[Pair], tick: Callable[[int, int], None], of: int) -
 
 def table(target: str, found: Sequence[Row]) -> str:
     """Return the figures as Markdown: all cases of each dtype, then the features."""
-    lines = [f"Errors of `{target}` in units of torch's own, both against the gold.", "", *_HEAD]
-    lines += [
-        f"| {row.dtype} | {row.feature or 'all cases'} | {row.cases:,} | {row.median:.2f} "
-        f"| {row.percentile99:.2f} | {row.worst:.2f} |"
-        for row in sorted(found, key=lambda row: bool(row.feature))
-    ]
-    return "\n".join([*lines, ""])
+    whole = [_line(row, _WHO[row.contender]) for row in found if not row.feature]
+    parts = [_line(row, row.feature) for row in found if row.feature]
+    first = f"Errors of `{target}` in units of torch's own, both against the gold.\n"
+    return "\n".join([first, *_head("errors of"), *whole, "", *_head("feature"), *parts, ""])
 
 
-_HEAD = ("| dtype | feature | cases | median | 99 % | worst |", "|---|---|--:|--:|--:|--:|")
+_WHO = {TARGET: "the target", CONTROL: "torch without weights"}
+
+
+def _head(what: str) -> tuple[str, str]:
+    return f"| dtype | {what} | cases | median | 99 % | worst | above 2 |", "|---|---|" + "--:|" * 5
+
+
+def _line(row: Row, what: str) -> str:
+    return (
+        f"| {row.dtype} | {what} | {row.cases:,} | {row.median:.2f} | {row.percentile99:.2f} "
+        f"| {row.worst:.2f} | {row.above2:.2%} |"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from mha_parity import power
-from mha_parity.accuracy import TARGET, measured, times_torch
+from mha_parity.accuracy import PATHS, TARGET, measured, times_torch
 from mha_parity.bound import bound
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.gold import golden
@@ -164,7 +164,7 @@ def _measured(
     fails = any(each.severity.fails for each in judgements if each.check == "output")
     if fails or seed % ACCURACY_EVERY:
         return ()
-    return measured(problem, gold, answer.output, paths=seed % PATHS_EVERY == 0)
+    return measured(problem, gold, answer.output, paths=() if seed % PATHS_EVERY else PATHS)
 
 
 def _with_accuracy(
