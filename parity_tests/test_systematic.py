@@ -152,8 +152,8 @@ def test_least_effects_are_what_keeps_small_biases_out(monkeypatch: pytest.Monke
     """A gain of a quarter of a roundoff is real and of no interest; asked for, it is found."""
 
     def quarter(problem: Problem) -> np.ndarray:
-        rough = golden(problem).output * (1 + 2.0**-26)
-        return rough.astype(np.float64)
+        rough = golden(problem).output * (1 + 2.0**-26)  # rounding it scatters around it
+        return rough.astype(problem.dtype)
 
     assert run(quarter, "float32") == []
     monkeypatch.setattr(systematic, "LEAST", np.zeros_like(LEAST))

@@ -34,10 +34,23 @@ MOST = 6000  # weights: in larger problems the bins of exp are left out, to stay
 NOTHING_LEFT = 1e-6  # of a squared length: what is less after projections is rounding
 
 
-def directions(problem: Problem, gold: Gold) -> Array:
+def along(problem: Problem, gold: Gold, error: Array) -> tuple[Array, Array]:
+    """Return <e, g> and <g, g> of an error e, (N, H, L, Dv), and each direction g, (H, K) both.
+
+    K is that of ``DIRECTIONS``, or 2 in large problems; H is 1 where heads are mixed.
+    """
+    found = _directions(problem, gold)
+    groups, count = found.shape[1:3]
+    rows = found.transpose(1, 2, 0, 3, 4).reshape(groups, count, -1)
+    products = rows @ rows.swapaxes(1, 2)
+    combined = _apart(products)
+    pushed = combined @ (rows @ error.swapaxes(0, 1).reshape(groups, -1, 1))
+    return pushed[..., 0], np.maximum(_lengths(combined, products), 0)
+
+
+def _directions(problem: Problem, gold: Gold) -> Array:
     """Return how the output moves, (N, H, K, L, Dv), or (N, 1, K, L, E) where heads are mixed.
 
-    K is that of ``DIRECTIONS``, or 2 in large problems.
     Weights p moved by relative amounts t move the heads by sum_j p_j t_j (v_j - o).
     """
     p, heads, v = (rows.astype(np.float64) for rows in (gold.weights, gold.heads, gold.v))
@@ -50,30 +63,34 @@ def directions(problem: Problem, gold: Gold) -> Array:
         count, width = heads.shape[1], heads.shape[3]
         weight = problem.w_out.astype(np.float64).reshape(-1, count, width)  # (E, H, Dv)
         found = (found @ weight.transpose(1, 2, 0)[:, None]).sum(axis=1, keepdims=True)
-    return _apart(found)
+    return np.asarray(found)
 
 
-def _inner(left: Array, right: Array) -> Array:
-    """Return the product of directions, (H, K)."""
-    return np.asarray((left * right).sum(axis=(0, 3, 4)))
+# Directions are taken apart as combinations of the found ones, (H, K, K): a row for each, with its
+# inner products from those of the found ones. No array of the output's size is touched again.
 
 
-def _without(rest: Array, others: Array) -> Array:
-    """Return directions less their part along another, one for each head."""
-    lengths = _inner(others, others)
-    parts = _inner(rest, others) / np.where(lengths > 0, lengths, np.inf)
-    left = rest - parts[:, :, None, None] * others
-    kept = _inner(left, left) > NOTHING_LEFT * _inner(rest, rest)
-    return np.asarray(np.where(kept[:, :, None, None], left, 0))
+def _lengths(combined: Array, products: Array) -> Array:
+    """Return the squared lengths of combinations, (H, K)."""
+    return np.asarray((combined @ products * combined).sum(axis=-1))
 
 
-def _apart(found: Array) -> Array:
+def _without(rest: Array, other: Array, products: Array) -> Array:
+    """Return combinations less their part along another, one for each head."""
+    towards = products @ other.swapaxes(1, 2)  # (H, K, 1)
+    length = other @ towards
+    left = rest - rest @ towards / np.where(length > 0, length, np.inf) * other
+    kept = _lengths(left, products) > NOTHING_LEFT * _lengths(rest, products)
+    return np.asarray(np.where(kept[:, :, None], left, 0))
+
+
+def _apart(products: Array) -> Array:
     """Take gain and scale from each other, and the rest from both."""
-    gain, scale, rest = found[:, :, :1], found[:, :, 1:2], found[:, :, 2:]
-    pure = _without(scale, gain)
-    return np.concatenate(
-        (_without(gain, scale), pure, _without(_without(rest, gain), pure)), axis=2
-    )
+    one = np.broadcast_to(np.eye(products.shape[-1]), products.shape)
+    gain, scale, rest = one[:, :1], one[:, 1:2], one[:, 2:]
+    pure = _without(scale, gain, products)
+    rest = _without(_without(rest, gain, products), pure, products)
+    return np.concatenate((_without(gain, scale, products), pure, rest), axis=1)
 
 
 def _moves(problem: Problem, gold: Gold, p: Array) -> Array:

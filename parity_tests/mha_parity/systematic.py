@@ -35,7 +35,7 @@ from mha_parity.directions import (
     FRACTION_BINS,
     GAIN,
     SCALE,
-    directions,
+    along,
 )
 from mha_parity.features import AXES, of_case
 from mha_parity.gold import EXTENDED
@@ -139,16 +139,15 @@ class Systematic:
         self._last[case.dtype] = case
         self._wide[case.dtype][0] += 1
         self._wide[case.dtype][1] += bool((_rms(error) > SPREAD * np.maximum(sigma, floor)).any())
-        suspected = directions(problem, gold)
+        pushed, norms = along(problem, gold, error)
         # (H, K), in units of the noise and of the roundoff.
         sigma = sigma[:, None] / unit
-        along = (suspected * error[:, :, None]).sum(axis=(0, 3, 4)) / sigma**2 / unit
-        norms = (suspected**2).sum(axis=(0, 3, 4)) / sigma**2
+        pushed, norms = pushed / sigma**2 / unit, norms / sigma**2
         energy = (error**2).sum(axis=(0, 2, 3))[:, None] / sigma**2 / unit**2
         for head in range(0 if problem.w_out is not None else min(HEADS, problem.num_heads)):
-            terms = _terms(along[head], norms[head], energy[head])
+            terms = _terms(pushed[head], norms[head], energy[head])
             self._sums[case.dtype, f"head {head}"] += terms
-        terms = _terms(along.sum(axis=0), norms.sum(axis=0), energy.sum(axis=0))
+        terms = _terms(pushed.sum(axis=0), norms.sum(axis=0), energy.sum(axis=0))
         for group in ("all", *(f"{axis}={value}" for axis, value in of_case(case).items())):
             self._sums[case.dtype, group] += terms
 
@@ -241,15 +240,15 @@ def _statistic(sums: Array) -> Array:
     return np.asarray(np.maximum(above, below))
 
 
-def _terms(along: Array, norms: Array, energy: Array) -> Array:
-    """Return what one case adds to the sums, for each direction, with b = along / norms.
+def _terms(pushed: Array, norms: Array, energy: Array) -> Array:
+    """Return what one case adds to the sums, for each direction, with b = pushed / norms.
 
     1, w, w b, w^2, w^2 b, w^2 b^2, and the share of the error along the direction. The weight
     w = sqrt(norms) makes the terms of all cases scatter alike, in units of the noise.
     """
     terms = np.zeros((7, len(DIRECTIONS)))
     weight = np.sqrt(norms)
-    pushed = along / np.where(weight > 0, weight, np.inf)
+    pushed = pushed / np.where(weight > 0, weight, np.inf)
     share = pushed**2 / np.where(energy > 0, energy, np.inf)
     terms[:, : len(norms)] = (
         weight > 0, weight, pushed, weight**2, weight * pushed, pushed**2, share
