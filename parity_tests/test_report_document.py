@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.resources
 import json
 import math
@@ -208,6 +209,40 @@ def test_junit_of_each_status() -> None:
     } == inside
     texts = [failure.text or "" for failure in root.iter("failure")]
     assert all(f"mha-parity replay {CASE.id} x:f" in text for text in texts)
+    assert {"fail", "crash"} == {failure.get("type") for failure in root.iter("failure")}
+    messages = {each.get("message") for tag in ("failure", "error") for each in root.iter(tag)}
+    assert {"1 of 2 cases fail", "1 of 3 cases fail", "inconclusive: no case drawn"} == messages
+
+
+def test_junit_counts_over_targets() -> None:
+    """The root counts the test cases of all targets, names each apart, and adds the times up."""
+    other = dataclasses.replace(extreme(), target="y:g", seconds=0.5)
+    root = ET.fromstring(junit.document([extreme(), other]))  # noqa: S314  (we wrote it)
+    suites = list(root)
+    for name in ("tests", "failures", "errors", "skipped"):
+        assert int(root.get(name, "")) == sum(int(suite.get(name, "")) for suite in suites)
+    assert ("0.750", ["0.250", "0.500"]) == (root.get("time"), [s.get("time") for s in suites])
+    names = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
+    assert len(names) == len(set(names))
+    assert all(float(case.get("time", "")) >= 0 for case in root.iter("testcase"))
+
+
+def test_a_failed_check_carries_its_own_replay_line() -> None:
+    """Of two failed checks each test case shows its own failure."""
+    broken = extreme()
+    (first,) = broken.failures
+    judgement = dataclasses.replace(first.judgement, check="weights", detail="weights are off")
+    second = dataclasses.replace(first, judgement=judgement, replay="mha-parity replay OTHER x:f")
+    checks = (CheckRow("output", 3, 1), CheckRow("weights", 2, 2))
+    both = dataclasses.replace(broken, failures=(first, second), checks=checks)
+    root = ET.fromstring(junit.document([both]))  # noqa: S314  (we wrote it)
+    (text,) = [
+        case.findtext("failure", "")
+        for case in root.iter("testcase")
+        if case.get("name") == "weights"
+    ]
+    assert "replay OTHER x:f" in text
+    assert CASE.id not in text
 
 
 def test_files_are_written_and_named(tmp_path: Path) -> None:

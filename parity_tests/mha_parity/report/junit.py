@@ -7,13 +7,14 @@ import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from mha_parity.verdict import Verdict
+    from mha_parity.verdict import CheckRow, Failure, FeatureRow, Verdict
 
 
 # What XML 1.0 cannot hold, not even escaped; a crashing target may have printed it.
 FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
 def document(verdicts: Sequence[Verdict]) -> str:
@@ -21,39 +22,66 @@ def document(verdicts: Sequence[Verdict]) -> str:
     root = ET.Element("testsuites", name="mha-parity")
     for verdict in verdicts:
         _suite(root, verdict)
+    _count(root, sum(verdict.seconds for verdict in verdicts))
     ET.indent(root)
     text = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{FORBIDDEN.sub("?", text)}\n'
 
 
 def _suite(root: ET.Element, verdict: Verdict) -> None:
-    suite = ET.SubElement(root, "testsuite", name=verdict.target, time=f"{verdict.seconds:.3f}")
+    suite = ET.SubElement(root, "testsuite", name=verdict.target)
     properties = ET.SubElement(suite, "properties")
     for name, value in verdict.environment.items():
         ET.SubElement(properties, "property", name=name, value=value)
-    message = _message(verdict)
     for row in verdict.features:
-        case = ET.SubElement(suite, "testcase", classname="feature", name=f"{row.axis}={row.value}")
-        if row.status == "not offered":
-            ET.SubElement(case, "skipped", message="not offered by the target")
-        elif row.status != "pass":
-            kind = "failure" if row.status == "fail" else "error"
-            ET.SubElement(case, kind, message=f"{row.status}: {row.note}").text = message
+        _feature(suite, verdict, row)
     for check in verdict.checks:
-        case = ET.SubElement(suite, "testcase", classname="check", name=check.name)
-        if check.failed:
-            short = f"{check.failed} of {check.cases} cases"
-            ET.SubElement(case, "failure", message=short).text = message
-    cases = suite.findall("testcase")
-    suite.set("tests", str(len(cases)))
-    for kind, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
-        suite.set(plural, str(sum(case.find(kind) is not None for case in cases)))
+        _check(suite, verdict, check)
+    _count(suite, verdict.seconds)
 
 
-def _message(verdict: Verdict) -> str:
-    """Return the diagnosis and the replay lines, which every failed test case carries."""
+def _feature(suite: ET.Element, verdict: Verdict, row: FeatureRow) -> None:
+    case = _case(suite, verdict, "feature", f"{row.axis}={row.value}")
+    if row.status == "not offered":
+        ET.SubElement(case, "skipped", message="not offered by the target")
+    elif row.status == "fail":
+        _say(case, "failure", "fail", f"{row.failed} of {row.cases} cases fail", _text(verdict))
+    elif row.status != "pass":
+        _say(case, "error", row.status, f"{row.status}: {row.note}", verdict.sentence)
+
+
+def _check(suite: ET.Element, verdict: Verdict, check: CheckRow) -> None:
+    case = _case(suite, verdict, "check", check.name)
+    if check.failed:
+        own = [each for each in verdict.failures if each.judgement.check == check.name]
+        kind = own[0].judgement.severity.value if own else "fail"
+        short = f"{check.failed} of {check.cases} cases fail"
+        _say(case, "failure", kind, short, _text(verdict, own))
+
+
+def _case(suite: ET.Element, verdict: Verdict, kind: str, name: str) -> ET.Element:
+    """Return a test case; time is known of the whole run alone, and readers want a number."""
+    classname = f"{verdict.target} {kind}"
+    return ET.SubElement(suite, "testcase", classname=classname, name=name, time="0")
+
+
+def _say(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:
+    ET.SubElement(case, tag, type=kind, message=message).text = text
+
+
+def _count(element: ET.Element, seconds: float) -> None:
+    """Write how many test cases lie below, how many of each outcome, and how long it took."""
+    cases = list(element.iter("testcase"))
+    element.set("tests", str(len(cases)))
+    for plural, tag in COUNTED.items():
+        element.set(plural, str(sum(case.find(tag) is not None for case in cases)))
+    element.set("time", f"{seconds:.3f}")
+
+
+def _text(verdict: Verdict, failures: Iterable[Failure] = ()) -> str:
+    """Return the verdict, its diagnosis, and failures with their replay lines: these, or all."""
     lines = [verdict.sentence]
     lines += [f"{each.title}: {each.remedy}" for each in verdict.diagnosis]
-    for failure in verdict.failures:
+    for failure in list(failures) or verdict.failures:
         lines += [f"{failure.judgement.check}: {failure.judgement.detail}", f"  {failure.replay}"]
     return "\n".join(lines)

@@ -1,0 +1,359 @@
+"""The page: one file that needs no network and no script, and that everybody can read."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mha_parity import conventions, targets
+from mha_parity.case import parse
+from mha_parity.judgement import Judgement, Place, Severity
+from mha_parity.options import Options
+from mha_parity.report import page
+from mha_parity.run import check
+from mha_parity.verdict import (
+    CheckRow,
+    Diagnosis,
+    Failure,
+    FeatureRow,
+    Outcome,
+    Picture,
+    Verdict,
+)
+
+pytest.importorskip("jinja2")
+pytest.importorskip("matplotlib")
+
+SUBJECTS = Path(__file__).parent / "subjects"
+CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
+VOID = {"meta", "br", "img", "wbr", "path", "use", "rect", "image", "line", "circle", "stop"}
+LOADING = {"src", "href", "xlink:href", "srcset", "poster", "data", "action", "background"}
+HOSTILE = '<script src="https://example.org/x.js">alert(1)</script>'
+MOST = 1_500_000  # bytes
+
+
+class Page(HTMLParser):
+    """The elements of a page: tag, attributes and text, with the tags around each."""
+
+    def __init__(self, text: str) -> None:
+        """Read a whole page."""
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str], tuple[str, ...]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep an element, and remember that it is open."""
+        self.elements.append((tag, {k: v or "" for k, v in attrs}, tuple(self.open)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep an element that closes itself."""
+        self.elements.append((tag, {k: v or "" for k, v in attrs}, tuple(self.open)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the innermost element, which has to be this one."""
+        if tag in VOID:
+            return
+        assert self.open
+        assert tag == self.open[-1]
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        """Keep the text that is shown."""
+        if "style" not in self.open:
+            self.text += data
+
+    def attributes(self, *tags: str) -> list[dict[str, str]]:
+        """Return the attributes of every element of these kinds."""
+        return [attributes for tag, attributes, _ in self.elements if tag in tags]
+
+
+def judged(target: str, **changes: Any) -> Verdict:
+    """Return the verdict of a short run on one of the subjects, in this process."""
+    bound = conventions.bind(targets.load(f"{SUBJECTS}/{target}"))
+    return check(bound, Options(**{"cases": 60, **changes}), target=target)
+
+
+def synthetic(**changes: Any) -> Verdict:
+    """Return a failing verdict with a picture and a text on everything a report can say."""
+    judgement = Judgement(
+        case=CASE,
+        check="output",
+        severity=Severity.WRONG,
+        error=0.5,
+        allowed=0.001,
+        where=Place(1, 2, 3, 0),
+        detail="output is 1.5, but should be 1.0",
+    )
+    draws = np.random.default_rng(11).dirichlet(np.ones(7), size=(2, 3, 5))
+    picture = Picture(
+        check="output",
+        case=CASE,
+        sample=1,
+        averaged=False,
+        source="as the target returns them",
+        candidate_weights=draws[0],
+        gold_weights=draws[1],
+        error_units=np.array([[0.2, 0.9, 1.0, 0.0, 0.01], [2.0, 30.0, 400.0, 5e7, np.inf]] * 2)[:3],
+    )
+    replay = f"mha-parity replay {CASE.id} x:f"
+    fields: dict[str, Any] = {
+        "target": "x:f",
+        "convention": "torch-module",
+        "outcome": Outcome.FAIL,
+        "run": 200,
+        "passed": 160,
+        "failed": 40,
+        "inconclusive": 0,
+        "features": (
+            FeatureRow("attn", "none", "pass", 150),
+            FeatureRow("attn", "causal", "fail", 50, "40 of 50 fail", 40),
+            FeatureRow("attn", "bool2d", "not offered", 0),
+        ),
+        "checks": (CheckRow("output", 200, 40),),
+        "failures": (
+            Failure(judgement=judgement, case=CASE, replay=replay, first_seen=CASE.replace(seed=3)),
+        ),
+        "diagnosis": (
+            Diagnosis(bug="causal-bottom", title="mask at the bottom", remedy="put it on top"),
+        ),
+        "pictures": (picture,),
+        "environment": {"torch": "2.13.0", "numpy": "2.4.6"},
+    }
+    return Verdict(**{**fields, **changes})
+
+
+@pytest.fixture(
+    scope="module",
+    params=["synthetic", "passing", "wrong_scale", "wrong_softmax_axis", "crash", "two", "hostile"],
+)
+def text(request: pytest.FixtureRequest) -> str:
+    """Return the page of each kind of run."""
+    match request.param:
+        case "synthetic":
+            verdicts = [synthetic()]
+        case "passing":
+            verdicts = [judged("projected.py:f")]
+        case "crash":
+            verdicts = [judged("misbehaving.py:raises")]
+        case "two":
+            verdicts = [synthetic(), judged("projected.py:f", cases=2)]
+        case "hostile":
+            verdicts = [hostile()]
+        case name:
+            verdicts = [judged(f"{name}.py:f")]
+    return page.document(verdicts)
+
+
+def hostile() -> Verdict:
+    """Return a verdict in which every text tries to become part of the page."""
+    (failure,) = synthetic().failures
+    judgement = dataclasses.replace(failure.judgement, detail=HOSTILE)
+    return synthetic(
+        target=HOSTILE,
+        failures=(dataclasses.replace(failure, judgement=judgement, replay=HOSTILE),),
+        diagnosis=(Diagnosis(bug=HOSTILE, title=HOSTILE, remedy=HOSTILE, evidence=HOSTILE),),
+        environment={"torch": HOSTILE},
+        notes=(HOSTILE,),
+    )
+
+
+def foreign(text: str) -> list[str]:
+    """List what a page would load or run."""
+    read = Page(text)
+    banned = {"script", "iframe", "link", "object", "embed", "base", "form"}
+    found = [tag for tag, _, _ in read.elements if tag in banned]
+    for _, attributes, _ in read.elements:
+        loads = {k: v for k, v in attributes.items() if k in LOADING}
+        found += [f"{k}={v}" for k, v in loads.items() if not v.startswith(("#", "data:"))]
+        found += [k for k in attributes if k.startswith("on")]
+    styles = "".join(re.findall(r"<style>(.*?)</style>", text, flags=re.DOTALL))
+    return found + re.findall(r"url\(|@import", styles)
+
+
+def unheard(text: str) -> list[str]:
+    """List what somebody who does not see the page would miss."""
+    read = Page(text)
+    found = [tag for tag, a, _ in read.elements if tag == "html" and a.get("lang") != "en"]
+    for tag, attributes, _ in read.elements:
+        pictured = tag == "svg" or attributes.get("role") == "img"
+        if pictured and not attributes.get("aria-label"):
+            found.append(f"{tag} without a name")
+        if tag == "th" and attributes.get("scope") not in {"row", "col"}:
+            found.append("th without a scope")
+    levels = [0, *(int(tag[1]) for tag, _, _ in read.elements if re.fullmatch(r"h\d", tag))]
+    found += [f"h{low} after h{high}" for high, low in itertools.pairwise(levels) if low > high + 1]
+    return found
+
+
+def test_nothing_comes_from_elsewhere(text: str) -> None:
+    """No script, no frame, no sheet, no picture and no font is loaded from anywhere."""
+    assert [] == foreign(text)
+
+
+def test_it_is_well_formed(text: str) -> None:
+    """What is opened is closed in its order, ids are unique, and anchors lead somewhere."""
+    read = Page(text)
+    assert [] == read.open
+    ids = Counter(a["id"] for _, a, _ in read.elements if "id" in a)
+    assert [] == [name for name, count in ids.items() if count > 1]
+    inner = {a[k][1:] for _, a, _ in read.elements for k in LOADING if a.get(k, "").startswith("#")}
+    assert inner <= set(ids)
+
+
+def test_it_can_be_heard(text: str) -> None:
+    """Pictures have names, tables have headers, headings go down by one, the language is said."""
+    assert [] == unheard(text)
+
+
+@pytest.mark.parametrize(
+    ("planted", "found"),
+    [
+        ("<script>1</script>", ["script"]),
+        ('<img src="https://example.org/x.png">', ["src=https://example.org/x.png"]),
+        ('<p onclick="x()">', ["onclick"]),
+        ("<style>p { background: url(x.png) }</style>", ["url("]),
+        ("<svg></svg>", ["svg without a name"]),
+        ("<th>name</th>", ["th without a scope"]),
+        ("<h1>a</h1><h3>b</h3>", ["h3 after h1"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_should_not_be_there_is_found(planted: str, found: list[str]) -> None:
+    """The two rules above find each offender that is planted."""
+    assert found == foreign(planted) + unheard(planted)
+
+
+def test_it_is_small(text: str) -> None:
+    """The page weighs less than 1.5 MB."""
+    assert len(text.encode()) < MOST
+
+
+def test_pictures_of_many_failures_are_small() -> None:
+    """Three failures drawn with four heads of 64 keys stay below 1.5 MB too."""
+    (picture,) = synthetic().pictures
+    draws = np.random.default_rng(0).dirichlet(np.ones(64), size=(2, 4, 64))
+    large = dataclasses.replace(
+        picture,
+        candidate_weights=draws[0],
+        gold_weights=draws[1],
+        error_units=np.full((4, 64), 2.0),
+    )
+    checks = ("output", "weights", "swapped rows")
+    (failure,) = synthetic().failures
+    failures = tuple(
+        dataclasses.replace(failure, judgement=dataclasses.replace(failure.judgement, check=name))
+        for name in checks
+    )
+    pictures = tuple(dataclasses.replace(large, check=name) for name in checks)
+    whole = page.document([synthetic(failures=failures, pictures=pictures)])
+    assert 36 == whole.count("<figure>")
+    assert len(whole.encode()) < MOST
+
+
+def test_all_that_matters_is_on_it() -> None:
+    """Verdict, bug, remedy, place, error, case, replay line, feature, torch: all are shown."""
+    subject = synthetic()
+    shown = " ".join(Page(page.document([subject])).text.split())
+    for each in (
+        subject.sentence,
+        "mask at the bottom",
+        "put it on top",
+        "sample 1, head 2, row 3, column 0",
+        "0.5, allowed 0.001 (500 times)",
+        CASE.id,
+        f"mha-parity replay {CASE.id} x:f",
+        "causal 40 of 50",
+        "2.13.0",
+    ):
+        assert each in shown
+
+
+def test_the_worst_head_comes_first() -> None:
+    """The head with the largest error is drawn at once; the others are folded."""
+    (picture,) = synthetic().pictures
+    assert [1, 0, 2] == page.heads(picture)
+    read = Page(page.document([synthetic()]))
+    maps = [
+        (a["aria-label"], "details" in around) for tag, a, around in read.elements if tag == "svg"
+    ]
+    assert 9 == len(maps)
+    assert [("weights of the target, head 1", False), ("weights of torch, head 1", False)] == maps[
+        :2
+    ]
+    assert all(folded for _, folded in maps[3:])
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "heat"),
+    [
+        (0.0, "0", 0.0),
+        (0.01, "<0.1", 0.0),
+        (1.0, "1", 0.0),
+        (2.0, "2", 0.25 + 0.75 * np.log10(2) / 6),
+        (412.0, "412", 0.25 + 0.75 * np.log10(412) / 6),
+        (5e7, "5.0e7", 1.0),
+        (np.inf, "no number", 1.0),
+        (np.nan, "no number", 1.0),
+    ],
+    ids=str,
+)
+def test_units_of_the_allowed_error(value: float, shown: str, heat: float) -> None:
+    """What is within the allowed error has no heat; above it heat grows with the magnitude."""
+    assert shown == page.units(value)
+    assert heat == pytest.approx(page.heat(value), rel=4 * np.finfo(float).eps)
+
+
+def test_unknown_weights_are_drawn_as_unknown() -> None:
+    """Where only torch's weights are known there is one map; a weight not known is a `?`."""
+    (picture,) = synthetic().pictures
+    without = dataclasses.replace(picture, candidate_weights=None, source="none are returned")
+    assert 3 == page.document([synthetic(pictures=(without,))]).count("<figure>")
+    weights = np.array(picture.gold_weights)
+    weights[0, 0, 0] = np.nan
+    some = dataclasses.replace(picture, candidate_weights=weights)
+    whole = page.document([synthetic(pictures=(some,))])
+    assert ">?<" in re.sub(r">\s*\?\s*<", ">?<", whole)
+
+
+def test_the_same_verdict_gives_the_same_page() -> None:
+    """Nothing of chance and no clock is in the page."""
+    assert page.document([synthetic()]) == page.document([synthetic()])
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of #rrggbb, as WCAG 2 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, 1 to 21."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("ink", ["ink", "quiet", "good", "bad", "open", "accent"])
+@pytest.mark.parametrize("ground", ["paper", "card"])
+def test_text_stands_out(theme: int, ink: str, ground: str) -> None:
+    """Every colour of text has the contrast of 4.5 that WCAG asks for, on either ground."""
+    css = Path(page.__file__).with_name("page.css").read_text("utf-8")
+    colours = re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", css)
+    half = len(colours) // 2
+    named = dict(colours[half * theme : half * (theme + 1)])
+    assert contrast(named[ink], named[ground]) >= 4.5
+    assert contrast("#a0a0a0", "#ffffff") < 4.5
