@@ -1,0 +1,115 @@
+"""Parts of a run: the same verdict in one process and in several, and one sentence where not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mha_parity.candidate import FunctionCandidate
+from mha_parity.opening import opened
+from mha_parity.options import Options
+from mha_parity.parts import KEPT, SIZE, WORTH_IT, jobs, tried
+from mha_parity.run import check, settings_of
+from mha_parity.systematic import Systematic
+from mha_parity.wrong.bug import whole_offer
+from mha_parity.wrong.plain import Attention, attend
+
+if TYPE_CHECKING:
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+    from mha_parity.verdict import Verdict
+
+SUBJECTS = Path(__file__).parent / "subjects"
+
+
+def _quiet() -> None:
+    """Hear nothing."""
+
+
+def _verdict(target: str, jobs: int) -> Verdict:
+    options = Options(cases=SIZE + 7, seed=5, jobs=jobs, shrink=False, diagnose=False)
+    with opened(target, options) as candidate:
+        return check(candidate, options, target=target)
+
+
+@pytest.mark.parametrize("name", ["projected.py:f", "wrong_scale.py:f"])
+def test_the_verdict_does_not_depend_on_the_number_of_processes(name: str) -> None:
+    """Right and wrong targets get the same counts, checks and failures from one and from two."""
+    one, two = (_verdict(f"{SUBJECTS}/{name}", jobs) for jobs in (1, 2))
+    for field in ("outcome", "run", "passed", "failed", "features", "checks", "power", "worst"):
+        assert getattr(one, field) == getattr(two, field), field
+    assert [each.judgement for each in one.failures] == [each.judgement for each in two.failures]
+
+
+def test_progress_is_told_of_every_case_from_several_processes() -> None:
+    """The last that progress hears is that all cases are done."""
+    heard: list[tuple[int, int]] = []
+    target = f"{SUBJECTS}/projected.py:f"
+    options = Options(cases=2 * SIZE, jobs=2)
+    with opened(target, options) as candidate:
+        check(candidate, options, target=target, progress=lambda *now: heard.append(now))
+    assert heard == [(SIZE, 2 * SIZE), (2 * SIZE, 2 * SIZE)]
+
+
+def test_long_runs_take_every_core_and_short_ones_one_process() -> None:
+    """Processes are started where they are worth it, and never for a candidate of this process."""
+    assert jobs(Options(cases=WORTH_IT - 1), "a.py:f") == 1
+    assert jobs(Options(cases=WORTH_IT), "a.py:f") >= 1
+    assert jobs(Options(cases=WORTH_IT), None) == 1
+    assert jobs(Options(cases=WORTH_IT, in_process=True), "a.py:f") == 1
+    assert jobs(Options(jobs=3), "a.py:f") == 3
+
+
+def test_a_candidate_of_this_process_cannot_be_asked_in_several() -> None:
+    """Asking for several processes with a candidate that has one is refused in one sentence."""
+    with pytest.raises(ValueError, match="got jobs=2, but a candidate in this process has one"):
+        jobs(Options(jobs=2, in_process=True), "a.py:f")
+
+
+def _zeros(problem: Problem) -> Array:
+    right = attend(Attention, problem).output
+    return np.zeros_like(right)
+
+
+def test_a_part_keeps_the_arrays_of_few_failures() -> None:
+    """Of a target that fails everywhere only so many trials keep their arrays."""
+    from mha_parity.drawing import draw_cases
+
+    offer = whole_offer() | {"size": ("small",), "dtype": ("float64",)}
+    cases = draw_cases(offer, KEPT + 30, seed=3)
+    heard: list[None] = []
+    part = tried(
+        FunctionCandidate("zeros", _zeros, offer),
+        cases,
+        settings_of(Options()),
+        lambda: heard.append(None),
+    )
+    assert len(heard) == len(part.trials) == len(cases)
+    assert sum(trial.fails for trial in part.trials) > KEPT
+    assert sum(trial.problem is not None for trial in part.trials) == KEPT
+
+
+def test_sums_of_parts_are_the_sums_of_the_whole() -> None:
+    """What parts gather about systematic errors, merged in order, is what one gathers over all."""
+    from mha_parity.drawing import draw_cases
+
+    def biased(problem: Problem) -> Array:
+        right = attend(Attention, problem).output
+        return np.asarray(right * right.dtype.type(1 + 2.0**-18))
+
+    offer = whole_offer() | {"size": ("small",), "dtype": ("float32",), "regime": ("normal",)}
+    cases = draw_cases(offer, 120, seed=4)
+    candidate = FunctionCandidate("biased", biased, offer)
+    settings = settings_of(Options())
+    halves = [tried(candidate, some, settings, _quiet) for some in (cases[:60], cases[60:])]
+    merged = Systematic()
+    for part in halves:
+        merged.merge(part.systematic)
+    whole = tried(candidate, cases, settings, _quiet).systematic
+    assert [each.sentence for each in whole.findings()] != []
+    assert [each.sentence for each in merged.findings()] == [
+        each.sentence for each in whole.findings()
+    ]
