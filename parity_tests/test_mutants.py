@@ -11,7 +11,7 @@ from rich.console import Console
 
 from mha_parity import kill_report, mutants
 from mha_parity.__main__ import main, parser
-from mha_parity.mutants import Kill, Matrix, Role, controls, kills
+from mha_parity.mutants import Kill, Matrix, Role, controls, drawn, kills
 from mha_parity.wrong import Attention, Bug, catalogue
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def planted(name: str, kind: type[Attention], equivalent: str | None = None) -> 
 
 def matrix(*bugs: Bug, dtype: str = "float64", cases: int = CASES) -> Matrix:
     """Return the matrix of a few entries."""
-    return Matrix(tuple(kills(bugs, dtype, SEED, cases)))
+    return Matrix(tuple(kills(bugs, drawn(dtype, SEED, cases))))
 
 
 def told(matrix: Matrix) -> str:
@@ -176,7 +176,7 @@ def test_exit_status(
 
     def short(seed: int, cases: int, wanted: tuple[str, ...], _: object) -> Matrix:
         assert ("float64",) == wanted
-        return Matrix(tuple(kills([known[bug]], "float64", seed, cases)))
+        return Matrix(tuple(kills([known[bug]], drawn("float64", seed, cases))))
 
     monkeypatch.setattr(mutants, "run_matrix", short)
     page = tmp_path / "matrix.md"

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from mha_parity.case import Case
     from mha_parity.gold import Gold
     from mha_parity.problem import Problem
     from mha_parity.relations import Related
@@ -189,33 +190,35 @@ def _tasks(asked: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
 def named(ids: Sequence[str], dtype: str, seed: int, cases: int) -> list[Kill]:
     """Return what the suite sees of the entries of these ids."""
     entries = {**controls(), **catalogue()}
-    return kills([entries[name] for name in ids], dtype, seed, cases)
+    return kills([entries[name] for name in ids], drawn(dtype, seed, cases))
 
 
-def kills(bugs: Sequence[Bug], dtype: str, seed: int, cases: int) -> list[Kill]:
-    """Return what the suite sees of some bugs in one dtype."""
+@cache
+def drawn(dtype: str, seed: int, count: int) -> tuple[Case, ...]:
+    """Return the cases that the suite draws for a candidate that offers everything."""
+    return tuple(draw_cases(whole_offer() | {"dtype": (dtype,)}, count, seed))
+
+
+def kills(bugs: Sequence[Bug], cases: Sequence[Case], full: int = FULL) -> list[Kill]:
+    """Return what the suite sees of some bugs over cases of one dtype.
+
+    A bug that was seen meets the first ``full`` cases and no more.
+    """
     subjects = [_Subject(bug) for bug in bugs]
-    for i in range(cases):
-        left = [each for each in subjects if i < FULL or not each.by]
+    for i, case in enumerate(cases):
+        left = [each for each in subjects if i < full or not each.by]
         if not left:
             break
-        prepared = _prepared(dtype, seed, cases, i)
+        prepared = _prepared(case)
         for each in left:
             each.meet(*prepared)
-    return [each.kill(dtype) for each in subjects]
+    return [each.kill(cases[0].dtype) for each in subjects]
 
 
 @cache
-def _problems(dtype: str, seed: int, cases: int) -> list[Problem]:
-    return [make(case) for case in draw_cases(whole_offer() | {"dtype": (dtype,)}, cases, seed)]
-
-
-@cache
-def _prepared(
-    dtype: str, seed: int, cases: int, index: int
-) -> tuple[Problem, Gold, list[tuple[str, Related]]]:
+def _prepared(case: Case) -> tuple[Problem, Gold, list[tuple[str, Related]]]:
     """Return a problem, its gold and the relation whose turn it is, once a process."""
-    problem = _problems(dtype, seed, cases)[index]
+    problem = make(case)
     relations = applicable(problem)
     turn = [relations[problem.case.seed % len(relations)]] if relations else []
     return problem, golden(problem), turn
@@ -304,4 +307,4 @@ def main(asked: argparse.Namespace) -> int:
     return int(not all(matrix.holds for matrix in matrices))
 
 
-__all__ = ["Kill", "Matrix", "Role", "controls", "kills", "main", "run_matrix"]
+__all__ = ["Kill", "Matrix", "Role", "controls", "drawn", "kills", "main", "run_matrix"]

@@ -10,6 +10,7 @@ from mha_parity import probes
 from mha_parity.diagnose import cases, evidence, habits, hypotheses
 from mha_parity.diagnose.evidence import Observation
 from mha_parity.verdict import Diagnosis
+from mha_parity.wrong import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -153,6 +154,8 @@ class _Session:
 
     def _diagnosis(self, best: Fit, aliases: tuple[str, ...]) -> Diagnosis:
         bugs = best.hypothesis.bugs
+        # Other names of the bug itself; entries are named where they hold, and else refuted.
+        names = (a for bug in bugs for a in bug.aliases if a not in catalogue() and a != "(right)")
         passing = sum(not o.failing and o.answer is not None for o in self.seen)
         detail = f" ({best.hypothesis.constants})" if best.hypothesis.constants else ""
         return Diagnosis(
@@ -161,7 +164,7 @@ class _Session:
             remedy="; ".join(bug.remedy for bug in bugs),
             explains=best.share,
             confident=best.sole and best.telling >= SURE and best.share >= MOST,
-            aliases=aliases,
+            aliases=(*aliases, *names),
             evidence=(
                 f"predicts {best.explained} of {best.failing} failing answers{detail}, "
                 f"and fits all {passing} others"

@@ -228,7 +228,8 @@ class EmptyUndefined(Attention):
     visible="a sample whose keys are all padded",
     remedy="choose what a row without keys should be, and do not invent a key",
     sources="pytorch/pytorch#81077",
-    needs="padding=lengths masked_rows=some",
+    needs="padding=bool/float/lengths masked_rows=some",
+    policy=True,
 )
 class ZeroLength(Attention):
     """Key 0 shown to a sample without keys."""
@@ -239,8 +240,7 @@ class ZeroLength(Attention):
         if own is None:
             return None
         emptied = (own == -np.inf).all(axis=-1)
-        own[..., 0] = np.where(emptied, 0, own[..., 0])
-        return own
+        return np.concatenate((np.where(emptied, 0, own[..., 0])[..., None], own[..., 1:]), axis=-1)
 
 
 @wrong(

@@ -95,7 +95,7 @@ class BatchHeadSwap(Attention):
 @wrong(
     "heads-interleaved",
     2,
-    "head h owns the channels h, h + H, h + 2H, ...",
+    "head h owns the channels h, h + H, h + 2H and so on",
     wrong="x.reshape(N, T, D, H) in split and merge",
     right="x.reshape(N, T, H, D): head h owns channels h D to (h + 1) D",
     visible="more than one head and D > 1",
