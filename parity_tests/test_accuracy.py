@@ -50,6 +50,18 @@ def test_bits_are_those_of_the_largest_number_of_the_worst_head() -> None:
     assert found["target"].times_torch == pytest.approx(2 ** (found["weights"].bits - 10))
 
 
+def test_a_head_of_zeros_is_no_error() -> None:
+    """Where the right answer is 0 in each element, 0 has all bits right, and a NaN none."""
+    nothing = PLAIN.replace(value=np.zeros_like(PLAIN.value), b_v=np.zeros_like(PLAIN.b_v))
+    gold = golden(nothing)
+    right = measured(nothing, gold, np.zeros(gold.output.shape, np.float32))
+    wrong = measured(nothing, gold, np.full(gold.output.shape, np.nan, np.float32))
+
+    assert all((each.times_torch, each.bits) == (1, 24) for each in right)
+    assert math.isinf(wrong[0].times_torch)
+    assert math.isnan(wrong[0].bits)
+
+
 @pytest.mark.parametrize(
     ("problem", "paths"),
     [
@@ -151,7 +163,7 @@ def test_a_run_measures_the_target_beside_torchs_paths(factor: int) -> None:
     assert target.median_times_torch == pytest.approx(factor, rel=0.25)
     assert rows["target", ""].median_times_torch == target.median_times_torch
     assert rows["weights", ""].median_times_torch == 1
-    assert rows["no-weights", ""].cases == 4
+    assert rows["no-weights", ""].cases == 8
     assert {"inputs", "bias", "attn"} <= {axis for _, axis in rows}
 
 

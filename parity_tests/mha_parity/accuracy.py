@@ -31,7 +31,6 @@ TARGET = "target"
 PINNED = "weights"
 # What torch's module is called along, and what its function on Q, K, V goes through there.
 PATHS = {"no-weights": "default", "fast": None, "sdpa-math": None, "sdpa-flash": "flash"}
-TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +95,8 @@ def relative_error(problem: Problem, gold: Gold, output: Array) -> float:
     # A row that sees no key is a policy, and NaN times the identity may carry it to other heads.
     masked: Array = np.asarray(problem.masked_rows().any(axis=1))
     judged = replace(judged, gold=np.where(masked[..., None], np.nan, judged.gold))
-    floor = np.maximum(judged.rounding, TINY)
-    scale = np.maximum(judged.scale, TINY)
-    return float((np.maximum(judged.error(output), floor) / scale).max(initial=0))
+    # In roundings of the gold first: a head of zeros has no largest number to divide by.
+    return judged.unit * float((judged.error(output) / judged.rounding).max(initial=1))
 
 
 def times_torch(problem: Problem, gold: Gold, output: Array) -> float:
@@ -112,8 +110,8 @@ def times_torch(problem: Problem, gold: Gold, output: Array) -> float:
 
 
 def _times(its: float, own: float) -> float:
-    if not own or not math.isfinite(own):
-        return 1.0 if own == its == 0 else math.nan
+    if not math.isfinite(own):
+        return math.nan
     return its / own if math.isfinite(its) else math.inf
 
 
@@ -137,7 +135,7 @@ def measured(
 
 
 def _bits(error: float) -> float:
-    return -math.log2(error) if 0 < error < math.inf else math.nan
+    return -math.log2(error) if math.isfinite(error) else math.nan
 
 
 def summary(

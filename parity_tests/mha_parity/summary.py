@@ -11,7 +11,7 @@ from mha_parity.judgement import Severity
 from mha_parity.verdict import CheckRow, FeatureRow, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from mha_parity.accuracy import Measured
     from mha_parity.features import Offer
@@ -103,17 +103,26 @@ def accuracies(trials: Sequence[Trial]) -> tuple[Accuracy, ...]:
 
 
 def accuracy_table(trials: Sequence[Trial]) -> tuple[Accuracy, ...]:
-    """Return a row for each contender, dtype and feature that varies, after one over all cases."""
-    features = [("", ""), *_varying(trials)]
-    contenders = (accuracy.TARGET, accuracy.PINNED, *accuracy.PATHS)
-    tables = {feature: _measurements(trials, feature) for feature in features}
-    rows = (
-        accuracy.summary(dtype, tables[feature][name, dtype], contender=name, feature=feature)
-        for feature in features
-        for dtype in AXES["dtype"]
-        for name in contenders
-    )
-    return tuple(row for row in rows if row is not None)
+    """Return a row for each contender and dtype, and for target and torch with each feature.
+
+    Of features only those that vary among the cases; torch's other paths have too few cases there.
+    """
+    pair = (accuracy.TARGET, accuracy.PINNED)
+    rows = [*_rows(trials, ("", ""), (*pair, *accuracy.PATHS))]
+    for feature in _varying(trials):
+        rows += _rows(trials, feature, pair)
+    return tuple(rows)
+
+
+def _rows(
+    trials: Sequence[Trial], feature: tuple[str, str], contenders: Iterable[str]
+) -> Iterator[Accuracy]:
+    found = _measurements(trials, feature)
+    for dtype in AXES["dtype"]:
+        for name in contenders:
+            row = accuracy.summary(dtype, found[name, dtype], contender=name, feature=feature)
+            if row is not None:
+                yield row
 
 
 def _varying(trials: Iterable[Trial]) -> list[tuple[str, str]]:

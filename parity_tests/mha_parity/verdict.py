@@ -125,7 +125,7 @@ class Verdict:
     """All that a run found out about one target.
 
     ``accuracy`` is the target's, a row a dtype over all cases; ``accuracy_table`` has every
-    contender over all cases and over those of each feature that varies among them.
+    contender over all cases, and target and pinned path over those of each feature that varies.
     """
 
     target: str

@@ -10,9 +10,10 @@ from mha_parity.features import label
 
 if TYPE_CHECKING:
     from mha_parity.judgement import Place
-    from mha_parity.verdict import Diagnosis, Failure, FeatureRow, Verdict
+    from mha_parity.verdict import Accuracy, Diagnosis, Failure, FeatureRow, Verdict
 
 SCHEMA = "mha-parity/1"
+TARGET = "target"  # among the contenders of the accuracy table; the others are torch's paths
 
 
 def document(verdict: Verdict) -> dict[str, Any]:
@@ -33,19 +34,45 @@ def document(verdict: Verdict) -> dict[str, Any]:
         "checks": [dataclasses.asdict(row) for row in verdict.checks],
         "failures": [_failure(failure) for failure in verdict.failures],
         "diagnosis": [_diagnosis(each) for each in verdict.diagnosis],
-        "accuracy": {
-            each.dtype: {
-                "times_torch": number(each.median_times_torch),
-                "worst_times_torch": number(each.worst_times_torch),
-                "bits": number(each.bits),
-                "cases": each.cases,
-            }
-            for each in verdict.accuracy
-        },
+        "accuracy": {each.dtype: _accuracy(each, verdict) for each in verdict.accuracy},
         "power": dict(verdict.power),
         "notes": list(verdict.notes),
         "seconds": round(verdict.seconds, 3),
         "environment": dict(verdict.environment),
+    }
+
+
+def _accuracy(whole: Accuracy, verdict: Verdict) -> dict[str, Any]:
+    """Return one dtype's errors: over all cases, of torch's paths there, and by feature."""
+    rows = [row for row in verdict.accuracy_table if row.dtype == whole.dtype]
+    named = dict.fromkeys((row.axis, row.value) for row in rows if row.axis)
+    return _measure(whole, rows) | {
+        "features": {
+            f"{axis}={value}": _measure(target, rows)
+            for axis, value in named
+            for target in _contenders(rows, axis, value)
+            if target.contender == TARGET
+        }
+    }
+
+
+def _measure(target: Accuracy, rows: list[Accuracy]) -> dict[str, Any]:
+    beside = _contenders(rows, target.axis, target.value)
+    paths = {row.contender: _errors(row) for row in beside if row.contender != TARGET}
+    return _errors(target) | {"torch": paths}
+
+
+def _contenders(rows: list[Accuracy], axis: str, value: str) -> list[Accuracy]:
+    return [row for row in rows if (row.axis, row.value) == (axis, value)]
+
+
+def _errors(row: Accuracy) -> dict[str, Any]:
+    return {
+        "times_torch": number(row.median_times_torch),
+        "worst_times_torch": number(row.worst_times_torch),
+        "bits": number(row.bits),
+        "right_bits": number(row.right_bits),
+        "cases": row.cases,
     }
 
 
