@@ -45,12 +45,17 @@ class Block:
         return self.batch, self.kv_heads, self.group
 
 
-def choose_tiles(matrices: int, queries: int, keys: int, itemsize: int) -> Tiles:
-    """Return tile sizes for so many (queries, keys) matrices of logits."""
+def choose_tiles(
+    matrices: int, queries: int, keys: int, itemsize: int, *, wide: int = TILE_KEYS
+) -> Tiles:
+    """Return tile sizes for so many (queries, keys) matrices of logits.
+
+    Tiles of long problems get about `wide` keys, and as many queries as the cache takes.
+    """
     cells = TILE_BYTES // itemsize
     total = matrices * queries * keys
     cells = min(cells, max(total // LEAST_BLOCKS, LEAST_CELLS))
-    width = even_share(keys, max(TILE_KEYS, cells // queries))
+    width = even_share(keys, max(wide, cells // queries))
     height = even_share(queries, max(cells // width, 1))
     return Tiles(max(cells // (width * queries), 1) if height == queries else 1, height, width)
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from mha_numpy._layer import Call
 
+RUN = 16
+"""Rows that are added up in their own dtype."""
+
 
 class ProjectedGradients:
     """Memory for the gradients of the projected q, k and v, laid out as the projections wrote them.
@@ -89,9 +92,15 @@ def _sources(call: Call) -> list[tuple[NDArray[Any], int]]:
 
 
 def column_sums(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return the sums over axis 0."""
-    sums: NDArray[Any] = np.add.reduce(rows, axis=0)
-    return sums
+    """Return the sums over axis 0, of runs of rows first and of these in float64.
+
+    One sum row by row loses a digit that torch keeps; all in float64 takes four times as long.
+    """
+    whole = len(rows) - len(rows) % RUN
+    runs = np.add.reduce(rows[:whole].reshape(-1, RUN, rows.shape[1]), axis=1)
+    total = np.add.reduce(runs, axis=0, dtype=np.float64)
+    total += np.add.reduce(rows[whole:], axis=0)
+    return total.astype(rows.dtype)
 
 
 def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
