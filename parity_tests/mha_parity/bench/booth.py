@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.bench.worker import Built, Memory, Open, Opened, Sgemm, Turn, Unable
+from mha_parity.bench.worker import Built, Memory, Open, Opened, Sgemm, Turn, Unable, Used
 from mha_parity.process import Lost, Process
 
 if TYPE_CHECKING:
@@ -84,6 +84,10 @@ class Booth:
         """Return the first answer to a task."""
         reply: Built = self.ask(request)
         return reply
+
+    def used(self) -> float:
+        """Return the seconds of all cores that the process has used since its start."""
+        return float(self.ask(Used()))
 
     def memory(self) -> int | None:
         """Return the growth of memory at its peak, in bytes."""

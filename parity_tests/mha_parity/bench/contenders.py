@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from mha_parity.bench.sizes import SEPARABLE
+from mha_parity.features import label, of_case
 from mha_torch import Path
 
 if TYPE_CHECKING:
     from mha_parity.bench.sizes import Task
+    from mha_parity.case import Case
+    from mha_parity.features import Offer
 
 Library = Literal["numpy", "torch", "target"]
 
@@ -50,19 +54,41 @@ def target(text: str) -> Contender:
     return Contender(name="target", label=text.rpartition(":")[2] or text, library="target")
 
 
-def obstacle(contender: Contender, task: Task, free: int | None) -> str:
+def obstacle(
+    contender: Contender, task: Task, case: Case, free: int | None, offer: Offer | None = None
+) -> str:
     """Return why the contender is left out of the task, or an empty sentence.
 
-    ``free`` is the machine's free memory in bytes, where it is known.
+    ``free`` is the machine's free memory in bytes, where it is known; all are loaded at once, so
+    nobody gets more than half of it. ``offer`` is the target's.
     """
-    if contender.inference and task.backward:
-        return "has no backward"
-    if contender.path is Path.FAST and task.size.num_heads % 2:
-        return "torch does not take it for an odd number of heads"
+    if offer is not None and contender.library == "target" and (lacks := _lacks(case, offer)):
+        return f"does not offer: {lacks}"
+    reasons = {
+        "has no backward": contender.inference and task.backward,
+        "its gradients are too many to be judged": (
+            task.backward and task.size.parameters >= SEPARABLE
+        ),
+        "torch does not take it for an odd number of heads": (
+            contender.path is Path.FAST and bool(task.size.num_heads % 2)
+        ),
+        "torch does not take it without biases": (
+            contender.path is Path.FAST and case.bias == "no"
+        ),
+    }
+    found = next((reason for reason, holds in reasons.items() if holds), "")
     needed = memory_needed(contender, task)
-    if free is not None and needed > free:
-        return f"needs about {needed / 2**30:.0f} GiB of memory, {free / 2**30:.0f} are free"
-    return ""
+    if not found and free is not None and needed > free / 2:
+        return f"would take {needed / 2**30:.0f} of {free / 2**30:.0f} GiB of free memory"
+    return found
+
+
+def _lacks(case: Case, offer: Offer) -> str:
+    """Return what of the case is not offered."""
+    missing = [label(axis, v) for axis, v in of_case(case).items() if v not in offer[axis]]
+    if case.layout == "unbatched" and case.batch > 1:
+        missing.append("several samples at once")
+    return ", ".join(missing)
 
 
 def memory_needed(contender: Contender, task: Task) -> int:
@@ -70,14 +96,14 @@ def memory_needed(contender: Contender, task: Task) -> int:
 
     torch with weights holds all logits, and their softmax beside them (once more each where a mask
     is added, or gradients are kept); NumPy returns the mean over the heads without holding them.
-    Our layer is drawn before it is given its weights; prepared, it holds them five times.
+    Our layer is drawn before it is given its weights; prepared, it holds them four times.
     """
     size = task.size
     item = 8 if task.dtype == "float64" else 4
     rows = 16 * size.batch * size.length * size.embed_dim
     copies = {"numpy": 3, "torch": 1, "target": 3}[contender.library]
     if contender.name == "numpy-prepared":
-        copies = 5
+        copies = 4
     cells = size.cells // size.num_heads if contender.weights else 0
     if contender.library == "torch" and contender.weights:
         cells = size.cells * (2 + task.causal + 2 * task.backward)

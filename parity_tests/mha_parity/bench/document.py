@@ -33,6 +33,7 @@ def _task(result: Result) -> Document:
         **task.pop("size"),
         **task,
         "judged": result.judged,
+        "disturbed": result.disturbed,
         "rival": result.rival,
         "weights_rival": result.weights_rival,
         "contenders": [dataclasses.asdict(row) for row in result.rows],

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mha_parity.bench.posing import cut, judged_part
 from mha_parity.gold import Gold, golden, merge, split
+from mha_parity.gradients import judge_gradients
 from mha_parity.judge import judge
+from mha_parity.judgement import Severity
 from mha_parity.orders import ORDERS
 from mha_parity.yardstick import Yardstick
 from mha_torch import plain
@@ -27,12 +29,21 @@ SWIFT = tuple(
 )
 
 
+class Finding(NamedTuple):
+    """Whether an answer may be timed, else why not; its error in units of what is allowed."""
+
+    status: str
+    reason: str
+    units: float | None
+
+
 class Judge:
     """The gold of one task, and who agrees with it."""
 
     def __init__(self, posed: Posed) -> None:
         self.part = judged_part(posed.task)
         self._problem = cut(posed.problem(), self.part)
+        self._backward = posed.task.backward
         self.words = self.part.words(posed.task)
 
     @cached_property
@@ -44,12 +55,19 @@ class Judge:
             Yardstick.of(problem, gold, SWIFT)
         return gold
 
-    def flaw(self, answer: Answer) -> str:
-        """Return what is wrong with the judged part of an answer, or an empty sentence."""
+    def finding(self, answer: Answer) -> Finding:
+        """Return what the judged part of an answer comes to, gradients included if it has any."""
         wanted = "none" if answer.weights is None else "averaged"
         problem = self._problem.replace(case=self._problem.case.replace(weights=wanted))
-        failed = [each for each in judge(problem, self.gold, answer) if each.severity.fails]
-        return failed[0].detail.splitlines()[0] if failed else ""
+        judgements = judge(problem, self.gold, answer)
+        if self.part.gradients and self._backward:
+            judgements += judge_gradients(problem, self.gold, answer)
+        units = max((j.error / j.allowed for j in judgements if j.allowed > 0), default=None)
+        flawed = next((j for j in judgements if j.severity is not Severity.MATCH), None)
+        if flawed is None:
+            return Finding("timed", "", units)
+        reason = (flawed.detail or flawed.check).splitlines()[0]
+        return Finding("wrong" if flawed.severity.fails else flawed.severity.value, reason, units)
 
 
 def _of_heads(problem: Problem) -> Gold:

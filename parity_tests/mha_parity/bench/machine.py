@@ -38,6 +38,16 @@ def free_memory() -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
+def busy_seconds() -> float | None:
+    """Return the seconds that all cores together have worked since the machine's start."""
+    try:
+        words = Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()
+    except OSError:
+        return None
+    user, nice, system, _, _, *interrupts = map(int, words[1:9])
+    return (user + nice + system + sum(interrupts)) / float(os.sysconf("SC_CLK_TCK"))
+
+
 def blas() -> tuple[str, ...]:
     """Return the BLAS libraries that are loaded, with the kernel each one chose.
 

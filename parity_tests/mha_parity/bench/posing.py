@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.bench.sizes import SEPARABLE
 from mha_parity.candidate import Answer
 from mha_parity.case import Case
+from mha_parity.making import cotangent
 from mha_parity.problem import Problem
 
 if TYPE_CHECKING:
@@ -19,20 +21,24 @@ if TYPE_CHECKING:
     from mha_parity.values import Array
 
 SEED = 20260
-# Above so many parameters nobody widens all weights to float64: some heads are judged.
-SEPARABLE = 1 << 26
 JUDGED_HEADS = 2
 JUDGED_CELLS = 1 << 20
 LEAST_ROWS = 8
+JUDGED_LENGTH = 40
 # What a target may do without, and how the problem is then posed to all.
-OPTIONAL = {"out_proj": ("general", "identity"), "bias": ("yes", "no")}
+OPTIONAL = {
+    "out_proj": ("general", "identity"),
+    "bias": ("yes", "no"),
+    "layout": ("batch_first", "sequence_first", "unbatched"),
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Posed:
     """A task's arrays: x (N, L, E), torch's state dict, key_padding_mask (N, L) or None.
 
-    An identity ``out_proj`` is written out: every contender multiplies by it.
+    An identity ``out_proj`` is written out: every contender multiplies by it. ``cotangent``, shaped
+    as the output, is what goes backward.
     """
 
     task: Task
@@ -40,6 +46,7 @@ class Posed:
     x: Array
     state: dict[str, Array]
     key_padding_mask: Array | None
+    cotangent: Array | None = None
 
     def problem(self) -> Problem:
         """Return the problem; its weights are views of the state's."""
@@ -66,7 +73,7 @@ def pose(task: Task, offer: Offer | None = None) -> Posed:
     judged by some heads alone, the output projection keeps the heads apart.
     """
     size, dtype = task.size, np.dtype(task.dtype)
-    case = _case(task, offer)
+    case = case_of(task, offer)
     rng = np.random.Generator(np.random.Philox(SEED))
 
     def normal(*shape: int) -> Array:
@@ -82,13 +89,16 @@ def pose(task: Task, offer: Offer | None = None) -> Posed:
         state["in_proj_bias"] = normal(3 * width)
         general = case.out_proj == "general"
         state["out_proj.bias"] = normal(width) if general else np.zeros(width, dtype)
-    return Posed(
+    posed = Posed(
         task=task,
         case=case,
         x=normal(size.batch, size.length, width),
         state=state,
         key_padding_mask=_padding(task) if task.padded else None,
     )
+    if not task.backward:
+        return posed
+    return replace(posed, cotangent=cotangent(posed.problem()))
 
 
 def _out_weight(task: Task, case: Case, normal: Callable[..., Array], factor: Array) -> Array:
@@ -108,14 +118,13 @@ def _padding(task: Task) -> Array:
     return np.arange(task.size.length) >= np.array(task.lengths)[:, None]
 
 
-def _case(task: Task, offer: Offer | None) -> Case:
+def case_of(task: Task, offer: Offer | None) -> Case:
+    """Return the task as a case: the fullest layer that ``offer`` still allows."""
     size = task.size
-    chosen = {axis: values[0] for axis, values in OPTIONAL.items()}
-    if offer is not None:
-        chosen = {
-            axis: next((v for v in values if v in offer[axis]), values[0])
-            for axis, values in OPTIONAL.items()
-        }
+    chosen = {
+        axis: next((v for v in values if offer is None or v in offer[axis]), values[0])
+        for axis, values in OPTIONAL.items()
+    }
     return Case(
         seed=SEED, batch=size.batch, queries=size.length, keys=size.length,
         heads_count=size.num_heads, head_dim=size.head_dim, dtype=task.dtype,
@@ -126,10 +135,14 @@ def _case(task: Task, offer: Offer | None) -> Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The part of an answer that is judged: some query rows, or the first heads; None is all."""
+    """The part of an answer that is judged: some query rows, or the first heads; None is all.
+
+    Gradients are judged of whole small tasks alone.
+    """
 
     rows: tuple[int, ...] | None = None
     heads: int | None = None
+    gradients: bool = False
 
     def of(self, answer: Answer, head_dim: int) -> Answer:
         """Return the part of an answer; averaged weights say nothing of some heads alone."""
@@ -137,7 +150,7 @@ class Part:
         if self.heads is not None:
             return Answer(output=output[..., : self.heads * head_dim].copy())
         if self.rows is None:
-            return answer
+            return answer if self.gradients else replace(answer, gradients=None)
         rows = list(self.rows)
         return Answer(output=output[:, rows], weights=None if weights is None else weights[:, rows])
 
@@ -156,11 +169,17 @@ def judged_part(task: Task) -> Part:
     if size.parameters >= SEPARABLE:
         return Part(heads=min(JUDGED_HEADS, size.num_heads))
     if size.cells <= JUDGED_CELLS:
-        return Part()
+        return Part(gradients=task == companion(task))
     row = size.cells // size.length
     count = min(max(JUDGED_CELLS // row, LEAST_ROWS), size.length)
     spread = np.linspace(0, size.length - 1, count)
     return Part(rows=tuple(round(place) for place in spread.tolist()))
+
+
+def companion(task: Task) -> Task:
+    """Return the task whose gradients are judged: of one sample, and of few rows."""
+    size = task.size
+    return replace(task, size=replace(size, batch=1, length=min(size.length, JUDGED_LENGTH)))
 
 
 def cut(problem: Problem, part: Part) -> Problem:
@@ -181,12 +200,13 @@ def _some_rows(problem: Problem, rows: Array) -> Problem:
 
 
 def _first_heads(problem: Problem, heads: int) -> Problem:
+    """Pose some heads alone, on copies: the whole layer's gigabytes need not stay for them."""
     width = heads * problem.head_dim
     first = {
-        name: array[:width]
+        name: array[:width].copy()
         for name in ("w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "b_out")
         if (array := getattr(problem, name)) is not None
     }
     if problem.w_out is not None:
-        first["w_out"] = problem.w_out[:width, :width]
+        first["w_out"] = problem.w_out[:width, :width].copy()
     return problem.replace(case=problem.case.replace(heads_count=heads), **first)

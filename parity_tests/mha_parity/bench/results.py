@@ -21,7 +21,8 @@ class Row:
 
     ``seconds`` is the median of a call; ``ratio`` that of the rounds' ratios to torch's fastest
     path, ``weights_ratio`` to its fastest that returns weights too. ``flops`` are operations a
-    second in the products that the task needs, ``share`` of the machine's own measured peak.
+    second in the products that the task needs, ``share`` of the machine's own measured peak;
+    ``error`` is in units of what the judge allows.
     """
 
     name: str
@@ -33,19 +34,24 @@ class Row:
     ratio: Interval | None = None
     weights_ratio: Interval | None = None
     memory: int | None = None
+    error: float | None = None
     flops: float | None = None
     share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One task's rows. The rivals are the names of torch's fastest paths, or None."""
+    """One task's rows. The rivals are the names of torch's fastest paths, or None.
+
+    ``disturbed``: how many cores other processes used while this was timed, where that is known.
+    """
 
     task: Task
     judged: str
     rival: str | None
     weights_rival: str | None
     rows: tuple[Row, ...]
+    disturbed: float | None = None
 
     @property
     def fails(self) -> bool:
@@ -82,6 +88,7 @@ def result(contest: Contest, peak: float) -> Result:
         rival=rival.contender.name if rival else None,
         weights_rival=weights_rival.contender.name if weights_rival else None,
         rows=rows,
+        disturbed=contest.disturbed,
     )
 
 
@@ -97,8 +104,9 @@ def _row(
     contender = entry.contender
     if entry.status != "timed":
         return Row(
-            name=contender.name, label=contender.label, status=entry.status, reason=entry.reason
-        )
+            name=contender.name, label=contender.label, status=entry.status, reason=entry.reason,
+            error=entry.units,
+        )  # fmt: skip
     flops = task.flops / entry.median
     return Row(
         name=contender.name,
@@ -109,6 +117,7 @@ def _row(
         ratio=_beside(entry, rival),
         weights_ratio=_beside(entry, weights_rival) if contender.weights else None,
         memory=entry.memory,
+        error=entry.units,
         flops=flops,
         share=flops / peak,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,15 +87,12 @@ def _numpy(contender: Contender, posed: Posed) -> Stand:
 
 def _numpy_backward(layer: Any, posed: Posed, options: dict[str, Any]) -> Stand:
     x = posed.x
-    if not hasattr(layer, "vjp"):
-        raise NotImplementedError("has no backward yet")
-    cotangent = np.ones_like(x)
 
     def call() -> Any:
         (output, weights), pull = layer.vjp(x, x, x, **options)
-        return output, weights, pull(cotangent)
+        return output, weights, pull(posed.cotangent)
 
-    return Stand(call, lambda result: Answer(output=result[0], weights=result[1]))
+    return Stand(call, lambda got: Answer(output=got[0], weights=got[1], gradients=got[2]))
 
 
 def _torch(contender: Contender, posed: Posed) -> Stand:
@@ -120,7 +117,7 @@ def _torch(contender: Contender, posed: Posed) -> Stand:
         for name, value in _options(contender, posed).items()
     }
     if posed.task.backward:
-        return _torch_backward(module, x, options)
+        return _torch_backward(module, x, torch.from_numpy(posed.cotangent), options)
 
     def call() -> Any:
         with torch.inference_mode():
@@ -129,18 +126,22 @@ def _torch(contender: Contender, posed: Posed) -> Stand:
     return Stand(call, _torch_answer)
 
 
-def _torch_backward(module: Any, x: Any, options: dict[str, Any]) -> Stand:
+def _torch_backward(module: Any, x: Any, cotangent: Any, options: dict[str, Any]) -> Stand:
     import torch
 
-    asked = [x.requires_grad_(), *(p.requires_grad_() for p in module.parameters())]
-    cotangent = torch.ones_like(x)
+    asked = {"query": x.requires_grad_()}
+    asked |= {name: each.requires_grad_() for name, each in module.named_parameters()}
 
     def call() -> Any:
         output, weights = module(x, x, x, **options)
-        gradients = torch.autograd.grad(output, asked, cotangent)
+        gradients = torch.autograd.grad(output, tuple(asked.values()), cotangent)
         return output.detach(), None if weights is None else weights.detach(), gradients
 
-    return Stand(call, lambda result: _torch_answer(result[:2]))
+    def answer(result: Any) -> Answer:
+        gradients = {name: each.numpy() for name, each in zip(asked, result[2], strict=True)}
+        return replace(_torch_answer(result[:2]), gradients=gradients)
+
+    return Stand(call, answer)
 
 
 def _torch_answer(pair: tuple[Any, Any]) -> Answer:

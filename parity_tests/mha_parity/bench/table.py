@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -20,9 +21,18 @@ if TYPE_CHECKING:
     from mha_parity.bench.results import Report, Result, Row
 
 LABEL = 20
-WIDTHS = (8, 14, 14, 8, 5, 5)
-TITLES = ("time", "× torch", "× with weights", "memory", "GF/s", "peak")
-ROOM = 100  # columns from which there is room for wider gaps
+WIDTHS = (8, 14, 14, 8, 5, 5, 5)
+TITLES = ("time", "× torch", "× with weights", "memory", "GF/s", "peak", "error")
+NARROW = 6  # columns of figures that fit 80 characters
+ROOM = 100  # characters from which there is room for all of them, and for wider gaps
+
+DISTURBED = 0.1  # of the cores
+LEGEND = (
+    "× torch: the time over that of torch's fastest path in the same round, the median of all "
+    "rounds and its 95 % interval. memory: growth beyond the loaded library. GF/s: 10⁹ operations "
+    "a second in the products that the task needs; peak: their share of the faster product above."
+)
+ERROR = " error: of the answer, in units of what the judge allows."
 
 
 def heading(environment: Mapping[str, str], peaks: Mapping[str, float], console: Console) -> None:
@@ -49,16 +59,18 @@ def show(result: Result, console: Console) -> None:
     told = f"  {result.judged}, {rounds} rounds" if rounds else f"  {result.judged}"
     console.print()
     console.print(Text.assemble((f" N,L,E,H = {result.task.name}", "bold"), (told, "dim")))
-    table = Table.grid(padding=(0, 2 if console.width >= ROOM else 1, 0, 0))
+    roomy = console.width >= ROOM
+    shown = len(TITLES) if roomy else NARROW
+    table = Table.grid(padding=(0, 2 if roomy else 1, 0, 0))
     table.add_column(width=LABEL, no_wrap=True)
-    for title, width in zip(TITLES, WIDTHS, strict=True):
+    for title, width in list(zip(TITLES, WIDTHS, strict=True))[:shown]:
         table.add_column(width=width, no_wrap=True, justify="left" if "×" in title else "right")
-    table.add_row("", *TITLES, style="dim")
+    table.add_row("", *TITLES[:shown], style="dim")
     rest = Table.grid(padding=(0, 1, 0, 0))
     rest.add_column(width=LABEL, no_wrap=True)
     for row in result.rows:
         if row.status == "timed":
-            table.add_row(f" {row.label}", *_cells(row))
+            table.add_row(f" {row.label}", *list(_cells(row))[:shown])
         else:
             style = "dim" if row.status == "left out" else "bold red"
             rest.add_row(f" {row.label}", Text(f"{row.status}: {row.reason}"), style=style)
@@ -75,6 +87,7 @@ def _cells(row: Row) -> Iterator[Text]:
     yield Text(words.memory(row.memory))
     yield Text(words.rate(row.flops))
     yield Text(words.share(row.share))
+    yield Text("" if row.error is None else f"{row.error:.2f}")
 
 
 def _colour(ratio: Interval | None) -> str:
@@ -87,17 +100,25 @@ def _colour(ratio: Interval | None) -> str:
 def summary(report: Report, console: Console) -> None:
     """Print what the ratios come to over all tasks, and how to read them."""
     console.print()
+    if noise := disturbance(report):
+        console.print(Padding(Text(noise, style="yellow"), (0, 0, 1, 1)))
     for line in totals(report):
-        console.print(Text(f" {line}"))
-    console.print(
-        Text(
-            " × torch: time over that of torch's fastest path in the same round, the median over "
-            "all rounds and its 95 % interval. Memory: growth beyond the loaded library. Peak: "
-            "share of the faster float32 product above.",
-            style="dim",
-        )
-    )
+        console.print(Padding(Text(line), (0, 0, 0, 1)))
+    legend = LEGEND + (ERROR if console.width >= ROOM else "")
+    console.print(Padding(Text(legend, style="dim"), (0, 0, 0, 1)))
     console.print(Text(f" {report.seconds:.0f} s\n", style="dim"))
+
+
+def disturbance(report: Report) -> str:
+    """Return a sentence on other processes that used more than a tenth of the cores, or none."""
+    cores = float(report.environment["cores"])
+    taken = [result.disturbed for result in report.results if result.disturbed is not None]
+    if not taken or max(taken) <= DISTURBED * cores:
+        return ""
+    return (
+        f"Other processes used up to {max(taken):.1f} of {cores:.0f} cores meanwhile: threads that "
+        "wait for each other lose most by that, so the ratios are not those of a quiet machine."
+    )
 
 
 def totals(report: Report) -> Iterator[str]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mha_parity.features import Offer
 
 WARM = 0.005  # seconds of untimed calls, after which caches hold what they can
+SLOW = 0.5  # seconds that a first call takes which is no guess at the next one's time
 LONG = 0.02  # calls longer than this start no faster for being warmed up
 
 
@@ -74,6 +75,11 @@ class Turn:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Answer with the bytes at the peak beyond those of the loaded library, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """Answer with the seconds of all cores that this process has used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +133,13 @@ class Worker:
         posed = shelf.take_up(request.folder)
         self._stand = stand = built(self.contender, posed, self.bound)
         machine.forget_peak()
-        answer = request.part.of(stand.answer(stand.call()), posed.task.size.head_dim)
-        self._seconds = _least(stand.call)
+        start = time.perf_counter()
+        result = stand.call()
+        self._seconds = time.perf_counter() - start
+        answer = request.part.of(stand.answer(result), posed.task.size.head_dim)
+        del result
+        if self._seconds < SLOW:
+            self._seconds = _least(stand.call)
         return Built(answer=answer, seconds=self._seconds)
 
     def turn(self, request: Turn) -> float:
@@ -158,7 +169,7 @@ class Worker:
 
 
 def _least(call: Callable[[], Any]) -> float:
-    """Return the least seconds of the calls that fit the time for warming up, at least two."""
+    """Return the least seconds of a few calls."""
     until = time.perf_counter() + WARM
     seconds = min(_timed(call, 1) for _ in range(2))
     while time.perf_counter() < until:
@@ -212,19 +223,17 @@ def answered(worker: Worker | None, request: Any) -> Any:
     """Return the reply to a request; what a contender raises becomes a reason."""
     if worker is None:
         return Unable(reason="did not start", failed=True)
+    kinds: dict[type, Callable[[Any], Any]] = {
+        Build: worker.build,
+        Turn: worker.turn,
+        Memory: worker.memory,
+        Sgemm: worker.sgemm,
+        Used: lambda _: time.process_time(),
+    }
     try:
-        match request:
-            case Build():
-                return worker.build(request)
-            case Turn():
-                return worker.turn(request)
-            case Memory():
-                return worker.memory(request)
-            case Sgemm():
-                return worker.sgemm(request)
+        return kinds[type(request)](request)
     except Exception as error:  # noqa: BLE001  (as above)
         return unable(error)
-    raise TypeError(f"got a request of type {type(request).__name__}; there is none such.")
 
 
 def unable(error: Exception) -> Unable:
