@@ -23,8 +23,13 @@ _REFUSALS = ("No viable backend", "No available kernel")
 def forced(kernel: SDPBackend) -> Iterator[None]:
     """Let torch use this kernel alone; raise PathNotTakenError with torch's reasons if it cannot.
 
-    torch tells the reasons as warnings before it refuses; any other warning is passed on.
+    torch tells the reasons as warnings before it refuses; any other warning is passed on. The
+    composite of plain operators refuses nothing.
     """
+    if kernel is MATH:
+        with sdpa_kernel(kernel):
+            yield
+        return
     with warnings.catch_warnings(record=True) as said, sdpa_kernel(kernel):
         warnings.simplefilter("always")
         try:
