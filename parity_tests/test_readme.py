@@ -15,6 +15,24 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_generated_tables_are_those_of_the_data() -> None:
+    """What stands between the marks in the README is the data file that they name, word by word."""
+    blocks = re.findall(r"<!-- from (\S+) -->\n(.*?)\n<!-- end -->", README, flags=re.DOTALL)
+
+    assert blocks
+    for name, shown in blocks:
+        expected = (ROOT / name).read_text(encoding="utf-8").strip()
+        assert expected == shown.strip(), name
+
+
+def test_pictures_and_links_exist() -> None:
+    """Every relative link and picture of the README leads to a file of the repository."""
+    links = re.findall(r"\]\(([^)#:]+)\)|src=\"([^\":]+)\"", README)
+
+    for link in (one or other for one, other in links):
+        assert (ROOT / link).is_file(), link
+
+
 def test_the_example_runs() -> None:
     """The ten lines of Python in the README assert parity, and hold."""
     (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
