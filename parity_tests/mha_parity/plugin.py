@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mha_parity.verdict import Verdict
 
 PREFIX = "mha-parity-"
+WHOLE_RUN = "whole run"  # the test of what no single case shows
+OVER_THE_RUN = "systematic error"
 
 
 class MhaParityWarning(pytest.PytestWarning):
@@ -50,25 +52,32 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return f"mha-parity: target {target}, {options.cases} cases, seed {options.seed}"
 
 
+@pytest.hookimpl(tryfirst=True)  # so that -k and -m choose among the features too
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Add one test for every feature the target offers."""
+    """Add one test for every feature the target offers, and one for the run as a whole."""
     target = config.getoption("--mha-parity-target")
     if target is None:
         return
     run = _Run(target, config)
     expected = _expected(config.getoption("--mha-parity-xfail"))
-    names = run.features()
+    names = [*run.features(), WHOLE_RUN]
     for name in expected:
         if name not in names:
-            message = f"{name} is expected to fail, but the target offers no such feature; drop it."
-            warnings.warn(MhaParityWarning(message), stacklevel=1)
+            _warn(f"{name} is expected to fail, but the target offers no such feature; drop it.")
     for name in names:
         item = ParityItem.from_parent(session, name=f"mha-parity[{name}]", run=run, feature=name)
         if name in expected:
             item.add_marker(pytest.mark.xfail(reason=expected[name], strict=True))
         items.append(item)
+
+
+def _warn(message: str) -> None:
+    try:
+        warnings.warn(MhaParityWarning(message), stacklevel=2)
+    except MhaParityWarning as error:  # pytest was asked to take warnings for errors
+        raise pytest.UsageError(f"mha-parity: {error}") from None
 
 
 class ParityItem(pytest.Item):
@@ -82,12 +91,9 @@ class ParityItem(pytest.Item):
 
     def runtest(self) -> None:
         """Fail when a case with this feature failed, or none could tell."""
-        verdict = self._run.verdict()
-        row = next(r for r in verdict.features if f"{r.axis}={r.value}" == self._feature)
-        if row.status != "pass":
-            from mha_parity.asserting import as_text
-
-            raise ParityError(f"{self._feature}: {row.status} {row.note}\n{as_text(verdict)}")
+        found = self._run.found(self._feature)
+        if found is not None:
+            raise ParityError(f"{self._feature}: {found}\n{self._run.report_once()}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the report instead of a traceback."""
@@ -107,6 +113,7 @@ class _Run:
         self.target = target
         self._options = from_namespace(config.option, PREFIX)
         self._verdict: Verdict | None = None
+        self._reported = False
 
     def features(self) -> list[str]:
         """Return the features the target offers; a target that cannot start ends the session."""
@@ -119,6 +126,24 @@ class _Run:
         except ValueError as mistake:
             raise pytest.UsageError(f"mha-parity: {mistake}") from None
         return [f"{axis}={value}" for axis, values in offer.items() for value in values]
+
+    def found(self, feature: str) -> str | None:
+        """Return what speaks against a feature, or None where it passes."""
+        verdict = self.verdict()
+        if feature == WHOLE_RUN:
+            over = [f.judgement for f in verdict.failures if f.judgement.check == OVER_THE_RUN]
+            return f"{over[0].check}: {over[0].detail}" if over else None
+        row = next(r for r in verdict.features if f"{r.axis}={r.value}" == feature)
+        return None if row.status == "pass" else f"{row.status}: {row.note}"
+
+    def report_once(self) -> str:
+        """Return the whole report the first time, and afterwards where it stands."""
+        from mha_parity.asserting import as_text
+
+        first, self._reported = not self._reported, True
+        if first:
+            return as_text(self.verdict())
+        return f"{self.verdict().sentence} The report stands with the first feature that fails."
 
     def verdict(self) -> Verdict:
         """Return the verdict, running the cases the first time."""

@@ -1,0 +1,114 @@
+"""``assert_parity``: a verdict in one line of a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity import assert_parity, conventions, targets
+from mha_parity.options import Options
+
+SUBJECTS = Path(__file__).parent / "subjects"
+
+
+def subject(text: str) -> object:
+    """Return a function or class of the subjects."""
+    return targets.load(f"{SUBJECTS}/{text}")
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [subject("projected.py:f"), subject("keep_mask.py:Stacked"), f"{SUBJECTS}/projected.py:f"],
+    ids=["function", "class", "text"],
+)
+def test_right_ones_return_their_verdict(candidate: object) -> None:
+    """Functions and classes run here, a text in a process of its own; all come to a verdict."""
+    verdict = assert_parity(candidate, cases=80)
+    assert (0, 80) == (verdict.failed, verdict.run)
+
+
+def test_a_wrong_one_raises_the_report() -> None:
+    """The message says what is wrong, where, and how to see it again."""
+    with pytest.raises(AssertionError) as caught:
+        assert_parity(subject("wrong_scale.py:f"), cases=60)
+    text = str(caught.value)
+    for part in (
+        "Parity does not hold: f fails",
+        "no rounding explains it",
+        "mha-parity replay qkv-",
+    ):
+        assert part in text
+    assert "\x1b" not in text
+
+
+def test_a_misdeed_raises_too() -> None:
+    """Conduct is watched where a function runs in this process."""
+    with pytest.raises(AssertionError, match="the call wrote into `query`"):
+        assert_parity(subject("misbehaving.py:writes_inputs"), cases=10)
+
+
+def test_its_own_frame_is_hidden(pytester: pytest.Pytester) -> None:
+    """A failing test shows the line of the test and the report, not our code."""
+    pytester.makepyfile(
+        "from mha_parity import assert_parity\n"
+        "def test_it():\n"
+        f"    assert_parity({SUBJECTS.as_posix() + '/wrong_split.py:f'!r}, cases=8)\n"
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.stdout.fnmatch_lines([">*assert_parity(*wrong_split.py*", "E*Parity does not hold*"])
+    result.stdout.no_fnmatch_line("*asserting.py*: AssertionError*")
+
+
+def test_features_narrow_the_run() -> None:
+    """Only what was named is drawn, by the words of the command."""
+    verdict = assert_parity(subject("projected.py:f"), features="heads=one,regime=normal", cases=40)
+    drawn = {f"{r.axis}={r.value}" for r in verdict.features if r.cases}
+    assert {"heads=one", "regime=normal"} <= drawn
+    assert not drawn & {"heads=many", "regime=huge"}
+
+
+def test_a_convention_may_be_named() -> None:
+    """What recognition cannot know is told."""
+    verdict = assert_parity(subject("keep_mask.py:build"), convention="module-mask", cases=60)
+    assert verdict.convention == "module-mask"
+
+
+def test_options_come_whole_or_one_by_one() -> None:
+    """Keywords are fields of ``Options`` and change the options that are given."""
+    verdict = assert_parity(
+        subject("projected.py:f"), options=Options(cases=70, seed=3), cases=45, dtypes=("float64",)
+    )
+    assert verdict.run == 45
+    assert verdict.failures == ()
+
+
+REFUSED = {
+    "option": ({"case": 3}, "got the option 'case', but should be one of cases, "),
+    "convention": ({"convention": "qkv-head"}, "did you mean 'qkv-heads'"),
+    "feature": (
+        {"features": "attn=causal"},
+        "attn=causal was asked for, but the target offers only attn=none",
+    ),
+}
+
+
+@pytest.mark.parametrize(("keywords", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(keywords: dict[str, object], message: str) -> None:
+    """A mistake of the test's author is no failure of the candidate: ValueError."""
+    with pytest.raises(ValueError, match=message):
+        assert_parity(subject("projected.py:f"), **keywords)  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_function_defined_in_the_test_is_judged() -> None:
+    """The one-line use: an attention from the test's own module."""
+
+    def attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
+        odds = np.exp(Q @ K.T / np.sqrt(Q.shape[-1]))
+        output: np.ndarray = odds / odds.sum(axis=-1, keepdims=True) @ V
+        return output
+
+    verdict = assert_parity(attention, features="regime=normal", cases=40)
+    assert verdict.convention == "qkv"
+    assert conventions.bind(attention).convention == "qkv"

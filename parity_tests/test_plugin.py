@@ -1,0 +1,221 @@
+"""The pytest plugin, run in pytests of its own."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mha_parity import plugin
+from mha_parity.options import Options, add_options, from_namespace
+
+SUBJECTS = Path(__file__).parent / "subjects"
+RIGHT = f"{SUBJECTS}/projected.py:f"
+WRONG = f"{SUBJECTS}/wrong_scale.py:f"
+FEW = ("--mha-parity-cases", "40", "--mha-parity-dtype", "float64")
+
+
+def run(pytester: pytest.Pytester, target: str, *arguments: str) -> pytest.RunResult:
+    """Run pytest on a target in a process of its own."""
+    return pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", "--mha-parity-target", target, *FEW, *arguments
+    )
+
+
+def outcomes(result: pytest.RunResult) -> dict[str, int]:
+    """Return how many tests came to what."""
+    return {name: n for name, n in result.parseoutcomes().items() if name != "warnings"}
+
+
+def test_one_id_a_feature(pytester: pytest.Pytester) -> None:
+    """Each feature that the target offers is a test; all of a right one pass."""
+    result = run(pytester, RIGHT, "-v")
+    result.stdout.fnmatch_lines(
+        [
+            f"mha-parity: target {RIGHT}, 40 cases, seed 0",
+            "*mha-parity?dtype=float64? PASSED*",
+            "*mha-parity?regime=huge? PASSED*",
+            "*mha-parity?memory=readonly? PASSED*",
+            "*mha-parity?whole run? PASSED*",
+        ]
+    )
+    assert set(outcomes(result)) == {"passed"}
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_failing_feature_shows_the_report_once(pytester: pytest.Pytester) -> None:
+    """A wrong scale fails with several heads and passes with one; the report comes once."""
+    result = run(pytester, WRONG, "-v", "-k", "heads or float64")
+    result.stdout.fnmatch_lines(
+        [
+            "*mha-parity?heads=one? PASSED*",
+            "*mha-parity?heads=many? FAILED*",
+            "*Parity does not hold: *",
+            "*mha-parity replay qkv-*",
+            "*The report stands with the first feature that fails.",
+        ]
+    )
+    assert result.stdout.str().count("no rounding explains it") == 1
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_what_no_single_case_shows_fails_the_run_as_a_whole(pytester: pytest.Pytester) -> None:
+    """An epsilon in the denominator drowns in every case, and stands out over them."""
+    pytester.makepyfile(
+        faint="import numpy as np\n"
+        "def f(Q, K, V, n_heads):\n"
+        "    q, k, v = (np.stack(np.split(a, n_heads, axis=1)) for a in (Q, K, V))\n"
+        "    scale = Q.dtype.type(q.shape[-1] ** -0.5)\n"
+        "    logits = q @ k.swapaxes(1, 2) * scale\n"
+        "    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))\n"
+        "    odds = odds / (odds.sum(axis=-1, keepdims=True) + Q.dtype.type(3e-6))\n"
+        "    return np.concatenate(list(odds @ v), axis=1)\n"
+    )
+    narrow = ("--mha-parity-dtype", "float32", "--mha-parity-cases", "60")
+    result = run(pytester, "faint.py:f", "-v", "-k", "whole", *narrow)
+    result.stdout.fnmatch_lines(
+        ["*mha-parity?whole run? FAILED*", "whole run: systematic error: *"]
+    )
+
+
+def test_own_tests_run_beside(pytester: pytest.Pytester) -> None:
+    """The features come behind the tests that are there; -k chooses among both."""
+    pytester.makepyfile(test_own="def test_own():\n    pass\n")
+    result = run(pytester, RIGHT, "-v", "-k", "own or float64")
+    result.stdout.fnmatch_lines(["test_own.py::test_own PASSED*", "*?dtype=float64? PASSED*"])
+    assert outcomes(result)["passed"] == 2
+    assert outcomes(result)["deselected"] > 20
+
+
+def test_without_a_target_there_are_no_features(pytester: pytest.Pytester) -> None:
+    """Whoever has the plugin installed and asks nothing of it notices nothing."""
+    pytester.makepyfile(test_own="def test_own():\n    pass\n")
+    assert outcomes(pytester.runpytest_subprocess("-p", "no:cacheprovider")) == {"passed": 1}
+
+
+def test_works_in_parallel(pytester: pytest.Pytester) -> None:
+    """Workers of pytest-xdist agree on the features, and come to what one process comes to."""
+    result = run(pytester, WRONG, "-n", "2", "-k", "heads or float64")
+    found = outcomes(result)
+    assert (3, 1) == (found["failed"], found["passed"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+class TestExpectedFailures:
+    """An adopter's list of what is known to fail."""
+
+    def test_listed_features_may_fail_and_others_may_not(self, pytester: pytest.Pytester) -> None:
+        """A listed feature is an expected failure with its reason; what passes must go."""
+        listed = pytester.makefile(".txt", known="heads=many  # our scale\nheads=one\n\n# prose\n")
+        result = run(
+            pytester, WRONG, "-v", "-k", "heads and not kv", "--mha-parity-xfail", str(listed)
+        )
+        result.stdout.fnmatch_lines(
+            ["*?heads=one? FAILED*", "*?heads=many? XFAIL*(our scale)*", "*XPASS(strict)*"]
+        )
+        assert {"failed": 1, "xfailed": 1} == {
+            name: n for name, n in outcomes(result).items() if name != "deselected"
+        }
+
+    @pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["alone", "in_parallel"])
+    def test_dead_entries_are_warned_of(
+        self, pytester: pytest.Pytester, more: tuple[str, ...]
+    ) -> None:
+        """An entry that matches no feature of the target does not go unnoticed."""
+        pytester.makepyfile(test_own="def test_own():\n    pass\n")
+        listed = pytester.makefile(".txt", known="attn=causal  # later\nheads=mony\n")
+        chosen = ("-k", "test_own", "--mha-parity-xfail", str(listed))
+        result = run(pytester, RIGHT, *chosen, *more)
+        for name in ("attn=causal", "heads=mony"):
+            said = f"*MhaParityWarning: {name} is expected to fail, but the target offers no such*"
+            result.stdout.fnmatch_lines([said])
+        assert result.ret == pytest.ExitCode.OK
+
+    def test_dead_entries_are_refused_where_warnings_are_errors(
+        self, pytester: pytest.Pytester
+    ) -> None:
+        """With -W error the sentence ends the session as a mistake in its set-up."""
+        listed = pytester.makefile(".txt", known="heads=mony\n")
+        result = run(pytester, RIGHT, "-W", "error", "--mha-parity-xfail", str(listed))
+        result.stderr.fnmatch_lines(["ERROR: mha-parity: heads=mony is expected to fail, but*"])
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+REFUSED = {
+    "target": (
+        ("nowhere.py:f",),
+        "ERROR: mha-parity: got the target 'nowhere.py:f', but there is no",
+    ),
+    "feature": (
+        (RIGHT, "--mha-parity-feature", "attn=causal"),
+        "ERROR: mha-parity: attn=causal was asked for, but the target offers only attn=none.",
+    ),
+    "xfail": (
+        (RIGHT, "--mha-parity-xfail", "nowhere.txt"),
+        "ERROR: mha-parity: there is no file nowhere.txt of expected failures.",
+    ),
+    "option": (
+        (RIGHT, "--mha-parity-fully-masked", "half"),
+        "*--mha-parity-fully-masked: got 'half', but no such policy on fully masked rows; known*",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED)
+def test_mistakes_in_the_set_up_are_one_sentence(
+    pytester: pytest.Pytester, arguments: tuple[str, ...], said: str
+) -> None:
+    """What is wrong with target, options or files is said without a traceback, status 4."""
+    result = run(pytester, *arguments)
+    result.stderr.fnmatch_lines([f"*{said}*"])
+    assert "Traceback" not in result.stderr.str() + result.stdout.str()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+class Noted:
+    """Takes options as argparse and pytest do, and keeps them."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, dict[str, Any]] = {}
+
+    def getgroup(self, *_: str) -> Noted:
+        """Be the group as well."""
+        return self
+
+    def addoption(self, name: str, **keywords: Any) -> None:
+        """Keep one."""
+        self.options[name.removeprefix("--").removeprefix(plugin.PREFIX)] = keywords
+
+
+def test_options_are_the_command_s() -> None:
+    """One definition serves both: same names, types, defaults and help, but for two of its own."""
+    ours, command = Noted(), Noted()
+    plugin.pytest_addoption(ours)  # type: ignore[arg-type]  # what it needs of a parser
+    add_options(command.addoption)
+    own = {"target", "xfail"}
+    assert own == set(ours.options) - set(command.options)
+    assert command.options == {k: v for k, v in ours.options.items() if k not in own}
+
+
+def test_without_options_the_defaults_are_those_of_a_run() -> None:
+    """An empty command line, and a pytest without options, ask for ``Options()``."""
+    for prefix in ("", plugin.PREFIX):
+        parser = argparse.ArgumentParser()
+        add_options(parser.add_argument, prefix)
+        assert from_namespace(parser.parse_args([]), prefix) == Options()
+
+
+def test_loading_the_plugin_loads_nothing_heavy() -> None:
+    """Every pytest of an adopter loads the plugin: neither numpy nor torch, nor the harness."""
+    code = (
+        "import sys, mha_parity.plugin\n"
+        "print(*(m for m in ('numpy', 'torch', 'rich', 'mha_parity.run') if m in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""
