@@ -44,13 +44,17 @@ def judge_gradients(
     if not gold.output.size or not gold.weights.shape[-1] or _poisoned(problem, gold):
         return []
     found = answer.gradients or {}
-    shared = _shared(problem, found)
-    yardstick = _Yardstick(problem, shared)
-    right = _summed(problem, golden_gradients(problem, gold), shared)
+    yardstick = _Yardstick(problem, _shared(problem, found))
     return [
         _Bench(problem, name, each, yardstick, settings).judged(found.get(name))
-        for name, each in right.items()
+        for name, each in right(problem, gold, answer).items()
     ]
+
+
+def right(problem: Problem, gold: Gold, answer: Answer) -> dict[str, GoldGradient]:
+    """Return the gold gradients under the names by which an answer is to have them."""
+    shared = _shared(problem, answer.gradients or {})
+    return _summed(problem, golden_gradients(problem, gold), shared)
 
 
 def _poisoned(problem: Problem, gold: Gold) -> bool:

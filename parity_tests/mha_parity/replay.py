@@ -12,6 +12,7 @@ from mha_parity.conventions.base import blamed
 from mha_parity.features import of_case
 from mha_parity.opening import opened
 from mha_parity.report import close_up
+from mha_parity.report.comparing import numeric
 from mha_parity.run import settings_of
 from mha_parity.trial import try_case
 
@@ -50,9 +51,9 @@ def replay(text: str, target: str, options: Options, console: Console, *, pdb: b
         asked = Stopping(cast("Watched", candidate).bound) if pdb else candidate
         trial = try_case(asked, case, settings)
     units = None
-    if trial.problem and trial.gold and trial.answer:
+    if trial.problem and trial.gold and trial.answer and numeric(trial.answer.output):
         units = error_units(trial.problem, trial.gold, trial.answer, settings)
-    close_up.show(trial, units, console)
+    close_up.show(trial, units, target, console)
     return int(trial.fails)
 
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.table import Table
 from rich.text import Text
 
-from mha_parity.report import words
+from mha_parity.features import AXES, PLAIN, label
+from mha_parity.judgement import NOWHERE, Place, Severity
+from mha_parity.quantity import NO_HEAD
+from mha_parity.report import dots, matrices, words
+from mha_parity.report.comparing import comparison
+from mha_parity.report.layout import Layout, Pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
+    from mha_parity.case import Case
     from mha_parity.judgement import Judgement
     from mha_parity.problem import Problem
     from mha_parity.trial import Trial
@@ -22,109 +29,120 @@ INPUTS = (
     "query", "key", "value", "w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "bias_k", "bias_v",
     "w_out", "b_out", "key_padding_mask", "attn_mask",
 )  # fmt: skip
-SAMPLES, ROWS = 3, 16  # drawn of a difference
-LEGEND = (
-    "error beside what is allowed: · within it, 1 up to 10 times, 2 up to 100 times, ..., "
-    "! no number"
-)
+IMPLIED = {"form", "projection", "heads", "size"}  # by the id, the inputs and the sizes
+FEW = 16  # numbers that are shown rather than summed up
 LINES = 24
 
 
-def show(trial: Trial, units: Array | None, console: Console) -> None:
+def show(trial: Trial, units: Array | None, target: str, console: Console) -> None:
     """Print the trial; ``units`` are the output's errors over the allowed ones, (N, L, G, W)."""
-    console.print(Text(f"\n{trial.case.id}", style="bold"), soft_wrap=True)
-    if trial.problem is not None:
-        console.print(_inputs(trial.problem))
-    if trial.gold is not None:
-        gold = np.asarray(trial.gold.output, dtype=np.float64)
-        if trial.answer is not None:
-            _print(console, "the target's output", np.asarray(trial.answer.output))
-        _print(console, "torch's output", gold)
-        if units is not None and trial.answer is not None:
-            output = np.asarray(trial.answer.output).astype(np.float64)
-            _print(console, "the target's − torch's", output - gold)
-            _shade(console, units)
+    page = Layout(console.width)
     console.print()
-    for judgement in trial.judgements:
-        console.print(_line(judgement))
+    console.print(Text(trial.case.id, style="bold"), soft_wrap=True)
+    page.block([("case", page.flow(map(Text, _told(trial.case)))), *_inputs(trial.problem)])
+    for part in _pictures(trial, units, console.width):
+        page.lines += [Text(), *part]
+    page.block([pair for each in trial.judgements for pair in _judged(each)])
+    page.lines.append(Text())
+    page.lines += page.wrapped(_closing(trial, target))
+    for line in page.lines:
+        console.print(line, soft_wrap=True)
+    console.print()
 
 
-def _inputs(problem: Problem) -> Table:
+def _told(case: Case) -> Iterator[str]:
+    """Yield the sizes and the features of a case in words, without what is plain."""
+    heads = f"{case.heads_count} heads" if case.heads_count != 1 else "1 head"
+    samples = "1 sample" if case.batch == 1 else f"{case.batch} samples"
+    yield f"{samples}, {case.queries} queries, {case.keys} keys, {heads} of width {case.head_dim}"
+    for axis in AXES:
+        value = getattr(case, axis)
+        if axis not in IMPLIED and (value != PLAIN[axis] or axis == "dtype"):
+            yield label(axis, value)
+
+
+def _inputs(problem: Problem | None) -> Pairs:
     """Return a line an input: its shape, and its range, or which array it is once more."""
-    table = Table.grid(padding=(0, 2))
+    if problem is None:
+        return []
+    pairs: Pairs = []
     seen: dict[int, str] = {}
     for name in INPUTS:
         array = getattr(problem, name)
         if array is None:
             continue
         same = seen.setdefault(id(array), name)
-        what = f"the same array as {same}" if same != name else _range(array)
-        table.add_row(name, f"{array.dtype}{array.shape}", Text(what, style="dim"))
+        what = f"the same array as {same}" if same != name else _summed_up(array)
+        shape = f"{array.dtype}{array.shape}".replace(" ", "")
+        between = "\n" if "\n" in what else "  "
+        short = name.replace("key_padding_mask", "padding mask")
+        pairs.append((short, Text.assemble(shape, between, (what, "dim"))))
     if problem.given_scale is not None:
-        table.add_row("scale", f"{problem.given_scale:.6g}", "")
+        pairs.append(("scale", Text(f"{problem.given_scale:.6g}")))
     if problem.is_causal:
-        table.add_row("is_causal", "True", "")
-    return table
+        pairs.append(("is_causal", Text("True")))
+    return pairs
 
 
-def _range(array: Array) -> str:
+def _summed_up(array: Array) -> str:
+    """Return the few numbers of a small array, the range of a large one."""
+    if 0 < array.size <= FEW and array.dtype != np.bool_:
+        rows = array.reshape(-1, array.shape[-1]).astype(np.float64)
+        return "\n".join("  ".join(f"{value:.5g}" for value in row) for row in rows)
     if array.dtype == np.bool_:
         return f"{int(array.sum())} of {array.size} hidden"
     wide = array.astype(np.float64)
     finite = wide[np.isfinite(wide)]
     hidden = int((wide == -np.inf).sum())
     also = f", {hidden} of {array.size} hidden" if hidden else ""
-    return (
-        f"from {finite.min():.4g} to {finite.max():.4g}{also}"
-        if finite.size
-        else f"none finite{also}"
-    )
+    if not finite.size:
+        return f"no finite number{also}"
+    return f"from {finite.min():.4g} to {finite.max():.4g}{also}"
 
 
-def _print(console: Console, title: str, array: Array) -> None:
-    console.print(Text(f"\n{title}  {array.dtype}{array.shape}", style="bold"))
-    with np.printoptions(precision=5, suppress=True, threshold=120, edgeitems=3, linewidth=96):
-        console.print(Text(str(array)), soft_wrap=True)
+def _pictures(trial: Trial, units: Array | None, width: int) -> Iterator[list[Text]]:
+    """Yield the masks, the numbers around the worst one, and where the output is off."""
+    compared = comparison(trial)
+    where = compared.where if compared else Place(NOWHERE, NO_HEAD, 0, 0)
+    if trial.problem is not None and trial.problem.hidden().size:
+        drawn = list(dots.masks(trial.problem, max(where.head, 0), where.row, width))
+        if drawn:
+            yield drawn
+    if compared is not None:
+        yield matrices.lines(compared, width)
+    if units is not None and units.size:
+        worst = int(np.nan_to_num(units, nan=np.inf).max(axis=(1, 2, 3)).argmax())
+        sample = where.sample if where.sample >= 0 else worst
+        yield list(dots.errors(units, sample, where.row, width))
 
 
-def _shade(console: Console, units: Array) -> None:
-    """Print a character an element, a line a query, the heads side by side."""
-    console.print(Text(f"\n{LEGEND}", style="dim"))
-    groups = units.shape[2]
-    for sample, rows in enumerate(units[:SAMPLES]):
-        heads = "heads mixed" if groups == 1 else f"heads 0 to {groups - 1}"
-        console.print(Text(f"sample {sample}, {heads}", style="dim"))
-        for row, heads_of_row in enumerate(rows[:ROWS]):
-            line = Text(f"  row {row:<3} ")
-            for head in heads_of_row:
-                line.append("|", "dim")
-                for value in head:
-                    line.append(*_mark(float(value)))
-            console.print(line.append("|", "dim"), soft_wrap=True)
-    left_out = max(len(units) - SAMPLES, 0), max(units.shape[1] - ROWS, 0)
-    if any(left_out):
-        console.print(Text(f"  ... {left_out[0]} samples and {left_out[1]} rows more", style="dim"))
-
-
-def _mark(units: float) -> tuple[str, str]:
-    if not np.isfinite(units):
-        return "!", "bold red"
-    if units <= 1:
-        return "·", "dim"
-    return str(min(int(np.ceil(np.log10(units))), 9) or 1), "red"
-
-
-def _line(judgement: Judgement) -> Text:
+def _judged(judgement: Judgement) -> Pairs:
     """Return a check's outcome; a failed one with its error, its place and its sentence."""
     status = "fail" if judgement.severity.fails else "pass"
-    colour = {"fail": "red", "pass": "green"}[status]
-    line = Text.assemble(
-        (f"{words.SIGN[status]} ", colour),
-        judgement.check,
-        (f"  {judgement.severity.value}", colour),
+    if judgement.severity is Severity.INCONCLUSIVE:
+        status = "inconclusive"
+    said = Text()
+    said.append(
+        f"{words.SIGN[status]} {judgement.check}: {judgement.severity.value}", _style(status)
     )
     if judgement.where is not None and judgement.allowed > 0:
-        line.append(f"  {words.error(judgement)}, at {judgement.where}", "dim")
+        said.append(f"\n{words.error(judgement)}, at {judgement.where}", "dim")
     if judgement.detail:
-        line.append(f"\n  {words.told(judgement.detail, LINES)}")
-    return line
+        said.append(f"\n{words.told(judgement.detail, LINES)}")
+    return [("fails" if status == "fail" else "check", said)]
+
+
+def _closing(trial: Trial, target: str) -> Text:
+    """Say in a sentence what came of the case."""
+    failing = dict.fromkeys(j.check for j in trial.judgements if j.severity.fails)
+    status = "fail" if failing else "inconclusive" if trial.inconclusive else "pass"
+    said = {
+        "fail": f"{target} fails this case: {', '.join(failing)}.",
+        "inconclusive": f"{target} cannot be judged by this case.",
+        "pass": f"{target} equals torch in this case.",
+    }
+    return Text(f" {words.SIGN[status]} {said[status]}", f"bold {_style(status)}")
+
+
+def _style(status: str) -> str:
+    return words.COLOUR[status]

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from mha_parity.verdict import CheckRow, Diagnosis, Failure, FeatureRow, Verdict
 
-COLOUR = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INCONCLUSIVE: "yellow"}
-SIGN_COLOUR = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 SHOWN_FAILURES = 3
 SHOWN_LINES = 8  # of what a target said before it broke
 
@@ -47,7 +45,7 @@ def show(verdict: Verdict, console: Console) -> None:
 
 
 def _headline(verdict: Verdict) -> Panel:
-    colour = COLOUR[verdict.outcome]
+    colour = words.COLOUR[verdict.outcome.value]
     sentence = Text(verdict.sentence, style=f"bold {colour}")
     setting = (words.setting(verdict), "dim")
     return Panel(Text.assemble(sentence, "\n", setting), border_style=colour, expand=False)
@@ -55,7 +53,7 @@ def _headline(verdict: Verdict) -> Panel:
 
 def _closing(verdict: Verdict) -> Text:
     """Return the verdict again, and the name of the bug where there is one."""
-    sign, colour = words.SIGN[verdict.outcome.value], COLOUR[verdict.outcome]
+    sign, colour = words.SIGN[verdict.outcome.value], words.COLOUR[verdict.outcome.value]
     said = Text.assemble((f" {sign} {verdict.sentence}", f"bold {colour}"))
     if verdict.diagnosis:
         first = verdict.diagnosis[0]
@@ -177,7 +175,7 @@ def _check(row: CheckRow) -> Text:
 
 
 def _signed(status: str, what: str, count: str) -> Text:
-    return Text.assemble((f"{words.SIGN[status]} ", SIGN_COLOUR[status]), what, (count, "dim"))
+    return Text.assemble((f"{words.SIGN[status]} ", words.COLOUR[status]), what, (count, "dim"))
 
 
 def _say_unit(items: list[Text]) -> None:

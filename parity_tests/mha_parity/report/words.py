@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # A sign beside the colour: whoever sees no colours reads the same.
 SIGN = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
+COLOUR = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 HARNESS = Path(__file__).resolve().parents[1]
 
 

@@ -1,0 +1,92 @@
+"""Pictures in characters: which keys a query sees, and where an output is off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.text import Text
+
+from mha_parity.report.matrices import window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+SAMPLES, ROWS = 3, 16
+MASK_LEGEND = "· seen  # hidden  + favoured and - disfavoured by a float mask"
+ERROR_LEGEND = "· within what is allowed  1 up to 10 times it  2 up to 100 times ...  ! no number"
+LEFT = len("  row 10  ")
+
+
+def masks(problem: Problem, head: int, row: int, width: int) -> Iterator[Text]:
+    """Yield a line a query around ``row``, a character a key, the samples side by side.
+
+    Nothing where no mask hides or favours a key.
+    """
+    hidden, bias = problem.hidden(), problem.additive()
+    if not (hidden.any() or bias.any()):
+        return
+    alike = (hidden == hidden[:, :1]).all() and (bias == bias[:, :1]).all()
+    samples = min(len(hidden), SAMPLES, max((width - LEFT) // (hidden.shape[-1] + 2), 1))
+    keys = min(hidden.shape[-1], width - LEFT - 2)
+    of = "every head" if alike else f"head {head}"
+    beside = f" of samples 0 to {samples - 1}, side by side" if samples > 1 else ""
+    yield Text(f"which keys a query sees, {of}{beside}", "bold")
+    yield Text(f"  {MASK_LEGEND}", "dim")
+    for query in range(*window(row, hidden.shape[2], ROWS)):
+        line = Text(f"  row {query:<3} ", "dim")
+        for sample in range(samples):
+            line.append("|", "dim")
+            at = (sample, head, query, slice(keys))
+            marks = zip(hidden[at], bias[at], strict=True)
+            line.append("".join(_seen(bool(h), float(b)) for h, b in marks), "none")
+        yield line.append("|", "dim")
+    yield from _left_out(hidden, samples, keys)
+
+
+def _seen(hidden: bool, bias: float) -> str:
+    return "#" if hidden else "+" if bias > 0 else "-" if bias < 0 else "·"
+
+
+def _left_out(hidden: Array, samples: int, keys: int) -> Iterator[Text]:
+    counts = {"sample": (samples, len(hidden)), "key": (keys, hidden.shape[-1])}
+    counts["query"] = (min(hidden.shape[2], ROWS), hidden.shape[2])
+    found = [f"{shown} of {n} {name}s" for name, (shown, n) in counts.items() if shown < n]
+    if found:
+        yield Text(f"  shown: {', '.join(found).replace('querys', 'queries')}", "dim")
+
+
+def errors(units: Array, sample: int, row: int, width: int) -> Iterator[Text]:
+    """Yield a character an element of one sample's errors over the allowed ones, around ``row``.
+
+    The heads stand side by side; where that is too wide each head has one character, its worst.
+    """
+    one = units[sample]
+    groups, across = one.shape[1:]
+    if LEFT + groups * (across + 1) > width:
+        one, across = one.max(axis=2, keepdims=True), 1
+    heads = "heads mixed" if groups == 1 else f"heads 0 to {groups - 1} side by side"
+    what = "the worst of each head and row" if across < units.shape[3] else "each element"
+    yield Text(f"error of the output, sample {sample}, {heads}: {what}", "bold")
+    yield Text(f"  {ERROR_LEGEND}", "dim")
+    most = (width - LEFT) // (across + 1)
+    for query in range(*window(row, len(one), ROWS)):
+        line = Text(f"  row {query:<3} ", "dim")
+        for head in one[query, :most]:
+            line.append("|", "dim")
+            for value in head[: width - LEFT - 2]:
+                line.append(*_mark(float(value)))
+        yield line.append("|", "dim")
+    if len(one) > ROWS:
+        yield Text(f"  shown: {ROWS} of {len(one)} rows", "dim")
+
+
+def _mark(units: float) -> tuple[str, str]:
+    if not np.isfinite(units):
+        return "!", "bold red"
+    if units <= 1:
+        return "·", "dim"
+    return str(min(int(np.ceil(np.log10(units))), 9) or 1), "red"
