@@ -11,16 +11,19 @@ import pytest
 
 from mha_parity import systematic, wrong
 from mha_parity.accuracy import torch_output
-from mha_parity.candidate import Answer
+from mha_parity.candidate import Answer, FunctionCandidate
 from mha_parity.directions import DIRECTIONS
 from mha_parity.drawing import draw_cases
 from mha_parity.features import AXES, offer
 from mha_parity.gold import Gold, golden
 from mha_parity.judgement import Judgement, Severity
 from mha_parity.making import make
+from mha_parity.options import Options
 from mha_parity.orders import ORDERS, Prepared, attend
 from mha_parity.problem import Problem
+from mha_parity.run import check
 from mha_parity.systematic import LEAST, TESTS, THRESHOLD, Systematic
+from mha_parity.verdict import Outcome
 from mha_parity.wrong import Attention
 
 EVERYTHING = {
@@ -106,6 +109,12 @@ SYSTEMATIC: dict[str, tuple[Callable[[Problem], np.ndarray], str, str]] = {
 }
 
 
+# The others stay within what rounding explains in every single case.
+SHOWS_IN_SINGLE_CASES = {
+    "float32 softmax in float64", "bfloat16 logits", "a scale of five digits",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", SYSTEMATIC)
 def test_systematic_errors_are_seen(name: str) -> None:
     """Each mistake is found over a run in its one dtype, and described as what it is."""
@@ -114,6 +123,28 @@ def test_systematic_errors_are_seen(name: str) -> None:
     assert [judgement.severity for judgement in found] == [Severity.WRONG]
     assert words in found[0].detail
     assert found[0].error > found[0].allowed
+
+
+RUN = {
+    "inputs": ("self", "cross"), "bias": ("no", "yes"), "attn": ("none", "causal", "float2d"),
+    "size": ("small", "medium", "equal"), "out_proj": ("identity", "general"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SYSTEMATIC)
+def test_a_run_fails_by_its_systematic_error(name: str) -> None:
+    """Each mistake fails a whole run by this check; three are right in every single case."""
+    answer, dtype, words = SYSTEMATIC[name]
+    candidate = FunctionCandidate(
+        name, lambda problem: Answer(output=answer(problem)), offer(**RUN, dtype=dtype)
+    )
+    found = check(candidate, Options(cases=160, seed=9, diagnose=False, shrink=False))
+    failed = {row.name: row.failed for row in found.checks if row.failed}
+
+    assert found.outcome is Outcome.FAIL
+    assert failed["systematic error"] == 1
+    assert any(words in each.judgement.detail for each in found.failures)
+    assert bool(found.failed) == (name in SHOWS_IN_SINGLE_CASES)
 
 
 def right() -> dict[str, Callable[[Problem], np.ndarray]]:

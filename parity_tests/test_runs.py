@@ -1,0 +1,110 @@
+"""What a whole run makes of its cases: power, policies, and a bug in one head."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mha_parity import conventions, wrong
+from mha_parity.candidate import Answer, FunctionCandidate
+from mha_parity.features import offer
+from mha_parity.options import Options
+from mha_parity.problem import Problem
+from mha_parity.run import check
+from mha_parity.verdict import Outcome
+
+OFFERED = offer(
+    inputs=("self", "cross"), attn=("none", "causal", "bool3d"), bias=("no", "yes"),
+    dtype=("float64", "float32"), size=("small", "medium"),
+)  # fmt: skip
+
+
+def plain(problem: Problem) -> Answer:
+    """Answer rightly."""
+    return wrong.attend(wrong.Attention, problem)
+
+
+def test_a_feature_that_no_case_has_is_inconclusive() -> None:
+    """Three cases cannot have all features: those left out are named, and the status is 3."""
+    found = check(FunctionCandidate("plain", plain, OFFERED), Options(cases=3))
+    rows = [row for row in found.features if row.status == "inconclusive"]
+
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert found.outcome.exit_status == 3
+    assert rows
+    assert {row.note for row in rows} == {"no case drawn"}
+    assert f"{rows[0].axis}={rows[0].value}" in found.sentence
+
+
+def test_a_run_without_power_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no case would expose any gross error, no feature passes; as the cases are, all do."""
+    candidate = FunctionCandidate("plain", plain, OFFERED)
+    assert check(candidate, Options(cases=60)).outcome is Outcome.PASS
+    monkeypatch.setattr("mha_parity.power.exposed", lambda *_: frozenset())
+    found = check(candidate, Options(cases=60))
+    offered = [row for row in found.features if row.status != "not offered"]
+
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert {row.note for row in offered} == {"no case could have shown a bug"}
+
+
+def test_junk_fails_and_blind_cases_do_not_hide_it() -> None:
+    """Zeros fail every case that has anything to show."""
+    zeros = FunctionCandidate("zeros", lambda p: np.zeros(p.output_shape, p.dtype), OFFERED)
+    found = check(zeros, Options(cases=20, shrink=False, diagnose=False))
+
+    assert found.outcome is Outcome.FAIL
+    assert found.failed == found.power["zeros"] == 20
+
+
+def one_head(problem: Problem) -> Answer:
+    """Leave the scale out in the last head, where there are several."""
+    right = plain(problem)
+    if problem.num_heads == 1:
+        return right
+    last = problem.v_head_dim * (problem.num_heads - 1)
+    output = right.output.copy()
+    output[..., last:] = wrong.catalogue()["scale-none"].attend(problem).output[..., last:]
+    return Answer(output=output)
+
+
+def test_a_bug_in_one_head_fails_the_run_and_is_placed_there() -> None:
+    """A scale forgotten in the last head alone fails, though all other heads are right."""
+    found = check(FunctionCandidate("one head", one_head, OFFERED), Options(cases=60, shrink=False))
+    wrong_ones = [each.judgement for each in found.failures if each.judgement.check == "output"]
+
+    assert found.outcome is Outcome.FAIL
+    assert wrong_ones
+    for each in wrong_ones:
+        assert each.where is not None
+        assert each.where.head == each.case.heads_count - 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome"),
+    [
+        (None, Outcome.PASS),
+        ("nan", Outcome.PASS),
+        ("zero", Outcome.FAIL),
+        ("uniform", Outcome.FAIL),
+    ],
+)
+def test_policies_are_named_and_judged_on_demand(asked: str | None, outcome: Outcome) -> None:
+    """Torch's NaN in rows that see no key is named, and fails only where another is wanted."""
+    bound = conventions.bind(_torchs_own())
+    options = Options(
+        cases=40, fully_masked=asked, features=(("weights", "per_head"), ("masked_rows", "some")),  # type: ignore[arg-type]  # one of the policies
+        dtypes=("float64",), shrink=False, diagnose=False,
+    )  # fmt: skip
+    found = check(bound, options)
+    failing = {row.name for row in found.checks if row.failed}
+
+    assert found.outcome is outcome
+    assert failing == (set() if outcome is Outcome.PASS else {"fully masked rows"})
+    assert any(row.name == "fully masked rows" and row.cases for row in found.checks)
+
+
+def _torchs_own() -> type:
+    import torch
+
+    return torch.nn.MultiheadAttention
