@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,6 +13,7 @@ import pytest
 
 from mha_parity import accuracy, beside_torch, conventions, summary, targets
 from mha_parity.accuracy import Measured, measured, times_torch, torch_output
+from mha_parity.asserting import as_text
 from mha_parity.candidate import Answer, FunctionCandidate
 from mha_parity.case import Case, parse
 from mha_parity.features import offer
@@ -19,6 +21,8 @@ from mha_parity.gold import golden
 from mha_parity.making import make
 from mha_parity.options import Options
 from mha_parity.problem import Problem
+from mha_parity.report.document import document
+from mha_parity.report.page import document as html
 from mha_parity.run import check
 from mha_parity.trial import Trial
 from mha_parity.values import Array
@@ -199,3 +203,20 @@ def test_the_figures_are_written_down(tmp_path: Path, capsys: pytest.CaptureFixt
     assert written in capsys.readouterr().out
     assert {"target", "no-weights"} == {row["contender"] for row in rows}
     assert "| float32 | the target |" in written
+
+
+def test_the_reports_show_the_table() -> None:
+    """Terminal, page and JSON tell bits, torch's paths and features of one and the same run."""
+    found = check(blurred(3), Options(cases=64, seed=3))
+    text, page = as_text(found), html([found])
+    told = document(found)["accuracy"]["float32"]
+    own, other = told["times_torch"], told["torch"]["no-weights"]["times_torch"]
+
+    assert f"float32 {told['right_bits']:.1f}, torch " in text
+    assert f"no-weights float32 {other:.2f} ×" in text
+    assert re.search(r"by feature +at most \d", text)
+    assert f"{own:.2f} × torch's error" in text
+    assert '<th scope="row">no-weights</th>' in page
+    assert ">causal</th>" in page
+    assert told["features"]["attn=causal"]["cases"] > 0
+    assert set(told["features"]["attn=causal"]["torch"]) == {"weights"}

@@ -141,9 +141,9 @@ def _counted(
 
 
 def table(target: str, found: Sequence[Row]) -> str:
-    """Return the figures as Markdown: all cases of each dtype, then the features."""
+    """Return the figures as Markdown: all cases of each dtype, then by the regime of the values."""
     whole = [_line(row, _WHO[row.contender]) for row in found if not row.feature]
-    parts = [_line(row, row.feature) for row in found if row.feature]
+    parts = [_line(row, row.feature) for row in found if row.feature.startswith("regime=")]
     first = f"Errors of `{target}` in units of torch's own, both against the gold.\n"
     return "\n".join([first, *_head("errors of"), *whole, "", *_head("feature"), *parts, ""])
 

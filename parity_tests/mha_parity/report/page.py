@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.report import maps, telling, words
+from mha_parity.report import maps, precision, telling, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,7 @@ def document(verdicts: Sequence[Verdict]) -> str:
     helpers = {
         "words": words,
         "telling": telling,
+        "precision": precision,
         "told": lambda detail: words.told(detail, LINES),
         "picture_of": picture_of,
         "heads": heads,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.panel import Panel
 from rich.text import Text
 
-from mha_parity.report import telling, words
+from mha_parity.report import precision, telling, words
 from mha_parity.report.layout import Layout, Pairs
 from mha_parity.verdict import Outcome
 
@@ -146,6 +146,7 @@ def _facts(verdict: Verdict, page: Layout) -> Pairs:
         cases = (f" ({words.cases(each.cases)})", "dim")
         line = Text.assemble(f"{each.dtype:<9}", words.accuracy(each), cases)
         pairs.append(("" if number else "accuracy", line))
+    pairs += _beside_torch(verdict, page)
     worst = verdict.worst
     if worst is not None and verdict.outcome is not Outcome.FAIL:
         pairs.append(("worst error", Text(f"{worst.check}: {words.error(worst)}")))
@@ -153,6 +154,17 @@ def _facts(verdict: Verdict, page: Layout) -> Pairs:
     if power := words.power(verdict):
         pairs.append(("power", Text(power)))
     return pairs + [("note", Text(note)) for note in verdict.notes]
+
+
+def _beside_torch(verdict: Verdict, page: Layout) -> Pairs:
+    """Return the bits that are right, torch's other paths, and the least accurate feature."""
+    lines = [("bits right", list(precision.bits(verdict)))]
+    for number, (path, by_dtype) in enumerate(precision.paths(verdict)):
+        found = [f"{dtype} {row.median_times_torch:.2f} ×" for dtype, row in by_dtype.items()]
+        found[0] = f"{path:<10} {found[0]}"
+        lines.append(("" if number else "torch's paths", found))
+    lines.append(("by feature", [each for each in [precision.furthest(verdict)] if each]))
+    return [(name, page.flow([Text(each) for each in said])) for name, said in lines if said]
 
 
 def _counted(row: FeatureRow) -> Text:

@@ -1,0 +1,57 @@
+"""The accuracy table as reports show it: bits, torch's own paths, and the features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.accuracy import PATHS, PINNED, TARGET
+from mha_parity.features import AXES, label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.verdict import Accuracy, Verdict
+
+ByDtype = dict[str, "Accuracy"]
+ENOUGH = 5  # cases: a median of fewer says little of a feature
+
+
+def rows(verdict: Verdict, contender: str, axis: str = "", value: str = "") -> ByDtype:
+    """Return the rows of one contender over all cases, or over those of a feature, by dtype."""
+    asked = (contender, axis, value)
+    found = verdict.accuracy_table
+    return {row.dtype: row for row in found if (row.contender, row.axis, row.value) == asked}
+
+
+def bits(verdict: Verdict) -> Iterator[str]:
+    """Yield for each dtype how many bits the target has right, and torch."""
+    torchs = rows(verdict, PINNED)
+    for dtype, own in rows(verdict, TARGET).items():
+        yield f"{dtype} {own.right_bits:.1f}, torch {torchs[dtype].right_bits:.1f}"
+
+
+def paths(verdict: Verdict) -> list[tuple[str, ByDtype]]:
+    """Return the rows of torch's other paths, where they were taken, by path."""
+    found = ((path, rows(verdict, path)) for path in PATHS)
+    return [(path, by_dtype) for path, by_dtype in found if by_dtype]
+
+
+def features(verdict: Verdict) -> list[tuple[str, ByDtype]]:
+    """Return the target's rows by feature, in the features' order and words."""
+    named = [(axis, value) for axis, values in AXES.items() for value in values]
+    found = ((label(*each), rows(verdict, TARGET, *each)) for each in named)
+    return [(words, by_dtype) for words, by_dtype in found if by_dtype]
+
+
+def furthest(verdict: Verdict) -> str:
+    """Return the feature with which the target's error is largest beside torch's, in a sentence."""
+    found = [
+        (row.median_times_torch, words, row)
+        for words, by_dtype in features(verdict)
+        for row in by_dtype.values()
+        if row.cases >= ENOUGH
+    ]
+    if not found:
+        return ""
+    times, words, row = max(found, key=lambda each: each[0])
+    return f"at most {times:.2f} ×: {words} in {row.dtype} ({row.cases} cases)"
