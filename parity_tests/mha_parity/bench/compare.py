@@ -1,7 +1,8 @@
 """The regression gate: ratios beside those of a baseline; times are never compared.
 
-A ratio has grown when the interval of its median lies wholly above the baseline's. Where nothing
-changed, chance alone does that as often as ``intervals.chance_apart`` says.
+A ratio has grown when the interval of its median lies wholly above the baseline's. The intervals
+are as wide as it takes for all ratios of a run together to raise a false alarm in at most one run
+of a hundred, as far as the rounds allow.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from mha_parity.bench import words
-from mha_parity.bench.intervals import Interval, chance_apart
+from mha_parity.bench.intervals import Interval, chance_apart, grew, interval, ranks, ratios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,58 +24,62 @@ if TYPE_CHECKING:
 
 MACHINE = ("cpu", "cores", "threads", "numpy_blas", "torch_blas", "numpy", "torch")
 RATIOS = {"ratio": "× torch", "weights_ratio": "× torch with weights"}
+RIVALS = {"ratio": "rival", "weights_ratio": "weights_rival"}
+FALSE_ALARMS = 0.01  # of the runs in which nothing changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One ratio then and now; ``chance``: how often equal ones look grown."""
+    """The ratios of a contender in one task, round by round, then and now."""
 
     task: str
     label: str
     what: str
-    then: Interval
-    now: Interval
-    chance: float
+    then: list[float]
+    now: list[float]
+
+    def grew(self, chance: float) -> bool:
+        """Return whether they have grown; mistaken no oftener than ``chance``, if it can be."""
+        return grew(self.now, self.then, chance)
+
+    def shrank(self, chance: float) -> bool:
+        """Return whether they have become smaller."""
+        return grew(self.then, self.now, chance)
+
+    def mistaken(self, chance: float) -> float:
+        """Return how often equal ratios look grown, where ``chance`` is asked for."""
+        sizes = len(self.now), len(self.then)
+        return chance_apart(*sizes, *ranks(*sizes, chance))
 
     @property
-    def grew(self) -> bool:
-        """Whether the interval lies wholly above the baseline's."""
-        return self.now.low > self.then.high
-
-    @property
-    def shrank(self) -> bool:
-        """Whether the interval lies wholly below the baseline's."""
-        return self.now.high < self.then.low
-
-
-def changes(then: Document, now: Document) -> list[Change]:
-    """Return every ratio that both documents have; torch's own are left out."""
-    before = dict(_ratios(then))
-    found = []
-    for key, (label, current, rounds) in _ratios(now):
-        if key in before:
-            _, earlier, their_rounds = before[key]
-            task, _, what = key
-            found.append(
-                Change(
-                    task=task, label=label, what=RATIOS[what], then=earlier, now=current,
-                    chance=chance_apart(rounds, their_rounds),
-                )
-            )  # fmt: skip
-    return found
+    def medians(self) -> tuple[Interval, Interval]:
+        """The usual intervals, then and now."""
+        return interval(self.then), interval(self.now)
 
 
 Key = tuple[str, str, str]
 
 
-def _ratios(document: Document) -> Iterator[tuple[Key, tuple[str, Interval, int]]]:
-    """Yield (task, contender, kind of ratio) -> (label, interval, rounds)."""
+def changes(then: Document, now: Document) -> list[Change]:
+    """Return every ratio that both documents have; torch's own are left out."""
+    before = dict(_ratios(then))
+    return [
+        Change(task=key[0], label=label, what=RATIOS[key[2]], then=before[key][1], now=values)
+        for key, (label, values) in _ratios(now)
+        if key in before
+    ]
+
+
+def _ratios(document: Document) -> Iterator[tuple[Key, tuple[str, list[float]]]]:
+    """Yield (task, contender, kind of ratio) -> (label, ratios of all rounds)."""
     for task in document["tasks"]:
+        rows = {row["name"]: row for row in task["contenders"]}
         for row in task["contenders"]:
             for what in RATIOS:
                 if row[what] is not None and not row["name"].startswith("torch"):
-                    key = (task["name"], row["name"], what)
-                    yield key, (row["label"], Interval(**row[what]), len(row["times"]))
+                    rival = rows[task[RIVALS[what]]]
+                    values = ratios(row["times"], rival["times"])
+                    yield (task["name"], row["name"], what), (row["label"], values)
 
 
 def differences(then: Document, now: Document) -> list[str]:
@@ -106,21 +111,27 @@ def show(then: Document, now: Document, console: Console) -> bool:
         )
     for line in differences(then, now):
         console.print(Text(f" {line}", style="yellow"), soft_wrap=True)
+    chance = FALSE_ALARMS / len(found)
+    failed = [change for change in found if change.grew(chance)]
+    for change in failed:
+        _say(change, "grew", "bold red", console)
     for change in found:
-        if change.grew or change.shrank:
-            word, colour = ("grew", "bold red") if change.grew else ("shrank", "green")
-            line = (
-                f" {change.task}, {change.label}: {change.what} {word} from "
-                f"{words.ratio(change.then)} to {words.ratio(change.now)}"
-            )
-            console.print(Text(line, style=colour), soft_wrap=True)
-    grew = sum(change.grew for change in found)
-    expected = sum(change.chance for change in found)
-    verdict = f"{grew} of {len(found)} ratios grew beyond the intervals"
+        if change.shrank(chance):
+            _say(change, "shrank", "green", console)
+    expected = sum(change.mistaken(chance) for change in found)
     console.print(
         Text.assemble(
-            (f" {verdict}", "bold red" if grew else "bold green"),
-            (f"; without any change, chance makes {expected:.2g} a run grow\n", "dim"),
+            (
+                f" {len(failed)} of {len(found)} ratios grew beyond the intervals",
+                "bold red" if failed else "bold green",
+            ),
+            (f"; if nothing changed, {100 * expected:.2g} of 100 runs say so of one\n", "dim"),
         )
     )
-    return grew > 0
+    return bool(failed)
+
+
+def _say(change: Change, word: str, style: str, console: Console) -> None:
+    then, now = map(words.ratio, change.medians)
+    line = f" {change.task}, {change.label}: {change.what} {word} from {then} to {now}"
+    console.print(Text(line, style=style), soft_wrap=True)

@@ -118,7 +118,7 @@ def _padding(task: Task) -> Array:
     return np.arange(task.size.length) >= np.array(task.lengths)[:, None]
 
 
-def case_of(task: Task, offer: Offer | None) -> Case:
+def case_of(task: Task, offer: Offer | None = None) -> Case:
     """Return the task as a case: the fullest layer that ``offer`` still allows."""
     size = task.size
     chosen = {

@@ -51,4 +51,7 @@ def _three(value: float) -> str:
 
 
 def _two(value: float) -> str:
-    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}"
+    """Return a number with two digits behind its point, fewer where more stand before it."""
+    if value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

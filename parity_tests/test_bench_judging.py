@@ -1,0 +1,151 @@
+"""Nothing is timed before it is judged: also where only a part of a large answer is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mha_parity.bench import judging, posing, shelf
+from mha_parity.bench.contenders import CONTENDERS, Contender, obstacle
+from mha_parity.bench.judging import Judge
+from mha_parity.bench.posing import Part, companion, cut, judged_part, pose
+from mha_parity.bench.sizes import Size, Task, tasks
+from mha_parity.bench.stands import built
+from mha_parity.candidate import Answer
+from mha_parity.gold import golden
+
+SIZE = Size(2, 11, 12, 4)
+BOTH = (False, True)
+TASKS = tasks([SIZE], BOTH, BOTH, BOTH)
+contenders = pytest.mark.parametrize("contender", CONTENDERS, ids=lambda each: each.name)
+EPS = np.finfo(np.float64).eps
+
+
+def answer_of(contender: Contender, task: Task) -> Answer:
+    """Return the contender's answer to a task, computed in this process."""
+    stand = built(contender, pose(task))
+    answer: Answer = stand.answer(stand.call())
+    return answer
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+@contenders
+def test_every_contender_is_right(contender: Contender, task: Task) -> None:
+    """Output, weights and gradients of everyone match torch's pinned path, under every mask."""
+    if obstacle(contender, task, posing.case_of(task), None):
+        return  # left out of this task, as `test_bench_contest` has it
+    finding = Judge(pose(task)).finding(answer_of(contender, task))
+
+    assert ("timed", "") == finding[:2]
+    assert finding.units is not None
+    assert 0 < finding.units <= 1
+
+
+@pytest.mark.parametrize("what", ["output", "weights", "gradients"])
+def test_each_part_of_an_answer_is_looked_at(what: str) -> None:
+    """One number of the output, the weights or a gradient off by a tenth is found wrong."""
+    task = replace(TASKS[0], backward=True)
+    assert companion(task) != task  # of one sample: judge that
+    task = companion(task)
+    answer = answer_of(CONTENDERS[0], task)
+    arrays: Any = answer.gradients["in_proj_weight"] if answer.gradients else None
+    array = {"output": answer.output, "weights": answer.weights, "gradients": arrays}[what]
+    array.reshape(-1)[5] += 0.5
+    finding = Judge(pose(task)).finding(answer)
+
+    assert "wrong" == finding.status
+    assert "should be" in finding.reason
+
+
+def test_an_imprecise_answer_is_not_timed_either() -> None:
+    """An output rounded to float16 lies within the bound of float32, and still is refused."""
+    answer = answer_of(CONTENDERS[1], TASKS[0])
+    coarse = replace(answer, output=answer.output.astype(np.float16).astype(np.float32))
+    finding = Judge(pose(TASKS[0])).finding(coarse)
+
+    assert finding.status in {"less accurate", "wrong"}
+    assert finding.units is not None
+    assert finding.units > 1
+
+
+@pytest.mark.parametrize("task", tasks([SIZE], BOTH, BOTH), ids=lambda task: task.name)
+def test_some_rows_have_the_answer_of_the_whole(task: Task) -> None:
+    """The gold of a few query rows is those rows of the whole gold, whatever the masks."""
+    part, problem = Part(rows=(0, 3, 10)), pose(task).problem()
+    whole, some = golden(problem), golden(cut(problem, part))
+
+    np.testing.assert_allclose(some.output, whole.output[:, [0, 3, 10]], rtol=0, atol=64 * EPS)
+    np.testing.assert_allclose(some.weights, whole.weights[:, :, [0, 3, 10]], rtol=0, atol=64 * EPS)
+
+
+@pytest.mark.parametrize("task", tasks([SIZE], BOTH, BOTH), ids=lambda task: task.name)
+def test_some_heads_have_the_answer_of_the_whole(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the output projection keeps heads apart, two heads give their columns of the gold."""
+    monkeypatch.setattr(posing, "SEPARABLE", 1)
+    posed = pose(task)
+    judge = Judge(posed)
+    width = 2 * SIZE.head_dim
+    whole = golden(posed.problem())
+
+    assert Part(heads=2) == judge.part
+    np.testing.assert_allclose(judge.gold.output, whole.output[..., :width], rtol=0, atol=64 * EPS)
+
+
+@pytest.mark.parametrize("limit", ["JUDGED_CELLS", "SEPARABLE"])
+def test_a_part_is_judged_as_strictly(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judged by rows or heads the right answer is right, and one moved number is found."""
+    monkeypatch.setattr(posing, limit, 1)
+    monkeypatch.setattr(posing, "LEAST_ROWS", 3)
+    monkeypatch.setattr(judging, "LARGE", 1)
+    posed = pose(TASKS[0])
+    judge = Judge(posed)
+    stand = built(CONTENDERS[0], posed)
+    answer = judge.part.of(stand.answer(stand.call()), SIZE.head_dim)
+
+    assert "timed" == judge.finding(answer).status
+    answer.output[1, 2, 3] += 0.5
+    assert "wrong" == judge.finding(answer).status
+
+
+def test_large_tasks_are_judged_in_part() -> None:
+    """The words say how much: all of a small one, rows of a long one, heads of a wide one."""
+    said = [
+        judged_part(task).words(task)
+        for task in tasks([SIZE, Size(1, 16384, 512, 8), Size(1, 128, 12288, 96)])
+    ]
+
+    assert ["all judged", "8 of 16384 rows judged", "2 of 96 heads judged"] == said
+
+
+def test_rows_are_spread_over_the_whole_sequence() -> None:
+    """The first and the last query are among the judged ones, and none is there twice."""
+    rows = judged_part(Task(size=Size(1, 4096, 512, 8))).rows
+
+    assert rows is not None
+    assert (0, 4095) == (rows[0], rows[-1])
+    assert len(rows) == len(set(rows))
+
+
+def test_the_shelf_keeps_arrays_and_their_sharing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is taken up equals what was laid down, read or mapped, and may be written into."""
+    posed = pose(replace(TASKS[0], padded=True))
+    shelf.lay_down(posed, str(tmp_path))
+    for shared in (shelf.SHARED, 0):
+        monkeypatch.setattr(shelf, "SHARED", shared)
+        found = shelf.take_up(str(tmp_path))
+        problem = found.problem()
+        for name, array in posed.state.items():
+            np.testing.assert_array_equal(array, found.state[name])
+        np.testing.assert_array_equal(posed.x, found.x)
+        assert problem.query is problem.value
+        found.x[0, 0, 0] = 7  # reaches neither the file nor another process
+
+    assert 7 != shelf.take_up(str(tmp_path)).x[0, 0, 0]
