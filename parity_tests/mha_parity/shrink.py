@@ -7,6 +7,7 @@ other, and its id replays it.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mha_parity.drawing import possible
@@ -14,7 +15,7 @@ from mha_parity.features import PLAIN, of_case
 from mha_parity.trial import try_case
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from mha_parity.candidate import Candidate
     from mha_parity.case import Case
@@ -27,6 +28,18 @@ AXES_TO_PLAIN = (
     "gradients", "memory", "regime", "masked_rows", "bias_kv", "zero_attn", "padding", "attn",
     "out_proj", "weights", "projection", "inputs", "layout", "scale", "bias", "dtype",
 )  # fmt: skip
+# Where a feature is needed, a plainer kind of it may do.
+PLAINER: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "attn": {
+            "float3d": ("bool2d", "float2d", "bool3d"),
+            "float2d": ("bool2d",),
+            "bool3d": ("bool2d",),
+        },
+        "padding": {"float": ("bool",), "lengths": ("bool",)},
+        "inputs": {"distinct": ("cross",)},
+    }
+)
 # Of two queries and two keys one can see which is which; of one, nothing is left to attend to.
 FLOORS = {"batch": 1, "queries": 2, "keys": 2, "heads_count": 1, "head_dim": 1}
 
@@ -79,9 +92,13 @@ def _simpler(case: Case) -> Iterator[Case]:
         yield _consistent(case.replace(**changes))
     for axis, value in features.items():
         yield _consistent(case.replace(**{axis: value}))
+    for axis, kinds in PLAINER.items():
+        for value in kinds.get(getattr(case, axis), ()):
+            yield _consistent(case.replace(**{axis: value}))
     for name, floor in FLOORS.items():
         number = getattr(case, name)
-        for smaller in dict.fromkeys((floor, (floor + number) // 2, number - 1)):
+        # By two as well: some bugs are in odd sizes alone.
+        for smaller in dict.fromkeys((floor, (floor + number) // 2, number - 1, number - 2)):
             if floor <= smaller < number:
                 yield _consistent(case.replace(**{name: smaller}))
     if case.kv_heads_count or case.v_head_dim:

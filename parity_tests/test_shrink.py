@@ -1,0 +1,252 @@
+"""Shrinking: what is left still fails, is no larger, and is just what the bug needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity import isolation, shrink
+from mha_parity.candidate import Answer, FunctionCandidate
+from mha_parity.case import Case, parse, plain_distance
+from mha_parity.drawing import draw_cases, possible
+from mha_parity.features import AXES, Offer, of_case
+from mha_parity.gold import golden
+from mha_parity.judge import Settings
+from mha_parity.judgement import Judgement, Severity
+from mha_parity.problem import Problem
+from mha_parity.trial import try_case
+
+SUBJECTS = Path(__file__).parent / "subjects"
+WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
+SIZES = ("batch", "queries", "keys", "heads_count", "head_dim")
+LARGE = parse(
+    "mha-N5-L13-S17-H7-D11-cross-bias-outproj-padding-floatmask3d-weights-float32-peaky-fortran-s93"
+)
+GROUPED = parse("qkv-N3-L7-S11-H6-D5-G2-V9-cross-boolmask3d-scaled-float32-tiny-sliced-s41")
+
+Rule = Callable[[Case], bool]
+
+
+def smallest(case: Case, fails: Rule) -> tuple[Case, list[Case]]:
+    """Return the smallest case that fails by a rule, and all cases that were tried for it."""
+    tried: list[Case] = []
+
+    def counted(smaller: Case) -> bool:
+        tried.append(smaller)
+        return fails(smaller)
+
+    return shrink.smallest(case, counted, lambda _: True), tried
+
+
+RULES: dict[str, tuple[Rule, str]] = {
+    "always": (lambda _: True, "mha-N1-L2-S2-H1-D1-float64-s0"),
+    "three-heads": (lambda case: case.heads_count >= 3, "mha-N1-L2-S2-H3-D1-float64-s0"),
+    "odd-width": (
+        lambda case: case.head_dim % 2 == 1 and case.head_dim > 2,
+        "mha-N1-L2-S2-H1-D3-float64-s0",
+    ),
+    "some-mask": (lambda case: case.attn != "none", "mha-N1-L2-S2-H1-D1-boolmask-float64-s0"),
+    "padding": (lambda case: case.padding != "none", "mha-N1-L2-S2-H1-D1-padding-float64-s0"),
+    "cross": (lambda case: case.inputs == "cross", "mha-N1-L2-S2-H1-D1-cross-float64-s0"),
+    "more-keys": (lambda case: case.keys > case.queries, "mha-N1-L2-S3-H1-D1-cross-float64-s0"),
+    "two-samples-per-head": (
+        lambda case: case.attn == "float3d" and case.batch > 1,
+        "mha-N2-L2-S2-H1-D1-floatmask3d-float64-s0",
+    ),
+    "float32": (lambda case: case.dtype == "float32", "mha-N1-L2-S2-H1-D1-float32-s0"),
+    "fortran": (lambda case: case.memory == "fortran", "mha-N1-L2-S2-H1-D1-float64-fortran-s0"),
+    "out-projection": (
+        lambda case: case.out_proj == "general" and case.bias == "yes",
+        "mha-N1-L2-S2-H1-D1-bias-outproj-float64-s0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_only_what_the_bug_needs_is_left(name: str) -> None:
+    """Of a large case with ten features nothing is left but what the rule asks for."""
+    fails, minimal = RULES[name]
+    found, _ = smallest(LARGE, fails)
+    assert minimal == found.id
+
+
+def test_grouped_heads_and_value_widths_are_shrunk() -> None:
+    """Groups and the value width go, or the smallest numbers that make the feature stay."""
+    assert "qkv-N1-L2-S2-H1-D1-float64-s0" == smallest(GROUPED, lambda _: True)[0].id
+    grouped, _ = smallest(GROUPED, lambda case: case.kv_heads == "fewer")
+    assert ("fewer", 1, 2, 2) == (grouped.kv_heads, grouped.batch, grouped.queries, grouped.keys)
+    assert grouped.heads_count <= GROUPED.heads_count
+
+
+def hashed(case: Case) -> bool:
+    """Fail on half of all cases, without any pattern."""
+    return sum(map(ord, case.id)) % 2 == 0
+
+
+@pytest.mark.parametrize("seed", range(4), ids="seed{}".format)
+@pytest.mark.parametrize("rule", [hashed, *(fails for fails, _ in RULES.values())], ids=str)
+def test_what_is_left_fails_and_is_no_larger(rule: Rule, seed: int) -> None:
+    """From any drawn case: the result fails, can be drawn, is smaller or equal in every respect."""
+    for case in draw_cases(WHOLE, 30, seed):
+        if not rule(case):
+            continue
+        found, _ = smallest(case, rule)
+        assert rule(found)
+        assert possible(of_case(found))
+        assert found == parse(found.id)
+        assert plain_distance(found) <= plain_distance(case)
+        assert [] == [name for name in SIZES if getattr(found, name) > getattr(case, name)]
+
+
+@pytest.mark.parametrize("seed", range(4), ids="seed{}".format)
+def test_it_ends_and_stays(seed: int) -> None:
+    """No case costs more than ``STEPS`` trials, none is tried twice, and the result is final."""
+    for case in filter(hashed, draw_cases(WHOLE, 60, seed)):
+        found, tried = smallest(case, hashed)
+        assert len(tried) <= shrink.STEPS
+        assert len(tried) == len(set(tried))
+        if len(tried) < shrink.STEPS:
+            assert found == smallest(found, hashed)[0]
+
+
+def test_it_ends_where_everything_small_is_hard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With trials for three steps alone, the best of these three is returned."""
+    monkeypatch.setattr(shrink, "STEPS", 3)
+    found, tried = smallest(LARGE, lambda case: case.heads_count >= 3)
+    assert 3 == len(tried)
+    assert found in {LARGE, *tried}
+
+
+def test_one_step_is_enough_where_anything_fails() -> None:
+    """What fails on every case costs one trial."""
+    _, tried = smallest(LARGE, lambda _: True)
+    assert 1 == len(tried)
+
+
+def test_what_is_not_offered_is_not_tried() -> None:
+    """A target that offers float32 and batches of sequences first is asked for nothing else."""
+    case = LARGE.replace(layout="sequence_first")
+    asked: list[Case] = []
+
+    def fails(smaller: Case) -> bool:
+        asked.append(smaller)
+        return True
+
+    def offered(smaller: Case) -> bool:
+        return (smaller.dtype, smaller.layout) == ("float32", "sequence_first")
+
+    shrink.smallest(case, fails, offered)
+    assert {("float32", "sequence_first")} == {(each.dtype, each.layout) for each in asked}
+
+
+def attention(wrong: Callable[[Problem], bool]) -> FunctionCandidate:
+    """Return an attention that is right but where ``wrong`` says so; there it is off by a half."""
+
+    def attend(problem: Problem) -> Answer:
+        gold = golden(problem)
+        off = 0.5 * np.abs(gold.output).max(initial=1) if wrong(problem) else 0
+        return Answer(
+            output=np.asarray(gold.output + off).astype(problem.dtype),
+            weights=_weights(problem, gold.weights, gold.averaged),
+        )
+
+    return FunctionCandidate("x:f", attend, WHOLE)
+
+
+def _weights(problem: Problem, per_head: np.ndarray, averaged: np.ndarray) -> np.ndarray | None:
+    wanted = {"none": None, "averaged": averaged, "per_head": per_head}[problem.case.weights]
+    return None if wanted is None else np.asarray(wanted).astype(problem.dtype)
+
+
+def hides_first_key(problem: Problem) -> bool:
+    """Whether some query does not see the first key."""
+    return bool(problem.hidden()[..., 0].any())
+
+
+BROKEN: dict[str, tuple[Callable[[Problem], bool], Rule]] = {
+    "three-heads": (lambda problem: problem.num_heads >= 3, lambda case: case.heads_count == 3),
+    "first-key-hidden": (
+        hides_first_key,
+        lambda case: case.id == "mha-N1-L2-S2-H1-D1-boolmask-float64-s0",
+    ),
+    "half": (
+        lambda problem: problem.dtype == np.float16,
+        lambda case: case.id == "mha-N1-L2-S2-H1-D1-float16-s0",
+    ),
+    "out-projection": (
+        lambda problem: problem.w_out is not None,
+        lambda case: case.id == "mha-N1-L2-S2-H1-D1-outproj-float64-s0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_attentions_shrink_to_what_breaks_them(name: str) -> None:
+    """Judged for real, a broken attention's case shrinks to the one feature that it gets wrong."""
+    wrong, minimal = BROKEN[name]
+    candidate = attention(wrong)
+    start = LARGE.replace(dtype="float16") if name == "half" else LARGE
+    judgements = try_case(candidate, start, Settings()).judgements
+    (found,) = [each for each in judgements if each.check == "output"]
+    assert found.severity.fails
+    left = shrink.shrunk(candidate, found, Settings())
+    assert ("output", True) == (left.check, left.severity.fails)
+    assert minimal(left.case), left.case.id
+    again = try_case(candidate, left.case, Settings()).judgements
+    assert left in again
+
+
+def test_the_check_is_kept() -> None:
+    """A weights' failure is not shrunk to a case on which only the output fails."""
+
+    def attend(problem: Problem) -> Answer:
+        answer = attention(lambda p: p.case.bias == "yes")(problem)
+        if answer.weights is None or problem.num_heads < 2:
+            return answer
+        return replace(answer, weights=answer.weights * problem.dtype.type(1.5))
+
+    candidate = FunctionCandidate("x:f", attend, WHOLE)
+    judgements = try_case(candidate, LARGE, Settings()).judgements
+    assert {"output", "weights"} == {each.check for each in judgements if each.severity.fails}
+    (found,) = [each for each in judgements if each.check == "weights"]
+    left = shrink.shrunk(candidate, found, Settings())
+    assert ("weights", 2) == (left.check, left.case.heads_count)
+    assert "no" == left.case.bias
+
+
+@pytest.mark.parametrize("name", ["exits_hard", "hangs"])
+def test_lost_processes_are_shrunk_too(name: str) -> None:
+    """A crash or a hang is reduced to four rows of one head of width one, in few restarts."""
+    case = parse("qkv-N1-L4-S4-H3-D5-unbatched-float64-s7")
+    with isolation.isolated(
+        f"{SUBJECTS}/misbehaving.py:Sometimes.{name}", timeout=0.5
+    ) as candidate:
+        (found,) = try_case(candidate, case, Settings()).judgements
+        assert found.severity in {Severity.CRASH, Severity.TIMEOUT}
+        left = shrink.shrunk(candidate, found, Settings())
+    assert "qkv-N1-L4-S4-H1-D1-unbatched-float64-s0" == left.case.id
+    assert found.severity == left.severity
+
+
+def test_a_target_lost_too_often_is_asked_again() -> None:
+    """What ends its process on every call is given up in a run, and shrunk all the same."""
+    case = parse("qkv-N1-L5-S5-H3-D7-unbatched-float64-s7")
+    with isolation.isolated(f"{SUBJECTS}/misbehaving.py:exits_hard") as candidate:
+        outcomes = [try_case(candidate, case, Settings()).judgements[0] for _ in range(8)]
+        assert Severity.INCONCLUSIVE == outcomes[-1].severity
+        assert "not asked any more" in outcomes[-1].detail
+        left = shrink.shrunk(candidate, outcomes[0], Settings())
+    assert (Severity.CRASH, "qkv-N1-L2-S2-H1-D1-unbatched-float64-s0") == (
+        left.severity,
+        left.case.id,
+    )
+
+
+def test_what_cannot_be_shrunk_is_returned() -> None:
+    """A failure that no smaller case shows comes back as it was."""
+    found = Judgement(case=LARGE, check="output", severity=Severity.WRONG, detail="once")
+    assert found is shrink.shrunk(attention(lambda _: False), found, Settings())
