@@ -16,6 +16,7 @@ from mha_numpy._tiles import Tiles
 from mha_numpy._vjp_materialised import attend_materialised_vjp
 from mha_numpy._vjp_streaming import attend_streaming_vjp
 from mha_numpy._vjp_targets import HeadGradients, zeros_for
+from mha_numpy._vjp_weighted import attend_weighted_vjp
 
 Array = NDArray[Any]
 N, H, L, S, D, DV = 3, 6, 23, 29, 7, 5
@@ -61,14 +62,16 @@ def masking(kind: str, *, causal: bool, appended: int) -> Masking:
     return Masking(**masks[kind], causal=causal, appended=appended)
 
 
-def pulled(attend_vjp: Any, arrays: list[Array], masks: Masking, **options: Any) -> list[Array]:
+def pulled(
+    attend_vjp: Any, arrays: list[Array], masks: Masking, d_weights: Any = None, **options: Any
+) -> list[Array]:
     """Return heads_out and all gradients."""
     q, k, v, given = arrays
     with np.errstate(all="ignore"):
         heads_out, *_, pull = attend_vjp(q, k, v, masks, SCALE, **options)
         empty = np.empty_like(q), np.empty_like(k), np.empty_like(v)
         into = HeadGradients(*empty, zeros_for(masks, q.dtype))
-        pull(given, None, into)
+        pull(given, d_weights, into)
     return [heads_out, *into[:3], *into.bias]
 
 
@@ -84,7 +87,7 @@ def apart(first: list[Array], second: list[Array]) -> float:
 def test_tiles_give_the_gradients_of_held_weights(
     groups: int, kind: str, tiles: Tiles | None
 ) -> None:
-    """Both engines agree, causal or not, with appended keys or not, for all kinds of masks.
+    """All engines agree, causal or not, with appended keys or not, for all kinds of masks.
 
     float64 along chains of four products: some hundred roundings, times what the largest logits
     (size 40: about 100) make of a rounding of their own.
@@ -96,8 +99,22 @@ def test_tiles_give_the_gradients_of_held_weights(
             held = pulled(attend_materialised_vjp, arrays, masks)
             one = pulled(attend_streaming_vjp, arrays, masks, tiles=tiles, threads=1)
             two = pulled(attend_streaming_vjp, arrays, masks, tiles=tiles, threads=2)
-            assert apart(held, one) <= 1000 * EPS * max(size, 1)
+            kept = pulled(attend_weighted_vjp, arrays, masks, tiles=tiles, threads=2)
+            assert apart(held, one) <= 1000 * EPS * size
+            assert apart(held, kept) <= 1000 * EPS * size
             assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+@pytest.mark.parametrize("axes", [(N, H), (N, 1)], ids=["per head", "averaged"])
+@pytest.mark.parametrize("tiles", CUTS.values(), ids=CUTS)
+def test_tiles_take_a_cotangent_of_the_weights(tiles: Tiles | None, axes: tuple[int, int]) -> None:
+    """Tile by tile the weights' own cotangent does what it does to all of them at once."""
+    d_weights = np.random.default_rng(31).standard_normal((*axes, L, S))
+    arrays, masks = problem(31, 3), masking("padding", causal=True, appended=0)
+    held = pulled(attend_materialised_vjp, arrays, masks, d_weights=d_weights)
+    kept = pulled(attend_weighted_vjp, arrays, masks, d_weights=d_weights, tiles=tiles)
+    assert apart(held, kept) <= 1000 * EPS
+    assert apart(held, pulled(attend_weighted_vjp, arrays, masks)) > 1e9 * EPS
 
 
 @pytest.mark.parametrize(

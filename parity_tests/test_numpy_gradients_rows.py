@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from mha_numpy import MultiheadAttention, scaled_dot_product_attention_vjp
+from mha_numpy import MultiheadAttention, _engine, scaled_dot_product_attention_vjp
 
 N, L, E, H = 2, 5, 12, 3
 EPS = 2.0**-52
@@ -51,6 +51,25 @@ def test_a_row_without_a_key_poisons_nothing(engine: str, need_weights: bool) ->
     expected["out_proj.bias"] = given.sum(axis=(0, 1))
     for name, gradient in expected.items():
         assert np.abs(gradient - found[name]).max() <= 1000 * EPS
+
+
+@pytest.mark.parametrize("average", [True, False], ids=["averaged", "per head"])
+def test_large_layers_give_what_small_ones_do(
+    average: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine of large problems with weights returns the same, a row without a key included."""
+    layer, x, given = drawn(8)
+    options: Any = {"attn_mask": hiding(2), "average_attn_weights": average}
+    answers = []
+    for engine_from in (10**9, 1):
+        monkeypatch.setattr(_engine, "WEIGHTED_FROM", engine_from)
+        results, pull = layer.vjp(x, x, x, **options)
+        assert results[1] is not None
+        found = pull(given, np.ones_like(results[1]) + np.arange(L))
+        answers.append([*results, *found.values()])
+    for small, large in zip(*answers, strict=True):
+        assert np.allclose(small, large, rtol=0, atol=100 * EPS, equal_nan=True)
+    assert np.isnan(answers[1][1]).any()
 
 
 def test_torch_poisons_all_rows() -> None:

@@ -61,6 +61,17 @@ class Masking:
             total = total + part
         return total
 
+    def unseen(self, queries: int, keys: int, dtype: DTypeLike) -> NDArray[np.bool_]:
+        """Return booleans that broadcast to (N, H, L), True for a row that sees no key.
+
+        Without any key (keys = 0) it is False: torch gives such rows 0 and not NaN.
+        """
+        additive = self.additive(queries, keys, dtype) if keys else None
+        if additive is None:
+            return np.zeros((1, 1, 1), np.bool_)
+        rows: NDArray[np.bool_] = np.logical_and.reduce(np.isneginf(additive), axis=-1)
+        return rows
+
 
 NO_MASK = Masking()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mha_numpy._route import engine_for
 from mha_numpy._vjp_materialised import attend_materialised_vjp
 from mha_numpy._vjp_streaming import attend_streaming_vjp
+from mha_numpy._vjp_weighted import attend_weighted_vjp
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,4 +53,6 @@ def attend_heads_vjp(
     if engine == "streaming":
         heads_out, pull = attend_streaming_vjp(q, k, v, masking, scale)
         return Attended(heads_out, None, pull)
+    if engine == "weighted":
+        return Attended(*attend_weighted_vjp(q, k, v, masking, scale))
     return Attended(*attend_materialised_vjp(q, k, v, masking, scale, dropout_p=dropout_p, rng=rng))

@@ -99,20 +99,14 @@ def _float_masks(options: Options) -> dict[str, NDArray[Any]]:
 
 def _results(done: _Pass) -> Results:
     """Return output and weights as the caller gets them, NaN where torch has NaN."""
-    call, merged = done.call, done.merged
-    options, out_proj = call.options, call.parameters.out_proj
-    output = linear(merged, out_proj.weight, out_proj.bias)
+    call, held = done.call, done.attended.weights
+    out_proj = call.parameters.out_proj
+    output = linear(done.merged, out_proj.weight, out_proj.bias)
     weights = None
-    if options.need_weights and done.attended.weights is not None:
-        weights = done.attended.weights
-        unseen = _unseen(call, *weights.shape[2:])
-        blank: NDArray[np.bool_] = np.logical_or.reduce(unseen, axis=1)
-        weights = np.where(unseen[..., None], np.nan, weights).astype(output.dtype, copy=False)
-        if options.average_attn_weights:
-            weights = np.add.reduce(weights, axis=1)
-            weights /= options.num_heads
-        blank = blank if options.batch_first else blank.T
-        output[np.broadcast_to(blank, output.shape[:2])] = np.nan
+    if call.options.need_weights and held is not None:
+        weights, blank = _returned_weights(call, held)
+        by_row = output if call.options.batch_first else output.swapaxes(0, 1)
+        by_row[blank] = np.nan
         weights = weights.astype(call.dtype, copy=False)
     output = output.astype(call.dtype, copy=False)
     if call.batched:
@@ -120,13 +114,20 @@ def _results(done: _Pass) -> Results:
     return output[0], None if weights is None else weights[0]
 
 
-def _unseen(call: Call, queries: int, keys: int) -> NDArray[np.bool_]:
-    """Return booleans that broadcast to (N, H, L), True for rows that see no key of many."""
-    additive = call.masking.additive(queries, keys, call.inputs[0].dtype) if keys else None
-    if additive is None:
-        return np.zeros((1, 1, 1), np.bool_)
-    hidden: NDArray[np.bool_] = np.logical_and.reduce(np.isneginf(additive), axis=-1)
-    return hidden
+def _returned_weights(call: Call, held: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return a copy of the weights, or their mean, and (N, L) booleans: where a head is NaN."""
+    n, heads, queries, keys = held.shape
+    unseen = call.masking.unseen(queries, keys, held.dtype)
+    unseen = np.broadcast_to(unseen, (n, heads, queries))
+    blank: NDArray[np.bool_] = np.logical_or.reduce(unseen, axis=1)
+    if call.options.average_attn_weights:
+        weights = np.add.reduce(held, axis=1)
+        weights /= heads
+        weights[blank] = np.nan
+    else:
+        weights = held.copy()
+        weights[unseen] = np.nan
+    return weights, blank
 
 
 def _gradients(

@@ -98,7 +98,7 @@ def column_sums(rows: NDArray[Any]) -> NDArray[Any]:
     """
     whole = len(rows) - len(rows) % RUN
     runs = np.add.reduce(rows[:whole].reshape(-1, RUN, rows.shape[1]), axis=1)
-    total = np.add.reduce(runs, axis=0, dtype=np.float64)
+    total: NDArray[Any] = np.add.reduce(runs, axis=0, dtype=np.float64)
     total += np.add.reduce(rows[whole:], axis=0)
     return total.astype(rows.dtype)
 

@@ -53,6 +53,19 @@ class Piece(NamedTuple):
     """Which of the parts the queries are."""
 
 
+class Held(NamedTuple):
+    """Weights that need no recomputation, (N, H, L, S), and their cotangent, if there is one."""
+
+    weights: NDArray[Any]
+    cotangent: NDArray[Any] | None
+    """Broadcasts to (N, H, L, S)."""
+
+    def split(self, groups: int) -> Held:
+        """Return both with the heads' axis split in two."""
+        d_weights = None if self.cotangent is None else split_heads(self.cotangent, groups)
+        return Held(split_heads(self.weights, groups), d_weights)
+
+
 @dataclass(frozen=True, slots=True)
 class Backward:
     """A problem with all that its way back needs, the heads' axis split in two."""
@@ -68,6 +81,7 @@ class Backward:
     """(parts, N, G, S, Dv)"""
     d_bias: tuple[tuple[NDArray[Any], ...], ...]
     """The float masks' gradients, for every part."""
+    held: Held | None
 
 
 def attend_streaming_vjp(
@@ -97,18 +111,19 @@ def attend_streaming_vjp(
             for target in into[:3]:
                 target[...] = 0
             return
-        _pull_back(problem, sums, d_heads, into, tiles, threads)
+        pull_back(problem, sums, d_heads, into, tiles, threads)
 
     return heads_out, pull
 
 
-def _pull_back(
+def pull_back(
     problem: Heads,
     sums: RowSums,
     d_heads: NDArray[Any],
     into: HeadGradients,
     tiles: Tiles,
     threads: int | None,
+    held: Held | None = None,
 ) -> None:
     """Write all gradients, piece by piece on the pool."""
     groups = problem.k.shape[1]
@@ -128,6 +143,7 @@ def _pull_back(
         d_k,
         d_v,
         tuple(tuple(split_heads(each, groups) for each in masks) for masks in d_bias),
+        None if held is None else held.split(groups),
     )
     with single_threaded_blas:
         threads = get_num_threads() if threads is None else threads
@@ -201,17 +217,22 @@ def _pull_block(
     """Write the block's dq and add its part of dk and dv, all keys tile by tile."""
     problem = backward.problem
     place = (*block.heads, block.queries)
-    shift, cotangent = _levelled(backward, place)
+    shift, cotangent = _levelled(backward, block)
     q = problem.q[place] * problem.q.dtype.type(problem.scale)
     d_q = scratch(q.shape, q.dtype, "d_q")
     d_q[...] = 0
     for keys in problem.key_tiles(block, most_keys):
         shape = (*q.shape[:-1], keys.stop - keys.start)
-        weights = scratch(shape, q.dtype)
-        _weigh_again(problem, block, keys, q, shift, weights)
+        if backward.held is None:
+            weights = scratch(shape, q.dtype)
+            _weigh_again(problem, block, keys, q, shift, weights)
+        else:
+            weights = part(backward.held.weights, block, keys)
         _add_product(d_v[..., keys, :], weights.swapaxes(-1, -2), cotangent[..., :-1])
         d_logits = scratch(shape, q.dtype, "d_logits")
         np.matmul(cotangent, v[..., keys, :].swapaxes(-1, -2), out=d_logits)
+        if backward.held is not None and backward.held.cotangent is not None:
+            d_logits += part(backward.held.cotangent, block, keys)
         d_logits *= weights
         _add_product(d_k[..., keys, :], d_logits.swapaxes(-1, -2), q)
         _add_product(d_q, d_logits, problem.k[block.batch, block.kv_heads, :, keys])
@@ -221,10 +242,12 @@ def _pull_block(
     np.multiply(d_q, problem.scale, out=backward.d_q[place])
 
 
-def _levelled(
-    backward: Backward, place: tuple[slice, ...]
-) -> tuple[NDArray[Any] | None, NDArray[Any]]:
-    """Return the rows' shift, None where all are 0, and G = [dO, -dO . o] / total."""
+def _levelled(backward: Backward, block: Block) -> tuple[NDArray[Any] | None, NDArray[Any]]:
+    """Return the rows' shift, None where all are 0, and G = [dO, -dO . o] / total.
+
+    A cotangent of the weights adds rowsum(P * dP) of its own to the level dO . o.
+    """
+    place = (*block.heads, block.queries)
     d_out, out = backward.d_out[place], backward.problem.out[place]
     shift, total = backward.shift[place], backward.total[place]
     if total.max() > FARTHEST_SUM or total.min() < 1 / FARTHEST_SUM:
@@ -234,7 +257,12 @@ def _levelled(
         total = np.exp(log_sum - shift).astype(total.dtype)
     cotangent = scratch((*d_out.shape[:-1], d_out.shape[-1] + 1), d_out.dtype, "cotangent")
     np.divide(d_out, total[..., None], out=cotangent[..., :-1])
-    np.divide(-np.vecdot(d_out, out), total, out=cotangent[..., -1])
+    level = np.vecdot(d_out, out)
+    if backward.held is not None and backward.held.cotangent is not None:
+        weights, d_weights = backward.held.weights, backward.held.cotangent
+        every = slice(None)
+        level += np.vecdot(part(weights, block, every), part(d_weights, block, every))
+    np.divide(-level, total, out=cotangent[..., -1])
     return (shift if shift.any() else None), cotangent
 
 
