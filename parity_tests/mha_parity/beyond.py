@@ -25,10 +25,10 @@ def error_units(problem: Problem, gold: Gold, answer: Answer, settings: Settings
 
     The shape is (N, L, G, W): the groups are the heads, or one where the output projection mixes
     them. Infinite where the answer alone is not finite; 0 where the gold is not; None where the
-    answer has no shape to compare.
+    answer is no array to compare.
     """
     judged = quantity("output", problem, gold)
-    if np.shape(answer.output) != judged.gold.shape:
+    if np.shape(answer.output) != judged.gold.shape or not numeric(answer.output):
         return None
     *_, yard = Yardstick.of(problem, gold).errors(judged)
     allowed = settings.k * yard + ROUNDINGS * judged.rounding
@@ -37,3 +37,8 @@ def error_units(problem: Problem, gold: Gold, answer: Answer, settings: Settings
         judged.spread(allowed), TINY
     )
     return np.asarray(units.reshape(judged.shape))
+
+
+def numeric(array: object) -> bool:
+    """Whether this is an array of real numbers: what else a target returned has no difference."""
+    return isinstance(array, np.ndarray) and array.dtype.kind not in "cOSU"

@@ -12,7 +12,6 @@ from mha_parity.conventions.base import blamed
 from mha_parity.features import of_case
 from mha_parity.opening import opened
 from mha_parity.report import close_up
-from mha_parity.report.comparing import numeric
 from mha_parity.run import settings_of
 from mha_parity.trial import try_case
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from mha_parity.problem import Problem
 
 # Nobody who debugs a layer wants to stop in the call machinery around it.
-SKIPPED = ("mha_parity.*", "torch.nn.modules.module")
+SKIPPED = ("mha_parity.*", "numpy._core.*", "torch.nn.modules.module")
 
 
 def replay(text: str, target: str, options: Options, console: Console, *, pdb: bool) -> int:
@@ -51,7 +50,7 @@ def replay(text: str, target: str, options: Options, console: Console, *, pdb: b
         asked = Stopping(cast("Watched", candidate).bound) if pdb else candidate
         trial = try_case(asked, case, settings)
     units = None
-    if trial.problem and trial.gold and trial.answer and numeric(trial.answer.output):
+    if trial.problem and trial.gold and trial.answer:
         units = error_units(trial.problem, trial.gold, trial.answer, settings)
     close_up.show(trial, units, target, console)
     return int(trial.fails)
@@ -73,6 +72,17 @@ def offered(case: Case, offer: Offer, target: str) -> None:
             )
 
 
+class Debugger(pdb.Pdb):
+    """The debugger, which remembers whether it was left by ``quit``."""
+
+    left = False
+
+    def set_quit(self) -> None:
+        """Leave: what was debugged has no result."""
+        self.left = True
+        super().set_quit()
+
+
 class Stopping:
     """A candidate whose first call runs under the debugger."""
 
@@ -88,9 +98,9 @@ class Stopping:
             return self._bound(problem)
         self._stopped = True
         call = self._bound.prepare(problem)
-        debugger = pdb.Pdb(skip=SKIPPED)
+        debugger = Debugger(skip=SKIPPED)
         with blamed():
             result = debugger.runcall(call.function, *call.args, **call.kwargs)
-        if debugger.quitting:
+        if debugger.left:
             raise KeyboardInterrupt
         return self._bound.answered(problem, call, result)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.beyond import numeric
 from mha_parity.gradients import CHECK, right
 from mha_parity.judgement import Place
 from mha_parity.quantity import NO_HEAD
@@ -61,11 +62,6 @@ def _pair(problem: Problem, gold: Gold, answer: Answer, check: str) -> tuple[Arr
     if due is None or not numeric(got):
         return None
     return np.asarray(got).astype(np.float64), np.asarray(due, dtype=np.float64)
-
-
-def numeric(array: object) -> bool:
-    """Whether this is an array of real numbers: what else a target returned has no difference."""
-    return isinstance(array, np.ndarray) and array.dtype.kind not in "cOSU"
 
 
 def _placed(judgement: Judgement, got: Array, due: Array, heads: int) -> Placed:

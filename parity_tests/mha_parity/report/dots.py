@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SAMPLES, ROWS = 3, 16
 MASK_LEGEND = "· seen  # hidden  + favoured and - disfavoured by a float mask"
-ERROR_LEGEND = "· within what is allowed  1 up to 10 times it  2 up to 100 times ...  ! no number"
+ERROR_LEGEND = "· allowed  1 up to 10 times what is allowed  2 up to 100 times  ! no number"
 LEFT = len("  row 10  ")
 
 

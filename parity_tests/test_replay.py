@@ -1,0 +1,306 @@
+"""Replaying a case: the same bits, shown so that a person can read them, or in the debugger."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from mha_parity import conventions, targets
+from mha_parity.__main__ import main
+from mha_parity.beyond import error_units
+from mha_parity.case import parse
+from mha_parity.judge import Settings
+from mha_parity.judgement import Judgement, Place, Severity
+from mha_parity.making import make
+from mha_parity.options import Options
+from mha_parity.replay import replay
+from mha_parity.report import close_up, comparing, dots, matrices
+from mha_parity.trial import Trial, try_case
+
+SUBJECTS = Path(__file__).parent / "subjects"
+WRONG = f"{SUBJECTS}/wrong_scale.py:f"
+OWN = "mha_numpy:MultiheadAttention"
+SMALL = "qkv-N1-L2-S2-H2-D1-unbatched-float64-s0"
+LARGER = "qkv-N1-L5-S5-H3-D2-unbatched-float64-s0"
+CASES = (
+    "mha-N2-L5-S7-H3-D4-cross-padding-floatmask3d-float32-peaky-s1234",
+    "mha-N3-L4-S6-H2-D3-cross-bias-outproj-causal-weights-float16-huge-s5",
+    "mha-N2-L5-S5-H3-D4-bias-grad-float64-s8",
+    "mha-N2-L9-S70-H3-D5-cross-boolmask-avgweights-bfloat16-s2",
+    "mha-N2-L5-S5-H3-D4-lengths-maskedrows-float64-s3",
+    "mha-N0-L4-S6-H2-D3-cross-float64-s5",
+)
+
+
+def tried(case: str, target: str = WRONG) -> Trial:
+    """Return the trial of one case, in this process."""
+    return try_case(conventions.bind(targets.load(target)), parse(case), Settings())
+
+
+def shown(trial: Trial, width: int = 80) -> str:
+    """Return what a console of that width shows of a trial."""
+    units = None
+    if trial.problem and trial.gold and trial.answer:
+        units = error_units(trial.problem, trial.gold, trial.answer, Settings())
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, color_system=None)
+    close_up.show(trial, units, "x:f", console)
+    return stream.getvalue()
+
+
+EXACT = """
+qkv-N1-L2-S2-H2-D1-unbatched-float64-s0
+
+ case            1 sample, 2 queries, 2 keys, 2 heads of width 1 · float64
+                 unbatched
+ query           float64(1,2,2)
+                 -0.77091  -0.5003
+                 -1.136  -0.69799
+ key             float64(1,2,2)
+                 -0.73896  0.13229
+                 -0.80168  -0.039369
+ value           float64(1,2,2)
+                 0.076769  0.044743
+                 -0.20036  0.10382
+
+output, sample 0, head 0
+the target           torch                target − torch
+                0                    0                   0
+  row 0  -0.06416      row 0  -0.06515      row 0  0.00098
+  row 1 [-0.06529]     row 1 [-0.06673]     row 1 [ 0.0014]
+
+error of the output, sample 0, heads 0 to 1 side by side: each element
+  · allowed  1 up to 10 times what is allowed  2 up to 100 times  ! no number
+  row 0   |9|9|
+  row 1   |9|9|
+
+ fails           ✗ output: wrong
+                 0.00144, allowed 1.15e-16 (1.25e+13 times), at sample 0, head
+                 0, row 1, column 0
+                 output is -0.065285867 at sample 0, head 0, row 1, column 0,
+                 but should be -0.0667301642; no rounding explains it.
+
+ ✗ x:f fails this case: output.
+
+"""
+
+
+def test_exact_text() -> None:
+    """The smallest case on which a wrong scale shows, letter by letter."""
+    assert EXACT == shown(tried(SMALL))
+
+
+@pytest.mark.parametrize("width", [80, 120], ids="width{}".format)
+@pytest.mark.parametrize("case", CASES)
+def test_fits_the_width(case: str, width: int) -> None:
+    """No line of a replayed case is wider than the window, or ends in blanks."""
+    lines = shown(tried(case, OWN), width).splitlines()
+    assert [] == [line for line in lines if len(line) > width]
+    assert [] == [line for line in lines if line != line.rstrip()]
+
+
+@pytest.mark.parametrize("case", CASES[:4])
+def test_the_worst_number_is_marked(case: str) -> None:
+    """One number of each matrix stands in brackets, at the place that the judgement names."""
+    trial = tried(case, OWN)
+    compared = comparing.comparison(trial)
+    assert compared is not None
+    got, due = (float(array[compared.worst]) for array in (compared.got, compared.due))
+    (judgement,) = [each for each in trial.judgements if each.check == "output"]
+    assert judgement.where == compared.where
+    marked = re.findall(r"\[ *(-?\d[^\]]*)\]", shown(trial))
+    assert [got, due] == [pytest.approx(float(text), rel=1e-2) for text in marked[:2]]
+    assert abs(got - due) == pytest.approx(judgement.error)
+
+
+def test_digits_tell_the_worst_difference() -> None:
+    """Numbers have as many digits as show three of the worst difference, and no more than 17."""
+
+    def digits(got: float, due: float) -> str:
+        made = matrices.Comparison(
+            title="", got=np.array([[got]]), due=np.array([[due]]), worst=(0, 0), fails=True
+        )
+        return matrices._digits(made)(got)
+
+    assert "1.500" == digits(1.5, 1.25)
+    assert "1.0000123" == digits(1.0000123, 1.0)
+    assert "1.0000000000000002" == digits(1 + 2**-52, 1.0)
+    assert "1.2346e+12" == digits(1.23456e12, 1.2e12)[:10]
+    assert "0.00" == digits(0.0, 0.0)
+    assert "nan" == digits(np.nan, 1.0)
+
+
+def test_large_matrices_are_shown_around_the_worst_number() -> None:
+    """Of 40 rows and 30 columns those around the worst are shown, and what is left out is said."""
+    numbers = np.random.default_rng(3).normal(size=(40, 30))
+    off = numbers.copy()
+    off[37, 29] += 0.5
+    made = matrices.Comparison(title="output", got=off, due=numbers, worst=(37, 29), fails=True)
+    lines = [line.plain for line in matrices.lines(made, 80)]
+    assert re.fullmatch(r"output  10 of 40 rows, columns \d+ to 29 of 30", lines[0])
+    assert any(line.startswith("  row 37") and line.endswith("]") for line in lines)
+    assert not any(line.startswith("  row 0 ") for line in lines)
+
+
+def test_masks_are_drawn_as_the_oracle_applies_them() -> None:
+    """A hidden key is a #, a favoured one +, a disfavoured one -; a causal mask is a staircase."""
+    problem = make(parse(CASES[0]))
+    hidden, bias = problem.hidden()[0, 1], problem.additive()[0, 1]
+    drawn = [line.plain for line in dots.masks(problem, 1, 0, 80)][2:]
+    assert 5 == len(drawn)
+    for row, line in enumerate(drawn):
+        marks = line.split("|")[1]
+        assert ["#" == mark for mark in marks] == list(hidden[row])
+        assert ["+" == mark for mark in marks] == list(~hidden[row] & (bias[row] > 0))
+    causal = make(parse("mha-N1-L3-S4-H1-D2-cross-causal-float64-s0"))
+    stairs = [line.plain.split("|")[1] for line in list(dots.masks(causal, 0, 0, 80))[2:]]
+    assert ["·###", "··##", "···#"] == stairs
+    assert [] == list(dots.masks(make(parse("mha-N1-L3-S3-H1-D2-float64-s0")), 0, 0, 80))
+
+
+@pytest.mark.parametrize(
+    ("units", "mark"),
+    [(0.0, "·"), (1.0, "·"), (1.5, "1"), (10, "1"), (99, "2"), (1e30, "9"), (np.inf, "!")],
+    ids=str,
+)
+def test_marks_of_errors(units: float, mark: str) -> None:
+    """Within what is allowed is a dot; beyond it the digit counts powers of ten."""
+    array = np.full((1, 1, 1, 1), units)
+    assert f"  row 0   |{mark}|" == [line.plain for line in dots.errors(array, 0, 0, 80)][-1]
+
+
+def test_wide_errors_have_a_mark_a_head() -> None:
+    """Where 8 heads of width 64 do not fit, each head and row has the mark of its worst element."""
+    units = np.zeros((1, 2, 8, 64))
+    units[0, 1, 5, 33] = 50
+    lines = [line.plain for line in dots.errors(units, 0, 0, 80)]
+    assert lines[0].endswith("the worst of each head and row")
+    assert "  row 1   |·|·|·|·|·|2|·|·|" == lines[-1]
+
+
+def planted(check: str, where: Place) -> tuple[Trial, comparing.Placed | None]:
+    """Return a case with gradients whose check is said to fail at a place, and its comparison."""
+    trial = tried("mha-N2-L5-S5-H3-D4-bias-weights-floatmask3d-grad-float64-s8", OWN)
+    wrong = Judgement(case=trial.case, check=check, severity=Severity.WRONG, where=where)
+    changed = replace(trial, judgements=(wrong, *trial.judgements))
+    return changed, comparing.comparison(changed)
+
+
+@pytest.mark.parametrize(
+    ("check", "where", "index"),
+    [
+        ("weights", Place(1, 2, 3, 4), (1, 2, 3, 4)),
+        ("gradient of query", Place(1, -1, 3, 7), (1, 3, 7)),
+        ("gradient of in_proj_weight", Place(-1, 1, 30, 7), (30, 7)),
+        ("gradient of in_proj_bias", Place(-1, 1, 30, 0), (30,)),
+        ("gradient of attn_mask", Place(1, 2, 3, 4), (5, 3, 4)),
+    ],
+    ids=lambda value: value.removeprefix("gradient of ") if isinstance(value, str) else "",
+)
+def test_what_fails_is_what_is_compared(check: str, where: Place, index: tuple[int, ...]) -> None:
+    """The number marked is that of the failing array, at the judgement's place."""
+    trial, compared = planted(check, where)
+    assert compared is not None
+    assert trial.answer is not None
+    name = check.removeprefix("gradient of ")
+    array = trial.answer.weights if name == "weights" else (trial.answer.gradients or {})[name]
+    assert array is not None
+    assert float(array[index]) == float(compared.got[compared.worst])
+    assert np.abs(compared.difference).max() < 1e-12
+    assert compared.title.startswith(check)
+
+
+@pytest.mark.parametrize("name", ["returns_complex", "returns_text", "raises"])
+def test_answers_without_numbers(name: str) -> None:
+    """What is no array of real numbers is not compared; the sentence of the judge is shown."""
+    text = shown(tried(SMALL, f"{SUBJECTS}/misbehaving.py:{name}"))
+    assert "target − torch" not in text
+    assert "x:f fails this case" in text
+
+
+@pytest.mark.parametrize(("target", "case", "status"), [(WRONG, SMALL, 1), (OWN, CASES[0], 0)])
+def test_status(target: str, case: str, status: int) -> None:
+    """The exit status is 1 where the case fails, 0 where it does not, isolated or not."""
+    for in_process in (False, True):
+        console = Console(file=io.StringIO(), width=80)
+        options = Options(in_process=in_process)
+        assert status == replay(case, target, options, console, pdb=False)
+
+
+def test_the_same_each_time() -> None:
+    """An id replayed twice shows the same, letter by letter."""
+    assert shown(tried(CASES[0], OWN)) == shown(tried(CASES[0], OWN))
+
+
+@pytest.mark.parametrize(
+    ("case", "target", "sentence"),
+    [
+        ("nonsense", WRONG, "is no case id"),
+        (LARGER.replace("-s0", ""), WRONG, "s missing"),
+        (CASES[0], WRONG, "needs form=mha, but .* offers qkv"),
+        (SMALL, f"{SUBJECTS}/missing.py:f", "missing.py"),
+    ],
+    ids=["nonsense", "cut", "not-offered", "no-target"],
+)
+def test_what_cannot_be_replayed_is_one_sentence(
+    case: str, target: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong id, a case that the target does not offer, no target: one sentence, status 2."""
+    assert 2 == main(["replay", case, target])
+    said = capsys.readouterr()
+    assert re.search(sentence, said.err)
+    assert (1, "") == (len(said.err.splitlines()), said.out)
+
+
+def debugged(commands: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Replay with the debugger, which reads these commands."""
+    line = [sys.executable, "-m", "mha_parity", "replay", *arguments, "--pdb"]
+    return subprocess.run(
+        line, input=commands, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_the_debugger_stops_inside_the_target() -> None:
+    """The first stop is the target's first line, with its arguments; then the replay goes on."""
+    done = debugged("p n_heads, Q.shape\nc\n", LARGER, WRONG)
+    assert "wrong_scale.py(10)f()" in done.stdout
+    assert "(3, (5, 6))" in done.stdout
+    assert f"{WRONG} fails this case: output." in " ".join(done.stdout.split())
+    assert 1 == done.returncode
+
+
+def test_the_debugger_stops_inside_a_layer() -> None:
+    """Of a layer it stops in the layer's own call, and neither in NumPy nor in our machinery."""
+    done = debugged("p query.shape\nc\n", CASES[0])
+    (first, *_) = [line for line in done.stdout.splitlines() if line.startswith("> ")]
+    assert "mha_numpy" in first
+    assert "(2, 5, 12)" in done.stdout
+    assert 0 == done.returncode
+
+
+def test_the_debugger_can_be_left() -> None:
+    """Quitting the debugger ends the replay, as an interrupt does."""
+    done = debugged("q\n", LARGER, WRONG)
+    assert (130, "mha-parity: interrupted\n") == (done.returncode, done.stderr)
+
+
+def test_options_of_a_run_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    """A policy on fully masked rows fails a replayed case as it fails a run."""
+    case = "mha-N2-L5-S7-H3-D4-cross-boolmask-maskedrows-float64-s3"
+    arguments: list[Any] = ["replay", case, OWN]
+    assert 0 == main(arguments)
+    named = re.search(
+        r"rows that see no key are (\w+)\.", " ".join(capsys.readouterr().out.split())
+    )
+    assert named is not None
+    other = {"nan": "zero"}.get(named[1], "nan")
+    assert 1 == main([*arguments, "--fully-masked", other])
