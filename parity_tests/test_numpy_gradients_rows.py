@@ -63,10 +63,10 @@ def test_large_layers_give_what_small_ones_do(
     answers = []
     for engine_from in (10**9, 1):
         monkeypatch.setattr(_engine, "WEIGHTED_FROM", engine_from)
-        results, pull = layer.vjp(x, x, x, **options)
-        assert results[1] is not None
-        found = pull(given, np.ones_like(results[1]) + np.arange(L))
-        answers.append([*results, *found.values()])
+        (output, weights), pull = layer.vjp(x, x, x, **options)
+        assert weights is not None
+        found = pull(given, np.ones_like(weights) + np.arange(L))
+        answers.append([output, weights, *found.values()])
     for small, large in zip(*answers, strict=True):
         assert np.allclose(small, large, rtol=0, atol=100 * EPS, equal_nan=True)
     assert np.isnan(answers[1][1]).any()

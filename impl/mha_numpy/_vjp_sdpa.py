@@ -10,7 +10,6 @@ import numpy as np
 from mha_numpy._dtypes import BOOL, to_array
 from mha_numpy._errstate import quiet
 from mha_numpy._sdpa import check_core, check_options
-from mha_numpy._vjp_heads import attend_heads_vjp
 from mha_numpy._vjp_targets import HeadGradients, sum_to, to_cotangent, zeros_for
 
 if TYPE_CHECKING:
@@ -72,6 +71,9 @@ def scaled_dot_product_attention_vjp(
     are computed in float32 and rounded once, at the end.
     Source: Dao, FlashAttention-2 (2023), section 3.1, for the recomputation by tiles.
     """
+    # Here, because most of those who import the package never go back.
+    from mha_numpy._vjp_heads import attend_heads_vjp
+
     check_options(dropout_p, scale, rng, engine)
     core = check_core(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     given = {
