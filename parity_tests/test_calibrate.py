@@ -12,14 +12,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity import calibrate, calibration
+from mha_parity import calibrate, calibration, calibration_gradients
 from mha_parity.calibrate import DATA, RARE, Calibration, Row, main, table
-from mha_parity.calibration import FAMILIES, random_order, tried, upper_limit
+from mha_parity.calibration import FAMILIES, Counts, random_order, tried, upper_limit
+from mha_parity.calibration_gradients import KINDS, tried_gradients
 from mha_parity.case import Case, parse
-from mha_parity.judge import K, Settings
+from mha_parity.gold import golden
+from mha_parity.judge import IN_FORCE, K, Settings
+from mha_parity.making import make
 from mha_parity.orders import ORDERS
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-float32-s81")
+
+
+def of_case(seed: int, settings: Settings = IN_FORCE) -> Counts:
+    """Count the verdicts on answers to one case."""
+    problem = make(CASE)
+    return tried(problem, golden(problem), random.Random(seed), settings)
 
 
 def test_upper_limits_are_clopper_pearsons() -> None:
@@ -39,8 +48,7 @@ def test_random_orders_are_none_of_the_yardstick() -> None:
 
 def test_right_and_wrong_answers_are_counted() -> None:
     """One case: 20 judgements of right answers, all of them matches; bugs in every family."""
-    counts = sum((tried(CASE, random.Random(s), Settings()) for s in range(6)), start=tried(
-        CASE, random.Random(6), Settings()))  # fmt: skip
+    counts = sum((of_case(s) for s in range(6)), start=of_case(6))
     assert counts["right", "float32", "match"] == 7 * calibration.ORDERS_A_CASE
     for family in FAMILIES:
         assert sum(n for (kind, *_), n in counts.items() if kind == family) > 0, family
@@ -56,15 +64,32 @@ def test_a_judge_that_allows_nothing_raises_false_alarms(monkeypatch: pytest.Mon
         weights = np.zeros((2, 3, 5, 7))
 
     monkeypatch.setattr("mha_parity.judge.bound", lambda *_: Nothing)
-    counts = tried(CASE, random.Random(0), Settings(k=1e-9))
+    counts = of_case(0, Settings(k=1e-9))
     assert counts["right", "float32", "wrong"] > 0
 
 
 def test_a_judge_that_allows_all_misses_bugs() -> None:
     """With k = 1e9 no bug that gives numbers is wrong: the count of misses can rise."""
-    counts = tried(CASE, random.Random(0), Settings(k=1e9))
+    counts = of_case(0, Settings(k=1e9))
     assert not counts["precision", "float32", "wrong"]
     assert counts["precision", "float32", "match"] > 0
+
+
+def test_right_and_wrong_gradients_are_counted() -> None:
+    """One case: right gradients are all matches; half a part is wrong, unless all is allowed."""
+    problem = make(CASE)
+    gold = golden(problem)
+    right, wrong = KINDS
+    counts = tried_gradients(problem, gold, random.Random(0), IN_FORCE)
+    arrays = 3 + len(problem.state())
+    assert counts[right, "float32", "match"] == arrays * calibration_gradients.ORDERS_A_CASE
+    assert sum(n for (kind, *_), n in counts.items() if kind == right) == sum(
+        n for (kind, _, severity), n in counts.items() if (kind, severity) == (right, "match")
+    )
+    assert counts[wrong, "float32", "wrong"] > 0
+    assert {severity for kind, _, severity in counts if kind == wrong} == {"wrong"}
+    lenient = tried_gradients(problem, gold, random.Random(0), Settings(k=1e9))
+    assert not lenient[wrong, "float32", "wrong"]
 
 
 def test_a_small_calibration_runs_from_end_to_end(tmp_path: Path) -> None:

@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mha_parity.calibration import FAMILIES, Counts, needed, tried, upper_limit
+from mha_parity.calibration_gradients import KINDS, tried_gradients
 from mha_parity.drawing import draw_cases
 from mha_parity.features import AXES
+from mha_parity.gold import golden
 from mha_parity.judge import IN_FORCE, K, Settings
+from mha_parity.making import make
 from mha_parity.wrong.bug import whole_offer
 
 if TYPE_CHECKING:
@@ -145,13 +148,16 @@ def publish(cases: Sequence[Case], settings: Settings = IN_FORCE) -> Counts:
     """Count the verdicts on right and wrong answers to these cases."""
     counts: Counts = Counter()
     for case in cases:
-        counts += tried(case, random.Random(case.seed), settings)
+        problem = make(case)
+        gold = golden(problem)
+        counts += tried(problem, gold, random.Random(case.seed), settings)
+        counts += tried_gradients(problem, gold, random.Random(case.seed), settings)
     return counts
 
 
 def rows(counts: Counts) -> Iterator[Row]:
     """Yield a row for each kind of answer and dtype, and one for each kind over all dtypes."""
-    for kind in ("right", *FAMILIES):
+    for kind in ("right", *FAMILIES, *KINDS):
         for dtype in (*AXES["dtype"], "all"):
             dtypes = tuple(AXES["dtype"]) if dtype == "all" else (dtype,)
 
@@ -181,12 +187,13 @@ def table(found: Calibration) -> str:
     ]
     for row in found.rows:
         missed = row.match + row.less_accurate
-        share = "" if row.kind == "right" else f"{missed / row.judged:.1%}"
+        share = "" if row.kind.startswith("right") else f"{missed / row.judged:.1%}"
         lines.append(
             f"| {row.kind} | {row.dtype} | {row.judged:,} | {row.match:,} | {row.less_accurate:,} "
             f"| {row.inconclusive:,} | {row.failed:,} | {share} |"
         )
-    return "\n".join([*lines, "", _LEGEND, ""])
+    gradients = [_GRADIENTS] if any(row.kind in KINDS for row in found.rows) else []
+    return "\n".join([*lines, "", " ".join([_LEGEND, *gradients]), ""])
 
 
 _SUMMARY = (
@@ -206,6 +213,12 @@ _LEGEND = (
     "head of a structurally wrong one. Answers that a bug leaves within one rounding are not "
     "counted. *missed*: passed as a match or as less accurate. The systematic-error test, which "
     "sees what pushes one way over a run, is not counted here."
+)
+
+
+_GRADIENTS = (
+    "*right gradients*: those of each array, in random orders; *wrong gradients*: sets of right "
+    "ones but for one head's, sample's or mask's part, which is half of what it should be."
 )
 
 

@@ -72,15 +72,13 @@ def _quantities(problem: Problem, gold: Gold, answer: Answer) -> list[tuple[Quan
     return [(q, a) for q, a in pairs if np.isfinite(q.difference(a)).all()]
 
 
-def tried(case: Case, chance: random.Random, settings: Settings) -> Counts:
+def tried(problem: Problem, gold: Gold, chance: random.Random, settings: Settings) -> Counts:
     """Count the verdicts on right and on wrong answers to one problem.
 
     Keys are ("right", dtype, severity) for each judgement and (family, dtype, severity) for each
     wrong answer, with the worst severity it got.
     """
-    problem = make(case)
-    gold = golden(problem)
-    counts: Counts = Counter()
+    case, counts = problem.case, Counts()
     for answer in right_answers(problem, chance):
         for judgement in judge(problem, gold, answer, settings):
             if judgement.check != "fully masked rows":

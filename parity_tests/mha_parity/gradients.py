@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.bound import machine, roundoff, smallest
+from mha_parity.gold import EXTENDED
 from mha_parity.gold_gradients import GoldGradient, golden_gradients
 from mha_parity.gradient_places import INPUTS, groups, place, worst_in
 from mha_parity.judge import IN_FORCE, ROUNDINGS, VOID, Settings, structure
@@ -90,6 +91,15 @@ def _summed(
     return {shared[0]: total} | kept
 
 
+def vanishes(problem: Problem, scale: Array, limit: Array) -> Array:
+    """Return where a gradient is 0 in exact arithmetic, and noise in the gold: no scale to compare.
+
+    The key bias has none, by the shift invariance of softmax. ``limit`` is in the problem's dtype.
+    """
+    wide = np.finfo(EXTENDED if problem.dtype == np.float64 else np.float64).eps
+    return np.asarray(scale <= limit * float(wide / machine(problem.dtype).sums))
+
+
 class _Yardstick:
     """The gradients in legitimate orders, computed as they are needed."""
 
@@ -129,10 +139,7 @@ class _Bench:
         self.yardstick = yardstick
         self.settings = settings
         self.scale = self._worst(right.value)
-        # What is 0 in exact arithmetic (the key bias, by the shift invariance of softmax) is noise
-        # in the gold, and no scale to compare with.
-        noise = np.finfo(right.value.dtype).eps / machine(problem.dtype).sums
-        self.zero = self.scale <= self._worst(right.limit) * float(noise)
+        self.zero = vanishes(problem, self.scale, self._worst(right.limit))
         self.rounding = roundoff(problem.dtype) * self.scale + smallest(problem.dtype)
 
     def judged(self, found: Array | None) -> Judgement:
