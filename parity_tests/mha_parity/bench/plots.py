@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from mha_parity.bench.intervals import Interval
     from mha_parity.bench.results import Report, Result, Row
     from mha_parity.bench.sizes import Task
 
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 LEAST_LENGTHS = 3  # points that make a line worth drawing
 COLOURS = {
     "numpy-weights": "#7aa6d6", "numpy": "#1f5fa8", "numpy-prepared": "#0b2e59",
@@ -52,7 +54,7 @@ def lengths(report: Report, figure_class: Any) -> Any:
     results = _by_length(report)
     if len(results) < LEAST_LENGTHS:
         return None
-    figure = figure_class(figsize=(9, 4.2), layout="constrained")
+    figure = figure_class(figsize=(9, 4.6), layout="constrained")
     time, memory = figure.subplots(1, 2)
     for name, rows in _by_name(results).items():
         points = [(result.task.size.length, row) for result, row in rows]
@@ -63,7 +65,8 @@ def lengths(report: Report, figure_class: Any) -> Any:
     size = results[0].task.size
     for axes, title in ((time, "seconds a call"), (memory, "MiB at the peak")):
         _logarithmic(axes, [result.task.size.length for result in results], title)
-    time.legend(frameon=False, fontsize=8)
+    handles, labels = time.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     what = f"self-attention, N = {size.batch}, E = {size.embed_dim}, H = {size.num_heads}"
     figure.suptitle(f"{what}, {_machine(report)}", fontsize=10)
     return figure
@@ -71,32 +74,45 @@ def lengths(report: Report, figure_class: Any) -> Any:
 
 def ratios(report: Report, figure_class: Any) -> Any:
     """Return the figure of the ratio to torch's fastest path, task by task, or None."""
-    shown = [result for result in report.results if result.rival is not None]
+    shown = [r for r in report.results if any(_points(0, r.rows))]
     if not shown:
         return None
     figure = figure_class(figsize=(9, 1.3 + 0.34 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    rows = [(n, row) for n, result in enumerate(shown) for row in result.rows if _ours(row)]
-    names = list(dict.fromkeys(row.name for _, row in rows))
+    points = [point for n, result in enumerate(shown) for point in _points(n, result.rows)]
+    names = list(dict.fromkeys(name for _, name, _, _ in points))
     for name in names:
-        _whiskers(axes, [(n + _shift(names, name), r) for n, r in rows if r.name == name])
+        own = [
+            (n + _shift(names, name), ratio, label) for n, x, label, ratio in points if x == name
+        ]
+        _whiskers(axes, name, own)
     axes.axvline(1, color="#555555", linewidth=1)
     axes.set_xscale("log")
-    ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    low, high = (pick(t.median for *_, t in points) for pick in (min, max))
+    axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    axes.set_xlim(min(0.5, low / 1.5), max(2, high * 1.5))
     axes.minorticks_off()
+    axes.set_ylim(-0.7, len(shown) - 0.3)
     axes.set_yticks(range(len(shown)), [result.task.name for result in shown])
     axes.invert_yaxis()
     axes.grid(axis="x", color="#dddddd")
     axes.set_axisbelow(True)
     axes.set_xlabel("time over that of torch's fastest path (left of 1: faster than torch)")
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     axes.set_title(f"N,L,E,H; {_machine(report)}", fontsize=10)
     return figure
 
 
-def _ours(row: Row) -> bool:
-    return row.ratio is not None and row.weights_ratio is None and not row.name.startswith("torch")
+Point = tuple[int, str, str, "Interval"]
+
+
+def _points(line: int, rows: tuple[Row, ...]) -> Iterator[Point]:
+    """Yield what is compared with torch: who returns weights, with torch returning them too."""
+    for row in rows:
+        ratio = row.weights_ratio or row.ratio
+        if ratio is not None and not row.name.startswith("torch"):
+            label = f"{row.label}, beside torch with weights" if row.weights_ratio else row.label
+            yield line, row.name, label, ratio
 
 
 def _shift(names: list[str], name: str) -> float:
@@ -104,14 +120,12 @@ def _shift(names: list[str], name: str) -> float:
     return 0.2 * (names.index(name) - (len(names) - 1) / 2)
 
 
-def _whiskers(axes: Axes, points: list[tuple[float, Row]]) -> None:
-    held = [(y, row.ratio, row) for y, row in points if row.ratio is not None]
-    middle = [ratio.median for _, ratio, _ in held]
-    reach = [[r.median - r.low for _, r, _ in held], [r.high - r.median for _, r, _ in held]]
-    row = held[0][2]
+def _whiskers(axes: Axes, name: str, points: list[tuple[float, Interval, str]]) -> None:
+    middle = [ratio.median for _, ratio, _ in points]
+    reach = [[r.median - r.low for _, r, _ in points], [r.high - r.median for _, r, _ in points]]
     axes.errorbar(
-        middle, [y for y, _, _ in held], xerr=reach, fmt=MARKS[row.name], markersize=5,
-        color=COLOURS[row.name], label=row.label, linewidth=1.5,
+        middle, [y for y, _, _ in points], xerr=reach, fmt=MARKS[name], markersize=4,
+        color=COLOURS[name], label=points[0][2], linewidth=1.5,
     )  # fmt: skip
 
 
