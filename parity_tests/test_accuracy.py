@@ -212,10 +212,11 @@ def test_the_reports_show_the_table() -> None:
     told = document(found)["accuracy"]["float32"]
     own, other = told["times_torch"], told["torch"]["no-weights"]["times_torch"]
 
-    assert f"float32 {told['right_bits']:.1f}, torch " in text
-    assert f"no-weights float32 {other:.2f} ×" in text
+    worst, bits = told["worst_times_torch"], told["right_bits"]
+    assert f"float32 {own:.2f} {worst:.2f} {bits:.1f} " in " ".join(text.split())
+    assert re.search(rf"no-weights +{other:.2f}\n", text)
     assert re.search(r"by feature +at most \d", text)
-    assert f"{own:.2f} × torch's error" in text
+    assert f'<td class="number">{own:.2f}</td>' in page
     assert '<th scope="row">no-weights</th>' in page
     assert ">causal</th>" in page
     assert told["features"]["attn=causal"]["cases"] > 0

@@ -173,7 +173,7 @@ def test_long_reports_end_with_the_verdict() -> None:
 
 
 EXACT = {
-    64: """
+    72: """
 ╭─────────────────────────────────────────────────────────────╮
 │ Parity does not hold: path.py:f fails 40 of 200 cases.      │
 │ called as torch-module · torch 2.13.0 · numpy 2.4.6 · 0.0 s │
@@ -189,9 +189,8 @@ EXACT = {
  where           sample 1, head 2, row 3, column 0
  error           0.5, allowed 0.001 (500 times)
  case            mha-N2-L5-S7-H3-D4-cross-causal-float32-s11
-                 shrunk from mha-N3-L13-S17-H5-D7-cross-bias-
-                 outproj-causal-weights-float32-peaky-fortran-
-                 s11
+                 shrunk from mha-N3-L13-S17-H5-D7-cross-bias-outproj-
+                 causal-weights-float32-peaky-fortran-s11
  replay          mha-parity replay mha-N2-L5-S7-H3-D4-cross-causal-float32-s11 path.py:f
 
  failing have    ✗ causal 40 of 50
@@ -202,8 +201,9 @@ EXACT = {
                  boolean attn_mask per sample and head
                  float attn_mask per sample and head
  checks          ✗ output 40 of 200 cases · ✓ weights 50
- accuracy        float32  1.25 × torch's error, at worst 2.50 ×
-                 (7 cases)
+ accuracy        errors in units of torch's own in the same dtype
+                 dtype    median  worst  bits right  torch's  cases
+                 float32    1.25   2.50                           7
 
 """,
     100: """
@@ -231,7 +231,9 @@ EXACT = {
  not offered     float16 · bfloat16 · boolean attn_mask (L, S) · float attn_mask (L, S)
                  boolean attn_mask per sample and head · float attn_mask per sample and head
  checks          ✗ output 40 of 200 cases · ✓ weights 50
- accuracy        float32  1.25 × torch's error, at worst 2.50 × (7 cases)
+ accuracy        errors in units of torch's own in the same dtype
+                 dtype    median  worst  bits right  torch's  cases
+                 float32    1.25   2.50                           7
 
 """,
 }

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mha_parity.case import Case
 
@@ -53,6 +53,17 @@ class Layout:
             else:
                 lines.append(item)
         return Text(f"{end}\n").join(lines)
+
+    def table(self, rows: Sequence[Mapping[str, str]]) -> Text:
+        """Return rows under the names of their columns, all but the first aligned at the right."""
+        lines = [dict(zip(rows[0], rows[0], strict=True)), *rows]
+        wide = {name: max(len(line[name]) for line in lines) for name in rows[0]}
+        first, *others = wide
+        table = [
+            "  ".join([f"{line[first]:<{wide[first]}}", *(f"{line[o]:>{wide[o]}}" for o in others)])
+            for line in lines
+        ]
+        return Text("\n").join([Text(table[0], "dim"), *map(Text, table[1:])])
 
     def case(self, case: Case, before: str = "", style: str = "") -> Text:
         """Return the id of a case, broken between its words if it has to be."""

@@ -23,11 +23,23 @@ def rows(verdict: Verdict, contender: str, axis: str = "", value: str = "") -> B
     return {row.dtype: row for row in found if (row.contender, row.axis, row.value) == asked}
 
 
-def bits(verdict: Verdict) -> Iterator[str]:
-    """Yield for each dtype how many bits the target has right, and torch."""
+def table(verdict: Verdict) -> Iterator[dict[str, str]]:
+    """Yield a row a dtype: errors in units of torch's own, and the bits that are right."""
     torchs = rows(verdict, PINNED)
-    for dtype, own in rows(verdict, TARGET).items():
-        yield f"{dtype} {own.right_bits:.1f}, torch {torchs[dtype].right_bits:.1f}"
+    own = rows(verdict, TARGET)
+    for each in verdict.accuracy:
+        yield {
+            "dtype": each.dtype,
+            "median": f"{each.median_times_torch:.2f}",
+            "worst": f"{each.worst_times_torch:.2f}",
+            "bits right": _bits(own.get(each.dtype)),
+            "torch's": _bits(torchs.get(each.dtype)),
+            "cases": str(each.cases),
+        }
+
+
+def _bits(row: Accuracy | None) -> str:
+    return f"{row.right_bits:.1f}" if row is not None else ""
 
 
 def paths(verdict: Verdict) -> list[tuple[str, ByDtype]]:

@@ -14,7 +14,7 @@ from mha_parity.verdict import Outcome
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mha_parity.verdict import CheckRow, Diagnosis, Failure, FeatureRow, Verdict
+    from mha_parity.verdict import Accuracy, CheckRow, Diagnosis, Failure, FeatureRow, Verdict
 
 SHOWN_FAILURES = 3
 SHOWN_LINES = 8  # of what a target said before it broke
@@ -142,11 +142,8 @@ def _facts(verdict: Verdict, page: Layout) -> Pairs:
         checks = [_check(row) for row in verdict.checks]
         _say_unit(checks)
         pairs.append(("checks", page.flow(checks)))
-    for number, each in enumerate(verdict.accuracy):
-        cases = (f" ({words.cases(each.cases)})", "dim")
-        line = Text.assemble(f"{each.dtype:<9}", words.accuracy(each), cases)
-        pairs.append(("" if number else "accuracy", line))
-    pairs += _beside_torch(verdict, page)
+    if verdict.accuracy:
+        pairs += _beside_torch(verdict, page)
     worst = verdict.worst
     if worst is not None and verdict.outcome is not Outcome.FAIL:
         pairs.append(("worst error", Text(f"{worst.check}: {words.error(worst)}")))
@@ -157,14 +154,25 @@ def _facts(verdict: Verdict, page: Layout) -> Pairs:
 
 
 def _beside_torch(verdict: Verdict, page: Layout) -> Pairs:
-    """Return the bits that are right, torch's other paths, and the least accurate feature."""
-    lines = [("bits right", list(precision.bits(verdict)))]
-    for number, (path, by_dtype) in enumerate(precision.paths(verdict)):
-        found = [f"{dtype} {row.median_times_torch:.2f} ×" for dtype, row in by_dtype.items()]
-        found[0] = f"{path:<10} {found[0]}"
-        lines.append(("" if number else "torch's paths", found))
-    lines.append(("by feature", [each for each in [precision.furthest(verdict)] if each]))
-    return [(name, page.flow([Text(each) for each in said])) for name, said in lines if said]
+    """Return the accuracy beside torch's, that of torch's other paths, and the worst feature."""
+    pairs = [
+        ("accuracy", Text("errors in units of torch's own in the same dtype", "dim")),
+        ("", page.table(list(precision.table(verdict)))),
+    ]
+    dtypes = [each.dtype for each in verdict.accuracy]
+    paths = [
+        {"": path} | {dtype: _times(by_dtype.get(dtype)) for dtype in dtypes}
+        for path, by_dtype in precision.paths(verdict)
+    ]
+    if paths:
+        pairs.append(("torch's paths", page.table(paths)))
+    if furthest := precision.furthest(verdict):
+        pairs.append(("by feature", Text(furthest)))
+    return pairs
+
+
+def _times(row: Accuracy | None) -> str:
+    return f"{row.median_times_torch:.2f}" if row is not None else ""
 
 
 def _counted(row: FeatureRow) -> Text:

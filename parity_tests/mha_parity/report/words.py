@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mha_parity.judgement import Judgement
-    from mha_parity.verdict import Accuracy, Diagnosis, FeatureRow, Verdict
+    from mha_parity.verdict import Diagnosis, FeatureRow, Verdict
 
 # A sign beside the colour: whoever sees no colours reads the same.
 SIGN = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
@@ -56,12 +56,6 @@ def explains(diagnosis: Diagnosis) -> str:
     if diagnosis.bug is None:
         return ""
     return f"{diagnosis.explains:.0%} of the failing cases"
-
-
-def accuracy(each: Accuracy) -> str:
-    """Return one dtype's errors in units of torch's own: the median and the worst."""
-    median, worst = each.median_times_torch, each.worst_times_torch
-    return f"{median:.2f} × torch's error, at worst {worst:.2f} ×"
 
 
 def cases(count: int) -> str:
