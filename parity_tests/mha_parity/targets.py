@@ -116,8 +116,15 @@ def _guarded(text: str, place: str, run: Callable[[], ModuleType]) -> ModuleType
     except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever somebody's module raises)
         raise TargetError(
             f"got the target {text!r}, but importing {place} raised {last_line(error)}; "
-            "it should import without error."
+            f"{_remedy(place, error)}."
         ) from None
+
+
+def _remedy(place: str, error: BaseException) -> str:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing == "tensorflow" and place.partition(".")[0] == "keras":
+        return "set KERAS_BACKEND to a library that is installed: torch or jax"
+    return f"install {missing}" if missing else "it should import without error"
 
 
 def last_line(error: BaseException) -> str:

@@ -28,7 +28,8 @@ class KerasArrays:
 
     def from_numpy(self, array: Array) -> Any:
         """Return a tensor of the backend."""
-        return keras.ops.convert_to_tensor(array)
+        # Without its dtype named, the NumPy backend rounds float64 to float32.
+        return keras.ops.convert_to_tensor(array, dtype=array.dtype.name)
 
     def to_numpy(self, value: Any) -> Array:
         """Return the numbers of a tensor."""

@@ -132,8 +132,9 @@ def to_torch(weights: Sequence[Array]) -> dict[str, Array]:
     flat = [kernel.reshape(kernel.shape[0], -1).T for kernel in kernels[:3]]
     same = len({each.shape for each in flat}) == 1
     names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
-    packed = {"in_proj_weight": np.concatenate(flat)}
-    state = packed if same else dict(zip(names, flat, strict=True))
+    state: dict[str, Array] = dict(zip(names, flat, strict=True))
+    if same:
+        state = {"in_proj_weight": np.concatenate(flat)}
     state["out_proj.weight"] = kernels[3].reshape(-1, kernels[3].shape[-1]).T
     if biased:
         biases = [np.asarray(weight).ravel() for weight in weights[1::2]]
