@@ -186,6 +186,32 @@ def test_a_masked_row_leaves_the_gradients_of_others_alone() -> None:
     assert {each.severity for each in judged(problem, right(problem))} == {Severity.MATCH}
 
 
+def test_nan_of_a_masked_row_hides_nothing_else() -> None:
+    """Where torch's NaN is let pass, a wrong number beside it and an infinity are still wrong."""
+    problem = make(parse(MASKED))
+    torchs = module.torch_gradients(problem, cotangent(problem))
+    weight = torchs["in_proj_weight"]
+    row, column = np.argwhere(np.isfinite(weight))[0]
+    for bad in (weight[row, column] + 1, np.inf):
+        weight[row, column] = bad
+        wrong = [each for each in judged(problem, torchs) if each.severity.fails]
+        assert [each.check for each in wrong] == ["gradient of in_proj_weight"]
+        assert wrong[0].where is not None
+        assert (wrong[0].where.row, wrong[0].where.column) == (row, column)
+
+
+def test_a_gradient_too_large_for_the_dtype_is_infinite() -> None:
+    """Half precision ends at 65504: a larger gradient is infinity there, of the same sign."""
+    problem = make(parse("mha-N3-L5-S7-H2-D4-cross-outproj-float16-s98"))
+    loud = problem.replace(value=problem.value * np.float16(10_000))
+    found = right(loud)
+    assert np.abs(found["out_proj.weight"]).max() > 66_000
+    with np.errstate(over="ignore"):
+        assert not any(each.severity.fails for each in judged(loud, found))
+        found["out_proj.weight"] = -found["out_proj.weight"]
+        assert any(each.severity.fails for each in judged(loud, found))
+
+
 def test_the_gold_of_a_masked_row_is_that_of_the_problem_without_it() -> None:
     """Unmasking the row and giving it no cotangent leads torch to the same gradients."""
     problem = make(parse(MASKED))

@@ -9,6 +9,7 @@ gold leaves such a row out, and a candidate that does as torch is named, not fai
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mha_parity.values import Array
 
 CHECK = "gradient of "
+POISONED = "NaN from rows that see no key, as torch has it (pytorch#41508)."
 
 
 def judge_gradients(
@@ -148,17 +150,25 @@ class _Bench:
         if flaw or found is None:
             return self._judgement(Severity.STRUCTURE, detail=flaw)
         wide = found.astype(self.right.value.dtype)
-        if not np.isfinite(wide).all():
-            return self._no_number(wide)
-        return self._numbers(wide, np.abs(wide - self.right.value).astype(np.float64))
+        poisoned = np.isnan(wide) & np.asarray(self.problem.masked_rows()).any()
+        apart = poisoned | self._overflown(wide)
+        lost = ~np.isfinite(wide) & ~apart
+        if lost.any():
+            return self._no_number(wide, lost)
+        judgement = self._numbers(np.where(apart, self.right.value, wide))
+        if poisoned.any() and not judgement.severity.fails:
+            return replace(judgement, detail=POISONED)
+        return judgement
 
-    def _no_number(self, found: Array) -> Judgement:
-        """Name a candidate whose masked rows poison all, as torch's do; fail others."""
-        masked = np.asarray(self.problem.masked_rows()).any()
-        if masked and bool(np.isnan(found).any()):
-            sentence = "NaN from rows that see no key, as torch has it (pytorch#41508)."
-            return self._judgement(Severity.MATCH, detail=sentence)
-        first = np.unravel_index(int((~np.isfinite(found)).argmax()), found.shape)
+    def _overflown(self, found: Array) -> Array:
+        """Return where a gradient is infinite because the right one is too large for the dtype."""
+        with np.errstate(over="ignore"):
+            stored = self.right.value.astype(self.problem.dtype).astype(np.float64)
+        return np.asarray(np.isinf(stored) & (found == stored))
+
+    def _no_number(self, found: Array, lost: Array) -> Judgement:
+        """Judge a gradient that has NaN or infinity where a number should be."""
+        first = np.unravel_index(int(lost.argmax()), found.shape)
         index = tuple(int(i) for i in first)
         return self._judgement(
             Severity.WRONG,
@@ -167,7 +177,8 @@ class _Bench:
             detail=f"{self._found(found, index)}.",
         )
 
-    def _numbers(self, found: Array, difference: Array) -> Judgement:
+    def _numbers(self, found: Array) -> Judgement:
+        difference = np.abs(found - self.right.value).astype(np.float64)
         error = self._worst(difference)
         allowed = self._allowed(error)
         severity = self._severity(difference, error, allowed)
