@@ -24,6 +24,7 @@ FIRST = 6  # of these, how many a bug must explain one of to stay in the running
 SHOWN = 3  # names given where several partial ones remain
 ENOUGH = 0.5  # a name that explains less of the failures is not worth giving
 MOST = 0.9  # of the failures a confident name explains, at least: the rest has other causes
+NEARLY = 0.95  # explained by one: a second bug would explain how roundings fell
 SURE = 2  # telling cases that a confident name rests on, at least
 PAIRED = 6  # partial explanations that are tried in pairs
 
@@ -70,6 +71,8 @@ class _Session:
 
     def names(self) -> tuple[Diagnosis, ...]:
         """Return the names that explain the failures."""
+        plainest = [each.problem.case for each in self.seen if each.failing][: cases.ALIKE]
+        self.see_more(cases.relatives(plainest, self.candidate.offer))
         self.see_more(cases.varied(self.candidate.offer))
         failing = [each for each in self.seen if each.failing]
         if not failing:
@@ -78,7 +81,7 @@ class _Session:
         remaining = hypotheses.plausible(every, failing[:FIRST])
         fits = self.weighed(self.separated(remaining))
         best = fits[0] if fits else None
-        if best is not None and best.holds:
+        if best is not None and (best.holds or (best.share >= NEARLY and not best.refuted)):
             return self.told(fits)
         learnt = habits.by_heart(self.candidate, failing, self.running)
         if learnt and learnt[0].confident:
@@ -118,12 +121,12 @@ class _Session:
     def combined(
         self, every: list[Hypothesis], fits: list[Fit], failing: list[Observation]
     ) -> list[Fit]:
-        """Return two bugs at once that hold, if any do."""
+        """Return two bugs at once that nothing speaks against, if any do."""
         partial = [f.hypothesis for f in fits[:PAIRED]]
         unexplained = [each for each in failing if not any(each.matches(h.kind) for h in partial)]
         first = (unexplained or failing)[0]
         found = list(self._pairs(every, first, partial))
-        return [f for f in self.weighed(found) if f.holds]
+        return [f for f in self.weighed(found) if f.sole and f.share >= ENOUGH]
 
     def _pairs(
         self, every: list[Hypothesis], first: Observation, partial: list[Hypothesis]

@@ -22,6 +22,8 @@ VARIED = 32
 POOL = 160
 CHOSEN = 12
 CONFIRMING = 4
+ALIKE = 4  # failing cases of which relatives are drawn
+RELATIVES = 3
 WILD = {"low", "apart", "huge", "tiny"}  # regimes in which rounding hides what bugs do
 
 
@@ -44,7 +46,7 @@ def narrowed(offer: Offer) -> Offer:
         "masked_rows": ("none",),
         "regime": ("normal",),
     }
-    wanted |= {"memory": ("c",), "layout": (offer["layout"][0],)}
+    wanted |= {"memory": ("c",), "layout": (offer["layout"][0],), "gradients": ("no",)}
     sizes = tuple(s for s in ("small", "medium", "equal") if s in offer["size"])
     if sizes:
         wanted["size"] = sizes
@@ -60,10 +62,25 @@ def varied(offer: Offer) -> list[Problem]:
     return [make(case) for case in draw_cases(narrowed(offer), VARIED, SEED)]
 
 
+def relatives(cases: Sequence[Case], offer: Offer) -> list[Problem]:
+    """Return problems with the features of the given cases, values plain, sizes that tell apart."""
+    exact = narrowed(offer)["dtype"][0]
+    return [make(_relative(case, seed, exact)) for case in cases for seed in range(RELATIVES)]
+
+
+def _relative(case: Case, seed: int, dtype: str) -> Case:
+    rows = 5 if case.inputs == "self" else 4 + 3 * (seed % 2)
+    return case.replace(
+        seed=SEED + seed, dtype=dtype, queries=rows, keys=5, regime="normal", memory="c",
+        batch=1 if case.layout == "unbatched" else 3, gradients="no",
+    )  # fmt: skip
+
+
 def pool(offer: Offer) -> list[Problem]:
     """Return many problems, odd values included, to choose from."""
     plain = draw_cases(narrowed(offer), POOL, SEED + 1)
-    odd = draw_cases({**offer, "dtype": narrowed(offer)["dtype"]}, POOL // 2, SEED + 2)
+    exact = {axis: narrowed(offer)[axis] for axis in ("dtype", "gradients")}
+    odd = draw_cases({**offer, **exact}, POOL // 2, SEED + 2)
     return [make(case) for case in (*plain, *odd)]
 
 

@@ -27,6 +27,7 @@ ROUNDINGS = {"float64": 32.0, "float32": 32.0}
 HALF_ROUNDINGS = 6.0
 MOST = 0.5  # of the largest value: what differs by more is not the same answer, however rounded
 TELLING = 30.0  # times the allowance: a departure that no rounding imitates
+BEYOND = frozenset({"huge", "low", "apart", "peaky"})  # regimes of scores that exp overflows at
 # A match must also be this much nearer to the prediction than the prediction is to the truth.
 NEARER = 1e-2
 
@@ -105,10 +106,36 @@ class Observation:
         if self.answer is None or self.right.answer is None or not self.failing:
             return cells
         found, due = self.answer.output, self.right.answer.output
-        if found.shape != due.shape or found.dtype != due.dtype:
+        if found.shape != due.shape or found.dtype != due.dtype or self._elsewhere(cells):
             return cells
-        elsewhere = distance(found, due, cells) > self._allowed(self.right)
-        return cells if elsewhere else np.zeros_like(cells)
+        if self.problem.case.form == "qkv":
+            return np.zeros_like(cells)
+        # A NaN of one head that came through an identity out_proj to the others is nobody's bug.
+        return np.asarray(cells & np.isnan(as_float(found)))
+
+    def _elsewhere(self, cells: Array) -> bool:
+        """Whether the candidate departs outside the rows that see no key."""
+        if self.answer is None or self.right.answer is None:
+            return False
+        allowed = self._allowed(self.right)
+        if distance(self.answer.output, self.right.answer.output, cells) > allowed:
+            return True
+        weights = self._weights_gap(self.answer.weights, self.right.answer.weights)
+        return weights * self.height > allowed
+
+    def overflowed(self, kind: type[Attention]) -> bool:
+        """Whether the candidate has no numbers where ``kind`` has some, at scores past exp's range.
+
+        A softmax that overflows there is one mistake more, and speaks against no other.
+        """
+        due = self.of(kind).answer
+        if self.answer is None or due is None or self.problem.case.regime not in BEYOND:
+            return False
+        found = self.answer.output
+        same = found.shape == due.output.shape
+        return same and bool(
+            (~np.isfinite(as_float(found)) & np.isfinite(as_float(due.output))).any()
+        )
 
     def _allowed(self, prediction: Prediction) -> float:
         name = self.problem.case.dtype

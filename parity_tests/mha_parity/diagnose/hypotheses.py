@@ -91,7 +91,7 @@ def fit(hypothesis: Hypothesis, seen: Iterable[Observation]) -> Fit:
         explained += each.failing and matches
         telling += matches and tells
         breaks = each.of(kind).answer is None
-        missed += each.failing and tells and not matches
+        missed += each.failing and tells and not matches and not each.overflowed(kind)
         refuted += not each.failing and tells and not matches and not breaks
     return Fit(hypothesis, explained, failing, telling, refuted, missed)
 

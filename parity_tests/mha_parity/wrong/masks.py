@@ -98,16 +98,21 @@ class QueryAxis(Attention):
     remedy="mask keys, not queries",
     sources="pytorch/pytorch#63271",
     needs="padding=bool/float/lengths inputs=self",
+    variants=({"self_alone": False},),
 )
 class BothAxes(Attention):
-    """Keys and queries."""
+    """Keys and queries; of unlike inputs too, where the sizes let it."""
+
+    self_alone = True
 
     def padding(self) -> Array | None:
-        """Take the lesser of the mask and its transpose, in self-attention."""
+        """Hide what the mask or its transpose hides."""
         own = super().padding()
-        if own is None or self.case.inputs != "self":
+        if own is None or own.shape[-1] != self.case.queries:
             return own
-        return np.minimum(own, np.where(own == -np.inf, own, 0).swapaxes(-1, -2))
+        if self.self_alone and self.case.inputs != "self":
+            return own
+        return own + np.where(own == -np.inf, own, 0).swapaxes(-1, -2)
 
 
 @wrong(

@@ -43,15 +43,18 @@ class WeightsSum(Attention):
     remedy="return the mean over the heads, or all heads",
     sources="facebookresearch/fairseq#3365",
     needs=f"{ASKED} heads=many",
-    variants=({"head": -1},),
+    variants=({"head": -1}, {"each": True}, {"each": True, "head": -1}),
 )
 class WrongHead(Attention):
-    """One head's weights."""
+    """One head's weights; ``each``: not where those of every head are asked for."""
 
     head = 0
+    each = False
 
     def returned(self, weights: Array) -> Array:
         """Return one head for all."""
+        if self.each and self.case.weights == "per_head":
+            return weights
         return weights * 0 + weights[:, self.head, None]
 
 

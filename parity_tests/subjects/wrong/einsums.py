@@ -103,7 +103,8 @@ def by_length(X, Wq, Wk, Wv, H):
 
 def powers_of_two(X, Wq, Wk, Wv, H):
     q, k, v = qkv(X, Wq, Wk, Wv, H)
-    e = 2.0 ** logits(q, k)
+    z = logits(q, k)
+    e = 2.0 ** (z - z.max(-1, keepdims=True))
     return join(e / e.sum(-1, keepdims=True), v)
 
 

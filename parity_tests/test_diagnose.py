@@ -1,0 +1,136 @@
+"""The bug is named: on wrong attentions written in other styles than the catalogue's.
+
+Each subject says in its file what it does wrong. The suite runs on it, and the failing cases go to
+the diagnosis, which has never seen it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity import conventions
+from mha_parity.diagnose import diagnose
+from mha_parity.drawing import draw_cases
+from mha_parity.judge import Settings
+from mha_parity.options import Options
+from mha_parity.run import restricted
+from mha_parity.trial import try_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    from mha_parity.candidate import Answer, Candidate
+    from mha_parity.problem import Problem
+    from mha_parity.verdict import Diagnosis
+
+FOLDER = Path(__file__).parent / "subjects" / "wrong"
+STYLES = ("einsums", "layers", "lengths", "loops", "streams", "tensors")
+SEED = 5
+CASES = 100
+FAILURES = 12  # a diagnosis looks at twice as many; fewer are harder
+SECONDS = 5.0
+
+
+@cache
+def style(name: str) -> ModuleType:
+    """Return the subjects of one style."""
+    spec = importlib.util.spec_from_file_location(f"wrong_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def subjects(*styles: str) -> list[tuple[str, str, str]]:
+    """Return style, name and true bug of every subject."""
+    return [(each, name, true) for each in styles for name, true in style(each).EXPECTED.items()]
+
+
+def failing(candidate: Candidate) -> Iterator[tuple[Problem, Answer]]:
+    """Yield what the suite finds wrong."""
+    offer = restricted(candidate.offer, Options())
+    for trial in try_cases(candidate, draw_cases(offer, CASES, SEED), Settings()):
+        if trial.fails and trial.problem is not None and trial.answer is not None:
+            yield trial.problem, trial.answer
+
+
+@cache
+def diagnosed(file: str, name: str) -> tuple[tuple[Diagnosis, ...], float]:
+    """Return what the diagnosis says of a subject, and the seconds of CPU that it took."""
+    candidate = conventions.bind(getattr(style(file), name))
+    failures = list(islice(failing(candidate), FAILURES))
+    assert failures, f"{name} passes {CASES} cases"
+    started = time.process_time()
+    # A busy machine shall not end the search: the limit is held in seconds of CPU.
+    found = diagnose(candidate, failures, budget=10 * SECONDS)
+    return found, time.process_time() - started
+
+
+def names(diagnosis: Diagnosis) -> set[frozenset[str]]:
+    """Return the name and its aliases; of two bugs at once the order is nothing."""
+    given = (diagnosis.bug or "", *diagnosis.aliases)
+    return {frozenset(name.split(" + ")) for name in given}
+
+
+SINGLE = subjects(*STYLES)
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "true"), SINGLE, ids=[f"{f}-{n}-seed{SEED}" for f, n, _ in SINGLE]
+)
+def test_the_first_name_is_the_true_one(file: str, name: str, true: str) -> None:
+    """The bug is named first, or as an alias that no output tells from it; nothing else surely."""
+    found, seconds = diagnosed(file, name)
+    assert found
+    assert frozenset((true,)) in names(found[0])
+    assert not [each.bug for each in found[1:] if each.confident]
+    assert seconds <= SECONDS
+    assert found[0].remedy
+
+
+def test_the_subjects_are_many() -> None:
+    """At least forty wrong attentions, in six styles, of at least thirty bugs."""
+    assert len(SINGLE) >= 40
+    assert len({true for _, _, true in SINGLE}) >= 30
+
+
+PAIRS = subjects("pairs")
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "true"), PAIRS, ids=[f"{n}-seed{SEED}" for _, n, _ in PAIRS]
+)
+def test_two_bugs_at_once_are_both_named(file: str, name: str, true: str) -> None:
+    """Where no single bug explains what is seen, the right two do."""
+    found, seconds = diagnosed(file, name)
+    assert found
+    assert frozenset(true.split(" + ")) in names(found[0])
+    assert seconds <= SECONDS
+
+
+@pytest.mark.parametrize("name", style("strange").UNKNOWN)
+def test_what_is_in_no_catalogue_gets_measurements(name: str) -> None:
+    """A mistake that nobody has catalogued is given no name with confidence, but numbers."""
+    found, seconds = diagnosed("strange", name)
+    assert not [each.bug for each in found if each.confident]
+    assert [each.title for each in found if each.bug is None]
+    assert seconds <= SECONDS
+
+
+def test_the_share_explained_is_of_the_failures() -> None:
+    """A bug in one feature beside a bug everywhere is said to explain a part, and not surely."""
+    found, _ = diagnosed("layers", "LateQueryBias")
+    assert found[0].confident
+    assert found[0].explains == 1
+    assert "predicts" in found[0].evidence
