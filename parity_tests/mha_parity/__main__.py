@@ -101,7 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status; a user's mistake is one sentence."""
     asked = parser().parse_args(arguments)
     from mha_parity import commands
+    from mha_parity.report import encoding
 
+    encoding.standard()
     try:
         return commands.RUN[asked.command](asked)
     except ValueError as mistake:

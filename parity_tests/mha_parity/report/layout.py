@@ -24,10 +24,11 @@ _ANY = Console(width=LEAST, color_system=None)  # Text.wrap wants one
 class Layout:
     """The lines of a report, none wider than the width but commands, which are copied whole."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, names: int = NAMES) -> None:
         self.lines: list[Text] = []
+        self._names = names
         self._whole = max(width, LEAST)
-        self._width = max(width - MARGIN - NAMES - GAP, LEAST)
+        self._width = max(width - MARGIN - names - GAP, LEAST)
 
     def block(self, pairs: Pairs) -> None:
         """Add names and what each says, after an empty line."""
@@ -35,11 +36,11 @@ class Layout:
             self.lines.append(Text())
         for name, text in pairs:
             for number, line in enumerate(_wrapped(text, self._width)):
-                self.lines.append(Text.assemble(_name("" if number else name), line))
+                self.lines.append(Text.assemble(self._name("" if number else name), line))
 
     def command(self, name: str, command: str) -> None:
         """Add a command as one line, however long."""
-        self.lines.append(Text.assemble(_name(name), (command, "cyan")))
+        self.lines.append(Text.assemble(self._name(name), (command, "cyan")))
 
     def flow(self, items: Iterable[Text], between: str = " · ", end: str = "") -> Text:
         """Join items into lines; no item is broken unless it is longer than a line.
@@ -71,6 +72,9 @@ class Layout:
         flowing = self.flow(pieces, between="-", end="-")
         return Text(flowing.plain, style=style)
 
+    def _name(self, name: str) -> tuple[str, str]:
+        return " " * MARGIN + f"{name:<{self._names}}" + " " * GAP, "dim"
+
     def wrapped(self, text: Text) -> Iterator[Text]:
         """Return the text in lines of the whole width."""
         return _wrapped(text, self._whole)
@@ -83,7 +87,3 @@ def _wrapped(text: Text, width: int) -> Iterator[Text]:
         for piece in line[indent:].wrap(_ANY, width - indent, overflow="fold"):
             piece.rstrip()
             yield Text.assemble(" " * indent, piece)
-
-
-def _name(name: str) -> tuple[str, str]:
-    return " " * MARGIN + f"{name:<{NAMES}}" + " " * GAP, "dim"

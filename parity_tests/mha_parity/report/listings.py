@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.table import Table
+from rich.text import Text
+
+from mha_parity.report.layout import Layout
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -12,12 +14,11 @@ if TYPE_CHECKING:
 
 def show(what: str, console: Console) -> None:
     """Print the conventions, the features or the bugs."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, text in _ROWS[what]():
-        table.add_row(name, text)
-    console.print(table)
+    rows = _ROWS[what]()
+    page = Layout(console.width, names=max(len(name) for name, _ in rows))
+    page.block([(name, Text(text)) for name, text in rows])
+    for line in page.lines[1:]:
+        console.print(line, soft_wrap=True)
 
 
 def _conventions() -> list[tuple[str, str]]:

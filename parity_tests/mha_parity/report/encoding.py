@@ -1,0 +1,36 @@
+"""Output where the terminal or the log does not take every letter."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import sys
+from typing import TextIO
+
+HANDLER = "mha-parity-legible"
+# What is read as a sign keeps a sign of its own; for everything else there is a question mark.
+INSTEAD = {"✓": "+", "✗": "!", "·": "|", "×": "x", "−": "-", "▼": "v", "’": "'", "–": "-"}
+
+
+def legible(*streams: TextIO) -> None:
+    """Let these streams write, in place of a letter they cannot write, one that they can."""
+    codecs.register_error(HANDLER, _instead)
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper) and not _takes_all(stream):
+            stream.reconfigure(errors=HANDLER)
+
+
+def _takes_all(stream: TextIO) -> bool:
+    return codecs.lookup(stream.encoding).name.startswith("utf")
+
+
+def _instead(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return "".join(INSTEAD.get(letter, "?") for letter in letters), error.end
+
+
+def standard() -> None:
+    """Make standard output and error legible."""
+    legible(sys.stdout, sys.stderr)
