@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from mha_parity.__main__ import main, parser
-from mha_parity.bench import command, compare, document, plots, table, words
+from mha_parity.bench import command, compare, document, plots, progress, table, words
 from mha_parity.bench.contenders import CONTENDERS
 from mha_parity.bench.contest import Contest, Entry
 from mha_parity.bench.intervals import Interval
@@ -341,3 +341,18 @@ def test_pictures_do_not_change_without_a_reason(tmp_path: Path) -> None:
     )
 
     assert first == second
+
+
+def test_plain_progress_tells_each_task_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Away from a terminal each task has a line, and one more whenever 20 seconds have passed."""
+    clock = iter(range(0, 100, 4))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with progress.progress(Console(file=io.StringIO()), 2) as show:
+        for done, what in [(0, "drawing"), (0, "judging"), (1, "drawing"), *[(1, "rounds")] * 6]:
+            show(done, what)
+    lines = capsys.readouterr().err.splitlines()
+
+    assert ["task 1 of 2, drawing", "task 2 of 2, drawing"] == [lines[0], lines[1]]
+    assert 3 == len(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import Console
+
+LINE_EVERY = 20.0  # seconds between lines of one task, so that a log stays readable
 
 
 @contextmanager
@@ -28,14 +31,15 @@ def progress(console: Console, total: int) -> Iterator[Callable[[int, str], None
 
 
 class _Lines:
-    """Writes a line to stderr when another task begins."""
+    """Writes a line to stderr when another task begins, and now and then what it is at."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._last = -1
+        self._next = 0.0
 
     def __call__(self, done: int, what: str) -> None:
-        if done != self._last:
+        if done != self._last or time.monotonic() >= self._next:
             self._last = done
-            name = what.partition(": ")[0]
-            sys.stderr.write(f"task {done + 1} of {self._total}: {name}\n")
+            self._next = time.monotonic() + LINE_EVERY
+            sys.stderr.write(f"task {done + 1} of {self._total}, {what}\n")
