@@ -72,6 +72,34 @@ def test_large_layers_give_what_small_ones_do(
     assert np.isnan(answers[1][1]).any()
 
 
+@each_way
+@pytest.mark.parametrize("average", [True, False], ids=["averaged", "per head"])
+def test_layouts_hold_the_same_numbers(engine: str, need_weights: bool, average: bool) -> None:
+    """Sequence first and unbatched are batch first, hidden rows and weights included."""
+    layer, x, given = drawn(9, engine=engine)
+    turned, *_ = drawn(9, engine=engine)
+    turned.batch_first = False
+    x, given = x[:1], given[:1]
+    padding = np.arange(L)[None] > 3
+    options: Any = {"need_weights": need_weights, "average_attn_weights": average}
+    options["attn_mask"] = hiding(2)
+    cut: list[tuple[MultiheadAttention, Callable[[Any], Any]]] = [
+        (layer, lambda array: array),
+        (layer, lambda array: array[0]),
+        (turned, lambda array: array.swapaxes(0, 1)),
+    ]
+    answers = []
+    for own, laid in cut:
+        mask = padding[0] if laid(x).ndim == 2 else padding
+        (output, weights), pull = own.vjp(laid(x), laid(x), laid(x), mask, **options)
+        found = pull(laid(given), None if weights is None else np.ones_like(weights) * np.arange(L))
+        sequences = [np.ravel(found[name]) for name in ("query", "key", "value")]
+        answers.append([np.ravel(output), *sequences, found["in_proj_weight"]])
+    for first, second, third in zip(*answers, strict=True):
+        assert np.array_equal(first, second, equal_nan=True)
+        assert np.allclose(first, third, rtol=0, atol=100 * EPS, equal_nan=True)
+
+
 def test_torch_poisons_all_rows() -> None:
     """What the docstring says of torch is so: one hidden row, and the others' gradients are NaN."""
     theirs = torch.nn.MultiheadAttention(E, H, batch_first=True, dtype=torch.float64)

@@ -1,5 +1,7 @@
 """Attention on heads, forwards now and backwards when asked: which engine does it.
 
+One recomputes the weights by tiles, one holds them and goes by tiles, one does all heads at once.
+
 For the cotangent dO of heads_out = P v, with P = softmax(scale * q k^T + masks):
 
     dv = P^T dO     dP = dO v^T     dS = P * (dP - rowsum(P * dP))
