@@ -44,9 +44,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add_options(check.add_argument)
     _reports(check)
-    check.add_argument(
-        "--path", metavar="NAME", help="which of torch's own paths: fast, slow, sdpa or all"
-    )
+    _of_torch(check)
 
     replay = commands.add_parser("replay", help="show one case in full", epilog=EPILOG)
     replay.add_argument("case", metavar="CASE", help="the id that a report printed")
@@ -89,6 +87,19 @@ def _mutants(commands: Any) -> None:
         "--dtype", type=dtypes, default=("float64", "float32"), metavar="A,B", help="which dtypes"
     )
     mutants.add_argument("--markdown", metavar="FILE", help="write the matrix as Markdown")
+
+
+def _of_torch(check: argparse.ArgumentParser) -> None:
+    check.add_argument(
+        "--path",
+        metavar="NAME",
+        help="with torch.nn:MultiheadAttention as the target: fast, slow, sdpa or all tells where "
+        "torch does not agree with itself (exit status 0 whatever is found, 3 if a case cannot "
+        "run); weights, no-weights, eval, sdpa-math or sdpa-flash judges parity along one path",
+    )
+    check.add_argument(
+        "--markdown", metavar="FILE", help="with --path: write what was found as a table"
+    )
 
 
 def _reports(check: argparse.ArgumentParser) -> None:

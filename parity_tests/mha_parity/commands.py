@@ -22,10 +22,15 @@ ORDER = (Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.FAIL)
 
 def check(asked: argparse.Namespace) -> int:
     """Judge every target and show its verdict; the reports named are written as well."""
+    from mha_parity import torch_trial
     from mha_parity.report import files, terminal
 
     options = from_namespace(asked)
     console = Console()
+    if torch_trial.due(asked):
+        return torch_trial.main(asked, console)
+    if asked.markdown:
+        raise ValueError("--markdown is written with --path fast, slow, sdpa or all; add one.")
     files.writable([asked.json, asked.junit, asked.html])
     if asked.html:
         require("jinja2", "report")

@@ -1,0 +1,169 @@
+"""Torch on trial: where its own module disagrees with itself, a case to each finding.
+
+``--path fast``, ``slow``, ``sdpa`` or ``all`` runs the findings of ``mha_torch.trial`` in which
+such a path has a part, here and now, on the torch that is installed. They are findings about torch
+and no failures of parity: the exit status is 0 whatever is found, and 3 where a case could not be
+run.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path as File
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from mha_parity.report import files
+from mha_parity.verdict import Outcome as Verdict
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from mha_torch.trial import Outcome
+
+SCHEMA = "mha-parity/torch-trial/1"
+TARGET = "torch.nn:MultiheadAttention"
+GROUPS = ("fast", "slow", "sdpa", "all")
+STYLES = {"found": "yellow", "mended": "green", "not run": "red"}
+
+
+def due(asked: argparse.Namespace) -> bool:
+    """Return whether torch is to be put on trial.
+
+    Raises
+    ------
+        ValueError: ``--path`` names no path, or is asked of a target that is not torch's own.
+
+    """
+    if asked.path is None:
+        return False
+    from mha_torch import Path
+
+    single = [path.value for path in Path if path.value not in GROUPS]
+    if asked.path not in (*GROUPS, *single):
+        raise ValueError(
+            f"got --path {asked.path}, but should be one of {', '.join(GROUPS)} for what torch "
+            f"finds no agreement on, or of {', '.join(single)} for parity along one path."
+        )
+    for target in asked.targets or ["the default target"]:
+        if not _is_torch(target):
+            raise ValueError(
+                f"--path is for torch's own module, but the target is {target}; leave it out, or "
+                f"check {TARGET}."
+            )
+    return asked.path in GROUPS
+
+
+def _is_torch(target: str) -> bool:
+    """Return whether a target names torch's module, by whatever path it is imported."""
+    if not target.startswith("torch."):
+        return False
+    import torch
+
+    from mha_parity import targets
+
+    return targets.load(target) is torch.nn.MultiheadAttention
+
+
+def main(asked: argparse.Namespace, console: Console) -> int:
+    """Run the findings, show them, and write the files that were asked for."""
+    if asked.junit or asked.html:
+        raise ValueError(
+            "findings about torch are no test results; ask for --json or --markdown instead of "
+            "--junit or --html."
+        )
+    files.writable([asked.json, asked.markdown])
+    from mha_torch.trial import trial
+
+    outcomes = trial(asked.path)
+    show(outcomes, console)
+    if asked.json:
+        text = json.dumps(document(outcomes, asked.path), indent=2) + "\n"
+        File(asked.json).write_text(text, encoding="utf-8")
+        console.print(f" JSON written to {asked.json}", soft_wrap=True, highlight=False)
+    if asked.markdown:
+        File(asked.markdown).write_text(markdown(outcomes), encoding="utf-8")
+        console.print(f" Markdown written to {asked.markdown}", soft_wrap=True, highlight=False)
+    return status(outcomes)
+
+
+def status(outcomes: Sequence[Outcome]) -> int:
+    """Return 0, or 3 where a case could not be run on this torch."""
+    lost = any(outcome.state == "not run" for outcome in outcomes)
+    return Verdict.INCONCLUSIVE.exit_status if lost else Verdict.PASS.exit_status
+
+
+def sentence(outcomes: Sequence[Outcome]) -> str:
+    """Say in one sentence what the trial came to."""
+    counts = {state: sum(o.state == state for o in outcomes) for state in STYLES}
+    version = outcomes[0].torch if outcomes else "?"
+    rest = f", {counts['not run']} could not be run" if counts["not run"] else ""
+    return (
+        f"torch {version} does not agree with itself in {counts['found']} of {len(outcomes)} "
+        f"known ways; {counts['mended']} are mended{rest}."
+    )
+
+
+def show(outcomes: Sequence[Outcome], console: Console) -> None:
+    """Print every finding: what differs, on what case, by how much, and who reported it."""
+    for number, outcome in enumerate(outcomes, start=1):
+        finding = outcome.finding
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="dim", no_wrap=True, min_width=8)
+        table.add_column(overflow="fold")
+        state = Text(f"{outcome.state}", style=STYLES[outcome.state])
+        table.add_row(f" {number}", Text(finding.title, style="bold"))
+        table.add_row(" state", state + Text(f"  [{finding.name}]", style="dim"))
+        table.add_row(" case", Text(finding.case))
+        table.add_row(" paths", ", ".join(sorted(finding.paths)))
+        for name, value in outcome.numbers.items():
+            table.add_row("", Text(f"{name}: {value:.4g}"))
+        if outcome.error:
+            table.add_row(" because", Text(outcome.error))
+        table.add_row(" threads", ", ".join(finding.threads) or "none known")
+        console.print(table)
+        console.print()
+    console.print(f" {sentence(outcomes)}", style="bold", highlight=False)
+
+
+def document(outcomes: Sequence[Outcome], group: str) -> dict[str, object]:
+    """Return the trial as plain data for JSON."""
+    return {
+        "schema": SCHEMA,
+        "target": TARGET,
+        "path": group,
+        "torch": outcomes[0].torch if outcomes else None,
+        "sentence": sentence(outcomes),
+        "exit_status": status(outcomes),
+        "findings": [
+            {
+                "name": each.finding.name,
+                "state": str(each.state),
+                "title": each.finding.title,
+                "case": each.finding.case,
+                "paths": sorted(each.finding.paths),
+                # JSON has no infinity: what never happens is null.
+                "numbers": {
+                    k: v if abs(v) < float("inf") else None for k, v in each.numbers.items()
+                },
+                "error": each.error,
+                "threads": list(each.finding.threads),
+            }
+            for each in outcomes
+        ],
+    }
+
+
+def markdown(outcomes: Sequence[Outcome]) -> str:
+    """Return the trial as a table without measured numbers, which differ between processors."""
+    lines = [sentence(outcomes), "", "| what differs | on which case | reported |", "|---|---|---|"]
+    for each in outcomes:
+        threads = ", ".join(t.removeprefix("pytorch/") for t in each.finding.threads)
+        mended = "" if each.state == "found" else f" ({each.state})"
+        lines.append(f"| {each.finding.title}{mended} | {each.finding.case} | {threads or '–'} |")
+    return "\n".join(lines) + "\n"

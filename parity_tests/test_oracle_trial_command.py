@@ -1,0 +1,159 @@
+"""``check torch.nn:MultiheadAttention --path``: findings told, files written, mistakes refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from mha_parity import torch_trial
+from mha_parity.__main__ import main
+from mha_parity.torch_trial import GROUPS, TARGET
+from mha_torch import trial as trials
+from mha_torch._evidence import Evidence
+from mha_torch._paths import Path
+from mha_torch.trial import FINDINGS, Finding, State, examine
+
+if TYPE_CHECKING:
+    from pathlib import Path as File
+
+
+def planted(name: str, evidence: Evidence | None) -> Finding:
+    """Return a finding whose reproducer answers `evidence`, or fails without one."""
+
+    def reproduce() -> Evidence:
+        if evidence is None:
+            raise AttributeError("torch has no such function")
+        return evidence
+
+    return Finding(
+        name, f"{name} differs", "two calls", frozenset({Path.FAST}), reproduce, ("a/b#1",)
+    )
+
+
+FOUND = planted("one", Evidence(True, {"here": 1.5, "there": float("inf")}))
+MENDED = planted("another", Evidence(False, {"here": 0.0}))
+LOST = planted("third", None)
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+    """Put planted findings in the place of torch's own."""
+    found = [FOUND, MENDED]
+    monkeypatch.setattr(trials, "FINDINGS", found)
+    return found
+
+
+def told(findings: list[Finding]) -> str:
+    """Return what a terminal shows of the findings."""
+    console = Console(file=io.StringIO(), width=80)
+    torch_trial.show([examine(finding) for finding in findings], console)
+    stream = console.file
+    assert isinstance(stream, io.StringIO)
+    return stream.getvalue()
+
+
+def test_each_finding_is_told_with_its_case() -> None:
+    """Title, state, case, paths, numbers and threads of each, and one sentence over all."""
+    shown = told([FOUND, MENDED])
+    assert "one differs" in shown
+    assert "found  [one]" in shown
+    assert "case     two calls" in shown
+    assert "here: 1.5" in shown
+    assert "threads  a/b#1" in shown
+    assert "mended  [another]" in shown
+    assert "does not agree with itself in 1 of 2 known ways; 1 are mended." in " ".join(
+        shown.split()
+    )
+
+
+def test_a_case_that_cannot_run_says_why() -> None:
+    """A torch that has lost a function is told from one that has mended its answer."""
+    shown = told([LOST])
+    assert "not run  [third]" in shown
+    assert "because  AttributeError: torch has no such function" in shown
+    assert "1 could not be run" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("findings", "status"), [([FOUND, MENDED], 0), ([FOUND, LOST], 3)], ids=["all ran", "one lost"]
+)
+def test_exit_status(findings: list[Finding], status: int) -> None:
+    """Findings are about torch and fail nothing; what could not be run leaves the trial open."""
+    assert status == torch_trial.status([examine(finding) for finding in findings])
+
+
+@pytest.mark.usefixtures("chosen")
+def test_files_are_written(tmp_path: File, capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON holds every finding as data, an infinite number as null; Markdown a row for each."""
+    data, page = tmp_path / "trial.json", tmp_path / "trial.md"
+    options = ["--path", "fast", "--json", str(data), "--markdown", str(page)]
+    assert main(["check", TARGET, *options]) == 0
+    written: dict[str, Any] = json.loads(data.read_text(encoding="utf-8"))
+    assert ("mha-parity/torch-trial/1", "fast", torch.__version__) == (
+        written["schema"], written["path"], written["torch"],
+    )  # fmt: skip
+    first, second = written["findings"]
+    assert ("found", {"here": 1.5, "there": None}) == (first["state"], first["numbers"])
+    assert "mended" == second["state"]
+    table = page.read_text(encoding="utf-8")
+    assert "| one differs | two calls | a/b#1 |" in table
+    assert "| another differs (mended) | two calls | a/b#1 |" in table
+    assert "JSON written to" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_runs_its_findings(
+    group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--path` chooses the findings in which such a path has a part; `all` takes each of them."""
+    seen: list[str] = []
+
+    def noticed(finding: Finding) -> trials.Outcome:
+        seen.append(finding.name)
+        return trials.Outcome(finding, State.FOUND)
+
+    monkeypatch.setattr(trials, "examine", noticed)
+    assert main(["check", TARGET, "--path", group]) == 0
+    assert [finding.name for finding in trials.findings(group)] == seen
+    assert f"in {len(seen)} of {len(seen)} known ways" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_torch_that_mends_a_finding_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the NaN of its softmax replaced, torch no longer answers two paths in two ways."""
+    (finding,) = (each for each in FINDINGS if each.name == "fully-masked-row")
+    softmax = torch.nn.functional.softmax
+
+    def safe(*args: Any, **kwargs: Any) -> torch.Tensor:
+        return softmax(*args, **kwargs).nan_to_num(nan=0.0)
+
+    assert State.FOUND == examine(finding).state
+    monkeypatch.setattr(torch.nn.functional, "softmax", safe)
+    assert State.MENDED == examine(finding).state
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["mha_numpy:MultiheadAttention", "--path", "all"], "the target is mha_numpy:Multi"),
+        (["torch.nn:Linear", "--path", "slow"], "the target is torch.nn:Linear"),
+        (["--path", "fast"], "the target is the default target"),
+        ([TARGET, "--path", "quick"], "got --path quick, but should be one of fast, slow, sdpa"),
+        ([TARGET, "--path", "all", "--junit", "x.xml"], "no test results; ask for --json"),
+        ([TARGET, "--markdown", "x.md"], "--markdown is written with --path"),
+    ],
+    ids=["another's layer", "another module", "no target", "no path", "JUnit", "no trial"],
+)  # fmt: skip
+def test_mistakes_are_refused(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence says what was got and what to ask for; nothing is run; the status is 2."""
+    assert main(["check", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert sentence in said.err
+    assert said.err.count("\n") == 1
