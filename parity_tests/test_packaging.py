@@ -174,6 +174,17 @@ def test_numpy_attention_loads_without_torch() -> None:
     assert {"numpy"} == loaded_by("mha_numpy", names)
 
 
+@pytest.mark.parametrize("name", ["costs", "lengths", "plot", "textbook"])
+def test_modules_come_when_asked_for(name: str) -> None:
+    """`mha_numpy.NAME` loads a module that `import mha_numpy` left out."""
+    code = f"""
+import sys, mha_numpy
+before = "mha_numpy.{name}" in sys.modules
+print(before, mha_numpy.{name}.__name__)
+"""
+    assert f"False mha_numpy.{name}" == fresh(code)
+
+
 def test_plugin_loads_nothing_heavy() -> None:
     """The pytest plugin of whoever installed us loads neither numpy nor torch with itself."""
     assert set() == loaded_by("mha_parity.plugin", HEAVY)

@@ -5,21 +5,49 @@
     (output, weights), pull = layer.vjp(x, x, x)
     gradients = pull(cotangent)
 
-Importing this loads NumPy and nothing else of weight.
+`textbook`, `lengths`, `costs` and `plot` are loaded when they are first asked for: importing this
+loads NumPy and nothing else of weight.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from mha_numpy._functional import multi_head_attention_forward
 from mha_numpy._module import MultiheadAttention
 from mha_numpy._sdpa import scaled_dot_product_attention
+from mha_numpy._threads import get_num_threads, set_num_threads
 from mha_numpy._vjp_sdpa import scaled_dot_product_attention_vjp
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from mha_numpy import costs, lengths, plot, textbook
 
 __version__ = "0.1.0"
 __all__ = [
     "MultiheadAttention",
     "__version__",
+    "costs",
+    "get_num_threads",
+    "lengths",
     "multi_head_attention_forward",
+    "plot",
     "scaled_dot_product_attention",
     "scaled_dot_product_attention_vjp",
+    "set_num_threads",
+    "textbook",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Load one of the modules that `__all__` names."""
+    if name in __all__:
+        return import_module(f"mha_numpy.{name}")
+    raise AttributeError(f"module `mha_numpy` has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, loaded or not."""
+    return list(__all__)
