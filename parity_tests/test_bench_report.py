@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from mha_parity.__main__ import main, parser
-from mha_parity.bench import command, compare, document, plots, progress, table, words
+from mha_parity.bench import command, compare, document, markdown, plots, progress, table, words
 from mha_parity.bench.contenders import CONTENDERS
 from mha_parity.bench.contest import Contest, Entry
 from mha_parity.bench.intervals import Interval
@@ -348,7 +348,7 @@ def test_plain_progress_tells_each_task_once(
 ) -> None:
     """Away from a terminal each task has a line, and one more whenever 20 seconds have passed."""
     clock = iter(range(0, 100, 4))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr("mha_parity.bench.progress.time.monotonic", lambda: next(clock))
     with progress.progress(Console(file=io.StringIO()), 2) as show:
         for done, what in [(0, "drawing"), (0, "judging"), (1, "drawing"), *[(1, "rounds")] * 6]:
             show(done, what)
@@ -356,3 +356,17 @@ def test_plain_progress_tells_each_task_once(
 
     assert ["task 1 of 2, drawing", "task 2 of 2, drawing"] == [lines[0], lines[1]]
     assert 3 == len(lines)
+
+
+def test_markdown_has_a_line_a_task(tmp_path: Path) -> None:
+    """Machine, header, one row for each task with as many cells, and the means below."""
+    file = tmp_path / "bench.md"
+    markdown.write(DEFAULT, str(file))
+    text = file.read_text("utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+
+    assert len(SETS["default"]) + 2 == len(rows)
+    assert {rows[0].count("|")} == {line.count("|") for line in rows}
+    assert re.search(r"\| [\d.]+ ms, need_weights=False \| 0\.8\d \(0\.\d\d–0\.\d\d\) \|", text)
+    assert "- NumPy, forward: 0.9" in text
+    assert "A processor with a name" in text

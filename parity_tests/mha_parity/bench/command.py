@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from mha_parity.bench import compare, document, machine, peaks, table
+from mha_parity.bench import compare, document, machine, markdown, peaks, table
 from mha_parity.bench.contenders import CONTENDERS, target
 from mha_parity.bench.contest import Settings, hold
 from mha_parity.bench.intervals import LEAST
@@ -33,12 +33,15 @@ def bench(asked: argparse.Namespace, console: Console) -> int:
     """
     settings = _settings(asked)
     baseline = document.read(asked.compare) if asked.compare else None
-    document.writable(asked.json, asked.plot)
+    document.writable([asked.json, asked.markdown], asked.plot)
     report = run(_tasks(asked), settings, console)
     table.summary(report, console)
     if asked.json:
         document.write(report, asked.json)
         console.print(f" JSON written to {asked.json}", soft_wrap=True)
+    if asked.markdown:
+        markdown.write(report, asked.markdown)
+        console.print(f" table written to {asked.markdown}", soft_wrap=True)
     if asked.plot:
         from mha_parity.bench import plots
 

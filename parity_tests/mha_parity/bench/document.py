@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mha_parity.bench.results import Report, Result
 
 SCHEMA = "mha-parity-bench/1"
@@ -40,7 +42,7 @@ def _task(result: Result) -> Document:
     }
 
 
-def writable(file: str | None, folder: str | None) -> None:
+def writable(files: Iterable[str | None], folder: str | None) -> None:
     """Make sure, before a long run, that its files can be written.
 
     Raises
@@ -48,9 +50,9 @@ def writable(file: str | None, folder: str | None) -> None:
         ValueError: a folder is missing, or a file stands where one should be, or the reverse.
 
     """
-    from mha_parity.report.files import writable as file_writable
+    from mha_parity.report.files import writable as files_writable
 
-    file_writable([file])
+    files_writable(files)
     if folder is None:
         return
     path = Path(folder)

@@ -47,5 +47,6 @@ def add_bench_options(parser: argparse.ArgumentParser) -> None:
     add("--dtype", choices=("float32", "float64"), default="float32", help="(%(default)s)")
     add("--convention", metavar="NAME", help="how the target is called (default: recognised)")
     add("--json", metavar="FILE", help="write times, ratios and machine, for --compare and scripts")
+    add("--markdown", metavar="FILE", help="write a table of ratios as Markdown")
     add("--plot", metavar="FOLDER", help="write pictures of time, memory and ratios as SVG")
     add("--compare", metavar="BASELINE", help="fail where a ratio grew beyond its interval there")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One contender on one task.
+    """One contender on one task; ``weights``: it returns the attention weights too.
 
     ``seconds`` is the median of a call; ``ratio`` that of the rounds' ratios to torch's fastest
     path, ``weights_ratio`` to its fastest that returns weights too. ``flops`` are operations a
@@ -28,6 +28,7 @@ class Row:
     name: str
     label: str
     status: str
+    weights: bool = False
     reason: str = ""
     times: tuple[float, ...] = ()
     seconds: float | None = None
@@ -104,14 +105,15 @@ def _row(
     contender = entry.contender
     if entry.status != "timed":
         return Row(
-            name=contender.name, label=contender.label, status=entry.status, reason=entry.reason,
-            error=entry.units,
+            name=contender.name, label=contender.label, weights=contender.weights,
+            status=entry.status, reason=entry.reason, error=entry.units,
         )  # fmt: skip
     flops = task.flops / entry.median
     return Row(
         name=contender.name,
         label=contender.label,
         status="timed",
+        weights=contender.weights,
         times=tuple(entry.times),
         seconds=entry.median,
         ratio=_beside(entry, rival),

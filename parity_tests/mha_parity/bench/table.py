@@ -37,16 +37,19 @@ ERROR = " error: of the answer, in units of what the judge allows."
 
 def heading(environment: Mapping[str, str], peaks: Mapping[str, float], console: Console) -> None:
     """Print the machine and the versions that the figures belong to."""
-    of = environment
-    lines = [
+    console.print()
+    for line in machine_lines(environment, peaks):
+        console.print(Text(f" {line}", style="dim"))
+
+
+def machine_lines(of: Mapping[str, str], peaks: Mapping[str, float]) -> list[str]:
+    """Return the processor, a line a library, and settings that choose a kernel."""
+    return [
         f"{of['cpu']}, {of['cores']} cores, {of['threads']} threads each; Python {of['python']}",
         _library("NumPy", of["numpy"], of["numpy_blas"], peaks["numpy"]),
         _library("torch", of["torch"], of["torch_blas"], peaks["torch"]),
         *(f"{name}={value}" for name, value in of.items() if name.isupper()),
     ]
-    console.print()
-    for line in lines:
-        console.print(Text(f" {line}", style="dim"))
 
 
 def _library(name: str, version: str, kernel: str, peak: float) -> str:

@@ -1,0 +1,76 @@
+"""A run as Markdown for a README: the machine, a line a task, the means over large tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mha_parity.bench import table, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.bench.results import Report, Result, Row
+
+FIRST = ("N,L,E,H", "torch's fastest")
+LAST = ("memory, NumPy / torch", "of the peak, NumPy / torch")
+PATHS = {"torch": "need_weights=False", "torch-fast": "fast path"}
+PLAIN = "numpy"  # whose memory and share stand for our own
+
+
+def write(report: Report, file: str) -> None:
+    """Write the table into a file."""
+    Path(file).write_text("\n".join(lines(report)) + "\n", "utf-8")
+
+
+def lines(report: Report) -> Iterator[str]:
+    """Yield the lines: times of torch, ratios of all others with their 95 % intervals."""
+    yield from (f"- {line}" for line in table.machine_lines(report.environment, report.peaks))
+    yield ""
+    titles = {
+        row.name: f"{row.label}, {_beside(row)}"
+        for result in report.results
+        for row in result.rows
+        if not row.name.startswith("torch")
+    }
+    yield _line(FIRST + tuple(titles.values()) + LAST)
+    yield _line(("---", *["---:"] * (len(titles) + 3)))
+    for result in report.results:
+        yield _line(tuple(_cells(result, tuple(titles))))
+    yield ""
+    yield from (f"- {line}" for line in table.totals(report))
+    if noise := table.disturbance(report):
+        yield f"- {noise}"
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(result: Result, names: tuple[str, ...]) -> Iterator[str]:
+    rows = {row.name: row for row in result.rows if row.status == "timed"}
+    rival = rows.get(result.rival or "")
+    yield result.task.name
+    yield _fastest(rival)
+    for name in names:
+        yield _ratio(rows.get(name))
+    both = (rows.get(PLAIN), rival)
+    yield " / ".join(words.memory(row.memory if row else None) for row in both)
+    yield " / ".join(words.share(row.share if row else None) for row in both)
+
+
+def _beside(row: Row) -> str:
+    return "× torch with weights" if row.weights else "× torch"
+
+
+def _fastest(rival: Row | None) -> str:
+    if rival is None or rival.seconds is None:
+        return "none"
+    return f"{words.seconds(rival.seconds)}, {PATHS.get(rival.name, rival.label)}"
+
+
+def _ratio(row: Row | None) -> str:
+    if row is None:
+        return "not timed"
+    found = row.weights_ratio if row.weights else row.ratio
+    return words.ratio(found).replace(" ", " (", 1) + ")" if found else "alone"
