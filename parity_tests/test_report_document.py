@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from mha_parity import conventions, targets
+from mha_parity import conventions, isolation, targets
 from mha_parity.case import parse
 from mha_parity.judgement import Judgement, Place, Severity
 from mha_parity.options import Options
@@ -243,6 +243,20 @@ def test_a_failed_check_carries_its_own_replay_line() -> None:
     ]
     assert "replay OTHER x:f" in text
     assert CASE.id not in text
+
+
+def test_cases_that_were_not_asked_are_counted_apart() -> None:
+    """Of a target that dies each time few cases fail; a note says why the others were not asked."""
+    target = f"{SUBJECTS}/misbehaving.py:exits_hard"
+    with isolation.isolated(target) as candidate:
+        written = document(check(candidate, Options(cases=40), target=target))
+    cases = written["cases"]
+    assert "fail" == written["verdict"]
+    assert 0 < cases["failed"] <= 5 < cases["inconclusive"] < 40
+    (note,) = written["notes"]
+    assert f"{cases['inconclusive']} cases were not asked any more" in note
+    assert f"{cases['inconclusive']} could not be judged" in written["sentence"]
+    assert {"crash"} == {each["severity"] for each in written["failures"]}
 
 
 def test_files_are_written_and_named(tmp_path: Path) -> None:

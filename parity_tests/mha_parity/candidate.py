@@ -27,6 +27,9 @@ class Answer:
     notes: tuple[str, ...] = ()
 
 
+NOT_ASKED = "not asked any more"  # how the sentence on a case that a lost target never saw begins
+
+
 class CandidateError(Exception):
     """The candidate gave no usable answer; the run goes on.
 

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.candidate import Answer, CandidateError
+from mha_parity.candidate import NOT_ASKED, Answer, CandidateError
 from mha_parity.process import Lost, Process
 from mha_parity.targets import TargetError
 from mha_parity.worker import Failed, Loaded, Ready, Refused, Setup
@@ -246,7 +246,7 @@ class Isolated:
 
     def _not_asked(self) -> CandidateError:
         times = sum(self._losses.values())
-        sentence = f"not asked any more: the target's process was lost {times} times"
+        sentence = f"{NOT_ASKED}: the target's process was lost {times} times"
         return CandidateError("inconclusive", sentence)
 
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from mha_parity import accuracy
+from mha_parity.candidate import NOT_ASKED
 from mha_parity.features import AXES, of_case
 from mha_parity.judgement import Severity
 from mha_parity.verdict import CheckRow, FeatureRow, Outcome
@@ -163,9 +164,23 @@ def powers(trials: Iterable[Trial]) -> dict[str, int]:
 
 def notes(trials: Sequence[Trial]) -> tuple[str, ...]:
     """Return what a reader should know beside the verdict."""
-    less = [j for t in trials for j in t.judgements if j.severity is Severity.LESS_ACCURATE]
+    judgements = [judgement for trial in trials for judgement in trial.judgements]
+    return tuple(note for note in (_not_asked(judgements), _less_accurate(judgements)) if note)
+
+
+def _not_asked(judgements: Sequence[Judgement]) -> str:
+    """Say how many cases a target that was lost too often never saw."""
+    unseen = [each.detail for each in judgements if each.detail.startswith(NOT_ASKED)]
+    cases = "1 case was" if len(unseen) == 1 else f"{len(unseen)} cases were"
+    return f"{cases} {unseen[-1]}" if unseen else ""
+
+
+def _less_accurate(judgements: Sequence[Judgement]) -> str:
+    """Say where the target is worse than torch, but not wrong."""
+    less = [each for each in judgements if each.severity is Severity.LESS_ACCURATE]
     if not less:
-        return ()
+        return ""
     factor = max(each.times_torch or 0.0 for each in less)
     amount = f" by a factor of up to {factor:.1f}" if factor else ""
-    return (f"less accurate than torch{amount} in {len(less)} checks, within the rounding bound",)
+    checks = "1 check" if len(less) == 1 else f"{len(less)} checks"
+    return f"less accurate than torch{amount} in {checks}, within the rounding bound"

@@ -156,7 +156,9 @@ class Verdict:
             cases = f"{self.passed} of {self.run} cases{left}"
             return f"Parity holds: {self.target} equals torch in {cases}."
         if self.outcome is Outcome.FAIL:
-            return f"Parity does not hold: {self.target} fails {self.failed} of {self.run} cases."
+            left = f"; {self.inconclusive} could not be judged" if self.inconclusive else ""
+            cases = f"{self.failed} of {self.run} cases{left}"
+            return f"Parity does not hold: {self.target} fails {cases}."
         open_rows = [f"{r.axis}={r.value}" for r in self.features if r.status == "inconclusive"]
         what = f"{self.inconclusive} of {self.run} cases could not be judged"
         if open_rows:

@@ -6,6 +6,8 @@ import re
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
+from mha_parity.report import words
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 # What XML 1.0 cannot hold, not even escaped; a crashing target may have printed it.
 FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+LINES = 24  # of what a target said before it broke
 COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
@@ -83,5 +86,9 @@ def _text(verdict: Verdict, failures: Iterable[Failure] = ()) -> str:
     lines = [verdict.sentence]
     lines += [f"{each.title}: {each.remedy}" for each in verdict.diagnosis]
     for failure in list(failures) or verdict.failures:
-        lines += [f"{failure.judgement.check}: {failure.judgement.detail}", f"  {failure.replay}"]
+        judgement = failure.judgement
+        lines += [
+            f"{judgement.check}: {words.told(judgement.detail, LINES)}",
+            f"  {failure.replay}",
+        ]
     return "\n".join(lines)
