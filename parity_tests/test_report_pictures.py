@@ -1,0 +1,183 @@
+"""What the page draws: weights as the target has them, read out where it returns none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity import conventions, targets
+from mha_parity.candidate import Answer, CandidateError, FunctionCandidate
+from mha_parity.case import Case, parse
+from mha_parity.features import AXES, Offer
+from mha_parity.gold import golden
+from mha_parity.judge import Settings
+from mha_parity.options import Options
+from mha_parity.pictures import HEADS, POSITIONS, pictures, readable
+from mha_parity.problem import Problem
+from mha_parity.readout import SOLVED, read_weights
+from mha_parity.run import check
+from mha_parity.trial import try_case
+from mha_parity.verdict import Failure
+
+SUBJECTS = Path(__file__).parent / "subjects"
+WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
+SILENT = WHOLE | {"weights": ("none",)}
+READ = (
+    "qkv-N2-L5-S7-H3-D4-cross-float64-s1",
+    "qkv-N2-L5-S7-H4-D3-G2-V2-cross-boolmask-float64-s2",
+    "mha-N2-L5-S7-H3-D4-cross-bias-outproj-padding-float64-s3",
+    "mha-N2-L5-S7-H3-D4-cross-biaskv-causal-float64-s4",
+    "mha-N2-L5-S7-H3-D4-cross-zeroattn-floatmask3d-float32-s5",
+)
+
+
+def right(problem: Problem) -> Answer:
+    """Answer as torch does."""
+    gold = golden(problem)
+    wanted = problem.case.weights
+    weights = {"none": None, "averaged": gold.averaged, "per_head": gold.weights}[wanted]
+    return Answer(
+        output=np.asarray(gold.output).astype(problem.dtype),
+        weights=None if weights is None else np.asarray(weights).astype(problem.dtype),
+    )
+
+
+def candidate(offer: Offer = WHOLE) -> FunctionCandidate:
+    """Return the right attention, which offers what is said."""
+    return FunctionCandidate("x:f", right, offer)
+
+
+@pytest.mark.parametrize("case", READ)
+def test_weights_are_read_out_of_the_output(case: str) -> None:
+    """With rows of the identity as values the output shows the weights, appended key and all."""
+    problem = right_problem(case)
+    read = read_weights(candidate(SILENT), problem, 1)
+    assert read is not None
+    assert golden(problem).weights[1] == pytest.approx(read, abs=SOLVED)
+
+
+def right_problem(case: str) -> Problem:
+    """Return the problem that a case describes."""
+    problem = try_case(candidate(), parse(case), Settings()).problem
+    assert problem is not None
+    return problem
+
+
+def test_two_appended_keys_are_unknown() -> None:
+    """Of a bias key and a zero key only the sum is known: both are NaN, the others are read."""
+    problem = right_problem("mha-N2-L5-S7-H3-D4-cross-biaskv-zeroattn-float64-s4")
+    read = read_weights(candidate(SILENT), problem, 0)
+    assert read is not None
+    assert np.isnan(read[..., -2:]).all()
+    assert golden(problem).weights[0, ..., :-2] == pytest.approx(read[..., :-2], abs=SOLVED)
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ("mha-N2-L5-S7-H1-D2-cross-float64-s1", "seven keys cannot be told apart in two columns"),
+        ("qkv-N1-L3-S70-H1-D4-cross-float64-s1", "70 keys at 4 a call are too many calls"),
+    ],
+)
+def test_what_cannot_be_read_is_none(case: str, why: str) -> None:
+    """Where the values cannot show the weights, nothing is read."""
+    assert read_weights(candidate(SILENT), right_problem(case), 0) is None, why
+
+
+def test_a_target_that_gives_up_is_not_read() -> None:
+    """A target that raises on the identity has no weights to show."""
+
+    def raises(_: Problem) -> Answer:
+        raise CandidateError("crash", "no")
+
+    problem = right_problem(READ[0])
+    assert read_weights(FunctionCandidate("x:f", raises, SILENT), problem, 0) is None
+
+
+def test_the_wrong_scale_is_seen_in_the_weights() -> None:
+    """The picture of a wrong scale shows the weights that this scale makes, beside torch's."""
+    bound = conventions.bind(targets.load(f"{SUBJECTS}/wrong_scale.py:f"))
+    (picture,) = check(bound, Options(cases=60, diagnose=False)).pictures
+    problem = right_problem(picture.case.id)
+    heads = problem.num_heads
+    assert heads > 1
+    q, k = (
+        array[picture.sample].reshape(-1, heads, problem.head_dim).swapaxes(0, 1)
+        for array in (problem.query, problem.key)
+    )
+    odds = np.exp(q @ k.swapaxes(1, 2) / np.sqrt(problem.case.embed_dim))
+    expected = odds / odds.sum(axis=-1, keepdims=True)
+    assert expected == pytest.approx(picture.candidate_weights, abs=1e-12)
+    assert golden(problem).weights[picture.sample] == pytest.approx(picture.gold_weights, abs=1e-12)
+    assert (heads, problem.case.queries) == picture.error_units.shape
+    assert picture.error_units.max() > 1
+
+
+def failing(case: str, check_name: str = "output") -> tuple[FunctionCandidate, Failure]:
+    """Return a target whose last head is wrong, and its failure on a case."""
+
+    def attend(problem: Problem) -> Answer:
+        answer = right(problem)
+        output = answer.output.copy()
+        output[..., -1] += 1
+        weights = None if answer.weights is None else answer.weights * problem.dtype.type(1.5)
+        return replace(answer, output=output, weights=weights)
+
+    wrong = FunctionCandidate("x:f", attend, WHOLE)
+    found = try_case(wrong, parse(case), Settings()).judgements
+    (judgement,) = [each for each in found if each.check == check_name]
+    first = parse("mha-N5-L13-S17-H7-D11-cross-float64-s9")
+    return wrong, Failure(judgement=judgement, case=parse(case), replay="", first_seen=first)
+
+
+def test_a_picture_is_drawn_at_sizes_that_show_something() -> None:
+    """A case of two keys is drawn larger, but no larger than one can read, and fails there."""
+    wrong, failure = failing("mha-N1-L2-S2-H1-D1-cross-float64-s0")
+    (picture,) = pictures(wrong, [failure], Settings())
+    assert (POSITIONS, POSITIONS) == (picture.case.queries, picture.case.keys)
+    assert "as the target returns them" == picture.source
+    trial = try_case(wrong, picture.case, Settings())
+    assert trial.fails
+
+
+def test_the_worst_head_is_where_the_error_is() -> None:
+    """The error in units of the allowed one is beyond 1 in the wrong head alone."""
+    wrong, failure = failing("qkv-N2-L3-S4-H3-D2-cross-float64-s0")
+    (picture,) = pictures(wrong, [failure], Settings())
+    beyond = np.asarray((picture.error_units > 1).any(axis=1))
+    assert [False] * (len(beyond) - 1) + [True] == list(beyond)
+
+
+def test_averaged_weights_are_drawn_as_such() -> None:
+    """A target that returns only the average is drawn beside torch's average."""
+    offer = WHOLE | {"weights": ("none", "averaged")}
+    wrong, failure = failing("mha-N2-L3-S4-H3-D2-cross-avgweights-float64-s0", "weights")
+    narrow = FunctionCandidate("x:f", wrong.function, offer)
+    (picture,) = pictures(narrow, [failure], Settings())
+    assert picture.averaged
+    assert 1 == len(picture.gold_weights)
+    assert picture.candidate_weights is not None
+    assert 1.5 * picture.gold_weights == pytest.approx(picture.candidate_weights)
+
+
+def test_what_no_picture_can_show_has_none() -> None:
+    """A failure of the whole run, or of a check without a picture, is not drawn."""
+    wrong, failure = failing("mha-N1-L2-S2-H1-D1-cross-float64-s0")
+    crashed = replace(failure, judgement=replace(failure.judgement, check="answers"))
+    over_run = replace(failure, first_seen=None)
+    assert () == pictures(wrong, [crashed, over_run], Settings())
+
+
+@pytest.mark.parametrize("first", ["mha-N5-L13-S17-H7-D11-cross-float64-s9", READ[1]])
+def test_readable_sizes(first: str) -> None:
+    """Sizes lie between those of the small case and those first seen; features stay."""
+    small: Case = parse("mha-N1-L2-S3-H2-D1-cross-causal-float64-s0")
+    large = readable(small, parse(first))
+    assert small.queries <= large.queries <= POSITIONS
+    assert small.keys <= large.keys <= POSITIONS
+    assert 2 <= large.heads_count <= HEADS
+    sizes = ("queries", "keys", "heads_count", "head_dim")
+    assert small == large.replace(**{name: getattr(small, name) for name in sizes})
