@@ -167,7 +167,7 @@ def test_a_run_measures_the_target_beside_torchs_paths(factor: int) -> None:
     assert target.median_times_torch == pytest.approx(factor, rel=0.25)
     assert rows["target", ""].median_times_torch == target.median_times_torch
     assert rows["weights", ""].median_times_torch == 1
-    assert rows["no-weights", ""].cases == 8
+    assert rows["no-weights", ""].cases == 4
     assert {"inputs", "bias", "attn"} <= {axis for _, axis in rows}
 
 

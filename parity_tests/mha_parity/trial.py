@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # On every so-manieth case torch's own error in the same dtype is measured, and that of all paths.
 ACCURACY_EVERY = 4
-PATHS_EVERY = 8
+PATHS_EVERY = 16
 RELATIONS_A_CASE = 1  # the relations take turns: over a run each is asked of many cases
 CHUNK = 24  # cases on their way to a candidate in another process while the oracle works
 
