@@ -123,6 +123,13 @@ def test_one_failure_shares_nothing() -> None:
     assert [] == telling.shared(subject) + telling.absent(subject)
 
 
+def test_few_failures_are_not_said_to_be_everywhere() -> None:
+    """Of three failing cases nobody can say what does not matter; of forty one can."""
+    features = tuple(rows("dtype", float64=(100, 2), float32=(100, 1)))
+    assert [] == telling.alike(verdict(failed=3, features=features))
+    assert ["dtype"] == [axis.name for axis in telling.alike(verdict(failed=40, features=features))]
+
+
 def test_few_spared_values_are_named_as_such() -> None:
     """Where most values fail and a plain one too, the spared ones are named instead."""
     regime = rows("regime", normal=(60, 30), tiny=(40, 20), huge=(40, 20), constant=(60, 0))

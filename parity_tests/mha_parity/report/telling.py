@@ -89,5 +89,10 @@ def absent(verdict: Verdict) -> list[Axis]:
 
 
 def alike(verdict: Verdict) -> list[Axis]:
-    """Return the axes on which failing cases are like all others."""
+    """Return the axes on which failing cases are like all others.
+
+    None where so few fail that not even a value of half the cases would be missed among them.
+    """
+    if 0.5**verdict.failed >= CHANCE:
+        return []
     return [axis for axis in axes(verdict) if axis.varies and not axis.tells]
