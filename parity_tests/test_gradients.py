@@ -242,13 +242,19 @@ def test_nobody_is_judged_by_oracles_that_disagree(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_key_bias_has_no_gradient() -> None:
-    """Softmax forgets what all keys share: noise as small as rounding is a match, not nothing."""
+    """Softmax forgets what all keys share: what rounding explains is a match, all else is wrong."""
     problem = make(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s97"))
-    bias = right(problem)["in_proj_bias"]
-    assert np.abs(bias[8:16]).max() < 1e-12
-    assert np.abs(bias).max() > 0.1
-    found = pull_back(Prepared(problem), OTHERS[0], cotangent(problem))
-    assert {each.severity for each in judged(problem, found)} == {Severity.MATCH}
+    found = right(problem)
+    limit = golden_gradients(problem, golden(problem))["in_proj_bias"].limit
+    assert np.abs(found["in_proj_bias"][8:16]).max() < 1e-12
+    assert np.abs(found["in_proj_bias"]).max() > 0.1
+    noise = pull_back(Prepared(problem), OTHERS[0], cotangent(problem))
+    assert {each.severity for each in judged(problem, noise)} == {Severity.MATCH}
+    for part, severity in ((0.9, Severity.MATCH), (1.1, Severity.WRONG)):
+        moved = found["in_proj_bias"].copy()
+        moved[8:16] = part * limit[8:16]
+        severities = {j.check: j.severity for j in judged(problem, found | {"in_proj_bias": moved})}
+        assert severities["gradient of in_proj_bias"] is severity
 
 
 def test_the_bound_holds_and_is_narrow() -> None:
