@@ -375,7 +375,7 @@ def test_progress_off_a_terminal_is_lines(
 def test_progress_on_a_terminal_is_a_bar() -> None:
     """On a terminal a bar counts the cases."""
     stream = io.StringIO()
-    with progress(Console(file=stream, force_terminal=True, width=80), "x:f") as tick:
+    with progress(Console(file=stream, force_terminal=True, width=80), "x[/a]:f") as tick:
         tick(2, 4)
-    assert "judging x:f" in stream.getvalue()
+    assert "judging x[/a]:f" in stream.getvalue()
     assert "2/4" in stream.getvalue()

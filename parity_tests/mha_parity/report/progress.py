@@ -23,7 +23,7 @@ def progress(console: Console, what: str) -> Iterator[Callable[[int, int], None]
     if not console.is_terminal:
         yield _Lines(what)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
         task = bar.add_task(f"judging {what}", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
