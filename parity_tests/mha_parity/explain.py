@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from mha_parity.candidate import CandidateError
+from mha_parity.candidate import Answer, CandidateError
 from mha_parity.drawing import draw_cases
-from mha_parity.gold import golden
+from mha_parity.features import label
 from mha_parity.making import make
-from mha_parity.wrong import FAMILIES, catalogue
+from mha_parity.shrink import smallest
+from mha_parity.wrong import FAMILIES, Attention, attend, catalogue, whole_offer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
+    from mha_parity.case import Case
     from mha_parity.problem import Problem
     from mha_parity.values import Array
     from mha_parity.wrong import Bug
 
-TRIED = 150  # cases among which the smallest that shows the bug is looked for
-VISIBLE = 1e-3  # of the largest output: less is no example for the eye
+TRIED = 150  # cases of the suite: in how many the bug shows, and from which the example is shrunk
+VISIBLE = 1e-3  # of the largest value: less is no example for the eye, unless there is no other
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A problem on which a bug shows, what is shown of it, and both answers; None: no answer."""
+
+    problem: Problem
+    what: str
+    right: Array
+    wrong: Array | None
 
 
 def find(name: str) -> Bug:
@@ -48,51 +63,158 @@ def show(name: str, console: Console) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("bug", Text(f"{bug.title}  [{bug.id}]", style="bold"))
-    table.add_row("family", FAMILIES[bug.family])
-    table.add_row("right", Text(bug.right, style="green"))
-    table.add_row("wrong", Text(bug.wrong, style="red"))
-    table.add_row("shows", bug.visible_when)
-    if bug.equivalent:
-        table.add_row("equivalent", bug.equivalent)
-    table.add_row("remedy", bug.remedy)
-    if bug.aliases:
-        table.add_row("same output", ", ".join(bug.aliases))
-    table.add_row("seen in", ", ".join(bug.sources) or "the work of students; no thread is known")
+    for row in rows(bug):
+        table.add_row(*row)
     console.print(table)
-    _example(bug, console)
+    console.print()
+    if bug.equivalent:
+        console.print(" No example: no problem drawn here tells it from the right attention.")
+    elif bug.make is not None:
+        console.print(
+            " No example: it takes more than one call, or a look at conduct. A check of the target "
+            "watches for it."
+        )
+    else:
+        _example(bug, console)
+
+
+def rows(bug: Bug) -> Iterator[tuple[str, Text]]:
+    """Yield what the catalogue knows about the bug, a row each."""
+    yield " bug", Text(f"{bug.title}  [{bug.id}]", style="bold")
+    yield " family", Text(FAMILIES[bug.family])
+    yield " right", Text(bug.right, style="green")
+    yield " wrong", Text(bug.wrong, style="red")
+    yield " shows", Text(bug.visible_when)
+    if bug.needs:
+        yield " hidden", Text(f"in problems without {_needed(bug)}")
+    if bug.equivalent:
+        yield " proof", Text(f"equal: {bug.equivalent}")
+    yield " remedy", Text(bug.remedy)
+    if bug.aliases:
+        yield " alias", Text(", ".join(a.replace("(right)", "the right one") for a in bug.aliases))
+    yield " seen in", Text(", ".join(bug.sources) or "the work of students; no thread is known")
+
+
+def _needed(bug: Bug) -> str:
+    axes = (" or ".join(label(a, value) for value in values) for a, values in bug.needs.items())
+    return ", and without ".join(axes)
 
 
 def _example(bug: Bug, console: Console) -> None:
-    """Print the smallest problem found that shows the bug, with both answers."""
-    found = smallest(bug)
-    if found is None:
-        console.print("\nNo output of a single call shows it: watch conduct or gradients for it.")
+    """Print in how many cases the bug shows, and the smallest of them with both answers."""
+    examples = [found for case in _cases(bug) if (found := example(bug, case)) is not None]
+    console.print(f" It shows in {len(examples)} of {TRIED} cases of the suite.", highlight=False)
+    if not examples:
         return
-    problem, wrong, right = found
-    console.print(Text(f"\nsmallest example found: {problem.case.id}", style="bold"))
-    with np.printoptions(precision=4, suppress=True, threshold=40, edgeitems=2):
-        console.print(Text(f"right\n{right[0]}\nwrong\n{wrong[0]}"))
+    # Sorting keeps what shows plainly in front, and inputs that can be printed before layers.
+    first = min(examples, key=_order)
+    least = _shrunk(bug, first)
+    console.print(Text(f" The smallest found: {least.problem.case.id}\n", style="bold"))
+    for title, array in _arrays(least):
+        console.print(Text(f" {title}", style="dim"))
+        console.print(Text(_printed(array)))
 
 
-def smallest(bug: Bug) -> tuple[Problem, Array, Array] | None:
-    """Return the smallest of some problems on which the bug shows, its output and the right one."""
-    cases = draw_cases(bug.candidate().offer, TRIED, 0)
-    float64 = (case.replace(dtype="float64", memory="c") for case in cases)
-    for case in sorted(float64, key=lambda c: (c.queries * c.keys * c.embed_dim * c.batch, c.id)):
-        problem = make(case)
-        right = np.asarray(golden(problem).output, dtype=np.float64)
-        try:
-            wrong = np.asarray(bug.function()(problem).output, dtype=np.float64)
-        except (CandidateError, ValueError, IndexError, FloatingPointError):
-            continue  # where this bug crashes it shows no numbers
-        if right.size and np.isfinite(right).all() and _differs(wrong, right):
-            return problem, wrong, right
+def _cases(bug: Bug) -> Iterator[Case]:
+    dtype = "float64" if "float64" in bug.dtypes else bug.dtypes[0]
+    for case in draw_cases(whole_offer() | {"dtype": (dtype,)}, TRIED, 0):
+        yield case if "memory" in bug.needs else case.replace(memory="c")
+
+
+def example(bug: Bug, case: Case) -> Example | None:
+    """Return what the bug shows on a case; None where it shows nothing."""
+    problem = make(case)
+    right = attend(Attention, problem)
+    try:
+        wrong = bug.attend(problem)
+    except (CandidateError, ValueError, IndexError):
+        return Example(problem, "output", right.output, None)
+    for what in ("output", "weights"):
+        found, due = _of(wrong, what), _of(right, what)
+        if found is not None and due is not None and _differs(found, due):
+            return Example(problem, what, due, found)
     return None
 
 
+def _of(answer: Answer, what: str) -> Array | None:
+    array: Array | None = answer.output if what == "output" else answer.weights
+    return array
+
+
 def _differs(wrong: Array, right: Array) -> bool:
-    if wrong.shape != right.shape:
+    if wrong.shape != right.shape or wrong.dtype != right.dtype:
         return True
-    apart = np.abs(wrong - right)
-    return bool(np.isnan(apart).any() or apart.max() > VISIBLE * np.abs(right).max())
+    return not np.array_equal(wrong, right, equal_nan=True) and _gap(wrong, right) > 0
+
+
+def _gap(wrong: Array, right: Array) -> float:
+    """Return the largest difference beyond the last digits, infinite where NaN has no partner."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(wrong - right)
+    same = (wrong == right) | (np.isnan(wrong) & np.isnan(right))
+    noise = 256 * np.finfo(right.dtype).eps * np.abs(np.nan_to_num(right)).max(initial=0)
+    apart = np.where(same | (apart <= noise), 0, np.where(np.isnan(apart), np.inf, apart))
+    return float(apart.max(initial=0))
+
+
+def _large(found: Example) -> bool:
+    if found.wrong is None or found.wrong.shape != found.right.shape:
+        return True
+    largest = float(np.abs(np.nan_to_num(found.right)).max(initial=0))
+    return _gap(found.wrong, found.right) > VISIBLE * largest
+
+
+def _shrunk(bug: Bug, first: Example) -> Example:
+    """Return the smallest example of the same kind that shrinking finds."""
+    best = first
+
+    def still(case: Case) -> bool:
+        nonlocal best
+        found = example(bug, case)
+        if found is None or _large(first) > _large(found) or found.what != first.what:
+            return False
+        if (found.wrong is None) is not (first.wrong is None) or _empty(found) > _empty(first):
+            return False
+        best = found
+        return True
+
+    smallest(first.problem.case, still, lambda case: case.gradients == "no")
+    return best
+
+
+def _empty(found: Example) -> bool:
+    return found.right.size == 0
+
+
+def _order(found: Example) -> tuple[bool, bool, bool, bool, int, str]:
+    """Return what makes an example a good one to start from, best first."""
+    case = found.problem.case
+    narrow = min(case.queries, case.keys) < 2
+    cells = case.batch * case.queries * case.keys * case.embed_dim
+    return _empty(found), not _large(found), narrow, case.form == "mha", cells, case.id
+
+
+def _arrays(found: Example) -> Iterator[tuple[str, Array]]:
+    """Yield the arrays of an example that fit the eye, of its first sample."""
+    problem = found.problem
+    if problem.case.form == "qkv":
+        for name in ("query", "key", "value"):
+            yield name, getattr(problem, name)[:1]
+    for name in ("key_padding_mask", "attn_mask"):
+        mask = getattr(problem, name)
+        if mask is not None:
+            told = f"{name} (True: hidden)" if mask.dtype == np.bool_ else name
+            yield told, mask if name == "attn_mask" and mask.ndim == 2 else mask[:1]
+    yield f"{found.what}, right ({found.right.dtype})", found.right[:1]
+    if found.wrong is None:
+        yield f"{found.what}, wrong: none, it raises an error", np.zeros(0)
+    else:
+        yield f"{found.what}, wrong ({found.wrong.dtype})", found.wrong[:1]
+
+
+def _printed(array: Array) -> str:
+    if not array.size:
+        return ""
+    rows = array[0] if array.ndim > 2 else array
+    with np.printoptions(precision=4, suppress=True, threshold=60, edgeitems=3, linewidth=74):
+        return "\n".join(f"   {line}" for line in str(rows).splitlines())
