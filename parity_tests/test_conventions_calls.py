@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mha_parity import conventions
+from mha_parity import conventions, targets
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.case import Case
 from mha_parity.conventions.base import Call
@@ -235,22 +235,74 @@ def test_wrong_shapes_and_dtypes_arrive_as_they_are() -> None:
     assert (wrong.shape, wrong.dtype) == (answer.output.shape, answer.output.dtype)
 
 
-def test_an_array_of_another_library_comes_by_dlpack() -> None:
-    """Anything with __dlpack__ is read without knowing the library."""
+class Foreign:
+    """An array of a library that nobody here knows; on another device it has to be fetched."""
 
-    class Foreign:
-        def __init__(self, array: Any) -> None:
-            self.array = array
+    def __init__(self, array: Any, device: str = "cpu") -> None:
+        """Hold NumPy's array."""
+        self.array = array
+        self.device = device
 
-        def __dlpack__(self, **options: Any) -> Any:
-            return self.array.__dlpack__(**options)
+    def to_device(self, device: str, *, stream: object = None) -> Foreign:
+        """Return the array on a device, as the array API standard has it."""
+        del stream
+        return Foreign(self.array, device)
 
-        def __dlpack_device__(self) -> Any:
-            return self.array.__dlpack_device__()
+    def __dlpack__(self, **options: Any) -> Any:
+        """Export what lies on the CPU."""
+        if self.device != "cpu":
+            raise BufferError("on another device")
+        return self.array.__dlpack__(**options)
 
-    candidate = conventions.bind(lambda q, *_: Foreign(q), "qkv-heads", probe=False)
+    def __dlpack_device__(self) -> Any:
+        """Say that it lies on the CPU."""
+        return self.array.__dlpack_device__()
+
+
+class Stuck(Foreign):
+    """An array that cannot leave its device."""
+
+    def to_device(self, device: str, *, stream: object = None) -> Foreign:
+        """Refuse."""
+        raise RuntimeError(f"no way to {device}\nand more {stream}")
+
+
+@pytest.mark.parametrize("device", ["cpu", "somewhere"])
+def test_an_array_of_another_library_comes_by_dlpack(device: str) -> None:
+    """Anything with __dlpack__ is read without knowing the library, from its device if need be."""
+    candidate = conventions.bind(lambda q, *_: Foreign(q, device), "qkv-heads", probe=False)
     problem = make(QKV)
     np.testing.assert_array_equal(problem.query, candidate(problem).output)
+
+
+def test_an_array_that_cannot_be_read_is_a_finding() -> None:
+    """What somebody's array raises on being read costs the case, not the process."""
+    candidate = conventions.bind(lambda q, *_: Stuck(q, "somewhere"), "qkv-heads", probe=False)
+    message = r"is a .*Stuck that cannot be read \(RuntimeError: no way to cpu\), but should be"
+    with pytest.raises(CandidateError, match=message) as caught:
+        candidate(make(QKV))
+    assert caught.value.severity == "structure"
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("torch.nn:MultiheadAttention", "got the device 'nowhere', but torch has none of that"),
+        ("mha_numpy:MultiheadAttention", "got the device 'nowhere', but the target takes NumPy's"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(target: str, message: str) -> None:
+    """One sentence says what was asked for and what to do."""
+    with pytest.raises(ValueError, match=message):
+        conventions.bind(targets.load(target), device="nowhere")
+
+
+def test_a_torch_module_runs_on_the_device_that_is_named() -> None:
+    """Weights and inputs go there, and the answer comes back."""
+    candidate = conventions.bind(targets.load("torch.nn:MultiheadAttention"), device="cpu:0")
+    problem = make(LAYER)
+    expected = conventions.bind(targets.load("torch.nn:MultiheadAttention"))(problem).output
+    np.testing.assert_array_equal(expected, candidate(problem).output)
 
 
 def test_a_crash_names_the_candidate_s_own_line() -> None:

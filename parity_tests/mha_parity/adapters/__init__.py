@@ -77,7 +77,12 @@ def to_numpy(value: Any, what: str) -> Array:
         ``value`` is no array of numbers; ``what`` says in the message what it should have been.
 
     """
-    array = _as_numpy(value)
+    try:
+        array = _as_numpy(value)
+    except Exception as error:  # noqa: BLE001  (whatever somebody's array raises)
+        said = str(error).partition("\n")[0]
+        got = f"{_describe(value)} that cannot be read ({type(error).__name__}: {said})"
+        raise CandidateError("structure", f"{what} is {got}, but should be an array.") from None
     if array is None:
         got = _describe(value)
         raise CandidateError("structure", f"{what} is {got}, but should be an array.")
@@ -97,10 +102,21 @@ def _as_numpy(value: Any) -> Array | None:
     if isinstance(value, np.ndarray | np.generic):
         return None
     if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
+        return _by_dlpack(value)
     if hasattr(value, "__array__"):
         return np.asarray(value)
     return None
+
+
+def _by_dlpack(value: Any) -> Array:
+    """Return an array from where it lies: CuPy's, for one, come as NumPy's own."""
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError):  # it does not lie where NumPy can read
+        import array_api_compat
+
+        held = array_api_compat.to_device(value, "cpu")
+        return held if type(held) is np.ndarray else np.from_dlpack(held)
 
 
 def _describe(value: Any) -> str:

@@ -19,7 +19,14 @@ class JaxArrays:
     memory = ("c",)
 
     def __init__(self, device: str = "cpu") -> None:
-        self._device = jax.devices(device)[0]
+        try:
+            self._device = jax.devices(device)[0]
+        except RuntimeError as error:
+            said = str(error).partition("\n")[0].rstrip(".")
+            raise ValueError(
+                f"got the device {device!r}, but JAX has none of that name here ({said}); "
+                f"name one that JAX can use, or leave --device out."
+            ) from None
         wide = ("float64",) if jax.config.jax_enable_x64 else ()
         self.dtypes: tuple[str, ...] = (*wide, "float32", "float16", "bfloat16")
 

@@ -22,6 +22,14 @@ class TorchArrays:
     dtypes = tuple(AXES["dtype"])
 
     def __init__(self, device: str = "cpu") -> None:
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            said = str(error).partition("\n")[0].rstrip(".")
+            raise ValueError(
+                f"got the device {device!r}, but torch has none of that name here ({said}); "
+                f"name one that torch can use, or leave --device out."
+            ) from None
         self.device = device
 
     def from_numpy(self, array: Array) -> torch.Tensor:

@@ -85,6 +85,11 @@ def _bound(
     call: bool,
 ) -> Convention:
     libraries = [adapters.library(each, device) for each in adapters.candidates_for(subject)]
+    if device != "cpu" and all(each.name == "numpy" for each in libraries):
+        raise ValueError(
+            f"got the device {device!r}, but the target takes NumPy's arrays, which lie on the "
+            "CPU; leave --device out."
+        )
     if name is None:
         from mha_parity.recognise import recognise
 
