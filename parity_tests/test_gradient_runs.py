@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,10 +45,19 @@ def judged(found: Verdict) -> set[str]:
     [
         f"{SUBJECTS}/torch_backward.py:right",
         f"{SUBJECTS}/numpy_vjp.py:Layer",
+        f"{SUBJECTS}/numpy_vjp.py:Remembers",
+        "mha_numpy:MultiheadAttention",
         "torch.nn:MultiheadAttention",
         "torch.nn.functional:scaled_dot_product_attention",
     ],
-    ids=["own backward", "vjp", "layer of torch", "function of torch"],
+    ids=[
+        "own backward",
+        "vjp",
+        "backward after a call",
+        "NumPy layer",
+        "layer of torch",
+        "function of torch",
+    ],
 )
 def test_right_gradients_pass(target: str) -> None:
     """Torch's layer and function, a backward and a vjp by hand pass with every gradient judged."""
@@ -118,6 +128,22 @@ def test_a_target_without_gradients_is_refused(
 
     assert status == 2
     assert "offers no gradients: it should compute with torch's tensors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("wrong_scale.py:f", "it takes no tensors of torch"),
+        ("torch_backward.py:detached", "the output has no gradient"),
+        ("numpy_vjp.py:Forgets", "AttributeError"),
+    ],
+)
+def test_the_refusal_says_what_happened(
+    name: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Why a target offers no gradients is said: what it takes, what it returned, what it raised."""
+    assert main(["check", "--grad", "--in-process", f"{SUBJECTS}/{name}"]) == 2
+    assert re.search(f"Asked for some: .*{reason}", capsys.readouterr().err)
 
 
 def test_the_same_gradients_cross_the_process_border(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mha_parity import summary
@@ -12,7 +12,7 @@ from mha_parity.drawing import draw_cases, reachable
 from mha_parity.judge import Settings
 from mha_parity.options import Options
 from mha_parity.parts import KEPT, jobs, parts, parts_elsewhere
-from mha_parity.pictures import pictures
+from mha_parity.pictures import closest, pictures
 from mha_parity.shrink import shrunk
 from mha_parity.systematic import Systematic
 from mha_parity.verdict import Diagnosis, Failure, Outcome, Verdict
@@ -47,7 +47,7 @@ def check(
     """
     options = options or Options()
     started = time.perf_counter()
-    offer = restricted(candidate.offer, options)
+    offer = restricted(candidate.offer, options, getattr(candidate, "reasons", None))
     cases = draw_cases(offer, options.cases, options.seed)
     systematic = Systematic()
     trials: list[Trial] = []
@@ -86,10 +86,12 @@ def settings_of(options: Options) -> Settings:
     )
 
 
-def restricted(offer: Offer, options: Options) -> Offer:
+def restricted(
+    offer: Offer, options: Options, reasons: Mapping[tuple[str, str], str] | None = None
+) -> Offer:
     """Return the offer narrowed to the dtypes and features that the options name.
 
-    Gradients are asked of all cases or of none.
+    Gradients are asked of all cases or of none. ``reasons`` say why something is not offered.
 
     Raises
     ------
@@ -99,7 +101,8 @@ def restricted(offer: Offer, options: Options) -> Offer:
     wanted = list(options.features) + [("dtype", dtype) for dtype in options.dtypes]
     wanted = [("gradients", "yes" if options.grad else "no"), *wanted]
     if options.grad and "yes" not in offer["gradients"]:
-        raise ValueError(NO_GRADIENTS)
+        said = (reasons or {}).get(("gradients", "yes"), "")
+        raise ValueError(f"{NO_GRADIENTS} Asked for some: {said}" if said else NO_GRADIENTS)
     narrowed = dict(offer)
     for axis in dict(wanted):
         values = tuple(value for a, value in wanted if a == axis)
@@ -126,6 +129,7 @@ def _verdict(
     rows = summary.feature_rows(trials, offer, candidate.offer)
     failing = [trial for trial in trials if trial.fails]
     failures = _failures(candidate, options, target, failing, over_run)
+    settings, worst = settings_of(options), summary.worst(judgements)
     return Verdict(
         target=target,
         convention=candidate.convention,
@@ -140,11 +144,15 @@ def _verdict(
         diagnosis=_diagnosis(candidate, failing) if options.diagnose else (),
         accuracy=summary.accuracies(trials),
         accuracy_table=summary.accuracy_table(trials),
-        worst=summary.worst(judgements),
+        worst=worst,
         power=summary.powers(trials),
         notes=summary.notes(trials),
         environment=environment(),
-        pictures=pictures(candidate, failures, settings_of(options)),
+        pictures=(
+            pictures(candidate, failures, settings)
+            if failures
+            else closest(candidate, worst, settings)
+        ),
         seconds=time.perf_counter() - started,
     )
 

@@ -118,6 +118,29 @@ class Layer:
         return mask if mask.ndim == 2 else mask.reshape(scores.shape)
 
 
+class Remembers(Layer):
+    """Offers ``backward`` after a call, and no ``vjp``."""
+
+    vjp = None
+
+    def __call__(self, query, key, value, attn_mask=None):
+        """Return the output, and keep the way back."""
+        output, self._pull = Layer.vjp(self, query, key, value, attn_mask)
+        return output
+
+    def backward(self, cotangent):
+        """Return the gradients of the last call."""
+        return self._pull(cotangent)
+
+
+class Forgets(Remembers):
+    """Offers a ``backward`` that cannot be called."""
+
+    def backward(self, cotangent):
+        """Look for what was never kept."""
+        return self._tape[cotangent]
+
+
 class Negates(Layer):
     """Gives the gradient of the values with the other sign."""
 
