@@ -15,9 +15,10 @@ from mha_parity.features import AXES, Offer
 from mha_parity.gold import golden
 from mha_parity.judge import Settings
 from mha_parity.options import Options
-from mha_parity.pictures import HEADS, POSITIONS, pictures, readable
+from mha_parity.pictures import HEADS, POSITIONS, closest, fitting, pictures, readable
 from mha_parity.problem import Problem
 from mha_parity.readout import SOLVED, read_weights
+from mha_parity.report import page
 from mha_parity.run import check
 from mha_parity.trial import try_case
 from mha_parity.verdict import Failure
@@ -169,6 +170,38 @@ def test_what_no_picture_can_show_has_none() -> None:
     crashed = replace(failure, judgement=replace(failure.judgement, check="answers"))
     over_run = replace(failure, first_seen=None)
     assert () == pictures(wrong, [crashed, over_run], Settings())
+
+
+def test_a_run_that_holds_is_drawn_once() -> None:
+    """Where nothing fails, the case of the worst error is drawn, at sizes that can be read."""
+    bound = conventions.bind(targets.load("mha_numpy:MultiheadAttention"))
+    verdict = check(bound, Options(cases=40))
+    (picture,) = verdict.pictures
+    assert verdict.worst is not None
+    assert fitting(verdict.worst.case) == picture.case
+    assert max(picture.case.queries, picture.case.keys) <= POSITIONS
+    assert picture.candidate_weights is not None
+    assert (picture.error_units <= 1).all()
+    whole = page.document([verdict])
+    assert 3 * min(picture.case.heads_count, page.HEADS) == whole.count("<figure>")
+
+
+def test_what_fails_at_smaller_sizes_is_not_drawn_as_holding() -> None:
+    """No picture says that a run holds which would show a failure, and none without a worst."""
+    wrong, failure = failing("mha-N1-L2-S2-H1-D1-cross-float64-s0")
+    assert () == closest(wrong, failure.judgement, Settings())
+    assert () == closest(candidate(), None, Settings())
+    assert 1 == len(closest(candidate(), failure.judgement, Settings()))
+
+
+def test_fitting_keeps_groups() -> None:
+    """Sizes are cut to what can be drawn, but for the heads of grouped queries."""
+    case = parse("qkv-N2-L50-S70-H8-D30-G2-V9-cross-float64-s2")
+    fitted = fitting(case)
+    assert (POSITIONS, POSITIONS, 8, 2) == (
+        fitted.queries, fitted.keys, fitted.heads_count, fitted.kv_heads_count
+    )  # fmt: skip
+    assert HEADS == fitting(parse("mha-N2-L5-S5-H8-D3-float64-s2")).heads_count
 
 
 @pytest.mark.parametrize("first", ["mha-N5-L13-S17-H7-D11-cross-float64-s9", READ[1]])

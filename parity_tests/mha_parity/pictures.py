@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mha_parity.case import Case
     from mha_parity.gold import Gold
     from mha_parity.judge import Settings
+    from mha_parity.judgement import Judgement
     from mha_parity.problem import Problem
     from mha_parity.values import Array
     from mha_parity.verdict import Failure
@@ -41,6 +42,28 @@ def pictures(
     wanted = [failure for failure in shrunk if failure.judgement.check in CHECKS][:SHOWN]
     drawn = (_picture(candidate, failure, settings) for failure in wanted)
     return tuple(picture for picture in drawn if picture is not None)
+
+
+def closest(
+    candidate: Candidate, worst: Judgement | None, settings: Settings
+) -> tuple[Picture, ...]:
+    """Return what shows a run in which nothing failed: the case of its worst error, cut to size."""
+    if worst is None:
+        return ()
+    case = fitting(worst.case)
+    trial = try_case(candidate, case, settings)
+    if not (trial.problem and trial.gold and trial.answer) or trial.fails:
+        return ()
+    drawn = _drawn(candidate, "output", trial.problem, trial.gold, trial.answer, settings)
+    return () if drawn is None else (drawn,)
+
+
+def fitting(case: Case) -> Case:
+    """Return ``case`` with sizes that a picture can show."""
+    most = {"queries": POSITIONS, "keys": POSITIONS, "head_dim": HEAD_DIM}
+    if not case.kv_heads_count:
+        most["heads_count"] = HEADS
+    return case.replace(**{name: min(getattr(case, name), size) for name, size in most.items()})
 
 
 def _picture(candidate: Candidate, failure: Failure, settings: Settings) -> Picture | None:

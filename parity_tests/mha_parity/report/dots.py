@@ -68,7 +68,7 @@ def errors(units: Array, sample: int, row: int, width: int) -> Iterator[Text]:
     groups, across = one.shape[1:]
     if LEFT + groups * (across + 1) > width:
         one, across = one.max(axis=2, keepdims=True), 1
-    heads = "heads mixed" if groups == 1 else f"heads 0 to {groups - 1} side by side"
+    heads = "all heads" if groups == 1 else f"heads 0 to {groups - 1} side by side"
     what = "the worst of each head and row" if across < units.shape[3] else "each element"
     yield Text(f"error of the output, sample {sample}, {heads}: {what}", "bold")
     yield Text(f"  {ERROR_LEGEND}", "dim")

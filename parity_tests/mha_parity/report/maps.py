@@ -28,10 +28,10 @@ def weights_map(weights: Array, title: str, most: float = 1.0) -> str:
     return _svg(weights, title, WEIGHTS, 0.0, most)
 
 
-def difference_map(difference: Array, title: str) -> str:
-    """Return signed differences (L, S') around 0."""
+def difference_map(difference: Array, title: str, least: float = 0.0) -> str:
+    """Return signed differences (L, S') around 0; ``least`` has the full colour, or the largest."""
     finite = np.abs(difference[np.isfinite(difference)])
-    reach = float(finite.max(initial=0)) or 1.0
+    reach = float(finite.max(initial=least)) or 1.0
     return _svg(difference, title, DIFFERENCE, -reach, reach)
 
 

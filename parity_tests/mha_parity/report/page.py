@@ -82,8 +82,13 @@ def panels(picture: Picture, head: int) -> list[tuple[str, str]]:
     return [
         (f"the target, {where}", maps.weights_map(own, f"weights of the target, {where}", most)),
         torch,
-        (apart, maps.difference_map(difference, apart)),
+        (apart, maps.difference_map(difference, apart, _least(picture))),
     ]
+
+
+def _least(picture: Picture) -> float:
+    """Return which difference is to have the full colour: rounding alone is to have none."""
+    return 0.1 if (picture.error_units <= 1).all() else 0.0
 
 
 def breakable(text: str) -> str:
