@@ -51,6 +51,9 @@ bench-series: $(READY) ## time single calls; ARGS=--benchmark-autosave stores th
 calibrate: $(READY) ## measure the factor k of the judging rule and its false-alarm rate
 	@$(BIN)/python -m mha_parity.calibrate $(ARGS)
 
+accuracy: $(READY) ## measure the NumPy attention's errors beside torch's over 10,000 cases a dtype
+	@$(BIN)/python -m mha_parity.beside_torch $(ARGS)
+
 mutants: $(READY) ## run the suite on every wrong attention of the catalogue
 	@$(BIN)/mha-parity mutants $(ARGS)
 
