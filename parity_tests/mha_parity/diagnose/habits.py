@@ -9,7 +9,7 @@ import numpy as np
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.diagnose.evidence import Observation, Prediction, as_float, observe
 from mha_parity.making import make
-from mha_parity.probes import plain_case, read
+from mha_parity.reading import plain_case, read
 from mha_parity.verdict import Diagnosis
 from mha_parity.wrong import catalogue
 from mha_parity.wrong.state import INPUTS, WEIGHTS
