@@ -87,6 +87,16 @@ def test_an_equivalent_survives_and_is_listed_with_its_proof() -> None:
     assert f"Equivalent: softmax-divided-late (float64): {bug.equivalent}." in told(found)
 
 
+def test_what_lies_beyond_the_cases_is_neither_survivor_nor_alarm() -> None:
+    """A bug that the cases cannot be counted on to show is listed with the reason, seen or not."""
+    bug = catalogue()["f16-qk-overflow"]
+    found = matrix(bug, dtype="float16")
+    assert found.holds
+    assert Role.BEYOND is found.kills[0].role
+    assert "Beyond the cases drawn: f16-qk-overflow (float16), " in told(found)
+    assert str(bug.beyond) in told(found)
+
+
 def test_a_survivor_is_reported() -> None:
     """A bug whose change does nothing is no failure of the candidate but a hole of the suite."""
     found = matrix(planted("harmless", Attention), catalogue()["scale-dmodel"])

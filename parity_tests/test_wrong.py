@@ -29,7 +29,7 @@ SEEN = [
     (bug.id, dtype)
     for bug in catalogue().values()
     for dtype in bug.dtypes
-    if bug.equivalent is None and (bug.id, dtype) not in DROWNED
+    if bug.equivalent is None and bug.beyond is None and (bug.id, dtype) not in DROWNED
 ]
 EQUIVALENT = [bug.id for bug in catalogue().values() if bug.equivalent is not None]
 

@@ -89,6 +89,8 @@ def rows(bug: Bug) -> Iterator[tuple[str, Text]]:
         yield " hidden", Text(f"in problems without {_needed(bug)}")
     if bug.equivalent:
         yield " proof", Text(f"equal: {bug.equivalent}")
+    if bug.beyond:
+        yield " beyond", Text(f"the cases drawn here: {bug.beyond}")
     yield " remedy", Text(bug.remedy)
     if bug.aliases:
         yield " alias", Text(", ".join(a.replace("(right)", "the right one") for a in bug.aliases))

@@ -57,6 +57,8 @@ def summary(matrix: Matrix) -> Iterator[str]:
     yield from verdict(matrix)
     for kills in _by_name(_each(matrix, "equivalent")):
         yield f"Equivalent: {kills[0].bug} ({_dtypes(kills)}): {kills[0].proof}."
+    for kill in _each(matrix, "beyond"):
+        yield f"Beyond the cases drawn: {kill.bug} ({kill.dtype}), {words(kill)}: {kill.proof}."
     for name, bugs in sorted(matrix.alone.items(), key=lambda item: (-len(item[1]), item[0])):
         if bugs:
             yield f"Only the check of {name} sees: {', '.join(bugs)}."

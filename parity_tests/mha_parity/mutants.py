@@ -58,6 +58,7 @@ class Role(StrEnum):
 
     BUG = "bug"
     EQUIVALENT = "equivalent"
+    BEYOND = "beyond"
     CONTROL = "control"
 
 
@@ -66,7 +67,7 @@ class Kill:
     """What became of one entry in one dtype: which checks saw it, in how many cases.
 
     ``first`` is the number of cases after which it was seen, ``cases`` how many it met; ``proof``
-    says of what is equivalent why it cannot be seen.
+    says of what is equivalent, or beyond the cases drawn, why it cannot be seen.
     """
 
     bug: str
@@ -283,13 +284,15 @@ class _Subject:
         bug = self.bug
         return Kill(
             bug.id, dtype, dict(self.by), self.cases, self.first,
-            role=_role(bug), family=bug.family, proof=bug.equivalent or "",
+            role=_role(bug), family=bug.family, proof=bug.equivalent or bug.beyond or "",
         )  # fmt: skip
 
 
 def _role(bug: Bug) -> Role:
     if bug.id in controls():
         return Role.CONTROL
+    if bug.beyond is not None:
+        return Role.BEYOND
     return Role.BUG if bug.equivalent is None else Role.EQUIVALENT
 
 

@@ -44,6 +44,7 @@ class Bug:
     ``title`` is a clause that says what the candidate does; ``wrong`` and ``right`` are formulas or
     code; ``needs`` are features without which it cannot show (axis -> one of these values);
     ``equivalent`` is the proof, where outputs cannot differ on any problem drawn here;
+    ``beyond`` says why the cases drawn here cannot be counted on to show it;
     ``policy`` is true where only fully masked rows differ, about which torch disagrees with itself.
     ``kinds`` are spellings of the bug (block sizes, fill values), the usual one first; ``make``
     replaces them where the bug needs state: it returns a fresh function of problems.
@@ -60,6 +61,7 @@ class Bug:
     aliases: tuple[str, ...] = ()
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     equivalent: str | None = None
+    beyond: str | None = None
     policy: bool = False
     dtypes: tuple[str, ...] = DTYPES
     kinds: tuple[type[Attention], ...] = ()
@@ -114,6 +116,7 @@ def wrong(
     aliases: str = "",
     needs: str = "",
     equivalent: str | None = None,
+    beyond: str | None = None,
     policy: bool = False,
     dtypes: tuple[str, ...] = DTYPES,
     variants: tuple[Mapping[str, object], ...] = (),
@@ -139,6 +142,7 @@ def wrong(
             aliases=tuple(aliases.split()),
             needs=features(needs),
             equivalent=equivalent,
+            beyond=beyond,
             policy=policy,
             dtypes=dtypes,
             kinds=(kind, *others),
