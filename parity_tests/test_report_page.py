@@ -253,10 +253,7 @@ def test_pictures_of_many_failures_are_small() -> None:
     )
     checks = ("output", "weights", "swapped rows")
     (failure,) = synthetic().failures
-    failures = tuple(
-        dataclasses.replace(failure, judgement=dataclasses.replace(failure.judgement, check=name))
-        for name in checks
-    )
+    failures = tuple(replace(failure, name) for name in checks)
     pictures = tuple(dataclasses.replace(large, check=name) for name in checks)
     whole = page.document([synthetic(failures=failures, pictures=pictures)])
     assert 36 == whole.count("<figure>")
@@ -279,6 +276,27 @@ def test_all_that_matters_is_on_it() -> None:
         "2.13.0",
     ):
         assert each in shown
+
+
+def test_many_failures_are_folded() -> None:
+    """The shrunk failures are shown at once, up to three; whatever else fails is folded."""
+    (failure,) = synthetic().failures
+    others = [replace(failure, f"check {i}", first_seen=None) for i in range(4)]
+    shrunk = [replace(failure, f"shrunk {i}") for i in range(2)]
+    read = Page(page.document([synthetic(failures=(*others, *shrunk))]))
+    cards = [
+        "details" in around
+        for _, attributes, around in read.elements
+        if attributes.get("class") == "card failure"
+    ]
+    assert [False, False, True, True, True, True] == cards
+    assert "4 more of what fails" in read.text
+
+
+def replace(failure: Failure, name: str, **changes: Any) -> Failure:
+    """Return the failure as one of another check."""
+    judgement = dataclasses.replace(failure.judgement, check=name)
+    return dataclasses.replace(failure, judgement=judgement, **changes)
 
 
 def test_the_worst_head_comes_first() -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from mha_parity.verdict import Accuracy, CheckRow, Diagnosis, Failure, FeatureRow, Verdict
 
-SHOWN_FAILURES = 3
 SHOWN_LINES = 8  # of what a target said before it broke
 
 
@@ -25,12 +24,10 @@ def show(verdict: Verdict, console: Console) -> None:
     page = Layout(console.width)
     for diagnosis in verdict.diagnosis:
         page.block(_diagnosis(diagnosis))
-    full = [failure for failure in verdict.failures if failure.first_seen is not None]
-    full = (full or list(verdict.failures))[:SHOWN_FAILURES]
-    for failure in full:
+    for failure in words.in_full(verdict):
         page.block(_failure(failure, page))
         page.command("replay", failure.replay)
-    page.block([_also(each) for each in verdict.failures if each not in full])
+    page.block([_also(each) for each in words.also(verdict)])
     page.block(_apart(verdict, page) if verdict.failed else _features(verdict, page))
     page.block([*_limits(verdict, page), *_facts(verdict, page)])
     console.print()

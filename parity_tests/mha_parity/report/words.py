@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mha_parity.judgement import Judgement
-    from mha_parity.verdict import Diagnosis, FeatureRow, Verdict
+    from mha_parity.verdict import Diagnosis, Failure, FeatureRow, Verdict
 
 # A sign beside the colour: whoever sees no colours reads the same.
 SIGN = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 COLOUR = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
+SHOWN_FAILURES = 3
 HARNESS = Path(__file__).resolve().parents[1]
 
 
@@ -42,6 +43,18 @@ def setting(verdict: Verdict) -> str:
     names = [name for name in ("torch", "numpy") if name in verdict.environment]
     parts = [f"{name} {verdict.environment[name]}" for name in names]
     return " · ".join([f"called as {verdict.convention}", *parts, f"{verdict.seconds:.1f} s"])
+
+
+def in_full(verdict: Verdict) -> list[Failure]:
+    """Return the failures to show in full: those that were shrunk, or the first of all."""
+    shrunk = [failure for failure in verdict.failures if failure.first_seen is not None]
+    return (shrunk or list(verdict.failures))[:SHOWN_FAILURES]
+
+
+def also(verdict: Verdict) -> list[Failure]:
+    """Return the failures that a line each is enough for."""
+    full = in_full(verdict)
+    return [failure for failure in verdict.failures if failure not in full]
 
 
 def certainty(diagnosis: Diagnosis) -> str:
