@@ -32,7 +32,7 @@ def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) 
 
     """
     if isinstance(subject, type):
-        return _of_class(subject)
+        return _of_class(subject, call=call)
     if not inspect.isroutine(subject) and hasattr(subject, "load_state_dict"):
         kind = type(subject).__qualname__
         raise ValueError(
@@ -43,14 +43,17 @@ def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) 
     return _of_function(subject, libraries if call else ())
 
 
-def _of_class(kind: type) -> str:
+def _of_class(kind: type, *, call: bool) -> str:
     from mha_parity import adapters
+    from mha_parity.conventions.linear_module import keeps_linears
 
     if "keras" in adapters.candidates_for(kind):
         return "keras-layer"
     made, called = constructor(kind), signature(forward(kind))
     if made is None or called is None:
         raise _unsure(kind, called, "torch-module, module-valid-lens, module-mask")
+    if call and keeps_linears(kind):
+        return "linear-module"
     required, everything = _counts(called, bound=True)
     loads = hasattr(kind, "load_state_dict")
     if loads or (required <= 3 <= everything and LAYER_KEYWORDS & called.named):

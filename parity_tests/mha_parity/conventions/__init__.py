@@ -10,6 +10,7 @@ from mha_parity import adapters
 from mha_parity.conventions.functions import QKV, QKVHeads, XWeights, XWeightsHeads
 from mha_parity.conventions.jax_attention import JaxAttention
 from mha_parity.conventions.keras_layer import KerasLayer
+from mha_parity.conventions.linear_module import LinearModule
 from mha_parity.conventions.modules import ModuleMask, ModuleValidLens
 from mha_parity.conventions.probing import accepts, settle, unproved
 from mha_parity.conventions.projections import Projections
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _KINDS: tuple[type[Convention], ...] = (
     QKVHeads, XWeightsHeads, QKV, XWeights, Projections, ModuleValidLens, ModuleMask, TorchModule,
+    LinearModule,
     SDPA, JaxAttention, KerasLayer,
 )  # fmt: skip
 KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})

@@ -117,7 +117,9 @@ class blamed:  # noqa: N801  (reads as a statement: `with blamed():`)
 def crash(error: BaseException) -> CandidateError:
     """Return the report of an exception: a sentence, and the candidate's own last frames."""
     text = _message(error).strip().splitlines()
-    said = f": {text[0]}" if text else ""
+    # A first line that ends in a colon says nothing without the next.
+    first = " ".join(line.strip() for line in text[: 1 + text[0].endswith(":")]) if text else ""
+    said = f": {first}" if first else ""
     verb = "tried to leave by" if isinstance(error, SystemExit) else "raised"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _ours(f.filename)]
     own = [f for f in frames if "site-packages" not in f.filename] or frames
