@@ -37,7 +37,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
     }
 )
 FIRST = 3  # so many cases are asked again and again, and after them every EVERY-th
-EVERY = 16
+EVERY = 8
 # Answers to one call may differ by how arrays lie in memory, which changes the order of sums.
 SAME = 256
 
@@ -66,9 +66,10 @@ class Watched:
         answer = self.bound.answered(problem, call, result)
         notes += _shared(call, answer)
         kept = dataclasses.replace(answer, output=answer.output.copy())
-        if _again(problem, self._calls) and not notes:
-            notes += self._repeated(problem, call, answer, kept)
-        self._calls += problem.case.regime == "normal"
+        if _plain(problem):
+            self._calls += 1
+            if _due(self._calls - 1) and not notes:
+                notes += self._repeated(problem, call, answer, kept)
         return dataclasses.replace(kept, notes=tuple(notes))
 
     def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
@@ -126,10 +127,16 @@ class Watched:
                 yield f"dropout off: {_differ(kept.output, again)} from a layer without dropout."
 
 
-def _again(problem: Problem, calls: int) -> bool:
-    """Return whether the candidate is asked again: where rounding is not blown up, now and then."""
-    plain = problem.case.regime == "normal" and problem.case.masked_rows == "none"
-    return plain and problem.query.size > 0 and (calls < FIRST or calls % EVERY == 0)
+def _plain(problem: Problem) -> bool:
+    """Return whether asking again can tell anything: where rounding is not blown up."""
+    case = problem.case
+    told = problem.query.size > 0 and case.keys > 0
+    return told and case.regime == "normal" and case.masked_rows == "none"
+
+
+def _due(calls: int) -> bool:
+    """Return whether a plain problem is asked again, after so many plain ones."""
+    return calls < FIRST or calls % EVERY == 0
 
 
 def _other(problem: Problem) -> Problem:
