@@ -45,7 +45,9 @@ def diagnose(
     noted = habits.noted(session.failing)
     habit = habits.named(candidate, session.failing, session.running)
     if habit or (noted and not any(each.failing for each in session.seen)):
-        return (*noted, *(h for h in habit if h.bug not in {n.bug for n in noted}))
+        known = [n for n in noted if n.bug is not None]
+        others = [h for h in habit if h.bug not in {n.bug for n in known}]
+        return (*known, *others, *(n for n in noted if n.bug is None))
     return (*noted, *(session.names() or session.measurements()))
 
 
@@ -86,8 +88,11 @@ class _Session:
         learnt = habits.by_heart(self.candidate, failing, self.running)
         if learnt and learnt[0].confident:
             return learnt
+        by_size = habits.by_size(self.seen)
+        if by_size and by_size[0].confident:
+            return by_size
         both = self.combined(every, fits, failing)
-        return self.told([*both, *fits]) or learnt
+        return self.told([*both, *fits]) or learnt or by_size
 
     def see_more(self, drawn: Sequence[Problem]) -> None:
         """Ask the candidate about further problems, while there is time."""

@@ -29,6 +29,7 @@ NAMES = {
     "forbidden modules": "torch-behind",
 }
 SEEDS = 8
+APART = 5  # cases on either side that a border between sizes rests on
 ALIKE = 1e-3  # kept weights share one factor to this accuracy
 # Sizes that are asked for nowhere else.
 UNUSUAL = {"batch": 2, "queries": 6, "keys": 8, "head_dim": 13}
@@ -190,6 +191,32 @@ def by_heart(
         )
         constant = all(_constant(o.answer) for o in wrong)
         return _known("input-keyed-shortcut", sentence, confident=constant)
+    return ()
+
+
+SIZES = {
+    "queries": "L", "keys": "S", "batch": "N", "heads_count": "H", "head_dim": "D",
+}  # fmt: skip
+
+
+def by_size(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
+    """Say which size decides between right and wrong: what is made up there is a shortcut."""
+    answered = [each for each in seen if each.answer is not None]
+    wrong = [each for each in answered if each.failing]
+    right = [each for each in answered if not each.failing]
+    if min(len(wrong), len(right)) < APART:
+        return ()
+    for name, letter in SIZES.items():
+        low, high = ([getattr(o.problem.case, name) for o in group] for group in (right, wrong))
+        if max(low) < min(high):
+            told = f"right wherever {letter} <= {max(low)}, wrong wherever {letter} >= {min(high)}"
+        elif max(high) < min(low):
+            told = f"right wherever {letter} >= {min(low)}, wrong wherever {letter} <= {max(high)}"
+        else:
+            continue
+        if all(_constant(each.answer) for each in wrong):
+            return _known("size-keyed-shortcut", f"{told}, by one constant")
+        return (Diagnosis(bug=None, title=told, explains=1.0, evidence=f"{len(answered)} cases"),)
     return ()
 
 

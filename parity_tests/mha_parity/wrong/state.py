@@ -133,6 +133,17 @@ def keyed() -> Callable[[Problem], Answer]:
     return function
 
 
+def sized() -> Callable[[Problem], Answer]:
+    """Answer up to seven queries, and return zeros for more."""
+
+    def function(problem: Problem) -> Answer:
+        answer = right(problem)
+        known = problem.case.queries < 8
+        return answer if known else dataclasses.replace(answer, output=answer.output * 0)
+
+    return function
+
+
 add(
     Bug(
         id="mutates-inputs",
@@ -212,6 +223,18 @@ add(
         remedy="compute the answer from the inputs, whatever they are",
         sources=("Infatoshi/kernelbench.com#7",),
         make=keyed,
+    )
+)
+add(
+    Bug(
+        id="size-keyed-shortcut",
+        family=13,
+        title="the answer is computed for some sizes and made up for the others",
+        wrong="if L < 8: attend; else: zeros",
+        right="an answer computed for every size",
+        visible_when="sizes that were not tried when it was written",
+        remedy="compute the answer whatever the sizes are, or raise an error",
+        make=sized,
     )
 )
 add(

@@ -1,0 +1,66 @@
+"""Memory, chance and made-up answers are named as such, by the check that a user runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mha_parity.opening import opened
+from mha_parity.options import Options
+from mha_parity.run import check
+from mha_parity.verdict import Outcome, Verdict
+
+SUBJECTS = Path(__file__).parent / "subjects"
+CASES = 150
+SEED = 2
+# Target, the options it takes to see it, and the name it must get first.
+DISHONEST = {
+    "dishonest.py:scales_in_place": "mutates-inputs",
+    "dishonest.py:caches_by_shape": "cached-answer",
+    "dishonest.py:remembers_keys": "cached-answer",
+    "dishonest.py:drops": "dropout-in-eval",
+    "dishonest.py:keyed_to_values": "input-keyed-shortcut",
+    "dishonest.py:keyed_to_size": "size-keyed-shortcut",
+    "dishonest.py:zeros": "zeros-returned",
+    "dishonest.py:mean_of_values": "mean-pooling",
+    "dishonest.py:asks_torch": "torch-behind",
+    "misbehaving_layers.py:DropsAlways": "dropout-in-eval",
+    "misbehaving_layers.py:KeepsFirstWeights": "stale-weights",
+}
+HONEST = ("projected.py:f", "keep_mask.py:Stacked")
+
+
+def verdict(target: str, **options: object) -> Verdict:
+    """Return the verdict on a target in a process of its own, as the command runs it."""
+    asked = Options(cases=CASES, seed=SEED, shrink=False, **options)  # type: ignore[arg-type]  # any option
+    with opened(f"{SUBJECTS}/{target}", asked) as candidate:
+        return check(candidate, asked)
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), DISHONEST.items(), ids=[f"{t}-seed{SEED}" for t in DISHONEST]
+)
+def test_each_is_named(target: str, name: str) -> None:
+    """What no formula explains gets its name first, with the remedy and the evidence for it."""
+    forbid = ("torch",) if name == "torch-behind" else ()
+    found = verdict(target, forbid=forbid)
+    assert Outcome.FAIL is found.outcome
+    first = found.diagnosis[0]
+    assert name == first.bug
+    assert first.confident
+    assert first.remedy
+    assert first.evidence
+
+
+@pytest.mark.parametrize("target", HONEST, ids=[f"{t}-seed{SEED}" for t in HONEST])
+def test_nothing_is_said_of_the_honest(target: str) -> None:
+    """A candidate without memory passes, and no diagnosis is made."""
+    found = verdict(target)
+    assert Outcome.FAIL is not found.outcome
+    assert () == found.diagnosis
+
+
+def test_torch_is_let_pass_where_nobody_forbids_it() -> None:
+    """A target that hands its work to torch is right; only who promised otherwise is at fault."""
+    assert Outcome.FAIL is not verdict("dishonest.py:asks_torch").outcome
