@@ -43,7 +43,7 @@ tests: $(READY) ## run all tests, without lint and types
 bench: $(READY) ## time the NumPy attention beside torch's paths, and say the ratios
 	@$(BIN)/mha-parity bench $(ARGS)
 
-bench-series: $(READY) ## time single calls; ARGS=--benchmark-autosave stores them, --benchmark-compare compares
+bench-series: $(READY) ## time single calls, as a series to store and compare
 	@$(BIN)/pytest -q --benchmark-enable --benchmark-only --benchmark-group-by=group \
 		--benchmark-sort=mean --benchmark-columns=min,median,iqr,rounds \
 		parity_tests/test_bench_attention.py $(ARGS)
