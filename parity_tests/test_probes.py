@@ -95,7 +95,9 @@ def test_the_weights_are_read_out(offered: dict[str, tuple[str, ...]]) -> None:
 @pytest.mark.parametrize("offered", [whole_offer(), PROJECTED], ids=["layer", "projected"])
 def test_nothing_is_said_of_a_right_attention(offered: dict[str, tuple[str, ...]]) -> None:
     """A right attention departs nowhere, and no probe finds anything odd."""
-    assert (f"it first departs from torch at: {NOWHERE}",) == probes.measure(of(Attention, offered))
+    assert (f"the first stage to depart from torch: {NOWHERE}",) == probes.measure(
+        of(Attention, offered)
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,8 @@ def test_a_wrong_scale_is_measured_and_named(name: str, sentence: str) -> None:
 def test_a_scale_of_no_formula_is_measured_alone() -> None:
     """A planted factor comes back to all digits shown, without a formula that it is not."""
     told = said(of(Scaled))
-    assert "effective scale 0.1230, expected 0.3780 = 1/sqrt(head_dim)" in told.splitlines()
+    due = f"{0.123 * math.sqrt(D):.4g} times what is due"
+    assert f"effective scale 0.1230, expected 0.3780 = 1/sqrt(head_dim) ({due})" in told
 
 
 def test_each_heads_own_scale_is_told() -> None:

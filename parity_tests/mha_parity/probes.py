@@ -36,7 +36,7 @@ def _findings(candidate: Candidate, running: Callable[[], bool]) -> Iterator[str
     if reading is None:
         yield "the candidate does not answer the plainest problem that it offers"
         return
-    yield f"it first departs from torch at: {stage(candidate, reading)}"
+    yield f"the first stage to depart from torch: {stage(candidate, reading)}"
     for probe in (sums, scales, hidden_cells):
         yield from probe(reading)
     if running():
@@ -89,7 +89,9 @@ def scales(reading: Reading) -> Iterator[str]:
         found = float(slopes.mean())
         meaning = "; ".join(named_sizes(reading.problem, found))
         known = f"; {meaning}" if meaning else ""
-        yield f"effective scale {found:.4f}, expected {due:.4f} = 1/sqrt(head_dim){known}"
+        formula = " = 1/sqrt(head_dim)" if reading.problem.given_scale is None else ""
+        apart = f" ({found / due:.4g} times what is due)" if found else ""
+        yield f"effective scale {found:.4f}, expected {due:.4f}{formula}{known or apart}"
 
 
 def named_sizes(problem: Problem, found: float) -> Iterator[str]:

@@ -43,7 +43,8 @@ class SplitNoTranspose(Attention):
     wrong="x.reshape(N, L, H * D)",
     right=MERGE,
     visible="more than one head and more than one token",
-    remedy=f"merge by {MERGE}",
+    remedy="swap the axes of heads and rows before the reshape: x (N, H, L, D) by "
+    "x.transpose(0, 2, 1, 3).reshape(N, L, H * D)",
     sources="jsbaan/transformer-from-scratch#6 ajhalthor/Transformer-Neural-Network#4 "
     "pytorch/pytorch#67651 meta-pytorch/opacus#825",
     needs="heads=many",

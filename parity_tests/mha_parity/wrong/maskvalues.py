@@ -250,7 +250,7 @@ class ZeroTimesInf(Attention):
     wrong="softmax(scores) * keep",
     right="softmax(scores with -inf where hidden)",
     visible="any hidden key",
-    remedy="mask the scores before the softmax",
+    remedy="set the scores to -inf where they are hidden, and take the softmax of that",
     sources="huggingface/pytorch-image-models#2236",
     needs=ANY,
 )
@@ -275,7 +275,7 @@ class AfterSoftmax(Attention):
     wrong="softmax(scores) * keep / sum",
     right="softmax(scores with -inf where hidden)",
     visible="hidden scores that pass the visible ones by more than 88 (float32), 709 (float64)",
-    remedy="mask the scores before the softmax",
+    remedy="set the scores to -inf where they are hidden, and take the softmax of that",
     sources="abisee/pointer-generator#88",
     needs=f"{ANY} regime=huge/apart/peaky",
     aliases="(right)",
