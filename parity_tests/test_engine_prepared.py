@@ -112,10 +112,11 @@ def test_threads_change_no_bit(sizes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "pieces"), [((1, 103, 56, 7), 1), ((1, 101, 264, 3), 2), ((3, 167, 280, 7), 4)]
+    ("sizes", "pieces"),
+    [((1, 103, 56, 7), 1), ((1, 101, 264, 3), 2), ((3, 167, 280, 7), 4), ((7, 900, 280, 7), 8)],
 )
 def test_more_work_is_cut_into_more_pieces(sizes: tuple[int, ...], pieces: int) -> None:
-    """From 16 million multiplications on two threads share it, from 160 million on four pieces."""
+    """From 16 million multiplications on there are two pieces, then four, and eight."""
     n, length, width, heads = sizes
     assert pieces == layer(width, heads).prepare()._folded._pieces(n, length)
 

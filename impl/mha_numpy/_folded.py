@@ -40,6 +40,8 @@ SHARED_FROM = 16_000_000
 """Multiplications from which a second thread saves more than waking it costs, some 50 µs."""
 EVEN_FROM = 160_000_000
 """From so many on there are four pieces, for evenness; below, two: larger products are faster."""
+MANY_FROM = 1_600_000_000
+"""From so many on there are eight, for machines of more than four cores."""
 HELD_LOGITS = 65_536
 """A piece of at most so many logits holds them all: a quarter of a megabyte, which stays cached."""
 
@@ -120,11 +122,13 @@ class Folded:
         return affine(merged, self.out_weight.T, self.out_bias).reshape(n, length, width)
 
     def _pieces(self, n: int, length: int) -> int:
-        """Return in how many pieces to cut the work: 1, 2 or 4."""
+        """Return in how many pieces to cut the work: 1, 2, 4 or 8."""
         multiplications = n * length * self.width * (4 * self.width + 2 * length)
         if multiplications < SHARED_FROM:
             return 1
-        return 2 if multiplications < EVEN_FROM else 4
+        if multiplications < EVEN_FROM:
+            return 2
+        return 4 if multiplications < MANY_FROM else 8
 
     def _heads(self, x: NDArray[Any], heads: slice, out: NDArray[Any]) -> None:
         """Write what some heads give to the output of some samples, on this thread alone."""

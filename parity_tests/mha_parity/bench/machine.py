@@ -39,7 +39,12 @@ def free_memory() -> int | None:
 
 
 def busy_seconds() -> float | None:
-    """Return the seconds that all cores together have worked since the machine's start."""
+    """Return the seconds that all cores together have worked since the machine's start.
+
+    None where nobody tells, or where only some of the machine's cores are ours.
+    """
+    if cores() != os.cpu_count():
+        return None
     try:
         words = Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()
     except OSError:
