@@ -20,10 +20,12 @@ def pull_back(prepared: Prepared, order: Order, cotangent: Array) -> dict[str, A
     product, as blocked kernels do.
     """
     with np.errstate(all="ignore"):
-        return _Pull(prepared, order).gradients(cotangent)
+        return Pull(prepared, order).gradients(cotangent)
 
 
-class _Pull:
+class Pull:
+    """The way back through one problem, step by step, so that a step can be replaced."""
+
     def __init__(self, prepared: Prepared, order: Order) -> None:
         self.prepared = prepared
         self.problem = prepared.problem
@@ -38,7 +40,12 @@ class _Pull:
         turned = np.ascontiguousarray(right.swapaxes(-1, -2))
         return self.does.stage(self.does.product(left, turned, self.order.sums))
 
+    def scale(self) -> float:
+        """Return the factor on the scores."""
+        return self.problem.scale
+
     def gradients(self, cotangent: Array) -> dict[str, Array]:
+        """Return the gradient of everything that has one."""
         problem, found = self.problem, {}
         given = cotangent.astype(self.does.work)
         if problem.w_out is not None:
@@ -49,7 +56,7 @@ class _Pull:
             given = self._product(given, self.prepared["w_out"])
         d_heads = split(given, problem.num_heads)
         d_scores = self._scores(d_heads)
-        scale = self.does.work(problem.scale)
+        scale = self.does.work(self.scale())
         if self.order.scale_at in {"late", "both"}:
             d_scaled = self.does.stage(d_scores * scale)
             d_q, d_k = (
@@ -68,9 +75,13 @@ class _Pull:
     def _scores(self, d_heads: Array) -> Array:
         """Return the gradient of the logits."""
         d_p = self._product(d_heads, self.v.swapaxes(-1, -2))
-        pairs = (d_heads, self.heads) if self.order.normalise == "after" else (self.p, d_p)
-        level = self.does.sum(self.does.step(pairs[0] * pairs[1]), self.order.sums)
+        level = self.level(d_p, d_heads)
         return self.does.stage(self.p * self.does.step(d_p - self.does.step(level)))
+
+    def level(self, d_p: Array, d_heads: Array) -> Array:
+        """Return what is subtracted from each row of dP."""
+        pairs = (d_heads, self.heads) if self.order.normalise == "after" else (self.p, d_p)
+        return self.does.sum(self.does.step(pairs[0] * pairs[1]), self.order.sums)
 
     def _sum(self, array: Array, *axes: int) -> Array:
         """Return a sum over axes, in sequence or in pairs."""
