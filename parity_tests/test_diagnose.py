@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mha_parity import conventions
+from mha_parity.candidate import FunctionCandidate
 from mha_parity.diagnose import diagnose
 from mha_parity.drawing import draw_cases
 from mha_parity.judge import Settings
 from mha_parity.options import Options
 from mha_parity.run import restricted
 from mha_parity.trial import try_cases
+from mha_parity.wrong import catalogue, whole_offer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,3 +136,26 @@ def test_the_share_explained_is_of_the_failures() -> None:
     assert found[0].confident
     assert found[0].explains == 1
     assert "predicts" in found[0].evidence
+
+
+def with_gradients(name: str) -> Candidate:
+    """Return a right attention with the gradients of an entry, as a candidate that offers them."""
+    return FunctionCandidate(
+        name, catalogue()[name].function(), whole_offer() | {"gradients": ("yes",)}
+    )
+
+
+@pytest.mark.parametrize("name", [bug.id for bug in catalogue().values() if bug.family == 12])
+def test_wrong_gradients_are_named(name: str) -> None:
+    """Behind a right output a wrong way back is named by the gradients that it gives."""
+    candidate = with_gradients(name)
+    cases = draw_cases(candidate.offer | {"dtype": ("float64", "float32")}, 12, SEED)
+    failures = [
+        (trial.problem, trial.answer)
+        for trial in try_cases(candidate, cases, Settings())
+        if trial.fails and trial.problem is not None and trial.answer is not None
+    ]
+    (found,) = diagnose(candidate, failures)
+    assert name == found.bug
+    assert found.confident
+    assert "wrong gradients" in found.evidence

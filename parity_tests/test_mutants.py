@@ -53,10 +53,21 @@ def told(matrix: Matrix) -> str:
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_the_control_survives(dtype: str) -> None:
     """The right attention passes every check, with and without a policy on rows that see no key."""
-    found = matrix(*controls().values(), dtype=dtype)
+    forward = [bug for bug in controls().values() if not bug.needs]
+    found = matrix(*forward, dtype=dtype)
     assert [{}, {}] == [dict(kill.by) for kill in found.kills]
     assert not found.void
     assert found.holds
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_have_a_control_and_bugs_of_their_own(dtype: str) -> None:
+    """The right way back survives, and wrong ones behind a right output are seen."""
+    asked = ("grad-no-scale", "grad-padded-scale", "grad-softmax-diag")
+    bugs = [controls()["right attention with its gradients"], *(catalogue()[n] for n in asked)]
+    right, *wrong = kills(bugs, drawn(dtype, SEED, 6, ("yes",)))
+    assert {} == dict(right.by)
+    assert [{"gradients"}] * 3 == [set(kill.by) for kill in wrong]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -11,7 +11,7 @@ import pytest
 from mha_parity.candidate import CandidateError
 from mha_parity.features import of_case
 from mha_parity.making import make
-from mha_parity.mutants import CASES, drawn, kills
+from mha_parity.mutants import BACKWARD, CASES, drawn, kills
 from mha_parity.wrong import FAMILIES, Attention, Bug, catalogue
 from mha_parity.wrong import bug as entering
 from mha_parity.wrong.bug import features
@@ -36,6 +36,8 @@ EQUIVALENT = [bug.id for bug in catalogue().values() if bug.equivalent is not No
 
 def directed(bug: Bug, dtype: str) -> list[Case]:
     """Return cases of the suite that have what the bug needs to show."""
+    if "gradients" in bug.needs:
+        return list(drawn(dtype, SEED, BACKWARD, bug.needs["gradients"]))
     return [case for case in drawn(dtype, SEED, CASES) if _has(case, bug)][:DIRECTED]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -25,15 +25,19 @@ from mha_parity.bound import bound
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.drawing import draw_cases
 from mha_parity.gold import golden
+from mha_parity.gradients import judge_gradients
 from mha_parity.judge import Settings, judge
 from mha_parity.making import make
 from mha_parity.options import Options
+from mha_parity.pullback import Pull
 from mha_parity.related import judge_relation
 from mha_parity.relations import applicable
 from mha_parity.report.progress import progress
 from mha_parity.systematic import Systematic
 from mha_parity.trial import ANSWERED
 from mha_parity.wrong import Attention, Bug, catalogue, whole_offer
+from mha_parity.wrong.bug import features
+from mha_parity.wrong.gradients import backwards
 
 if TYPE_CHECKING:
     import argparse
@@ -50,7 +54,9 @@ DEFAULT = ("float64", "float32")
 FULL = 48  # cases on which every check is asked of every bug
 CHUNK = 12  # bugs a task
 WORKERS = 2
+BACKWARD = 24  # cases with gradients, which cost more: enough for bugs that show in most of them
 SYSTEMATIC = "systematic error"
+GRADIENTS = "gradients"
 
 
 class Role(StrEnum):
@@ -134,11 +140,22 @@ class Matrix:
 
 def controls() -> dict[str, Bug]:
     """Return the right attention, judged as bugs are judged: with a policy on rows, and without."""
-    ids = {"right attention": False, "right attention held to NaN rows": True}
-    return {name: _control(name, policy) for name, policy in ids.items()}
+    return {
+        bug.id: bug
+        for bug in (
+            _control("right attention"),
+            _control("right attention held to NaN rows", policy=True),
+            replace(
+                _control("right attention with its gradients"),
+                needs=features("gradients=yes"),
+                make=backwards(Pull),
+                kinds=(),
+            ),
+        )
+    }
 
 
-def _control(name: str, policy: bool) -> Bug:
+def _control(name: str, *, policy: bool = False) -> Bug:
     formula = "softmax(scale q k^T + masks) v"
     return Bug(
         id=name,
@@ -183,21 +200,31 @@ def _tasks(asked: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
         for dtype in [d for d in asked if d in bug.dtypes] or bug.dtypes:
             by_dtype.setdefault(dtype, []).append(bug.id)
     for dtype, own in by_dtype.items():
-        yield tuple(controls()), dtype
-        for start in range(0, len(own), CHUNK):
-            yield tuple(own[start : start + CHUNK]), dtype
+        forward = [name for name in controls() if "gradients" not in controls()[name].needs]
+        yield tuple(forward), dtype
+        backward = [name for name in own if "gradients" in catalogue()[name].needs]
+        if backward:
+            yield (*(name for name in controls() if name not in forward), *backward), dtype
+        plain = [name for name in own if name not in backward]
+        for start in range(0, len(plain), CHUNK):
+            yield tuple(plain[start : start + CHUNK]), dtype
 
 
 def named(ids: Sequence[str], dtype: str, seed: int, cases: int) -> list[Kill]:
     """Return what the suite sees of the entries of these ids."""
     entries = {**controls(), **catalogue()}
-    return kills([entries[name] for name in ids], drawn(dtype, seed, cases))
+    asked = entries[ids[0]].needs.get("gradients", ("no",))
+    count = min(cases, BACKWARD) if asked == ("yes",) else cases
+    return kills([entries[name] for name in ids], drawn(dtype, seed, count, asked))
 
 
 @cache
-def drawn(dtype: str, seed: int, count: int) -> tuple[Case, ...]:
+def drawn(
+    dtype: str, seed: int, count: int, gradients: tuple[str, ...] = ("no",)
+) -> tuple[Case, ...]:
     """Return the cases that the suite draws for a candidate that offers everything."""
-    return tuple(draw_cases(whole_offer() | {"dtype": (dtype,)}, count, seed))
+    offer = whole_offer() | {"dtype": (dtype,), "gradients": gradients}
+    return tuple(draw_cases(offer, count, seed))
 
 
 def kills(bugs: Sequence[Bug], cases: Sequence[Case], full: int = FULL) -> list[Kill]:
@@ -254,6 +281,9 @@ class _Subject:
         with np.errstate(all="ignore"):
             for judgement in judge(problem, gold, answer, self.settings):
                 self.by[judgement.check] += judgement.severity.fails
+            if problem.case.gradients == "yes":
+                found = judge_gradients(problem, gold, answer, self.settings)
+                self.by[GRADIENTS] += any(judgement.severity.fails for judgement in found)
         self.by.update({note.partition(": ")[0] for note in answer.notes})
         self.systematic.add(problem, gold, answer)
         if answer.output.shape == gold.output.shape:

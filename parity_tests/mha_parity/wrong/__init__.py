@@ -11,6 +11,7 @@ from mha_parity.wrong import (
     biases,
     causal,
     equivalents,
+    gradients,
     kernels,
     layout,
     masks,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 MODULES = (
     projection, biases, layout, scaling, softmax, kernels, masks, maskvalues, causal, appended,
     outputs, precision, batching, state, equivalents,
+    gradients,
 )  # fmt: skip
 
 
@@ -43,6 +45,7 @@ def catalogue() -> Mapping[str, Bug]:
 
 __all__ = [
     "CATALOGUE", "FAMILIES", "MODULES", "Attention", "Bug", "appended", "attend", "batching",
-    "biases", "catalogue", "causal", "equivalents", "kernels", "layout", "masks", "maskvalues",
-    "outputs", "precision", "projection", "scaling", "softmax", "state", "whole_offer",
+    "biases", "catalogue", "causal", "equivalents", "gradients", "kernels", "layout", "masks",
+    "maskvalues", "outputs", "precision", "projection", "scaling", "softmax", "state",
+    "whole_offer",
 ]  # fmt: skip

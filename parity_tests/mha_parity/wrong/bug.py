@@ -84,7 +84,8 @@ class Bug:
 
     def candidate(self) -> FunctionCandidate:
         """Return the wrong attention as a candidate that offers all that a problem can ask for."""
-        return FunctionCandidate(self.id, self.function(), whole_offer(), extras={"bug": self.id})
+        offered = whole_offer() | {"gradients": self.needs.get("gradients", ("no",))}
+        return FunctionCandidate(self.id, self.function(), offered, extras={"bug": self.id})
 
 
 def whole_offer() -> dict[str, tuple[str, ...]]:

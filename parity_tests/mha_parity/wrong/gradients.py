@@ -1,0 +1,103 @@
+"""Family 12: the forward pass is right, and the way back is not."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.making import cotangent
+from mha_parity.orders import ORDERS, Prepared
+from mha_parity.pullback import Pull
+from mha_parity.wrong.bug import Bug, add, features
+from mha_parity.wrong.plain import Attention, attend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.candidate import Answer
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+
+BLOCK = 16
+
+
+def backwards(kind: type[Pull]) -> Callable[[], Callable[[Problem], Answer]]:
+    """Return what makes a right attention with gradients of a kind."""
+
+    def function(problem: Problem) -> Answer:
+        answer = attend(Attention, problem)
+        if problem.case.gradients == "no" or not answer.output.size or not problem.key.size:
+            return answer
+        with np.errstate(all="ignore"):
+            found = kind(Prepared(problem), ORDERS[0]).gradients(cotangent(problem))
+        kept = {name: array.astype(problem.dtype) for name, array in found.items()}
+        return dataclasses.replace(answer, gradients=kept)
+
+    return lambda: function
+
+
+class NoScale(Pull):
+    """The factor on the scores has no part in the way back to q and k."""
+
+    def scale(self) -> float:
+        """Return 1."""
+        return 1.0
+
+
+class PaddedScale(Pull):
+    """The scale of the head width rounded up to a block."""
+
+    def scale(self) -> float:
+        """Round the width up."""
+        if self.problem.given_scale is not None:
+            return self.problem.scale
+        return 1 / math.sqrt(-(-self.problem.head_dim // BLOCK) * BLOCK)
+
+
+class Diagonal(Pull):
+    """The softmax as if each weight depended on its own score alone."""
+
+    def level(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (nothing is subtracted)
+        """Return 0."""
+        return np.zeros((*d_p.shape[:-1], 1), dtype=d_p.dtype)
+
+
+def _enter(bug_id: str, kind: type[Pull], title: str, **told: str) -> None:
+    sources = tuple(told.pop("sources", "").split())
+    add(
+        Bug(
+            id=bug_id, family=12, title=title, sources=sources, make=backwards(kind),
+            needs=features("gradients=yes"), **told,  # type: ignore[arg-type]  # the texts of a bug
+        )
+    )  # fmt: skip
+
+
+_enter(
+    "grad-no-scale", NoScale,
+    "the gradients of q and k lack the scale",
+    wrong="dQ = dS K, dK = dS^T Q",
+    right="dQ = scale dS K, dK = scale dS^T Q",
+    visible_when="gradients; the output is right",
+    remedy="multiply dS by the scale before it goes back to q and k",
+    sources="ooples/AiDotNet.Tensors#49",
+)  # fmt: skip
+_enter(
+    "grad-padded-scale", PaddedScale,
+    "the way back scales by the head width rounded up to a block",
+    wrong="1/sqrt(D rounded up to 16) backwards, 1/sqrt(D) forwards",
+    right="the same scale both ways",
+    visible_when="gradients where D is not a multiple of 16",
+    remedy="hand the scale of the forward pass to the backward one",
+    sources="tile-ai/tilelang-ascend#1670",
+)  # fmt: skip
+_enter(
+    "grad-softmax-diag", Diagonal,
+    "the gradient of the softmax leaves out the sum over the row",
+    wrong="dS = P * dP",
+    right="dS = P * (dP - sum(P * dP))",
+    visible_when="gradients; the output is right",
+    remedy="subtract from dP the sum of P * dP over the keys, row by row",
+)  # fmt: skip
