@@ -52,10 +52,10 @@ def _of_class(kind: type, *, call: bool) -> str:
     made, called = constructor(kind), signature(forward(kind))
     if made is None or called is None:
         raise _unsure(kind, called, "torch-module, module-valid-lens, module-mask")
-    if call and keeps_linears(kind):
+    loads = hasattr(kind, "load_state_dict")
+    if call and loads and keeps_linears(kind):
         return "linear-module"
     required, everything = _counts(called, bound=True)
-    loads = hasattr(kind, "load_state_dict")
     if loads or (required <= 3 <= everything and LAYER_KEYWORDS & called.named):
         return "torch-module"
     if required in {3, 4} and everything >= 4:
