@@ -11,7 +11,8 @@ from rich.console import Console
 
 from mha_parity import kill_report, mutants
 from mha_parity.__main__ import main, parser
-from mha_parity.mutants import Kill, Matrix, Role, controls, drawn, kills
+from mha_parity.kill_matrix import Kill, Matrix, Role
+from mha_parity.mutants import controls, drawn, kills
 from mha_parity.wrong import Attention, Bug, catalogue
 
 if TYPE_CHECKING:

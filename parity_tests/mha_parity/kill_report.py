@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from mha_parity.mutants import Kill, Matrix
+    from mha_parity.kill_matrix import Kill, Matrix
 
 NOT_RUN = "–"
 
