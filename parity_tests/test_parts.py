@@ -11,7 +11,7 @@ import pytest
 from mha_parity.candidate import FunctionCandidate
 from mha_parity.opening import opened
 from mha_parity.options import Options
-from mha_parity.parts import KEPT, SIZE, WORTH_IT, jobs, tried
+from mha_parity.parts import ALL_OF, KEPT, SIZE, THEN_EVERY, WORTH_IT, jobs, tried
 from mha_parity.run import check, settings_of
 from mha_parity.systematic import Systematic
 from mha_parity.wrong.bug import whole_offer
@@ -113,3 +113,22 @@ def test_sums_of_parts_are_the_sums_of_the_whole() -> None:
     assert [each.sentence for each in merged.findings()] == [
         each.sentence for each in whole.findings()
     ]
+
+
+def test_a_long_run_adds_every_fourth_case_to_its_sums() -> None:
+    """Behind the first 2000 cases of a run the sums over it take in one case of four."""
+    from mha_parity.drawing import draw_cases
+
+    offer = whole_offer() | {"size": ("small",), "dtype": ("float32",), "regime": ("normal",)}
+    cases = draw_cases(offer, 40, seed=6)
+
+    def biased(problem: Problem) -> Array:
+        right = attend(Attention, problem).output
+        return np.asarray(right * right.dtype.type(1.01))
+
+    candidate, settings = FunctionCandidate("biased", biased, offer), settings_of(Options())
+    early, late = (
+        tried(candidate, cases, settings, _quiet, first).systematic.findings()[0].cases
+        for first in (0, ALL_OF)
+    )
+    assert late <= len(cases) // THEN_EVERY < early

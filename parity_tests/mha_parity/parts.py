@@ -6,6 +6,7 @@ put together in their order however many processes there are: the verdict does n
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
@@ -30,6 +31,8 @@ SIZE = 96  # cases in a part: a multiple of those on their way to a candidate at
 KEPT = 40  # failing trials of a part whose arrays are kept for the diagnosis
 # Below so many cases starting processes, each of which imports torch, costs more than it saves.
 WORTH_IT = 2000
+# A mistake with a direction shows in hundreds of cases; of a longer run every fourth is added.
+ALL_OF, THEN_EVERY = 2000, 4
 
 
 @dataclass(eq=False)
@@ -41,13 +44,21 @@ class Part:
 
 
 def tried(
-    candidate: Candidate, cases: Sequence[Case], settings: Settings, tick: Callable[[], None]
+    candidate: Candidate,
+    cases: Sequence[Case],
+    settings: Settings,
+    tick: Callable[[], None],
+    first: int = 0,
 ) -> Part:
-    """Try cases on a candidate that is at hand; ``tick`` is called after each."""
+    """Try cases on a candidate that is at hand; ``tick`` is called after each.
+
+    ``first`` is the place of the first of them in the run.
+    """
     part = Part([], Systematic())
     kept = 0
-    for trial in try_cases(candidate, cases, settings):
-        if trial.problem and trial.gold and trial.answer:
+    for place, trial in enumerate(try_cases(candidate, cases, settings), start=first):
+        added = place < ALL_OF or place % THEN_EVERY == 0
+        if added and trial.problem and trial.gold and trial.answer:
             part.systematic.add(trial.problem, trial.gold, trial.answer)
         keep = trial.fails and kept < KEPT
         kept += keep
@@ -95,8 +106,8 @@ def parts(
         done += 1
         tick(done)
 
-    for some in _cut(cases):
-        yield tried(candidate, some, settings, one_more)
+    for first, some in _cut(cases):
+        yield tried(candidate, some, settings, one_more, first)
 
 
 def parts_elsewhere(
@@ -114,7 +125,7 @@ def parts_elsewhere(
         jobs(options, target), context, initializer=_Worker.open, initargs=(target, options)
     )
     try:
-        for part in executor.map(_Worker.part, ((some, settings) for some in _cut(cases))):
+        for part in executor.map(_Worker.part, ((*some, settings) for some in _cut(cases))):
             done += len(part.trials)
             tick(done)
             yield part
@@ -122,9 +133,9 @@ def parts_elsewhere(
         executor.shutdown(cancel_futures=True)
 
 
-def _cut(cases: Sequence[Case]) -> Iterator[Sequence[Case]]:
+def _cut(cases: Sequence[Case]) -> Iterator[tuple[int, Sequence[Case]]]:
     for start in range(0, len(cases), SIZE):
-        yield cases[start : start + SIZE]
+        yield start, cases[start : start + SIZE]
 
 
 class _Worker:
@@ -136,12 +147,14 @@ class _Worker:
     @classmethod
     def open(cls, target: str, options: Options) -> None:
         """Open the target; its process ends with this one."""
+        gc.set_threshold(100_000)  # arrays and judgements make no cycles worth looking for
         cls._candidate = cls._open.enter_context(opened(target, options))
 
     @classmethod
-    def part(cls, asked: tuple[Sequence[Case], Settings]) -> Part:
+    def part(cls, asked: tuple[int, Sequence[Case], Settings]) -> Part:
         """Try one part."""
-        return tried(cls._candidate, *asked, _nothing)
+        first, cases, settings = asked
+        return tried(cls._candidate, cases, settings, _nothing, first)
 
 
 def _nothing() -> None:
