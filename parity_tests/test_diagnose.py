@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mha_parity import conventions
-from mha_parity.candidate import FunctionCandidate
 from mha_parity.diagnose import diagnose
 from mha_parity.drawing import draw_cases
 from mha_parity.judge import Settings
 from mha_parity.options import Options
-from mha_parity.run import restricted
+from mha_parity.run import check, restricted
 from mha_parity.trial import try_cases
-from mha_parity.wrong import catalogue, whole_offer
+from mha_parity.wrong import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,24 +137,45 @@ def test_the_share_explained_is_of_the_failures() -> None:
     assert "predicts" in found[0].evidence
 
 
-def with_gradients(name: str) -> Candidate:
-    """Return a right attention with the gradients of an entry, as a candidate that offers them."""
-    return FunctionCandidate(
-        name, catalogue()[name].function(), whole_offer() | {"gradients": ("yes",)}
-    )
+def checked(file: str, name: str) -> tuple[Diagnosis, ...]:
+    """Return what a check of gradients says of a subject."""
+    spec = importlib.util.spec_from_file_location(f"right_{file}", FOLDER.parent / f"{file}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    candidate = conventions.bind(getattr(module, name))
+    return check(candidate, Options(cases=48, seed=SEED, grad=True, shrink=False)).diagnosis
 
 
 @pytest.mark.parametrize("name", [bug.id for bug in catalogue().values() if bug.family == 12])
 def test_wrong_gradients_are_named(name: str) -> None:
     """Behind a right output a wrong way back is named by the gradients that it gives."""
-    candidate = with_gradients(name)
-    cases = draw_cases(candidate.offer | {"dtype": ("float64", "float32")}, 12, SEED)
-    failures = [
-        (trial.problem, trial.answer)
-        for trial in try_cases(candidate, cases, Settings())
-        if trial.fails and trial.problem is not None and trial.answer is not None
-    ]
-    (found,) = diagnose(candidate, failures)
+    candidate = catalogue()[name].candidate()
+    (found,) = check(candidate, Options(cases=48, seed=SEED, grad=True, shrink=False)).diagnosis
     assert name == found.bug
     assert found.confident
-    assert "wrong gradients" in found.evidence
+
+
+def test_a_wrong_gradient_of_other_hands_is_named() -> None:
+    """A layer with gradients written by hand that takes the softmax for its diagonal."""
+    (found,) = checked("numpy_vjp", "ForgetsRowTerm")
+    assert (found.bug, found.confident) == ("grad-softmax-diag", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Negates", "gradient of value is -1 times what is due"),
+        ("ForgetsBroadcast", "gradient of attn_mask is no multiple of what is due"),
+    ],
+)
+def test_a_gradient_of_no_entry_is_measured(name: str, sentence: str) -> None:
+    """Which gradient is wrong, and by which factor, where the catalogue has no name for it."""
+    assert sentence in [each.title for each in checked("numpy_vjp", name)]
+
+
+def test_nothing_is_said_of_right_gradients() -> None:
+    """The same layer with nothing changed passes."""
+    assert () == checked("numpy_vjp", "Layer")

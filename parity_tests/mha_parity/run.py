@@ -160,18 +160,18 @@ def _verdict(
 def _diagnosis(candidate: Candidate, failing: list[Trial]) -> tuple[Diagnosis, ...]:
     """Return the name of the bug, or what was measured; nothing where there was no answer.
 
-    What fails in gradients alone has a right output, from which no bug can be told.
+    What fails in gradients alone has a right output, and is told by its gradients.
     """
     answered = [
-        (trial.problem, trial.answer)
-        for trial in failing
-        if trial.problem is not None and trial.answer is not None and trial.fails_forward
+        trial for trial in failing if trial.problem is not None and trial.answer is not None
     ]
-    if not answered:
+    forward = [trial for trial in answered if trial.fails_forward]
+    pairs = [(t.problem, t.answer) for t in forward or answered if t.problem and t.answer]
+    if not pairs:
         return ()
-    from mha_parity.diagnose import diagnose
+    from mha_parity.diagnose import backwards, diagnose
 
-    return diagnose(candidate, answered)
+    return diagnose(candidate, pairs) if forward else backwards.named(pairs)
 
 
 def _failures(

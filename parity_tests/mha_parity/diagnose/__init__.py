@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity import probes
-from mha_parity.diagnose import backwards, cases, evidence, habits, hypotheses
+from mha_parity.diagnose import cases, evidence, habits, hypotheses
 from mha_parity.diagnose.evidence import Observation
 from mha_parity.verdict import Diagnosis
 from mha_parity.wrong import catalogue
@@ -48,10 +48,6 @@ def diagnose(
         known = [n for n in noted if n.bug is not None]
         others = [h for h in habit if h.bug not in {n.bug for n in known}]
         return (*known, *others, *(n for n in noted if n.bug is None))
-    if not any(each.failing for each in session.seen):
-        back = backwards.named(session.failing)
-        if back:
-            return back
     return (*noted, *(session.names() or session.measurements()))
 
 

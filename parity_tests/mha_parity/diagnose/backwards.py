@@ -6,56 +6,88 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.case import plain_distance
 from mha_parity.diagnose.evidence import as_float
+from mha_parity.probes import named_sizes
 from mha_parity.pullback import Pull
 from mha_parity.verdict import Diagnosis
 from mha_parity.wrong import catalogue
 from mha_parity.wrong.gradients import backwards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mha_parity.candidate import Answer
-    from mha_parity.diagnose.evidence import Observation
     from mha_parity.problem import Problem
     from mha_parity.values import Array
 
 FAMILY = 12
+MOST = 0.9  # of the failing cases a name explains, at least: half precision rounds a lot away
 # Gradients are sums over whole problems: half of the digits are left to their rounding.
 NEAR = {"float64": 2.0**-26, "float32": 2.0**-11, "float16": 2.0**-5, "bfloat16": 2.0**-4}
 
 
-def named(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
-    """Return the wrong ways back that give the gradients seen, the one that explains most first."""
-    asked = [each for each in seen if each.answer is not None and each.answer.gradients]
-    wrong = [each for each in asked if not _agrees(each, backwards(Pull)())]
-    told = []
+def named(failures: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
+    """Return the wrong way back that gives all the gradients seen, or each one's factor."""
+    # Rows that see no key make all gradients NaN in torch, and may in a candidate.
+    clean = [each for each in failures if each[1].gradients and not each[0].masked_rows().any()]
+    wrong = [each for each in clean if not _agrees(*each, _right)]
     for bug in catalogue().values():
         if bug.family != FAMILY or not wrong:
             continue
-        explained = sum(_agrees(each, bug.function()) for each in wrong)
-        if explained:
-            told.append((explained, bug))
-    told.sort(key=lambda each: -each[0])
-    return tuple(
-        Diagnosis(
-            bug=bug.id,
-            title=bug.title,
-            remedy=bug.remedy,
-            explains=explained / len(wrong),
-            confident=explained == len(wrong) and len(wrong) > 1,
-            evidence=f"predicts {explained} of {len(wrong)} wrong gradients",
-            source=", ".join(bug.sources),
+        explained = sum(_agrees(*each, bug.function()) for each in wrong)
+        if explained >= MOST * len(wrong):
+            told = f"predicts all gradients of {explained} of {len(wrong)} failing cases"
+            return (
+                Diagnosis(
+                    bug=bug.id, title=bug.title, remedy=bug.remedy, explains=explained / len(wrong),
+                    confident=len(wrong) > 1, evidence=told, source=", ".join(bug.sources),
+                ),
+            )  # fmt: skip
+    plainest = min(wrong, key=_oddness, default=None)
+    return tuple(_measured(*plainest)) if plainest else ()
+
+
+def _oddness(each: tuple[Problem, Answer]) -> tuple[bool, int]:
+    """Return what a measurement is better without: sizes that coincide come last."""
+    case = each[0].case
+    return case.heads_count in {1, case.head_dim}, plain_distance(case)
+
+
+def _right(problem: Problem) -> Answer:
+    return backwards(Pull)()(problem)
+
+
+def _measured(problem: Problem, answer: Answer) -> Iterator[Diagnosis]:
+    """Say of each wrong gradient how many times the right one it is, if it is a multiple."""
+    found = answer.gradients or {}
+    due = _summed(problem, _right(problem).gradients or {}, found)
+    near = NEAR[problem.case.dtype]
+    for name, array in due.items():
+        if name not in found or _near(as_float(found[name]), as_float(array), near):
+            continue
+        told = _multiple(as_float(found[name]), as_float(array), problem)
+        yield Diagnosis(
+            bug=None, title=f"gradient of {name} {told}", evidence=f"measured on {problem.case.id}"
         )
-        for explained, bug in told[:1]
-    )
 
 
-def _agrees(seen: Observation, function: Callable[[Problem], Answer]) -> bool:
+def _multiple(found: Array, due: Array, problem: Problem) -> str:
+    if found.shape != due.shape:
+        return f"has shape {found.shape}, but should have {due.shape}"
+    factor = float((found * due).sum() / max(float((due * due).sum()), 1e-300))
+    if not _near(found, factor * due, NEAR[problem.case.dtype]):
+        return "is no multiple of what is due"
+    turned = abs(abs(factor) - 1) < NEAR[problem.case.dtype]
+    named = "" if turned else next(named_sizes(problem, abs(factor)), "")
+    return f"is {factor:.4g} times what is due" + (f"; {named}" if named else "")
+
+
+def _agrees(problem: Problem, answer: Answer, function: Callable[[Problem], Answer]) -> bool:
     """Return whether the candidate's gradients are those of a function, but for rounding."""
-    found = (seen.answer and seen.answer.gradients) or {}
-    due = _summed(seen.problem, function(seen.problem).gradients or {}, found)
-    near = NEAR[seen.problem.case.dtype]
+    found = answer.gradients or {}
+    due = _summed(problem, function(problem).gradients or {}, found)
+    near = NEAR[problem.case.dtype]
     return bool(due) and all(
         name in found and _near(as_float(found[name]), as_float(array), near)
         for name, array in due.items()
