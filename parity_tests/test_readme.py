@@ -63,6 +63,31 @@ def test_the_failure_shown_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> N
     assert shown.split() == [word for word in shown.split() if word in printed.getvalue().split()]
 
 
+NO_MAXIMUM = """
+import numpy as np
+
+def forward(Q, K, V, n_heads):
+    heads = [np.stack(np.split(rows, n_heads, axis=-1)) for rows in (Q, K, V)]
+    weights = np.exp(heads[0] @ heads[1].swapaxes(1, 2) / np.sqrt(heads[0].shape[-1]))
+    weights = weights / weights.sum(axis=-1, keepdims=True)
+    return np.concatenate(list(weights @ heads[2]), axis=-1)
+"""
+
+
+def test_the_red_run_shown_is_the_real_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A softmax that does not subtract its maximum fails in CI as the README prints it."""
+    (tmp_path / "attention.py").write_text(NO_MAXIMUM, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "96")
+    (shown,) = re.findall(r"```\n(│ Parity does not hold.*?)```", README, flags=re.DOTALL)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        status = main(["check", "attention.py:forward"])
+
+    assert 1 == status
+    assert shown.split() == [word for word in shown.split() if word in printed.getvalue().split()]
+
+
 def test_the_commands_named_exist() -> None:
     """Every make target and subcommand in the README is one."""
     targets = set(
