@@ -88,7 +88,9 @@ def hashed(case: Case) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(4), ids="seed{}".format)
-@pytest.mark.parametrize("rule", [hashed, *(fails for fails, _ in RULES.values())], ids=str)
+@pytest.mark.parametrize(
+    "rule", [hashed, *(fails for fails, _ in RULES.values())], ids=["hashed", *RULES]
+)
 def test_what_is_left_fails_and_is_no_larger(rule: Rule, seed: int) -> None:
     """From any drawn case: the result fails, can be drawn, is smaller or equal in every respect."""
     for case in draw_cases(WHOLE, 30, seed):
