@@ -86,7 +86,7 @@ class Pull:
     def _sum(self, array: Array, *axes: int) -> Array:
         """Return a sum over axes, in sequence or in pairs."""
         if self.order.projection == "sequential" and axes == (0,):
-            return self.does.stage(np.cumsum(array, axis=0)[-1])
+            return self.does.stage(np.cumsum(array, axis=0)[-1:].sum(axis=0))  # 0 of no rows
         return self.does.stage(array.sum(axis=axes))
 
     def _masks(self, d_scores: Array) -> dict[str, Array]:
