@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mha_parity.wrong import Bug
 
 TRIED = 150  # cases of the suite: in how many the bug shows, and from which the example is shrunk
+MANY = 16  # keys that no eye takes in
 VISIBLE = 1e-3  # of the largest value: less is no example for the eye, unless there is no other
 
 
@@ -110,11 +112,21 @@ def _example(bug: Bug, console: Console) -> None:
         return
     # Sorting keeps what shows plainly in front, and inputs that can be printed before layers.
     first = min(examples, key=_order)
-    least = _shrunk(bug, first)
+    least = min((_shrunk(each, first) for each in _spellings(bug, first)), key=_order)
     console.print(Text(f" The smallest found: {least.problem.case.id}\n", style="bold"))
     for title, array in _arrays(least):
         console.print(Text(f" {title}", style="dim"))
         console.print(Text(_printed(array)))
+
+
+def _spellings(bug: Bug, first: Example) -> Iterator[Bug]:
+    """Yield the bug; where it takes many keys, with other constants too, such as smaller blocks."""
+    yield bug
+    if first.problem.case.keys > MANY:
+        for kind in bug.kinds[1:]:
+            other = dataclasses.replace(bug, kinds=(kind,))
+            if example(other, first.problem.case) is not None:
+                yield other
 
 
 def _cases(bug: Bug) -> Iterator[Case]:
