@@ -88,7 +88,7 @@ def rows(bug: Bug) -> Iterator[tuple[str, Text]]:
     yield " wrong", Text(bug.wrong, style="red")
     yield " shows", Text(bug.visible_when)
     if bug.needs:
-        yield " hidden", Text(f"in problems without {_needed(bug)}")
+        yield " hidden", Text(f"unless the problem has: {_needed(bug)}")
     if bug.equivalent:
         yield " proof", Text(f"equal: {bug.equivalent}")
     if bug.beyond:
@@ -101,7 +101,7 @@ def rows(bug: Bug) -> Iterator[tuple[str, Text]]:
 
 def _needed(bug: Bug) -> str:
     axes = (" or ".join(label(a, value) for value in values) for a, values in bug.needs.items())
-    return ", and without ".join(axes)
+    return "; and: ".join(axes)
 
 
 def _example(bug: Bug, console: Console) -> None:
