@@ -121,6 +121,26 @@ def test_more_work_is_cut_into_more_pieces(sizes: tuple[int, ...], pieces: int) 
     assert pieces == layer(width, heads).prepare()._folded._pieces(n, length)
 
 
+@pytest.mark.parametrize(("sizes", "pieces"), [((8, 32, 256, 4), 2), ((11, 128, 312, 6), 4)])
+def test_samples_are_shared_out_evenly(
+    sizes: tuple[int, ...], pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few samples are cut into the pieces that the work is worth, none left to one thread."""
+    n, length, width, num_heads = sizes
+    seen: list[int] = []
+    whole = Folded._heads
+
+    def counted(self: Folded, x: NDArray[Any], heads: slice, out: NDArray[Any]) -> None:
+        seen.append(len(x))
+        whole(self, x, heads, out)
+
+    monkeypatch.setattr(Folded, "_heads", counted)
+    x = inputs(n, length, width)
+    layer(width, num_heads, batch_first=True).prepare()(x, x, x)
+    assert len(seen) == pieces
+    assert max(seen) == -(-n // pieces)
+
+
 def test_shapes_may_alternate() -> None:
     """What the tiny way keeps of the last shape is not taken for another one."""
     prepared = layer(6, 3, batch_first=True).prepare()

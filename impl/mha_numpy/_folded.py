@@ -20,7 +20,7 @@ from mha_numpy._products import affine
 from mha_numpy._softmax import is_bounded, row_sums
 from mha_numpy._streaming import attend_streaming
 from mha_numpy._threads import get_num_threads, run, single_threaded_blas
-from mha_numpy._tiles import even_share, spans
+from mha_numpy._tiles import spans
 from mha_numpy._tiny import Tiny
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class Folded:
     def _by_samples(self, x: NDArray[Any]) -> NDArray[Any]:
         n, length, _ = x.shape
         out = np.empty(x.shape, x.dtype)
-        most = even_share(n, -(-n // self._pieces(n, length)))
-        pieces = spans(0, n, min(max(PIECE_ROWS // length, 1), most))
+        share = -(-n // self._pieces(n, length))
+        pieces = spans(0, n, min(max(PIECE_ROWS // length, 1), share))
         every_head = slice(0, self.num_heads)
 
         def compute(index: int) -> None:

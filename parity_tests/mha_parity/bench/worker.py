@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 WARM = 0.005  # seconds of untimed calls, after which caches hold what they can
 SLOW = 0.5  # seconds that a first call takes which is no guess at the next one's time
-LONG = 0.02  # calls longer than this start no faster for being warmed up
+# A process that slept starts all its threads on one core: it takes the scheduler some ten
+# milliseconds to part them, in which two threads are slower than one. Turns start after that.
+SPREAD = 0.03
+LONG = 0.3  # calls longer than this lose little by it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +148,7 @@ class Worker:
     def turn(self, request: Turn) -> float:
         """Return the seconds of one call, the mean over the turn."""
         assert self._stand is not None  # noqa: S101  (a turn follows a build)
-        until = time.perf_counter() + WARM
+        until = time.perf_counter() + SPREAD
         while self._seconds < LONG and time.perf_counter() < until:
             self._stand.call()
         return _timed(self._stand.call, request.calls)
