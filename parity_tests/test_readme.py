@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from mha_parity.__main__ import main, parser
+from mha_parity.wrong import catalogue
 
 ROOT = Path(__file__).parent.parent
+DATA = ROOT / "parity_tests" / "mha_parity" / "data"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -23,6 +26,33 @@ def test_generated_tables_are_those_of_the_data() -> None:
     for name, shown in blocks:
         expected = (ROOT / name).read_text(encoding="utf-8").strip()
         assert expected == shown.strip(), name
+
+
+def test_the_kill_matrix_shows_the_whole_catalogue() -> None:
+    """Every bug of the catalogue has a row in the published matrix, and no other has."""
+    matrix = (DATA / "mutants.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^\| `([a-z0-9-]+)` \|", matrix, flags=re.MULTILINE))
+
+    assert set(catalogue()) == shown
+    assert "No observable bug survives." in matrix
+
+
+def test_the_page_on_torch_is_what_the_command_writes(tmp_path: Path) -> None:
+    """Torch on trial gives the table that the README quotes, word by word but for the build."""
+    if not version("torch").startswith("2.13."):
+        pytest.skip(f"the page is of torch 2.13, and torch {version('torch')} is installed")
+    written = tmp_path / "torch.md"
+    with contextlib.redirect_stdout(io.StringIO()):
+        status = main(
+            ["check", "torch.nn:MultiheadAttention", "--path", "all", "--markdown", str(written)]
+        )
+
+    assert 0 == status
+    published, found = (
+        re.sub(r"\+\w+", "", path.read_text(encoding="utf-8"), count=1)
+        for path in (DATA / "torch.md", written)
+    )
+    assert published == found
 
 
 def test_pictures_and_links_exist() -> None:
