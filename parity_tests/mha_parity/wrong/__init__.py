@@ -22,6 +22,7 @@ from mha_parity.wrong import (
     scaling,
     softmax,
     state,
+    unasked,
 )
 from mha_parity.wrong.bug import CATALOGUE, FAMILIES, Bug, whole_offer
 from mha_parity.wrong.plain import Attention, attend
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 MODULES = (
     projection, biases, layout, scaling, softmax, kernels, masks, maskvalues, causal, appended,
     outputs, precision, batching, state, equivalents,
-    gradients,
+    gradients, unasked,
 )  # fmt: skip
 
 
@@ -47,5 +48,5 @@ __all__ = [
     "CATALOGUE", "FAMILIES", "MODULES", "Attention", "Bug", "appended", "attend", "batching",
     "biases", "catalogue", "causal", "equivalents", "gradients", "kernels", "layout", "masks",
     "maskvalues", "outputs", "precision", "projection", "scaling", "softmax", "state",
-    "whole_offer",
+    "unasked", "whole_offer",
 ]  # fmt: skip

@@ -102,3 +102,46 @@ _enter(
     visible_when="gradients; the output is right",
     remedy="subtract from dP the sum of P * dP over the keys, row by row",
 )  # fmt: skip
+
+
+class DropoutScale(Pull):
+    """The way back through dropout multiplies by the rate, where the forward pass divides."""
+
+    dropout = 0.0
+
+    def level(self, d_p: Array, d_heads: Array) -> Array:
+        """Take what was kept times 1 - p for what it is."""
+        return super().level(d_p * (1 - self.dropout), d_heads)
+
+
+_enter(
+    "grad-dropout-scale", DropoutScale,
+    "the way back through dropout scales by the rate and not by 1/(1 - rate)",
+    wrong="dP = mask * dP * p",
+    right="dP = mask * dP / (1 - p)",
+    visible_when="gradients with dropout above 0 in training mode",
+    remedy="multiply by the very mask and factor of the forward pass",
+    sources="NVIDIA/apex#816",
+    beyond="no case has dropout: two right programs draw different numbers to drop",
+)  # fmt: skip
+
+
+class NanRows(Pull):
+    """0 times NaN on the way back through rows that see no key."""
+
+    def level(self, d_p: Array, d_heads: Array) -> Array:
+        """Let the rows' NaN through."""
+        unseen = np.asarray(self.problem.masked_rows())[..., None]
+        return np.where(unseen, np.nan, super().level(d_p, d_heads))
+
+
+_enter(
+    "grad-nan-masked-row", NanRows,
+    "a row that sees no key turns the gradients of all weights NaN",
+    wrong="dS = P * (dP - sum(P * dP)) with P = NaN in that row",
+    right="such a row has no gradient to give: 0 for it, and numbers for all others",
+    visible_when="gradients with a fully masked row anywhere, even one that no loss looks at",
+    remedy="set the weights of such rows to 0 before they go back",
+    sources="pytorch/pytorch#41508 pytorch/pytorch#189045",
+    beyond="torch's own gradients do it, so it is named in the report and not failed",
+)  # fmt: skip
