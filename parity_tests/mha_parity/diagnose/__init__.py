@@ -173,10 +173,8 @@ class _Session:
             explains=best.share,
             confident=best.sole and best.telling >= SURE and best.share >= MOST,
             aliases=(*aliases, *names),
-            evidence=(
-                f"predicts {best.explained} of {best.failing} failing answers{detail}, "
-                f"and fits all {passing} others"
-            ),
+            evidence=f"predicts {best.explained} of {best.failing} failing answers{detail}"
+            + (f", and fits all {passing} others" if passing else ""),
             source=", ".join(bugs[0].sources[:3]),
         )
 
