@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     add_options(replay.add_argument)
     replay.add_argument("--pdb", action="store_true", help="stop inside the target")
 
+    _bench(commands)
     _mutants(commands)
 
     explain = commands.add_parser("explain", help="tell the story of one bug")
@@ -63,14 +64,16 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _mutants(commands: Any) -> None:
-    from mha_parity.bench import options as bench_options
+def _bench(commands: Any) -> None:
+    from mha_parity.bench import options
 
     bench = commands.add_parser(
-        "bench", help="time attentions beside torch's own", epilog=bench_options.EPILOG
+        "bench", help="time attentions beside torch's own", epilog=options.EPILOG
     )
-    bench_options.add_bench_options(bench)
+    options.add_bench_options(bench)
 
+
+def _mutants(commands: Any) -> None:
     mutants = commands.add_parser(
         "mutants",
         help="run the suite on every wrong attention of the catalogue",
