@@ -104,28 +104,6 @@ _enter(
 )  # fmt: skip
 
 
-class DropoutScale(Pull):
-    """The way back through dropout multiplies by the rate, where the forward pass divides."""
-
-    dropout = 0.0
-
-    def level(self, d_p: Array, d_heads: Array) -> Array:
-        """Take what was kept times 1 - p for what it is."""
-        return super().level(d_p * (1 - self.dropout), d_heads)
-
-
-_enter(
-    "grad-dropout-scale", DropoutScale,
-    "the way back through dropout scales by the rate and not by 1/(1 - rate)",
-    wrong="dP = mask * dP * p",
-    right="dP = mask * dP / (1 - p)",
-    visible_when="gradients with dropout above 0 in training mode",
-    remedy="multiply by the very mask and factor of the forward pass",
-    sources="NVIDIA/apex#816",
-    beyond="no case has dropout: two right programs draw different numbers to drop",
-)  # fmt: skip
-
-
 class NanRows(Pull):
     """0 times NaN on the way back through rows that see no key."""
 

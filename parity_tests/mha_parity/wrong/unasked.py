@@ -51,25 +51,6 @@ class WeightsBeforeDropout(Dropping):
 
 
 @wrong(
-    "sticky-eval",
-    13,
-    "dropout stays off for good after the first call of eval()",
-    wrong="eval(): self.dropout = 0",
-    right="dropout while self.training, and only then",
-    visible="train(), eval(), train() again, with dropout above 0",
-    remedy="ask self.training in each call, and leave the rate alone",
-    sources="NVIDIA/Megatron-LM#411",
-    beyond=NO_DROPOUT,
-)
-class StickyEval(Dropping):
-    """Drops nothing once it was evaluated."""
-
-    def softmax(self, masked: Array) -> Array:
-        """Drop at a rate that nobody sets again."""
-        return self.dropped(super().softmax(masked))
-
-
-@wrong(
     "int-truncation",
     9,
     "integer inputs stay integers, and so do weights and scores",
