@@ -47,8 +47,18 @@ def test_one_id_a_feature(pytester: pytest.Pytester) -> None:
     assert result.ret == pytest.ExitCode.OK
 
 
-def test_a_failing_feature_shows_the_report_once(pytester: pytest.Pytester) -> None:
-    """A wrong scale fails with several heads and passes with one; the report comes once."""
+@pytest.mark.parametrize("build", [None, "true"], ids=["terminal", "ci"])
+def test_a_failing_feature_shows_the_report_once(
+    build: str | None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong scale fails with several heads and passes with one; the report comes once.
+
+    Under ``CI`` too, where pytest repeats a message uncut in its summary.
+    """
+    for name in ("CI", "BUILD_NUMBER"):
+        monkeypatch.delenv(name, raising=False)
+    if build:
+        monkeypatch.setenv("CI", build)
     result = run(pytester, WRONG, "-v", "-k", "heads or float64")
     result.stdout.fnmatch_lines(
         [
@@ -60,6 +70,7 @@ def test_a_failing_feature_shows_the_report_once(pytester: pytest.Pytester) -> N
         ]
     )
     assert result.stdout.str().count("no rounding explains it") == 1
+    assert "FAILED ::mha-parity[heads=many] - heads=many: fail: " in result.stdout.str()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 

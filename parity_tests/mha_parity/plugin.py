@@ -96,10 +96,19 @@ class ParityItem(pytest.Item):
             raise ParityError(f"{self._feature}: {found}\n{self._run.report_once()}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the report instead of a traceback."""
-        if isinstance(excinfo.value, ParityError):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
+        """Return the report instead of a traceback, with its first line for pytest's summary.
+
+        A summary cuts a message to one line in a terminal and prints all of it under ``CI``; the
+        form with a place of its own for that line also survives the way from an xdist worker.
+        """
+        if not isinstance(excinfo.value, ParityError):
+            return super().repr_failure(excinfo, style)
+        shown = excinfo.getrepr(style="value")
+        text = str(excinfo.value)
+        shown.reprtraceback.reprentries[0].lines = [f"{text}\n"]
+        if shown.reprcrash is not None:
+            shown.reprcrash.message = text.partition("\n")[0]
+        return shown
 
     def reportinfo(self) -> tuple[Path, None, str]:
         """Say where the test comes from."""
