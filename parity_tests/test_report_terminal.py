@@ -372,10 +372,22 @@ def test_progress_off_a_terminal_is_lines(
     assert "judging x:f: 2 of 4 cases\njudging x:f: 4 of 4 cases\n" == capsys.readouterr().err
 
 
-def test_progress_on_a_terminal_is_a_bar() -> None:
+def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal a bar counts the cases."""
+    monkeypatch.setenv("TERM", "xterm")
     stream = io.StringIO()
     with progress(Console(file=stream, force_terminal=True, width=80), "x[/a]:f") as tick:
         tick(2, 4)
     assert "judging x[/a]:f" in stream.getvalue()
     assert "2/4" in stream.getvalue()
+
+
+def test_progress_on_a_terminal_that_draws_nothing_is_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A terminal that cannot move its cursor gets lines, as a log does."""
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("mha_parity.report.progress.LINE_EVERY", 0.0)
+    with progress(Console(file=io.StringIO(), force_terminal=True), "x:f") as tick:
+        tick(2, 4)
+    assert "judging x:f: 2 of 4 cases\n" == capsys.readouterr().err

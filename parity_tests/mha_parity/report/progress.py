@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, plain lines elsewhere, nothing for what is over in two seconds."""
+"""Progress: a bar on a terminal that can draw one, plain lines elsewhere, nothing for what is over in two seconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINE_EVERY = 10.0  # seconds between plain lines, so that a log stays readable
 @contextmanager
 def progress(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
     """Yield a function of (done, total) that shows how far ``what`` is."""
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         yield _Lines(what)
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
