@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal that can draw one, plain lines elsewhere, nothing for what is over in two seconds."""
+"""Progress: a bar where a terminal can draw one, lines elsewhere, nothing under two seconds."""
 
 from __future__ import annotations
 
