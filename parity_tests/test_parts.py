@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from mha_parity import summary
 from mha_parity.candidate import FunctionCandidate
 from mha_parity.opening import opened
 from mha_parity.options import Options
-from mha_parity.parts import ALL_OF, KEPT, SIZE, THEN_EVERY, WORTH_IT, jobs, tried
+from mha_parity.parts import KEPT, SIZE, WORTH_IT, jobs, tried
 from mha_parity.run import check, settings_of
 from mha_parity.systematic import Systematic
+from mha_parity.trial import ALL_OF, THEN_EVERY
 from mha_parity.wrong.bug import whole_offer
 from mha_parity.wrong.plain import Attention, attend
 
@@ -115,8 +117,25 @@ def test_sums_of_parts_are_the_sums_of_the_whole() -> None:
     ]
 
 
-def test_a_long_run_adds_every_fourth_case_to_its_sums() -> None:
-    """Behind the first 2000 cases of a run the sums over it take in one case of four."""
+def test_a_long_run_is_measured_on_every_fifth_case_behind_the_first() -> None:
+    """Power and accuracy are taken of all early cases, and of one late case in five."""
+    from mha_parity.drawing import draw_cases
+
+    offer = whole_offer() | {"size": ("small",), "regime": ("normal",)}
+    cases = draw_cases(offer, 10 * THEN_EVERY, seed=6)
+    candidate = FunctionCandidate("right", lambda p: attend(Attention, p), offer)
+    early, late = (
+        tried(candidate, cases, settings_of(Options()), _quiet, first).trials
+        for first in (0, ALL_OF)
+    )
+    assert summary.weighed(early) == len(cases)
+    assert summary.weighed(late) == len(cases) // THEN_EVERY
+    assert sum(bool(t.measured) for t in early) > sum(bool(t.measured) for t in late) > 0
+    assert [t.judgements[0].severity for t in early] == [t.judgements[0].severity for t in late]
+
+
+def test_a_long_run_adds_every_fifth_case_to_its_sums() -> None:
+    """Behind the first 2000 cases of a run the sums over it take in one case of five."""
     from mha_parity.drawing import draw_cases
 
     offer = whole_offer() | {"size": ("small",), "dtype": ("float32",), "regime": ("normal",)}

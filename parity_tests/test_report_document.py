@@ -82,6 +82,7 @@ def extreme() -> Verdict:
             ),
         ),
         power={"zeros": 3},
+        weighed=4,
         notes=("a note",),
         environment=environment(),
         seconds=0.25,

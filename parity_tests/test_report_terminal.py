@@ -355,8 +355,10 @@ def test_only_shrunk_failures_are_shown_in_full() -> None:
 
 def test_accuracy_and_power_stand_in_the_report() -> None:
     """Power names the gross error that fewest cases would have shown."""
-    text = " ".join(shown(verdict(failed=0, power={"zeros": 200, "mean(V)": 150})).split())
-    assert "each of 2 gross errors would have shown in 150 or more of 200 cases" in text
+    text = " ".join(
+        shown(verdict(failed=0, power={"zeros": 200, "mean(V)": 150}, weighed=190)).split()
+    )
+    assert "each of 2 gross errors would have shown in 150 or more of 190 cases" in text
     assert "in fewest: mean(V)" in text
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.opening import opened
 from mha_parity.systematic import Systematic
-from mha_parity.trial import try_cases
+from mha_parity.trial import is_measured, try_cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,8 +31,6 @@ SIZE = 96  # cases in a part: a multiple of those on their way to a candidate at
 KEPT = 40  # failing trials of a part whose arrays are kept for the diagnosis
 # Below so many cases starting processes, each of which imports torch, costs more than it saves.
 WORTH_IT = 2000
-# A mistake with a direction shows in hundreds of cases; of a longer run every fourth is added.
-ALL_OF, THEN_EVERY = 2000, 4
 
 
 @dataclass(eq=False)
@@ -56,9 +54,8 @@ def tried(
     """
     part = Part([], Systematic())
     kept = 0
-    for place, trial in enumerate(try_cases(candidate, cases, settings), start=first):
-        added = place < ALL_OF or place % THEN_EVERY == 0
-        if added and trial.problem and trial.gold and trial.answer:
+    for place, trial in enumerate(try_cases(candidate, cases, settings, first), start=first):
+        if is_measured(place) and trial.problem and trial.gold and trial.answer:
             part.systematic.add(trial.problem, trial.gold, trial.answer)
         keep = trial.fails and kept < KEPT
         kept += keep

@@ -146,6 +146,7 @@ def _verdict(
         accuracy_table=summary.accuracy_table(trials),
         worst=worst,
         power=summary.powers(trials),
+        weighed=summary.weighed(trials),
         notes=summary.notes(trials),
         environment=environment(),
         pictures=(

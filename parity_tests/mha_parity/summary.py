@@ -159,7 +159,12 @@ def worst(judgements: Iterable[Judgement]) -> Judgement | None:
 
 def powers(trials: Iterable[Trial]) -> dict[str, int]:
     """Return how many cases would have exposed each of the gross errors."""
-    return dict(Counter(name for trial in trials for name in trial.exposes))
+    return dict(Counter(name for trial in trials for name in trial.exposes or ()))
+
+
+def weighed(trials: Iterable[Trial]) -> int:
+    """Return in how many cases that was measured."""
+    return sum(trial.exposes is not None for trial in trials)
 
 
 def notes(trials: Sequence[Trial]) -> tuple[str, ...]:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 # On every so-manieth case torch's own error in the same dtype is measured, and that of all paths.
 ACCURACY_EVERY = 4
 PATHS_EVERY = 16
+# What says something of a run rather than of a case (power, accuracy, sums of signed errors) shows
+# in hundreds of cases: a longer run is measured on its first and on every so-manieth behind them.
+ALL_OF, THEN_EVERY = 2000, 5
 RELATIONS_A_CASE = 1  # the relations take turns: over a run each is asked of many cases
 CHUNK = 24  # cases on their way to a candidate in another process while the oracle works
 
@@ -40,11 +43,14 @@ ANSWERED = "answers"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trial:
-    """What came of one case. ``exposes``: the gross errors that this case would have shown."""
+    """What came of one case.
+
+    ``exposes``: the gross errors that this case would have shown; None where nobody measured it.
+    """
 
     case: Case
     judgements: tuple[Judgement, ...]
-    exposes: frozenset[str] = frozenset()
+    exposes: frozenset[str] | None = frozenset()
     measured: tuple[Measured, ...] = ()
     problem: Problem | None = None
     gold: Gold | None = None
@@ -72,21 +78,29 @@ class Trial:
         return replace(self, problem=None, gold=None, answer=None)
 
 
-def try_cases(candidate: Candidate, cases: Sequence[Case], settings: Settings) -> Iterator[Trial]:
+def is_measured(place: int) -> bool:
+    """Return whether the case at this place of a run is among those that the run is measured on."""
+    return place < ALL_OF or place % THEN_EVERY == 0
+
+
+def try_cases(
+    candidate: Candidate, cases: Sequence[Case], settings: Settings, first: int = 0
+) -> Iterator[Trial]:
     """Yield the trial of each case; the candidate and the oracle work side by side where they can.
 
-    The relation asked of a case follows from its seed, so that a case alone behaves as in a run.
+    ``first`` is the place of the first of them in the run. The relation asked of a case follows
+    from its seed, so that a case alone behaves as in a run.
     """
     for start in range(0, len(cases), CHUNK):
         problems = [make(case) for case in cases[start : start + CHUNK]]
         related = [_turn(problem) for problem in problems]
         asked = [p for p, more in zip(problems, related, strict=True) for p in (p, *_of(more))]
         answers = ask(candidate, asked)
-        for problem, more in zip(problems, related, strict=True):
+        for place, (problem, more) in enumerate(zip(problems, related, strict=True), first + start):
             gold = golden(problem)
             answer = next(answers)
             others = [(name, rel, next(answers)) for name, rel in more]
-            yield _judged(problem, gold, answer, others, settings)
+            yield _judged(problem, gold, answer, others, settings, measure=is_measured(place))
 
 
 def try_case(candidate: Candidate, case: Case, settings: Settings) -> Trial:
@@ -122,6 +136,8 @@ def _judged(
     answer: Answer | CandidateError,
     others: list[tuple[str, Related, Answer | CandidateError]],
     settings: Settings,
+    *,
+    measure: bool,
 ) -> Trial:
     case = problem.case
     if isinstance(answer, CandidateError):
@@ -131,12 +147,12 @@ def _judged(
         judgements += judge_gradients(problem, gold, answer, settings)
     if not any(judgement.severity.fails for judgement in judgements):
         judgements += [_related(problem, gold, answer, *other) for other in others]
-    accuracy = _measured(problem, gold, answer, judgements)
+    accuracy = _measured(problem, gold, answer, judgements) if measure else ()
     return Trial(
         case=case,
         judgements=tuple(_with_accuracy(problem, gold, answer, judgements, accuracy)),
         measured=accuracy,
-        exposes=power.exposed(problem, gold),
+        exposes=power.exposed(problem, gold) if measure else None,
         problem=problem,
         gold=gold,
         answer=answer,

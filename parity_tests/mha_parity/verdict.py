@@ -126,6 +126,7 @@ class Verdict:
 
     ``accuracy`` is the target's, a row a dtype over all cases; ``accuracy_table`` has every
     contender over all cases, and target and pinned path over those of each feature that varies.
+    ``power`` counts, of the ``weighed`` cases, those that would have shown each gross error.
     """
 
     target: str
@@ -143,6 +144,7 @@ class Verdict:
     accuracy_table: tuple[Accuracy, ...] = ()
     worst: Judgement | None = None
     power: dict[str, int] = field(default_factory=dict)
+    weighed: int = 0
     notes: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     pictures: tuple[Picture, ...] = ()

@@ -36,6 +36,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
         "diagnosis": [_diagnosis(each) for each in verdict.diagnosis],
         "accuracy": {each.dtype: _accuracy(each, verdict) for each in verdict.accuracy},
         "power": dict(verdict.power),
+        "weighed": verdict.weighed,
         "notes": list(verdict.notes),
         "seconds": round(verdict.seconds, 3),
         "environment": dict(verdict.environment),

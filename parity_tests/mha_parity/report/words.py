@@ -113,7 +113,7 @@ def power(verdict: Verdict) -> str:
     least = verdict.power[name]
     return (
         f"each of {len(verdict.power)} gross errors would have shown in {least} or more of "
-        f"{cases(verdict.run)} (in fewest: {name})"
+        f"{cases(verdict.weighed)} (in fewest: {name})"
     )
 
 
