@@ -116,7 +116,12 @@ def _drawn(offer: Offer) -> Offer:
 
 
 def draw_cases(offer: Offer, count: int, seed: int) -> list[Case]:
-    """Return ``count`` cases: the pairwise cover first, then random ones.
+    """Return ``count`` cases, as ``drawing`` yields them."""
+    return list(drawing(offer, count, seed))
+
+
+def drawing(offer: Offer, count: int, seed: int) -> Iterator[Case]:
+    """Yield ``count`` cases: the pairwise cover first, then random ones.
 
     Where ``count`` is smaller than the cover, the first ``count`` cases of it: they cover the most.
     All of them ask for gradients where the offer has them.
@@ -124,10 +129,8 @@ def draw_cases(offer: Offer, count: int, seed: int) -> list[Case]:
     chance = random.Random(seed)
     drawn = _drawn(offer)
     features = itertools.chain(cover(drawn, chance), _random(drawn, chance))
-    return [
-        _case(each | {ASIDE: offer[ASIDE][-1]}, chance, seed, i)
-        for i, each in enumerate(itertools.islice(features, count))
-    ]
+    for i, each in enumerate(itertools.islice(features, count)):
+        yield _case(each | {ASIDE: offer[ASIDE][-1]}, chance, seed, i)
 
 
 def cover(offer: Offer, chance: random.Random) -> Iterator[Features]:

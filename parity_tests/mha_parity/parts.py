@@ -12,6 +12,7 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from mha_parity.opening import opened
@@ -19,7 +20,7 @@ from mha_parity.systematic import Systematic
 from mha_parity.trial import is_measured, try_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mha_parity.candidate import Candidate
     from mha_parity.case import Case
@@ -91,7 +92,7 @@ def _cores() -> int:
 
 def parts(
     candidate: Candidate,
-    cases: Sequence[Case],
+    cases: Iterable[Case],
     settings: Settings,
     tick: Callable[[int], None],
 ) -> Iterator[Part]:
@@ -110,7 +111,7 @@ def parts(
 def parts_elsewhere(
     target: str,
     options: Options,
-    cases: Sequence[Case],
+    cases: Iterable[Case],
     settings: Settings,
     tick: Callable[[int], None],
 ) -> Iterator[Part]:
@@ -130,9 +131,12 @@ def parts_elsewhere(
         executor.shutdown(cancel_futures=True)
 
 
-def _cut(cases: Sequence[Case]) -> Iterator[tuple[int, Sequence[Case]]]:
-    for start in range(0, len(cases), SIZE):
-        yield start, cases[start : start + SIZE]
+def _cut(cases: Iterable[Case]) -> Iterator[tuple[int, Sequence[Case]]]:
+    """Yield parts with the place of their first case; drawing goes on while the first are tried."""
+    drawn, start = iter(cases), 0
+    while some := list(islice(drawn, SIZE)):
+        yield start, some
+        start += len(some)
 
 
 class _Worker:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from mha_parity import summary
-from mha_parity.drawing import draw_cases, reachable
+from mha_parity.drawing import drawing, reachable
+from mha_parity.gradient_pictures import gradient_pictures
 from mha_parity.judge import Settings
 from mha_parity.options import Options
 from mha_parity.parts import KEPT, jobs, parts, parts_elsewhere
@@ -48,7 +49,7 @@ def check(
     options = options or Options()
     started = time.perf_counter()
     offer = restricted(candidate.offer, options, getattr(candidate, "reasons", None))
-    cases = draw_cases(offer, options.cases, options.seed)
+    cases = drawing(offer, options.cases, options.seed)
     systematic = Systematic()
     trials: list[Trial] = []
     for part in _parts(candidate, options, target, cases, progress):
@@ -63,14 +64,14 @@ def _parts(
     candidate: Candidate,
     options: Options,
     target: str | None,
-    cases: Sequence[Case],
+    cases: Iterable[Case],
     progress: Progress | None,
 ) -> Iterator[Part]:
     """Yield the cases' trials part by part, from here or from several processes."""
 
     def tick(done: int) -> None:
         if progress:
-            progress(done, len(cases))
+            progress(done, options.cases)
 
     settings = settings_of(options)
     if target is not None and jobs(options, target) > 1:
@@ -154,6 +155,7 @@ def _verdict(
             if failures
             else closest(candidate, worst, settings)
         ),
+        gradient_pictures=gradient_pictures(candidate, failures, settings),
         seconds=time.perf_counter() - started,
     )
 
