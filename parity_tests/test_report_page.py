@@ -17,15 +17,18 @@ from mha_parity import conventions, targets
 from mha_parity.case import parse
 from mha_parity.judgement import Judgement, Place, Severity
 from mha_parity.options import Options
-from mha_parity.report import page
+from mha_parity.report import maps, page
 from mha_parity.run import check
 from mha_parity.verdict import (
     CheckRow,
     Diagnosis,
     Failure,
     FeatureRow,
+    GradientPicture,
     Outcome,
     Picture,
+    Plate,
+    Side,
     Verdict,
 )
 
@@ -137,7 +140,16 @@ def synthetic(**changes: Any) -> Verdict:
 
 @pytest.fixture(
     scope="module",
-    params=["synthetic", "passing", "wrong_scale", "wrong_softmax_axis", "crash", "two", "hostile"],
+    params=[
+        "synthetic",
+        "passing",
+        "wrong_scale",
+        "wrong_softmax_axis",
+        "crash",
+        "two",
+        "hostile",
+        "gradients",
+    ],
 )
 def text(request: pytest.FixtureRequest) -> str:
     """Return the page of each kind of run."""
@@ -152,6 +164,8 @@ def text(request: pytest.FixtureRequest) -> str:
             verdicts = [synthetic(), judged("projected.py:f", cases=2)]
         case "hostile":
             verdicts = [hostile()]
+        case "gradients":
+            verdicts = [judged("numpy_vjp.py:ForgetsFirstHead", grad=True)]
         case name:
             verdicts = [judged(f"{name}.py:f")]
     return page.document(verdicts)
@@ -344,6 +358,97 @@ def test_unknown_weights_are_drawn_as_unknown() -> None:
     some = dataclasses.replace(picture, candidate_weights=weights)
     whole = page.document([synthetic(pictures=(some,))])
     assert ">?<" in re.sub(r">\s*\?\s*<", ">?<", whole)
+
+
+def graded(gold: np.ndarray, off: float) -> Verdict:
+    """Return a verdict whose one failure is a gradient, drawn in blocks and heads."""
+    plates = tuple(Plate(name, gold + off, gold) for name in ("head 1", "head 0"))
+    picture = GradientPicture(
+        check="gradient of in_proj_weight",
+        case=CASE,
+        sample=-1,
+        plates=plates,
+        rows=Side("row", ("q", "k", "v"), 2),
+        columns=Side("column"),
+        error_units=np.array([[0.5, 40.0], [0.1, 0.2], [0.3, np.inf]]),
+        unit_rows=("q", "k", "v"),
+        unit_columns=("head 0", "head 1"),
+    )
+    (failure,) = synthetic().failures
+    failures = (replace(failure, picture.check),)
+    return synthetic(failures=failures, pictures=(), gradient_pictures=(picture,))
+
+
+def test_a_failing_gradient_is_drawn() -> None:
+    """Target, torch and difference of each plate, the first one open, with a table of errors."""
+    verdict = graded(np.random.default_rng(5).normal(size=(6, 4)), 0.25)
+    text = page.document([verdict])
+    read = Page(text)
+    svgs = [
+        (a["aria-label"], "details" in around) for tag, a, around in read.elements if tag == "svg"
+    ]
+    named = "gradient of in_proj_weight"
+    assert [
+        (f"{named}: the target, head 1", False),
+        (f"{named}: torch, head 1", False),
+        (f"{named}: target − torch, head 1: up to 0.25", False),
+    ] == svgs[:3]
+    assert [True] * 3 == [folded for _, folded in svgs[3:]]
+    assert "thick lines part q, k and v, thin ones the heads" in " ".join(read.text.split())
+    cells = re.findall(r'<td class="(within|beyond)"[^>]*>([^<]*)</td>', text)
+    assert [
+        ("within", "0.5"), ("beyond", "40"), ("within", "0.1"), ("within", "0.2"),
+        ("within", "0.3"), ("beyond", "no number"),
+    ] == cells  # fmt: skip
+    assert [] == foreign(text) + unheard(text)
+
+
+@pytest.mark.parametrize(
+    ("largest", "said"),
+    [(0.5, ""), (3.0, ""), (1e-4, ", in units of 10⁻⁴"), (2.5e12, ", in units of 10¹²")],
+    ids=str,
+)
+def test_gradients_of_any_size_have_digits(largest: float, said: str) -> None:
+    """Numbers far from 1 are drawn in units of a power of ten, and the caption says which."""
+    gold = largest * np.linspace(-1, 1, 24).reshape(6, 4)
+    (picture,) = graded(gold, 0.0).gradient_pictures
+    (target, torch, _), _ = page.plates(picture)
+    assert (f"the target, head 1{said}", f"torch, head 1{said}") == (target[0], torch[0])
+
+
+def test_the_lines_are_explained() -> None:
+    """What is said of the lines in a map follows from what they part."""
+    (picture,) = graded(np.ones((6, 4)), 1.0).gradient_pictures
+    said = {
+        (("q", "k", "v"), 2): "thick lines part q, k and v, thin ones the heads",
+        (("q", "k", "v"), 1): "lines part q, k and v",
+        ((), 2): "lines part the heads",
+        ((), 1): "",
+    }
+    for (blocks, heads), sentence in said.items():
+        changed = dataclasses.replace(picture, rows=Side("row", blocks, heads))
+        assert sentence == page.parted(changed)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.0, "0"),
+        (-0.001, "0"),
+        (0.5, ".50"),
+        (-0.126, "−.13"),
+        (10.5, "10.50"),
+        (-99.0, "−99.00"),
+        (123.4, "1e2"),
+        (-4e-9, "0"),
+        (6.2e15, "6e15"),
+        (np.nan, "?"),
+    ],
+    ids=str,
+)
+def test_numbers_in_cells(value: float, shown: str) -> None:
+    """Two digits behind the point, the zero before it left out, and powers where it is far."""
+    assert shown == maps._short(value)
 
 
 def test_the_same_verdict_gives_the_same_page() -> None:

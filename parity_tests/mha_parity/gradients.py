@@ -54,6 +54,19 @@ def judge_gradients(
     ]
 
 
+def gradient_units(
+    problem: Problem, gold: Gold, answer: Answer, name: str, settings: Settings
+) -> Array:
+    """Return the largest error of one gradient in units of the allowed one, a number a group.
+
+    Infinite where the answer alone is not finite. The groups are those of ``gradient_places``.
+    """
+    found = answer.gradients or {}
+    yardstick = _Yardstick(problem, _shared(problem, found))
+    bench = _Bench(problem, name, right(problem, gold, answer)[name], yardstick, settings)
+    return bench.units(found[name])
+
+
 def right(problem: Problem, gold: Gold, answer: Answer) -> dict[str, GoldGradient]:
     """Return the gold gradients under the names by which an answer is to have them."""
     shared = _shared(problem, answer.gradients or {})
@@ -159,6 +172,13 @@ class _Bench:
         if poisoned.any() and not judgement.severity.fails:
             return replace(judgement, detail=POISONED)
         return judgement
+
+    def units(self, found: Array) -> Array:
+        """Return the error of each group over the allowed one."""
+        wide = found.astype(self.right.value.dtype)
+        with np.errstate(all="ignore"):
+            error = self._worst(np.nan_to_num(wide - self.right.value, nan=np.inf))
+            return np.asarray(error / self._allowed(error))
 
     def _overflown(self, found: Array) -> Array:
         """Return where a gradient is infinite because the right one is too large for the dtype."""

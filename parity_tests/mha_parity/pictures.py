@@ -68,25 +68,36 @@ def fitting(case: Case) -> Case:
 
 def _picture(candidate: Candidate, failure: Failure, settings: Settings) -> Picture | None:
     check = failure.judgement.check
-    for case in _sizes(failure, candidate):
-        trial = try_case(candidate, case, settings)
-        failed = any(j.check == check and j.severity.fails for j in trial.judgements)
-        if failed and trial.problem and trial.gold and trial.answer:
-            return _drawn(candidate, check, trial.problem, trial.gold, trial.answer, settings)
+    cases = (readable(failure.case, failure.first_seen or failure.case), failure.case)
+    for problem, gold, answer in failing_again(candidate, failure, cases, settings):
+        return _drawn(candidate, check, problem, gold, answer, settings)
     return None
 
 
-def _sizes(failure: Failure, candidate: Candidate) -> Iterator[Case]:
-    """Yield the failing case at readable sizes, and as it is."""
-    larger = readable(failure.case, failure.first_seen or failure.case)
-    features = of_case(larger)
+def failing_again(
+    candidate: Candidate, failure: Failure, cases: Iterable[Case], settings: Settings
+) -> Iterator[tuple[Problem, Gold, Answer]]:
+    """Yield what fails the same check in those of the cases that can be; where there is an answer.
+
+    The failing case itself always can.
+    """
+    check = failure.judgement.check
+    for case in dict.fromkeys(cases):
+        if case != failure.case and not _can_be(case, candidate):
+            continue
+        trial = try_case(candidate, case, settings)
+        failed = any(j.check == check and j.severity.fails for j in trial.judgements)
+        if failed and trial.problem and trial.gold and trial.answer:
+            yield trial.problem, trial.gold, trial.answer
+
+
+def _can_be(case: Case, candidate: Candidate) -> bool:
+    features = of_case(case)
     offered = all(value in candidate.offer[axis] for axis, value in features.items())
-    if offered and possible(features) and larger != failure.case:
-        yield larger
-    yield failure.case
+    return offered and possible(features)
 
 
-def readable(case: Case, first_seen: Case) -> Case:
+def readable(case: Case, first_seen: Case, head_dim: int = HEAD_DIM) -> Case:
     """Return ``case`` with the sizes at which it was first seen, as far as a picture shows them."""
     queries, keys = min(first_seen.queries, POSITIONS), min(first_seen.keys, POSITIONS)
     if case.inputs == "self":
@@ -98,7 +109,7 @@ def readable(case: Case, first_seen: Case) -> Case:
         queries=max(queries, case.queries),
         keys=max(keys, case.keys),
         heads_count=heads,
-        head_dim=max(case.head_dim, min(first_seen.head_dim, HEAD_DIM)),
+        head_dim=max(case.head_dim, min(first_seen.head_dim, head_dim)),
     )
 
 

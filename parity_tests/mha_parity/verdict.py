@@ -120,6 +120,48 @@ class Picture:
     error_units: Array
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a drawn matrix: what its numbers count, and in which equal parts.
+
+    ``blocks`` are the names of its parts, and each of these holds ``heads`` heads.
+    """
+
+    label: str
+    blocks: tuple[str, ...] = ()
+    heads: int = 1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Plate:
+    """A gradient of the candidate beside the right one, both (rows, columns)."""
+
+    name: str
+    candidate: Array
+    gold: Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GradientPicture:
+    """What the page draws of one failing gradient, the plate with the worst error first.
+
+    There is a plate a head where the heads' gradients are arrays of their own, else one. Of inputs
+    and masks they are those of ``sample``, which holds the worst error; it is negative elsewhere.
+    ``error_units`` is the largest error of each group in units of the allowed error, and
+    ``unit_rows`` and ``unit_columns`` name its rows and columns.
+    """
+
+    check: str
+    case: Case
+    sample: int
+    plates: tuple[Plate, ...]
+    rows: Side
+    columns: Side
+    error_units: Array
+    unit_rows: tuple[str, ...]
+    unit_columns: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Verdict:
     """All that a run found out about one target.
@@ -148,6 +190,7 @@ class Verdict:
     notes: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     pictures: tuple[Picture, ...] = ()
+    gradient_pictures: tuple[GradientPicture, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -170,6 +213,6 @@ class Verdict:
 
 
 __all__ = [
-    "Accuracy", "CheckRow", "Diagnosis", "Failure", "FeatureRow", "Outcome", "Picture", "Severity",
-    "Verdict",
+    "Accuracy", "CheckRow", "Diagnosis", "Failure", "FeatureRow", "GradientPicture", "Outcome",
+    "Picture", "Plate", "Severity", "Side", "Verdict",
 ]  # fmt: skip

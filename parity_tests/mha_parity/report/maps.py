@@ -1,4 +1,4 @@
-"""Heat maps of attention weights as SVG that stands inside a page, in its light and its dark."""
+"""Heat maps of weights and gradients as SVG inside a page, in its light and its dark."""
 
 from __future__ import annotations
 
@@ -10,67 +10,112 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.verdict import Side
+
 if TYPE_CHECKING:
     from mha_parity.values import Array
+
+    Sides = tuple[Side, Side]
 
 CELL = 0.34  # inches
 SMALLEST, LARGEST = 1.6, 3.4
 FRAME = 0.62  # for the labels of both axes
-NUMBERED = 9  # columns: in wider maps numbers in the cells would not be legible
+NUMBERED = (30, 9)  # rows and columns: in larger maps numbers in the cells would not be legible
+NAMES = 0.16  # for the names of blocks of rows
 MOST_SHAPES = 1000  # cells: more of them are one embedded image
 WEIGHTS = "cividis"  # grows brighter evenly, and alike for people who see two colours
 DIFFERENCE = "PuOr"  # two hues that all eyes tell apart
+SIGNED = "RdBu"  # as well, and no hues of a difference
 INK = "#010203"  # stands for the page's own text colour
+WIDE = 99.995  # from here on two digits behind the point do not fit into a cell
+PARTED = "#222222"  # a line over cells, which have the same colours in the dark
+QUERIES, KEYS = Side("query"), Side("key")
 
 
 def weights_map(weights: Array, title: str, most: float = 1.0) -> str:
     """Return attention weights (L, S') between 0 and ``most``, which has the brightest colour."""
-    return _svg(weights, title, WEIGHTS, 0.0, most)
+    return _svg(weights, title, WEIGHTS, (0.0, most))
 
 
 def difference_map(difference: Array, title: str, least: float = 0.0) -> str:
     """Return signed differences (L, S') around 0; ``least`` has the full colour, or the largest."""
     finite = np.abs(difference[np.isfinite(difference)])
     reach = float(finite.max(initial=least)) or 1.0
-    return _svg(difference, title, DIFFERENCE, -reach, reach)
+    return _svg(difference, title, DIFFERENCE, (-reach, reach))
 
 
-def _svg(values: Array, title: str, colours: str, low: float, high: float) -> str:
+def gradient_map(gradient: Array, title: str, most: float, sides: Sides) -> str:
+    """Return signed numbers; ``most`` and what is larger have the full colour."""
+    return _svg(gradient, title, SIGNED, (-most, most), sides)
+
+
+def gradient_difference_map(difference: Array, title: str, most: float, sides: Sides) -> str:
+    """Return the same in the colours of a difference."""
+    return _svg(difference, title, DIFFERENCE, (-most, most), sides)
+
+
+def _svg(
+    values: Array,
+    title: str,
+    colours: str,
+    between: tuple[float, float],
+    sides: Sides = (QUERIES, KEYS),
+) -> str:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     rows, columns = values.shape
-    width, height = (min(max(n * CELL, SMALLEST), LARGEST) for n in (columns, rows))
+    width = min(max(columns * CELL, SMALLEST), LARGEST)
+    height = min(max(rows * CELL, min(SMALLEST, width * rows / columns)), LARGEST)
+    whole = width + FRAME + (NAMES if len(sides[0].blocks) not in {0, rows} else 0)
     # The salt makes ids that are the same on every run, and unlike those of other maps in a page.
     salt = hashlib.sha256(title.encode() + np.ascontiguousarray(values).tobytes()).hexdigest()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 8}):
-        figure = Figure(figsize=(width + FRAME, height + FRAME))
-        axes = figure.add_axes((FRAME * 0.8 / (width + FRAME), 0.04, *_share(width, height)))
-        mesh = axes.pcolormesh(values, cmap=colours, vmin=low, vmax=high)
+        figure = Figure(figsize=(whole, height + FRAME))
+        share = (width / whole, height / (height + FRAME))
+        axes = figure.add_axes((FRAME * 0.8 / whole, 0.04, *share))
+        mesh = axes.pcolormesh(values, cmap=colours, vmin=between[0], vmax=between[1])
         mesh.set_rasterized(values.size > MOST_SHAPES)
-        _label(axes, rows, columns)
-        if columns <= NUMBERED:
+        _label(axes, values.shape, sides)
+        _part(axes, values.shape, sides)
+        if rows <= NUMBERED[0] and columns <= NUMBERED[1]:
             _numbers(axes, values, mesh)
         stream = io.StringIO()
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     return _inline(stream.getvalue(), title)
 
 
-def _share(width: float, height: float) -> tuple[float, float]:
-    return width / (width + FRAME), height / (height + FRAME)
-
-
-def _label(axes: Any, rows: int, columns: int) -> None:
+def _label(axes: Any, shape: tuple[int, ...], sides: Sides) -> None:
+    rows, columns = shape
     axes.invert_yaxis()
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
-    axes.set_xlabel("key", color=INK)
-    axes.set_ylabel("query", color=INK)
+    axes.set_xlabel(sides[1].label, color=INK)
+    axes.set_ylabel(sides[0].label, color=INK)
     step = max(1, max(rows, columns) // 10)
     axes.set_xticks(np.arange(0, columns, step) + 0.5, [str(i) for i in range(0, columns, step)])
-    axes.set_yticks(np.arange(0, rows, step) + 0.5, [str(i) for i in range(0, rows, step)])
+    named = sides[0].blocks if len(sides[0].blocks) == rows else ()
+    numbers = [str(i) for i in range(0, rows, step)] if sides[0].label else [""] * rows
+    axes.set_yticks(np.arange(0, rows, step) + 0.5, named or numbers)
     axes.tick_params(length=0, colors=INK)
     axes.set_frame_on(False)
+
+
+def _part(axes: Any, shape: tuple[int, ...], sides: Sides) -> None:
+    """Draw thick lines between blocks and thin ones between heads; name blocks of rows."""
+    for size, side, line in zip(shape, sides, (axes.axhline, axes.axvline), strict=True):
+        blocks = max(len(side.blocks), 1)
+        parts = blocks * side.heads
+        for part in range(1, parts):
+            thick = part % side.heads == 0
+            line(part * size / parts, color=PARTED, linewidth=2.0 if thick else 0.7)
+    rows, columns = shape
+    for index, name in enumerate(sides[0].blocks if len(sides[0].blocks) < rows else ()):
+        middle = (index + 0.5) * rows / len(sides[0].blocks)
+        axes.annotate(
+            name, (columns, middle), (5, 0), textcoords="offset points", va="center", color=INK,
+            fontweight="bold", annotation_clip=False,
+        )  # fmt: skip
 
 
 def _numbers(axes: Any, values: Array, mesh: Any) -> None:
@@ -85,10 +130,13 @@ def _numbers(axes: Any, values: Array, mesh: Any) -> None:
 
 
 def _short(value: float) -> str:
-    """Return two digits behind the point, without the zero before it."""
+    """Return two digits behind the point, without the zero before it; fewer of large numbers."""
     if np.isnan(value):
         return "?"
-    text = f"{value:.2f}".replace("0.", ".", 1)
+    if abs(value) >= WIDE:
+        text = f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    else:
+        text = re.sub(r"^(-?)0\.", r"\1.", f"{value:.2f}")
     return "0" if text in {".00", "-.00"} else text.replace("-", "\N{MINUS SIGN}")
 
 

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mha_parity.values import Array
-    from mha_parity.verdict import Failure, Picture, Verdict
+    from mha_parity.verdict import Failure, GradientPicture, Picture, Plate, Verdict
 
 TEMPLATE = "page.html.jinja"
 LINES = 24  # of what a target said before it broke
 HEADS = 4  # drawn of a picture, the worst first
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DECADES = 6.0  # errors of 10^6 times what is allowed, and larger ones, have the full colour
 
 
@@ -40,8 +41,13 @@ def document(verdicts: Sequence[Verdict]) -> str:
         "precision": precision,
         "told": lambda detail: words.told(detail, LINES),
         "picture_of": picture_of,
+        "gradient_of": gradient_of,
         "heads": heads,
         "panels": panels,
+        "plates": plates,
+        "parted": parted,
+        "unit_rows": unit_rows,
+        "unit_columns": unit_columns,
         "units": units,
         "heat": heat,
         "share": share,
@@ -54,6 +60,12 @@ def document(verdicts: Sequence[Verdict]) -> str:
 def picture_of(verdict: Verdict, failure: Failure) -> Picture | None:
     """Return the picture of one failure, if there is one."""
     found = (p for p in verdict.pictures if p.check == failure.judgement.check)
+    return next(found, None) if failure.first_seen is not None else None
+
+
+def gradient_of(verdict: Verdict, failure: Failure) -> GradientPicture | None:
+    """Return the picture of one failing gradient, if there is one."""
+    found = (p for p in verdict.gradient_pictures if p.check == failure.judgement.check)
     return next(found, None) if failure.first_seen is not None else None
 
 
@@ -86,9 +98,71 @@ def panels(picture: Picture, head: int) -> list[tuple[str, str]]:
     ]
 
 
+def plates(picture: GradientPicture) -> list[list[tuple[str, str]]]:
+    """Return caption and SVG of target, torch and difference, of each plate that is drawn."""
+    return [_plate(picture, plate) for plate in picture.plates[:HEADS]]
+
+
+def _plate(picture: GradientPicture, plate: Plate) -> list[tuple[str, str]]:
+    """Return the three maps of one plate; the target's has the colours of torch's range."""
+    sides, where = (picture.rows, picture.columns), f", {plate.name}" if plate.name else ""
+    most = _furthest(plate.gold) or _furthest(plate.candidate) or 1.0
+    with np.errstate(invalid="ignore"):
+        difference = plate.candidate - plate.gold
+    apart = _furthest(difference) or 1.0
+    told = f"target − torch{where}: up to {apart:.2g}"
+    parts = (
+        (f"the target{where}", plate.candidate, most, maps.gradient_map),
+        (f"torch{where}", plate.gold, most, maps.gradient_map),
+        (told, difference, apart, maps.gradient_difference_map),
+    )
+    drawn = []
+    for caption, array, largest, draw in parts:
+        unit, said = _unit(largest)
+        title = f"{picture.check}: {caption}"
+        drawn.append((caption + said, draw(array / unit, title, largest / unit, sides)))
+    return drawn
+
+
+def _furthest(array: Array) -> float:
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0))
+
+
+def _unit(largest: float) -> tuple[float, str]:
+    """Return what to divide by so that two digits behind the point tell something, in words too."""
+    power = math.floor(math.log10(largest))
+    return (1.0, "") if power in {-1, 0} else (10.0**power, f", in units of 10{_raised(power)}")
+
+
+def _raised(power: int) -> str:
+    """Return a power in small raised digits, which no line breaks."""
+    return str(power).translate(RAISED)
+
+
+def parted(picture: GradientPicture) -> str:
+    """Say what the lines in the maps part."""
+    sides = (picture.rows, picture.columns)
+    blocks = any(side.blocks for side in sides)
+    heads_apart = any(side.heads > 1 for side in sides)
+    if blocks and heads_apart:
+        return "thick lines part q, k and v, thin ones the heads"
+    return "lines part q, k and v" if blocks else "lines part the heads" if heads_apart else ""
+
+
 def _least(picture: Picture) -> float:
     """Return which difference is to have the full colour: rounding alone is to have none."""
     return 0.1 if (picture.error_units <= 1).all() else 0.0
+
+
+def unit_rows(picture: Picture) -> list[str]:
+    """Return the names of the rows of the output's errors: the heads."""
+    apart = len(picture.error_units) == picture.case.heads_count
+    return [f"head {i}" if apart else "all heads" for i in range(len(picture.error_units))]
+
+
+def unit_columns(picture: Picture) -> list[str]:
+    """Return the names of their columns: the rows of the output."""
+    return [f"row {row}" for row in range(picture.error_units.shape[1])]
 
 
 def breakable(text: str) -> str:

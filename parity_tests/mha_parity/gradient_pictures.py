@@ -1,0 +1,145 @@
+"""What the page draws of a failing gradient: the target's, the right one, and what they are of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.beyond import numeric
+from mha_parity.gold import split
+from mha_parity.gradient_places import IN_PROJECTIONS, INPUTS
+from mha_parity.gradients import CHECK, gradient_units, right
+from mha_parity.judgement import NOWHERE
+from mha_parity.pictures import HEADS, SHOWN, failing_again, readable
+from mha_parity.verdict import GradientPicture, Plate, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mha_parity.candidate import Answer, Candidate
+    from mha_parity.case import Case
+    from mha_parity.gold import Gold
+    from mha_parity.judge import Settings
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
+    from mha_parity.verdict import Failure
+
+HEAD_DIM = 3  # q, k and v of three heads one above the other can still be read
+PROJECTED = ("q", "k", "v")
+MASKS = ("attn_mask", "key_padding_mask")
+
+
+def gradient_pictures(
+    candidate: Candidate, failures: Iterable[Failure], settings: Settings
+) -> tuple[GradientPicture, ...]:
+    """Return a picture of each shrunk failure of a gradient, at sizes one can read."""
+    shrunk = [failure for failure in failures if failure.first_seen is not None]
+    wanted = [failure for failure in shrunk if failure.judgement.check.startswith(CHECK)][:SHOWN]
+    drawn = (_picture(candidate, failure, settings) for failure in wanted)
+    return tuple(picture for picture in drawn if picture is not None)
+
+
+def _picture(candidate: Candidate, failure: Failure, settings: Settings) -> GradientPicture | None:
+    name = failure.judgement.check.removeprefix(CHECK)
+    for problem, gold, answer in failing_again(candidate, failure, _cases(failure), settings):
+        found = (answer.gradients or {}).get(name)
+        due = right(problem, gold, answer)[name].value
+        if found is not None and numeric(found) and found.shape == due.shape and due.size:
+            return _drawn(name, problem, gold, answer, settings)
+    return None
+
+
+def _cases(failure: Failure) -> tuple[Case, ...]:
+    """Return the case with several heads, since some may be right, with its own, and as it is."""
+    first = failure.first_seen or failure.case
+    larger = readable(failure.case, first, HEAD_DIM)
+    heads = larger.heads_count if larger.kv_heads_count else min(first.heads_count, HEADS)
+    several = larger.replace(heads_count=max(heads, larger.heads_count))
+    return several, larger, failure.case
+
+
+def _drawn(
+    name: str, problem: Problem, gold: Gold, answer: Answer, settings: Settings
+) -> GradientPicture:
+    found = np.asarray((answer.gradients or {})[name], dtype=np.float64)
+    due = np.asarray(right(problem, gold, answer)[name].value, dtype=np.float64)
+    rows, columns = _named(problem, name, found.ndim)
+    units = gradient_units(problem, gold, answer, name, settings).reshape(len(rows), len(columns))
+    sample = int(units.max(axis=1).argmax()) if _of_samples(name, found.ndim) else NOWHERE
+    pairs = list(
+        zip(*(_matrices(problem, name, each, sample) for each in (found, due)), strict=True)
+    )
+    worst = np.argsort(-units[sample], kind="stable") if len(pairs) > 1 else [0]
+    labels = [f"head {head}" for head in range(len(pairs))] if len(pairs) > 1 else [""]
+    return GradientPicture(
+        check=CHECK + name,
+        case=problem.case,
+        sample=sample if name != "key_padding_mask" else NOWHERE,
+        plates=tuple(Plate(labels[i], *pairs[i]) for i in map(int, worst)),
+        rows=_rows(problem, name),
+        columns=_columns(problem, name),
+        error_units=units,
+        unit_rows=rows,
+        unit_columns=columns,
+    )
+
+
+def _of_samples(name: str, axes: int) -> bool:
+    """Return whether each sample has a gradient of its own."""
+    return name in INPUTS or name == "key_padding_mask" or (name == "attn_mask" and axes == 3)
+
+
+def _matrices(problem: Problem, name: str, array: Array, sample: int) -> list[Array]:
+    """Return a gradient as matrices: one a head where it has an array of its own, else one."""
+    heads = problem.num_heads
+    if name == "key_padding_mask":
+        return [array]
+    if name == "attn_mask" and array.ndim == 3:
+        return list(array[sample * heads : (sample + 1) * heads])
+    if name in INPUTS and problem.case.form == "qkv":
+        count = heads if name == "query" else problem.num_kv_heads
+        return list(split(array[sample : sample + 1], count)[0])
+    if name in INPUTS:
+        return [array[sample]]
+    if name == "in_proj_bias":
+        return [array.reshape(len(PROJECTED), -1)]
+    return [array.reshape(-1, array.shape[-1])]
+
+
+def _named(problem: Problem, name: str, axes: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the groups that are judged apart, as the rows and columns of a table."""
+    count = problem.num_heads
+    if name in INPUTS and problem.case.form == "qkv" and name != "query":
+        count = problem.num_kv_heads
+    heads = tuple(f"head {head}" for head in range(count))
+    if name.startswith("in_proj"):
+        return PROJECTED, heads
+    if _of_samples(name, axes):
+        mixed = name == "key_padding_mask" or (name in INPUTS and problem.case.form != "qkv")
+        rows = tuple(f"sample {sample}" for sample in range(problem.case.batch))
+        return rows, ("all heads",) if mixed else heads
+    if name in {"out_proj.bias", "attn_mask"}:
+        return ("error",), ("all heads",)
+    return ("error",), heads
+
+
+def _rows(problem: Problem, name: str) -> Side:
+    heads = problem.num_heads
+    if name == "in_proj_weight":
+        return Side("row", PROJECTED, heads)
+    if name == "in_proj_bias":
+        return Side("", PROJECTED)
+    if name.startswith(IN_PROJECTIONS):
+        return Side("row", heads=heads)
+    if name in {"query", "attn_mask"}:
+        return Side("query")
+    plain = {"key": "key", "value": "key", "key_padding_mask": "sample", "out_proj.weight": "row"}
+    return Side(plain.get(name, ""))
+
+
+def _columns(problem: Problem, name: str) -> Side:
+    if name in MASKS:
+        return Side("key")
+    by_head = name in {"in_proj_bias", "out_proj.weight"} or name.startswith("bias_")
+    return Side("column", heads=problem.num_heads if by_head else 1)

@@ -1,0 +1,211 @@
+"""What the page draws of a failing gradient: the numbers judged, and where they belong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity import conventions, targets
+from mha_parity.candidate import Answer, FunctionCandidate
+from mha_parity.case import parse
+from mha_parity.features import AXES, Offer
+from mha_parity.gold import golden
+from mha_parity.gold_gradients import golden_gradients
+from mha_parity.gradient_pictures import HEAD_DIM, gradient_pictures
+from mha_parity.gradients import CHECK, gradient_units
+from mha_parity.judge import Settings
+from mha_parity.making import make
+from mha_parity.options import Options
+from mha_parity.pictures import HEADS
+from mha_parity.problem import Problem
+from mha_parity.run import check
+from mha_parity.trial import try_case
+from mha_parity.values import Array
+from mha_parity.verdict import Failure, GradientPicture, Side
+
+SUBJECTS = Path(__file__).parent / "subjects"
+WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
+LAYER = "mha-N2-L4-S5-H3-D2-cross-bias-biaskv-outproj-floatpadding-floatmask-grad-float64-s3"
+SEPARATE = "mha-N2-L4-S5-H3-D2-Ek7-Ev9-distinct-separate-grad-float64-s3"
+GROUPED = "qkv-N2-L4-S5-H4-D3-G2-V2-cross-floatmask3d-grad-float64-s3"
+QKV = ("q", "k", "v")
+
+Spoil = Callable[[str, Array], Array | None]
+
+
+def spoiled(spoil: Spoil) -> FunctionCandidate:
+    """Return an attention whose output is right and whose gradients are spoiled by their names."""
+
+    def attend(problem: Problem) -> Answer:
+        gold = golden(problem)
+        found = {
+            name: spoil(name, np.asarray(each.value, dtype=np.float64))
+            for name, each in golden_gradients(problem, gold).items()
+        }
+        output = np.asarray(gold.output).astype(problem.dtype)
+        kept = {name: array for name, array in found.items() if array is not None}
+        return Answer(output=output, gradients=kept)
+
+    return FunctionCandidate("x:f", attend, WHOLE)
+
+
+def last_off(_: str, right: Array) -> Array:
+    """Add one to the last element."""
+    found = right.copy()
+    found[(-1,) * found.ndim] += 1
+    return found
+
+
+def drawn(case: str, name: str, spoil: Spoil = last_off) -> GradientPicture | None:
+    """Return the picture of one failing gradient, of a case that is as small as it gets."""
+    candidate, at = spoiled(spoil), parse(case)
+    found = try_case(candidate, at, Settings()).judgements
+    (judgement,) = [each for each in found if each.check == CHECK + name]
+    assert judgement.severity.fails
+    failure = Failure(judgement=judgement, case=at, replay="", first_seen=at)
+    pictures = gradient_pictures(candidate, [failure], Settings())
+    return pictures[0] if pictures else None
+
+
+LAYOUTS = {
+    "query": (LAYER, 1, (4, 6), Side("query"), Side("column"), (2, 1)),
+    "key": (SEPARATE, 1, (5, 7), Side("key"), Side("column"), (2, 1)),
+    "in_proj_weight": (LAYER, 1, (18, 6), Side("row", QKV, 3), Side("column"), (3, 3)),
+    "in_proj_bias": (LAYER, 1, (3, 6), Side("", QKV), Side("column", heads=3), (3, 3)),
+    "v_proj_weight": (SEPARATE, 1, (6, 9), Side("row", heads=3), Side("column"), (1, 3)),
+    "out_proj.weight": (LAYER, 1, (6, 6), Side("row"), Side("column", heads=3), (1, 3)),
+    "out_proj.bias": (LAYER, 1, (1, 6), Side(""), Side("column"), (1, 1)),
+    "bias_k": (LAYER, 1, (1, 6), Side(""), Side("column", heads=3), (1, 3)),
+    "attn_mask": (LAYER, 1, (4, 5), Side("query"), Side("key"), (1, 1)),
+    "key_padding_mask": (LAYER, 1, (2, 5), Side("sample"), Side("key"), (2, 1)),
+    "query of heads": (GROUPED, 4, (4, 3), Side("query"), Side("column"), (2, 4)),
+    "value of heads": (GROUPED, 2, (5, 2), Side("key"), Side("column"), (2, 2)),
+    "attn_mask of heads": (GROUPED, 4, (4, 5), Side("query"), Side("key"), (2, 4)),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_each_gradient_has_its_own_layout(name: str) -> None:
+    """Matrices, sides and the table of errors are those of what is judged apart."""
+    case, plates, shape, rows, columns, units = LAYOUTS[name]
+    picture = drawn(case, name.removesuffix(" of heads"))
+    assert picture is not None
+    assert (plates, rows, columns) == (len(picture.plates), picture.rows, picture.columns)
+    assert {shape} == {plate.gold.shape for plate in picture.plates}
+    assert units == picture.error_units.shape
+    assert units == (len(picture.unit_rows), len(picture.unit_columns))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_worst_stands_first_and_the_rest_is_right(name: str) -> None:
+    """One element is off by one, and is in the first plate; the errors elsewhere are allowed."""
+    picture = drawn(LAYOUTS[name][0], name.removesuffix(" of heads"))
+    assert picture is not None
+    first, *others = (np.abs(plate.candidate - plate.gold) for plate in picture.plates)
+    assert pytest.approx(1) == first.max()
+    assert 1 == np.count_nonzero(first > 0.5)
+    assert all((other == 0).all() for other in others)
+    beyond = np.argwhere(picture.error_units > 1).tolist()
+    assert [[size - 1 for size in picture.error_units.shape]] == beyond
+    if picture.sample >= 0:
+        assert 1 == picture.sample
+
+
+@pytest.mark.parametrize("case", [LAYER, GROUPED])
+def test_the_numbers_are_the_gradients(case: str) -> None:
+    """Plates put together again are the gradient of the sample, by head and column."""
+    problem = make(parse(case))
+    gold = golden_gradients(problem, golden(problem))["query"].value
+    picture = drawn(case, "query")
+    assert picture is not None
+    inorder = sorted(picture.plates, key=lambda plate: plate.name)
+    joined = np.concatenate([plate.gold for plate in inorder], axis=1)
+    assert np.array_equal(np.asarray(gold[1], dtype=np.float64), joined)
+
+
+def test_a_small_case_is_drawn_with_more_heads() -> None:
+    """What fails with one head is drawn with several, as far as they were there at first."""
+    candidate, small = spoiled(last_off), parse("mha-N1-L2-S2-H1-D1-grad-float64-s0")
+    found = try_case(candidate, small, Settings()).judgements
+    (judgement,) = [each for each in found if each.check == CHECK + "in_proj_weight"]
+    first = parse("mha-N3-L9-S9-H5-D7-grad-float64-s8")
+    failure = Failure(judgement=judgement, case=small, replay="", first_seen=first)
+    (picture,) = gradient_pictures(candidate, [failure], Settings())
+    assert (HEADS, HEAD_DIM) == (picture.case.heads_count, picture.case.head_dim)
+    width = HEADS * HEAD_DIM
+    assert (3 * width, width) == picture.plates[0].gold.shape
+
+
+def test_what_fails_with_one_head_alone_is_drawn_with_one() -> None:
+    """Where several heads are right the picture keeps to the case that fails."""
+
+    def spoil(name: str, right: Array) -> Array:
+        return last_off(name, right) if right.shape[-1] == 2 else right
+
+    candidate, small = spoiled(spoil), parse("mha-N1-L2-S2-H1-D2-grad-float64-s0")
+    (judgement,) = [
+        each
+        for each in try_case(candidate, small, Settings()).judgements
+        if each.check == CHECK + "query"
+    ]
+    first = parse("mha-N3-L9-S9-H5-D7-grad-float64-s8")
+    failure = Failure(judgement=judgement, case=small, replay="", first_seen=first)
+    (picture,) = gradient_pictures(candidate, [failure], Settings())
+    assert (1, 2) == (picture.case.heads_count, picture.case.head_dim)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda _, right: right[..., :-1],
+        lambda _, right: right.astype(complex),
+        lambda _, right: None if right.ndim == 3 else right,
+    ],
+    ids=["shape", "complex", "missing"],
+)
+def test_what_has_no_difference_is_not_drawn(spoil: Spoil) -> None:
+    """A gradient of another shape, of complex numbers, or none at all has no picture."""
+    assert drawn(LAYER, "query", spoil) is None
+
+
+def test_nan_is_drawn_and_infinitely_off() -> None:
+    """NaN stands in the target's matrix, and its group's error is infinite, others' are not."""
+
+    def spoil(_: str, right: Array) -> Array:
+        found = right.copy()
+        found[(0,) * found.ndim] = np.nan
+        return found
+
+    picture = drawn(LAYER, "in_proj_weight", spoil)
+    assert picture is not None
+    assert np.isnan(picture.plates[0].candidate[0, 0])
+    assert [[0, 0]] == np.argwhere(np.isinf(picture.error_units)).tolist()
+    assert (np.delete(picture.error_units.ravel(), 0) <= 1).all()
+
+
+def test_units_are_those_of_the_judgement() -> None:
+    """The largest number of the table is the judgement's error over what it allows."""
+    candidate, case = spoiled(last_off), parse(LAYER)
+    trial = try_case(candidate, case, Settings())
+    assert trial.problem
+    assert trial.gold
+    assert trial.answer
+    for judgement in trial.judgements:
+        if judgement.check.startswith(CHECK):
+            name = judgement.check.removeprefix(CHECK)
+            units = gradient_units(trial.problem, trial.gold, trial.answer, name, Settings())
+            assert pytest.approx(judgement.error / judgement.allowed) == units.max()
+
+
+def test_a_run_draws_its_failing_gradients_and_no_others() -> None:
+    """A wrong backward has a picture for each shrunk gradient; without --grad there is none."""
+    bound = conventions.bind(targets.load(f"{SUBJECTS}/numpy_vjp.py:ForgetsFirstHead"))
+    found = check(bound, Options(cases=40, grad=True, diagnose=False))
+    shown = [each.check for each in found.gradient_pictures]
+    shrunk = [each.judgement.check for each in found.failures if each.first_seen is not None]
+    assert shrunk == shown
+    assert () == found.pictures
+    assert () == check(bound, Options(cases=20, diagnose=False)).gradient_pictures
