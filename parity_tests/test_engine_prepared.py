@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mha_numpy import MultiheadAttention
 from mha_numpy._folded import Folded
+from mha_numpy._prepared import WIDEST_FOLDED
 from mha_numpy._threads import get_num_threads, set_num_threads
 from mha_numpy._tiny import Tiny
 
@@ -155,6 +156,16 @@ def test_wide_layers_keep_no_tiny_weights() -> None:
     """A layer whose single row is not tiny holds its weights once more, not twice."""
     assert layer(264, 3).prepare()._folded._tiny is not None
     assert layer(512, 8).prepare()._folded._tiny is None
+
+
+def test_very_wide_layers_are_not_folded() -> None:
+    """Where folding saves no time, it takes no memory; the answer is the layer's to the bit."""
+    widest = layer(WIDEST_FOLDED, 16, batch_first=True).prepare()
+    one = layer(WIDEST_FOLDED + 16, 16, batch_first=True)
+    x = inputs(2, 3, WIDEST_FOLDED + 16)
+    assert widest._folded is not None
+    assert one.prepare()._folded is None
+    np.testing.assert_array_equal(one(x, x, x, need_weights=False)[0], one.prepare()(x, x, x))
 
 
 @pytest.mark.parametrize("sizes", [(2, 5, 6, 3), (5, 31, 60, 5), (1, 101, 24, 3)])
