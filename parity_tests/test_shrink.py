@@ -17,6 +17,7 @@ from mha_parity.features import AXES, Offer, of_case
 from mha_parity.gold import golden
 from mha_parity.judge import Settings
 from mha_parity.judgement import Judgement, Severity
+from mha_parity.patience import Patience
 from mha_parity.problem import Problem
 from mha_parity.trial import try_case
 
@@ -225,13 +226,23 @@ def test_lost_processes_are_shrunk_too(name: str) -> None:
     """A crash or a hang is reduced to four rows of one head of width one, in few restarts."""
     case = parse("qkv-N1-L4-S4-H3-D5-unbatched-float64-s7")
     with isolation.isolated(
-        f"{SUBJECTS}/misbehaving.py:Sometimes.{name}", timeout=0.5
+        f"{SUBJECTS}/misbehaving.py:Sometimes.{name}", timeout=2.0
     ) as candidate:
         (found,) = try_case(candidate, case, Settings()).judgements
         assert found.severity in {Severity.CRASH, Severity.TIMEOUT}
         left = shrink.shrunk(candidate, found, Settings())
     assert "qkv-N1-L4-S4-H1-D1-unbatched-float64-s0" == left.case.id
     assert found.severity == left.severity
+
+
+def test_what_hangs_briefly_is_proved_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A smaller case that only seemed to hang is none: what is returned had its whole timeout."""
+    case = parse("qkv-N1-L4-S4-H3-D5-unbatched-float64-s7")
+    monkeypatch.setattr(Patience, "limit", property(lambda each: 0.0 if each._brief else 1.0))
+    with isolation.isolated(f"{SUBJECTS}/misbehaving.py:Sometimes.hangs", timeout=1.0) as candidate:
+        (found,) = try_case(candidate, case, Settings()).judgements
+        left = shrink.shrunk(candidate, found, Settings())
+    assert found is left
 
 
 def test_a_target_lost_too_often_is_asked_again() -> None:

@@ -18,16 +18,20 @@ class Answer:
     ``output`` is (N, L, H Dv); ``weights`` is None, averaged (N, L, S') or per head (N, H, L, S').
     Nothing is converted but the layout: a wrong dtype or shape arrives as the candidate made it.
     ``gradients`` maps state-dict names, "query", "key", "value" and float masks to arrays.
-    ``notes`` are facts about the candidate's conduct seen during the call (see ``conduct``).
+    ``notes`` are facts about the candidate's conduct seen during the call (see ``conduct``), and
+    ``held`` names the checks of conduct that were asked of this call and held.
     """
 
     output: Array
     weights: Array | None = None
     gradients: dict[str, Array] | None = None
     notes: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
 
-NOT_ASKED = "not asked any more"  # how the sentence on a case that a lost target never saw begins
+# How the sentences on cases begin that a lost target never saw, or that had less than the timeout.
+NOT_ASKED = "not asked any more"
+NOT_AWAITED = "not waited for any longer"
 
 
 class CandidateError(Exception):

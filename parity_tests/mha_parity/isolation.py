@@ -13,7 +13,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.candidate import NOT_ASKED, Answer, CandidateError
+from mha_parity.candidate import NOT_ASKED, NOT_AWAITED, Answer, CandidateError
+from mha_parity.patience import Patience
 from mha_parity.process import Lost, Process
 from mha_parity.targets import TargetError
 from mha_parity.worker import Failed, Loaded, Ready, Refused, Setup
@@ -30,10 +31,10 @@ GIB = 2**30
 START = 120.0  # seconds for a target's imports: frameworks take many on a cold disk
 FLOOD = 2**20  # bytes that may be printed over one case
 WINDOW = 64  # problems on their way at a time
-# A candidate that is lost on every case would cost its start-up, or the timeout, each time.
-LOSSES_IN_A_ROW = 5
-LOSSES = {"crash": 100, "timeout": 10}
-LOSSES_AFTER_ALL = {"crash": 30, "timeout": 5}  # while a failure is shrunk
+# A candidate that crashes on every case would cost its start-up each time. (Hangs: see Patience.)
+CRASHES_IN_A_ROW = 5
+CRASHES = 100
+CRASHES_AFTER_ALL = 30  # while a failure is shrunk
 
 
 def isolated(
@@ -63,16 +64,15 @@ class Isolated:
 
     def __init__(self, setup: Setup, timeout: float) -> None:
         self._setup = setup
-        self._timeout = timeout
+        self._patience = Patience(timeout)
         self._numbers = itertools.count()
         self._waiting: deque[tuple[int, Problem]] = deque()
         self._results: dict[int, Answer | CandidateError] = {}
         self._known: Ready | None = None
-        self._in_a_row = 0
-        self._in_a_row_at_most = LOSSES_IN_A_ROW
-        self._losses = dict.fromkeys(LOSSES, 0)
-        self._losses_at_most = LOSSES
-        self._since = time.monotonic()
+        self._losses = 0
+        self._crashes = self._crashes_in_a_row = 0
+        self._crashes_at_most, self._in_a_row_at_most = CRASHES, CRASHES_IN_A_ROW
+        self._since = self._born = time.monotonic()
         self._process = self._started()
 
     def __enter__(self) -> Self:
@@ -141,13 +141,21 @@ class Isolated:
         sent = deque(map(self._send, itertools.islice(source, WINDOW)))
         return self._collected(sent, source)
 
-    def revive(self) -> None:
-        """Ask again, though the process was lost too often: a failure is to be shrunk."""
+    @property
+    def answered(self) -> bool:
+        """Whether the target ever came back from a call."""
+        return self._patience.answered
+
+    def revive(self, *, brief: bool = True) -> None:
+        """Ask again, though the process was lost too often: a failure is to be shrunk.
+
+        ``brief``: wait for no answer longer than the target's own times say.
+        """
         if self._gone():
             self._restart()
-        self._losses = dict.fromkeys(LOSSES, 0)
-        self._losses_at_most = LOSSES_AFTER_ALL
-        self._in_a_row_at_most = sum(LOSSES_AFTER_ALL.values())
+        self._patience.renew(brief=brief)
+        self._losses = self._crashes = self._crashes_in_a_row = 0
+        self._crashes_at_most = self._in_a_row_at_most = CRASHES_AFTER_ALL
 
     def _collected(
         self, sent: deque[int], source: Iterator[Problem]
@@ -161,7 +169,7 @@ class Isolated:
     def _started(self) -> Process:
         process = Process()
         process.send(self._setup)
-        self._since = time.monotonic()
+        self._since = self._born = time.monotonic()
         return process
 
     def _restart(self) -> None:
@@ -179,12 +187,13 @@ class Isolated:
 
     def _handshake(self) -> None:
         """Take what the worker says before the first problem; raise ``Lost`` if it is gone."""
-        limit = self._timeout if self._process.loaded else START
-        for _, message in self._process.wait(self._since, limit):
+        limit = self._patience.timeout if self._process.loaded else START
+        for _, message, _ in self._process.wait(self._since, limit):
             self._hear(message)
 
     def _hear(self, message: Any) -> None:
-        self._since = time.monotonic()
+        now, before = time.monotonic(), self._since
+        self._since = now
         if isinstance(message, Refused):
             self.close()
             raise TargetError(message.sentence)
@@ -192,6 +201,9 @@ class Isolated:
             self._process.loaded = True
         if isinstance(message, Ready):
             self._process.is_ready()
+            self._patience.started(now - self._born)
+            if self._setup.probe:  # that it came back from calls says how long calls take
+                self._patience.heard(now - before)
             self._known = self._known or message
 
     def _send(self, problem: Problem) -> int:
@@ -215,24 +227,32 @@ class Isolated:
         return self._results.pop(number)
 
     def _listen(self) -> None:
-        limit = self._timeout if self._process.ready else START
+        limit = self._patience.limit if self._process.ready else START
         if self._process.unsent:
             self._since = time.monotonic()
-        for number, message in self._process.wait(self._since, limit, self._setup.memory):
+        for number, message, seconds in self._process.wait(self._since, limit, self._setup.memory):
             if number is None:
                 self._hear(message)
                 continue
             self._since = time.monotonic()
             self._waiting.popleft()
             self._results[number] = _told(message, self._process.output.of(number))
-            self._in_a_row = 0
+            self._patience.heard(seconds)
+            self._crashes_in_a_row = 0
 
     def _mourn(self, lost: Lost) -> None:
         """Blame the case that was being worked on, and go on with a new process."""
-        number, _ = self._waiting.popleft()
-        self._results[number] = CandidateError(lost.severity, str(lost), _joined("", lost.output))
-        self._in_a_row += 1
-        self._losses[lost.severity] += 1
+        number, problem = self._waiting.popleft()
+        self._results[number] = error = self._blamed(lost)
+        # Of a case without an answer nobody reads what comes to the same problem put otherwise.
+        while self._waiting and self._waiting[0][1].case is problem.case:
+            self._results[self._waiting.popleft()[0]] = error
+        self._losses += 1
+        if lost.severity == "crash":
+            self._crashes += 1
+            self._crashes_in_a_row += 1
+        else:
+            self._patience.lost()
         if not self._gone():
             self._restart()
             return
@@ -240,13 +260,26 @@ class Isolated:
         while self._waiting:
             self._results[self._waiting.popleft()[0]] = self._not_asked()
 
+    def _blamed(self, lost: Lost) -> CandidateError:
+        """Return what is said of the case: it fails, unless it had less than its timeout."""
+        printed = _joined("", lost.output)
+        patience = self._patience
+        brief = self._process.ready and patience.limit < patience.timeout
+        if lost.severity != "timeout" or not brief:
+            return CandidateError(lost.severity, str(lost), printed)
+        sentence = (
+            f"{NOT_AWAITED}: it {lost}, as long as its slowest answer and a new process took; "
+            f"another case had {patience.timeout:g} seconds"
+        )
+        return CandidateError("inconclusive", sentence, printed)
+
     def _gone(self) -> bool:
-        often = any(self._losses[each] >= most for each, most in self._losses_at_most.items())
-        return often or self._in_a_row >= self._in_a_row_at_most
+        crashes = self._crashes >= self._crashes_at_most
+        return crashes or self._crashes_in_a_row >= self._in_a_row_at_most or self._patience.over
 
     def _not_asked(self) -> CandidateError:
-        times = sum(self._losses.values())
-        sentence = f"{NOT_ASKED}: the target's process was lost {times} times"
+        how = "times" if self.answered else "times, and it never answered"
+        sentence = f"{NOT_ASKED}: the target's process was lost {self._losses} {how}"
         return CandidateError("inconclusive", sentence)
 
 

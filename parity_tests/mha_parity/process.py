@@ -41,6 +41,7 @@ class Process:
     ) -> None:
         self.loaded = self.ready = False
         self._held_at_first = 0
+        self._moved = False  # whether bytes of an answer came last time
         requests, self._to = os.pipe()
         self._from, answers = os.pipe()
         _widen(self._to, self._from)
@@ -96,9 +97,9 @@ class Process:
             came = list(self._round(min(TICK, max(0.0, left))))
             if came:
                 return came
-            # Only now: what came while nobody listened was in time.
-            if left <= 0:
-                raise self._ended("timeout", f"gave no answer within {limit:g} seconds")
+            # Only now: what came while nobody listened was in time, were it a part of an answer.
+            if left <= 0 and not self._moved:
+                raise self._ended("timeout", f"gave no answer within {limit:.3g} seconds")
             if memory is not None and (taken := self._resident() - self._held_at_first) > memory:
                 raise self._ended("crash", f"took {taken / 2**30:.2g} GiB of memory")
 
@@ -109,10 +110,12 @@ class Process:
     def _round(self, patience: float) -> Iterator[Any]:
         """Move bytes both ways once; yield the messages that are whole."""
         ready = {key.fd for key, _ in self._selector.select(patience)}
+        self._moved = False
         if self._to in ready:
             self._flush()
         if self._from in ready:
             piece = _read(self._from)
+            self._moved = bool(piece)
             if piece == b"":
                 raise self._ended("crash", None)
             yield from self._unframer.feed(piece or b"")

@@ -10,8 +10,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mha_parity.candidate import NOT_AWAITED
 from mha_parity.drawing import possible
 from mha_parity.features import PLAIN, of_case
+from mha_parity.judgement import Severity
 from mha_parity.trial import try_case
 
 if TYPE_CHECKING:
@@ -45,16 +47,22 @@ FLOORS = {"batch": 1, "queries": 2, "keys": 2, "heads_count": 1, "head_dim": 1}
 
 
 def shrunk(candidate: Candidate, found: Judgement, settings: Settings) -> Judgement:
-    """Return the same check's judgement on the smallest case that still fails it."""
+    """Return the same check's judgement on the smallest case that still fails it.
+
+    Of a target that hangs, silence is waited for briefly, and in full once: for the smallest case.
+    A target that never answered has no smaller case than any.
+    """
     best = found
-    revive = getattr(candidate, "revive", None)
-    if revive is not None:
-        revive()
+    hangs = found.severity is Severity.TIMEOUT
+    if hangs and not getattr(candidate, "answered", True):
+        return found
+    _revive(candidate, brief=True)
 
     def fails(case: Case) -> bool:
         nonlocal best
         for judgement in try_case(candidate, case, settings).judgements:
-            if judgement.check == found.check and judgement.severity.fails:
+            silent = hangs and judgement.detail.startswith(NOT_AWAITED)
+            if judgement.check == found.check and (judgement.severity.fails or silent):
                 best = judgement
                 return True
         return False
@@ -63,7 +71,22 @@ def shrunk(candidate: Candidate, found: Judgement, settings: Settings) -> Judgem
         return all(value in candidate.offer[axis] for axis, value in of_case(case).items())
 
     smallest(found.case, fails, offered)
-    return best
+    return best if best.severity.fails else _in_full(candidate, best.case, found, settings)
+
+
+def _in_full(candidate: Candidate, case: Case, found: Judgement, settings: Settings) -> Judgement:
+    """Return the failure of a case that was waited for briefly, or ``found`` where it is none."""
+    _revive(candidate, brief=False)
+    judgements = try_case(candidate, case, settings).judgements
+    failing = (each for each in judgements if each.check == found.check and each.severity.fails)
+    return next(failing, found)
+
+
+def _revive(candidate: Candidate, *, brief: bool) -> None:
+    """Let a target be asked again that was lost too often, where it can be lost."""
+    revive = getattr(candidate, "revive", None)
+    if revive is not None:
+        revive(brief=brief)
 
 
 def smallest(case: Case, fails: Callable[[Case], bool], offered: Callable[[Case], bool]) -> Case:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from mha_parity import accuracy
-from mha_parity.candidate import NOT_ASKED
+from mha_parity.candidate import NOT_ASKED, NOT_AWAITED
 from mha_parity.features import AXES, of_case
 from mha_parity.judgement import Severity
 from mha_parity.verdict import CheckRow, FeatureRow, Outcome
@@ -170,14 +170,15 @@ def weighed(trials: Iterable[Trial]) -> int:
 def notes(trials: Sequence[Trial]) -> tuple[str, ...]:
     """Return what a reader should know beside the verdict."""
     judgements = [judgement for trial in trials for judgement in trial.judgements]
-    return tuple(note for note in (_not_asked(judgements), _less_accurate(judgements)) if note)
+    unjudged = (_unjudged(judgements, begins) for begins in (NOT_AWAITED, NOT_ASKED))
+    return tuple(note for note in (*unjudged, _less_accurate(judgements)) if note)
 
 
-def _not_asked(judgements: Sequence[Judgement]) -> str:
-    """Say how many cases a target that was lost too often never saw."""
-    unseen = [each.detail for each in judgements if each.detail.startswith(NOT_ASKED)]
+def _unjudged(judgements: Sequence[Judgement], begins: str) -> str:
+    """Say how many cases a target that hangs or was lost too often was not judged by, and why."""
+    unseen = [each.detail for each in judgements if each.detail.startswith(begins)]
     cases = "1 case was" if len(unseen) == 1 else f"{len(unseen)} cases were"
-    return f"{cases} {unseen[-1]}" if unseen else ""
+    return f"{cases} {unseen[-1].splitlines()[0]}" if unseen else ""
 
 
 def _less_accurate(judgements: Sequence[Judgement]) -> str:

@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -81,10 +82,10 @@ def serve(requests: int, answers: int) -> None:
 
     try:
         subject = targets.load(setup.target)
-        send(answers, (None, Loaded()))
+        send(answers, (None, Loaded(), 0.0))
         candidate = _bound(subject, setup)
     except ValueError as error:
-        send(answers, (None, Refused(sentence=str(error))))
+        send(answers, (None, Refused(sentence=str(error)), 0.0))
         return
     bound = candidate.bound
     ready = Ready(
@@ -93,11 +94,13 @@ def serve(requests: int, answers: int) -> None:
     _limit(setup.memory)
     printed = os.dup(1)  # the candidate may close or redirect its own
     os.write(printed, mark(START))
-    send(answers, (None, ready))
+    send(answers, (None, ready, 0.0))
     for number, problem in incoming:
+        started = time.perf_counter()
         answer = _answer(candidate, problem)
+        seconds = time.perf_counter() - started
         os.write(printed, mark(number))
-        send(answers, (number, answer))
+        send(answers, (number, answer, seconds))
 
 
 def _bound(subject: Any, setup: Setup) -> Watched:
