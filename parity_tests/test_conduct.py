@@ -8,6 +8,7 @@ import pytest
 
 from mha_parity import conventions, targets
 from mha_parity.conduct import CHECKS, Watched
+from mha_parity.diagnose.habits import BESIDE
 from mha_parity.isolation import isolated
 from mha_parity.options import Options
 from mha_parity.run import check
@@ -115,9 +116,21 @@ def test_notes_travel_from_the_candidate_s_process() -> None:
 
 
 def test_every_check_has_a_candidate_that_fails_it() -> None:
-    """No check is there that nobody has seen fail; floods are the isolation's affair."""
+    """No check is there that nobody has seen fail; floods are the isolation's affair.
+
+    What is asked on problems beside the cases has tests of its own.
+    """
     proved = {name for name, _ in (MISDEEDS | OF_LAYERS | FORBIDDEN).values()}
-    assert set(CHECKS) == proved | {"no flood of output"}
+    assert set(CHECKS) == proved | {"no flood of output"} | BESIDE
+
+
+def test_what_held_has_a_row() -> None:
+    """A reader sees in how many cases conduct was watched, and what was asked of some alone."""
+    rows = {row.name: row.cases for row in judged("behaving.py:plain", forbid=("torch",)).checks}
+    always = ("inputs unchanged", "own memory", "global state unchanged", "forbidden modules")
+    assert [CASES] * 4 == [rows[name] for name in always]
+    assert 0 < rows["same answer twice"] == rows["no memory of earlier calls"] < CASES
+    assert "weights reloaded" not in rows  # a function has none
 
 
 def test_state_is_put_back_for_the_next_case() -> None:

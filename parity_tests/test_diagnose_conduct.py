@@ -27,6 +27,15 @@ DISHONEST = {
     "dishonest.py:asks_torch": "torch-behind",
     "misbehaving_layers.py:DropsAlways": "dropout-in-eval",
     "misbehaving_layers.py:KeepsFirstWeights": "stale-weights",
+    "dropping.py:keeps_size": "dropout-no-rescale",
+    "dropping.py:drops_logits": "dropout-before-softmax",
+    "dropping.py:drops_output": "dropout-on-output",
+    "dropping.py:keeps_p": "dropout-keeps-p",
+    "dropping.py:divides_by_zero": "dropout-one-nan",
+    "dropping.py:shows_clean": "weights-before-dropout",
+    "dropping.py:StaysOff": "sticky-eval",
+    "dropping.py:Cuts": "kv-length-mismatch",
+    "dropping.py:fills_like_q": "int-truncation",
 }
 HONEST = ("projected.py:f", "keep_mask.py:Stacked")
 

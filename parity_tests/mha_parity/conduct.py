@@ -1,16 +1,20 @@
 """How a candidate behaves beside what it computes: watched around each call, on its own side.
 
-Findings travel as notes of the answer, ``name: sentence``; each name is a check of the report.
+Findings travel as notes of the answer, ``name: sentence``; each name is a check of the report. A
+bare name is a check that was asked; unless a note speaks against it, it held.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity import dropout, unusual
+from mha_parity.alike import differ, same
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.global_state import GlobalState, seeded
 from mha_parity.tracing import Forbidden
@@ -33,13 +37,15 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "forbidden modules": "nothing is computed through a module that --forbid names",
         "no flood of output": "less than a MiB is printed over a case",
         "weights reloaded": "a layer computes with the weights it was given last",
-        "dropout off": "a layer in eval mode drops nothing",
     }
+    | dropout.CHECKS
+    | unusual.CHECKS
 )
 FIRST = 3  # so many cases are asked again and again, and after them every EVERY-th
 EVERY = 8
-# Answers to one call may differ by how arrays lie in memory, which changes the order of sums.
-SAME = 256
+# What is asked on problems of its own costs a dozen calls, and what it finds shows in most of them.
+BESIDE_EVERY = 101  # no multiple of what cases and their relations repeat in
+ALWAYS = ("inputs unchanged", "own memory", "global state unchanged")
 
 
 class Watched:
@@ -53,6 +59,8 @@ class Watched:
         self.reasons = bound.reasons
         self._forbid = tuple(forbid)
         self._calls = 0
+        self._plain_calls = 0
+        self._asked_beside = 0
 
     def __call__(self, problem: Problem) -> Answer:
         """Return the candidate's answer with what was seen as its notes."""
@@ -66,11 +74,15 @@ class Watched:
         answer = self.bound.answered(problem, call, result)
         notes += _shared(call, answer)
         kept = dataclasses.replace(answer, output=answer.output.copy())
+        found = [*ALWAYS, *(["forbidden modules"] if self._forbid else []), *notes]
+        self._calls += 1
+        if _due(self._calls, BESIDE_EVERY):
+            found += self._beside(problem)
         if _plain(problem):
-            self._calls += 1
-            if _due(self._calls - 1) and not notes:
-                notes += self._repeated(problem, call, answer, kept)
-        return dataclasses.replace(kept, notes=tuple(notes))
+            self._plain_calls += 1
+            if _due(self._plain_calls, EVERY) and not notes:
+                found += self._repeated(problem, call, answer, kept)
+        return told(kept, found)
 
     def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
         """Yield the answer to each problem in turn, or the error that came instead."""
@@ -80,6 +92,17 @@ class Watched:
             except CandidateError as error:
                 yield error
 
+    def _beside(self, problem: Problem) -> Iterator[str]:
+        """Ask for dropout, and for what should be refused, on problems beside this one."""
+        self._asked_beside += 1
+        questions = (
+            dropout.judged(self.bound, problem.case, self._asked_beside),
+            unusual.judged(self.bound, problem.case),
+        )
+        for findings in questions:
+            with contextlib.suppress(CandidateError):  # it refuses: then it is not asked
+                yield from findings
+
     def _repeated(
         self, problem: Problem, call: Call, answer: Answer, kept: Answer
     ) -> Iterator[str]:
@@ -88,12 +111,14 @@ class Watched:
         third, state_after_two = seeded(2, self.bound, problem)
         if state_after_one == state_after_two:
             yield "global state unchanged: the call seeds NumPy's global generator."
-        if not _same(second, third):
-            yield f"same answer twice: {_differ(second, third)} between two equal calls."
+        if not same(second, third):
+            yield f"same answer twice: {differ(second, third)} between two equal calls."
             return
-        if not _same(kept.output, third):
-            yield f"no memory of earlier calls: {_differ(kept.output, third)} when asked again."
+        yield "same answer twice"
+        if not same(kept.output, third):
+            yield f"no memory of earlier calls: {differ(kept.output, third)} when asked again."
             return
+        yield "no memory of earlier calls"
         other = _other(problem)
         second = self.bound(other).output
         if not np.array_equal(answer.output, kept.output, equal_nan=True):
@@ -109,8 +134,8 @@ class Watched:
         return self.bound.answer(problem, call.make())
 
     def _as_before(self, when: str, again: Answer, kept: Answer) -> Iterator[str]:
-        if not _same(kept.output, again.output):
-            found = _differ(kept.output, again.output)
+        if not same(kept.output, again.output):
+            found = differ(kept.output, again.output)
             yield f"no memory of earlier calls: {found} in the answer {when}."
 
     def _of_layers(self, problem: Problem, other: Problem, kept: Answer) -> Iterator[str]:
@@ -118,13 +143,22 @@ class Watched:
         reloaded = self.bound.reloaded(problem, other)
         if reloaded is not None:
             again = self._made(problem, reloaded).output
-            if not _same(kept.output, again):
-                yield f"weights reloaded: {_differ(kept.output, again)} from a layer made anew."
-        evaluating = self.bound.evaluating(problem)
-        if evaluating is not None:
-            again = self._made(problem, evaluating).output
-            if not _same(kept.output, again):
-                yield f"dropout off: {_differ(kept.output, again)} from a layer without dropout."
+            unlike = "" if same(kept.output, again) else differ(kept.output, again)
+            name = "weights reloaded"
+            yield f"{name}: {unlike} from a layer made anew." if unlike else name
+        asked = self.bound.with_dropout(problem, dropout.P)
+        if asked is not None:
+            yield dropout.off(kept.output, self._made(problem, asked(False)).output)
+
+
+def told(answer: Answer, found: list[str]) -> Answer:
+    """Return the answer with its notes, and with the checks that held, each name once."""
+    notes = tuple(dict.fromkeys(each for each in found if ": " in each))
+    failed = {note.partition(": ")[0] for note in notes}
+    asked = dict.fromkeys(each for each in found if ": " not in each)
+    return dataclasses.replace(
+        answer, notes=notes, held=tuple(name for name in asked if name not in failed)
+    )
 
 
 def _plain(problem: Problem) -> bool:
@@ -134,9 +168,9 @@ def _plain(problem: Problem) -> bool:
     return told and case.regime == "normal" and case.masked_rows == "none"
 
 
-def _due(calls: int) -> bool:
-    """Return whether a plain problem is asked again, after so many plain ones."""
-    return calls < FIRST or calls % EVERY == 0
+def _due(calls: int, every: int) -> bool:
+    """Return whether the ``calls``-th problem is asked more: the first ones, and then a few."""
+    return calls <= FIRST or calls % every == 1
 
 
 def _other(problem: Problem) -> Problem:
@@ -164,30 +198,3 @@ def _shared(call: Call, answer: Answer) -> Iterator[str]:
         if np.may_share_memory(answer.output, array) and np.shares_memory(answer.output, array):
             yield f"own memory: the output is a view of `{name}`; return a new array."
             return
-
-
-def _same(first: Array, second: Array) -> bool:
-    """Return whether two answers are one but for the order of sums."""
-    if first.shape != second.shape or first.dtype != second.dtype:
-        return False
-    if np.array_equal(first, second, equal_nan=True):
-        return True
-    a, b = (array.astype(np.float64) for array in (first, second))
-    unlike = ~((a == b) | (np.isnan(a) & np.isnan(b)))
-    largest = np.abs(a[np.isfinite(a)]).max(initial=0.0)
-    with np.errstate(invalid="ignore"):
-        return bool((np.abs(a - b)[unlike] <= SAME * _eps(first) * largest).all())
-
-
-def _eps(array: Array) -> float:
-    if array.dtype.name == "bfloat16":
-        return float(2.0**-7)
-    return float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
-
-
-def _differ(first: Array, second: Array) -> str:
-    if first.shape != second.shape or first.dtype != second.dtype:
-        return f"{first.shape} {first.dtype} became {second.shape} {second.dtype}"
-    with np.errstate(invalid="ignore"):
-        error = np.abs(first.astype(np.float64) - second.astype(np.float64))
-    return f"elements differ by up to {np.nanmax(error, initial=0.0):.3g}"

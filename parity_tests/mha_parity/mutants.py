@@ -38,6 +38,7 @@ from mha_parity.trial import ANSWERED
 from mha_parity.wrong import Attention, Bug, catalogue, whole_offer
 from mha_parity.wrong.bug import features
 from mha_parity.wrong.gradients import backwards
+from mha_parity.wrong.layer import Layer, watched
 
 if TYPE_CHECKING:
     import argparse
@@ -70,6 +71,13 @@ def controls() -> dict[str, Bug]:
                 _control("right attention with its gradients"),
                 needs=features("gradients=yes"),
                 make=backwards(Pull),
+                kinds=(),
+            ),
+            replace(_control("right layer, watched"), make=watched(Layer), kinds=()),
+            replace(
+                _control("right layer with its gradients, watched"),
+                needs=features("gradients=yes"),
+                make=watched(Layer),
                 kinds=(),
             ),
         )

@@ -1,8 +1,4 @@
-"""Reads a candidate's attention weights out of its output, without asking for weights.
-
-With values that are one-hot, the output *is* the attention weights: v_j = e_j gives
-output_i = sum_j P_ij e_j.
-"""
+"""Reads a candidate's attention weights out of its output, without asking for weights."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ import numpy as np
 from mha_parity.candidate import CandidateError
 from mha_parity.case import Case
 from mha_parity.making import make
+from mha_parity.unit_values import one_hot
 from mha_parity.wrong import Attention
 
 if TYPE_CHECKING:
@@ -68,30 +65,6 @@ def plain_case(offer: Offer, **changes: object) -> Case:
     if offer["kv_heads"] == ("fewer",):
         sizes |= {"heads_count": 4, "kv_heads_count": 2}
     return Case(seed=SEED, **{**sizes, **fixed, **changes})  # type: ignore[arg-type]  # fields vary
-
-
-def one_hot(problem: Problem) -> Problem:
-    """Return the problem with value heads v_j = e_j, and nothing added to the output."""
-    n, s, _ = problem.value.shape
-    heads, width = problem.num_kv_heads, problem.v_head_dim
-    hot = np.tile(np.eye(s, width, dtype=problem.dtype), (n, 1, heads))
-    changes: dict[str, object] = {}
-    if problem.w_v is None:
-        return problem.replace(value=hot)
-    rows = problem.value
-    if rows.shape[2] != hot.shape[2]:
-        rows = np.zeros_like(rows)
-        rows[..., : hot.shape[2]] = hot
-    else:
-        rows = hot
-    changes["w_v"] = np.eye(hot.shape[2], rows.shape[2], dtype=problem.dtype)
-    for name in ("b_v", "b_out", "bias_v"):
-        bias = getattr(problem, name)
-        changes[name] = None if bias is None else np.zeros_like(bias)
-    if problem.w_out is not None:
-        changes["w_out"] = np.eye(len(problem.w_out), dtype=problem.dtype)
-    same = {name: rows for name in ("query", "key") if getattr(problem, name) is problem.value}
-    return problem.replace(**changes, **same, value=rows)
 
 
 def read(candidate: Candidate, case: Case) -> Reading | None:

@@ -166,7 +166,9 @@ def failed_call(case: Case, failure: CandidateError) -> Judgement:
 
 
 def _conduct(case: Case, answer: Answer) -> Iterator[Judgement]:
-    """Yield a failed check for every note on the candidate's conduct: ``name: sentence``."""
+    """Yield a failed check for every note on conduct, ``name: sentence``, and what held."""
+    for name in answer.held:
+        yield Judgement(case=case, check=name, severity=Severity.MATCH)
     for note in answer.notes:
         name, _, sentence = note.partition(": ")
         yield Judgement(case=case, check=name, severity=Severity.STRUCTURE, detail=sentence)

@@ -50,8 +50,8 @@ class Attention:
         elif not self.batch_first:
             rows = [each.swapaxes(0, 1) for each in rows]
         blocks = np.split(self.weights["in_proj_weight"], 3)
-        bias = np.split(self.weights.get("in_proj_bias", np.zeros(3 * len(blocks[0]))), 3)
-        q, k, v = (self.split(x @ w.T + b.astype(x.dtype)) for x, w, b in zip(rows, blocks, bias))
+        bias = np.split(self.weights.get("in_proj_bias", np.zeros(3 * len(blocks[0]), blocks[0].dtype)), 3)
+        q, k, v = (self.split(x @ w.T + b) for x, w, b in zip(rows, blocks, bias))
         mask = np.zeros((len(q), 1, q.shape[2], k.shape[2]), q.dtype)
         if key_padding_mask is not None:
             mask = mask + additive(key_padding_mask, q.dtype).reshape(len(q), 1, 1, -1)

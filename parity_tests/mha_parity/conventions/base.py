@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mha_parity.values import Array
 
 LEAVES = ("query", "key", "value", "key_padding_mask", "attn_mask")
+GENERATORS = ("rng", "generator")  # what the argument for a generator of NumPy's is called
 DEPTH = 4  # frames of the candidate that a report shows
 
 
@@ -160,6 +161,8 @@ class Convention(ABC):
 
     name: str = ""  # of the class: the convention's; of an instance: the subject's
     call: ClassVar[str]
+    # Whether dropout is torch's: on the weights alone, and the weights are returned dropped.
+    drops_as_torch: ClassVar[bool] = False
 
     def __init__(
         self, subject: Any, *, library: Library | None = None, path: str | None = None
@@ -197,10 +200,26 @@ class Convention(ABC):
         del problem, earlier
         return None
 
-    def evaluating(self, problem: Problem) -> Call | None:
-        """Return the call of a layer with dropout, in eval mode."""
-        del problem
+    def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
+        """Return what makes calls of one layer with dropout ``p``: in training, or in evaluation.
+
+        None where the subject has no dropout or no modes.
+
+        Raises
+        ------
+        CandidateError
+            The layer cannot be built so.
+
+        """
+        del problem, p
         return None
+
+    def drawing(self, named: Iterable[str], problem: Problem) -> dict[str, Any]:
+        """Return a NumPy generator under the first of the names it usually goes by."""
+        if self.library.name != "numpy":
+            return {}
+        taken = [name for name in GENERATORS if name in set(named)]
+        return {name: np.random.default_rng(problem.case.seed) for name in taken[:1]}
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return what came back as an answer in canonical layout."""
@@ -230,6 +249,18 @@ class Convention(ABC):
                 yield self(problem)
             except CandidateError as error:
                 yield error
+
+
+def has_modes(layer: Any) -> bool:
+    """Return whether a layer can be switched between training and evaluation."""
+    return all(callable(getattr(layer, name, None)) for name in ("train", "eval"))
+
+
+def turned(layer: Any, training: bool) -> Any:
+    """Return the layer in training or evaluation mode; some switch themselves, some return it."""
+    with blamed():
+        switched = layer.train() if training else layer.eval()
+    return layer if switched is None else switched
 
 
 def split(result: Any) -> tuple[Any, Any]:

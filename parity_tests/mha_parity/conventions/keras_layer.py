@@ -12,7 +12,7 @@ from mha_parity.conventions.sdpa import joined_mask
 from mha_parity.features import offer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mha_parity.features import Offer
     from mha_parity.problem import Problem
@@ -65,10 +65,13 @@ class KerasLayer(Convention):
             layer.set_weights(to_keras(problem.state(), problem))
         return self._posed(layer, Arguments(problem, self.library))
 
-    def evaluating(self, problem: Problem) -> Call | None:
-        """Return the call of a layer with dropout 0.5, outside training."""
-        layer = self._built(problem, dropout=0.5)
-        return self._posed(layer, Arguments(problem, self.library))
+    def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
+        """Return what makes calls of one layer, ``training`` or not.
+
+        Keras returns the weights before dropout, and says so: ``drops_as_torch`` is False.
+        """
+        layer = self._built(problem, dropout=p)
+        return lambda training: self._posed(layer, Arguments(problem, self.library), training)
 
     def _built(self, problem: Problem, dropout: float = 0.0) -> Any:
         shapes = [getattr(problem, name).shape for name in ("query", "value", "key")]
@@ -84,11 +87,11 @@ class KerasLayer(Convention):
             layer.set_weights(to_keras(problem.state(), problem))
         return layer
 
-    def _posed(self, layer: Any, arguments: Arguments) -> Call:
+    def _posed(self, layer: Any, arguments: Arguments, training: bool = False) -> Call:
         problem = arguments.problem
         query, key, value = arguments.rows(lay_rows(problem))
         masked = problem.key_padding_mask is not None or problem.attn_mask is not None
-        options: dict[str, Any] = {"training": False}
+        options: dict[str, Any] = {"training": training}
         if problem.case.weights != "none":
             options["return_attention_scores"] = True
         if problem.is_causal and not masked:

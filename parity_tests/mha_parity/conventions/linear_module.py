@@ -82,6 +82,11 @@ class LinearModule(TorchModule):
     """
 
     name = "linear-module"
+    drops_as_torch = False  # many drop of the output too, and keep clean weights for the eye
+    dropouts = (
+        "dropout", "dropout_p", "p_dropout", "dropout_rate", "attn_dropout", "attn_drop",
+        "attention_dropout",
+    )  # fmt: skip
     call = "C(embed_dim, num_heads) with Linears W_q, W_k, W_v, W_o; (query, key, value) or (x)"
 
     def claims(self) -> Offer:

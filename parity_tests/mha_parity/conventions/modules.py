@@ -9,14 +9,23 @@ import numpy as np
 
 from mha_parity.candidate import CandidateError
 from mha_parity.case import Case
-from mha_parity.conventions.base import Arguments, Call, Convention, Trial, blamed, lay_rows
+from mha_parity.conventions.base import (
+    Arguments,
+    Call,
+    Convention,
+    Trial,
+    blamed,
+    has_modes,
+    lay_rows,
+    turned,
+)
 from mha_parity.conventions.functions import layouts, returned
 from mha_parity.conventions.sdpa import joined_mask
 from mha_parity.conventions.signatures import constructor, forward, signature
 from mha_parity.features import offer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from mha_parity.features import Offer
     from mha_parity.problem import Problem
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
 
 PLAIN = Case(seed=7, batch=2, queries=5, keys=7, heads_count=2, head_dim=3, inputs="cross")
 SELF = Case(seed=7, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, layout="unbatched")
+DROPOUT = 2  # its place among the arguments of a constructor by position
 # What the attributes stand for in a problem: the names below in any case, with or without "_".
 ATTRIBUTES = {
     "w_q": ("wq", "wquery"),
@@ -141,10 +151,21 @@ class ModuleValidLens(AttributeModule):
         yield Trial("size", "empty", empty)
         yield from returned(PLAIN)
 
-    def sizes(self, problem: Problem) -> tuple[Any, ...]:
+    def sizes(self, problem: Problem, dropout: float = 0.0) -> tuple[Any, ...]:
         """Return num_hiddens, num_heads, dropout, bias, as many as are taken."""
         width = problem.query.shape[-1]
-        return (width, problem.num_heads, 0.0, problem.case.bias == "yes")[: self._count]
+        return (width, problem.num_heads, dropout, problem.case.bias == "yes")[: self._count]
+
+    def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
+        """Return what makes calls of one layer in train() and in eval() mode."""
+        with blamed():
+            layer = self.subject(*self.sizes(problem, p))
+        if self._count <= DROPOUT or not has_modes(layer):
+            return None
+        self.load(layer, problem, Arguments(problem, self.library))
+        return lambda training: self.posed(
+            turned(layer, training), Arguments(problem, self.library)
+        )
 
     def posed(self, layer: Any, arguments: Arguments) -> Call:
         """Pass queries, keys, values and the lengths or None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from mha_parity.conventions.signatures import Signature, signature
 from mha_parity.features import offer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from mha_parity.features import Offer
     from mha_parity.problem import Problem
@@ -47,6 +48,7 @@ class SDPA(Convention):
     """
 
     name = "sdpa"
+    drops_as_torch = True
     call = "f(query, key, value, attn_mask=, is_causal=, scale=, enable_gqa=), (..., L, d) arrays"
 
     def claims(self) -> Offer:
@@ -91,6 +93,18 @@ class SDPA(Convention):
         call = Call(self.subject, tuple(rows), options, tuple(arguments.given))
         heads = partial(self._heads, problem, heads=problem.num_heads)
         return pulling.of_function(call, arguments, heads, partial(pulling.of_heads, problem))
+
+    def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
+        """Return what makes calls with ``dropout_p``, 0 in evaluation."""
+        if not self._called.takes("dropout_p"):
+            return None
+
+        def asked(training: bool) -> Call:
+            call = self.prepare(problem)
+            more = self.drawing(self._called.named, problem) | {"dropout_p": p * training}
+            return replace(call, kwargs={**call.kwargs, **more})
+
+        return asked
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Merge the heads of the output."""

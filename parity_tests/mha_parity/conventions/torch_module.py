@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,14 +16,16 @@ from mha_parity.conventions.base import (
     Convention,
     Trial,
     blamed,
+    has_modes,
     lay_rows,
     only_sample,
+    turned,
 )
 from mha_parity.conventions.signatures import Signature, constructor, forward, signature
 from mha_parity.features import offer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from mha_parity.features import Offer
     from mha_parity.problem import Problem
@@ -42,6 +45,8 @@ class TorchModule(Convention):
     """
 
     name = "torch-module"
+    drops_as_torch = True
+    dropouts: ClassVar[tuple[str, ...]] = ("dropout",)  # what the constructor calls it
     call = "C(embed_dim, num_heads, ...), load_state_dict, (query, key, value, ...) as torch has it"
 
     def claims(self) -> Offer:
@@ -137,19 +142,29 @@ class TorchModule(Convention):
             self.load(module, problem, arguments)
         return self._posed(module, arguments)
 
-    def evaluating(self, problem: Problem) -> Call | None:
-        """Return the call of a module with dropout 0.5, in eval mode."""
-        arguments = Arguments(problem, self.library)
-        module = self.build(problem, arguments, dropout=0.5)
-        if not self._made.takes("dropout") or not callable(getattr(module, "eval", None)):
+    def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
+        """Return what makes calls of one module in train() and in eval() mode.
+
+        torch's own paths fix the mode and are not asked.
+        """
+        if self.path is not None or not any(map(self._made.takes, self.dropouts)):
             return None
-        with blamed():
-            module = module.eval() or module
-        return self._posed(module, arguments)
+        module = self.build(problem, Arguments(problem, self.library), dropout=p)
+        if not has_modes(module):
+            return None
+
+        def asked(training: bool) -> Call:
+            call = self._posed(turned(module, training), Arguments(problem, self.library))
+            more = self.drawing(self._called.named, problem)
+            return replace(call, kwargs={**call.kwargs, **more})
+
+        return asked
 
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new module that holds the problem's weights."""
         options = {k: v for k, v in self._shape(problem, dropout) if self._made.takes(k)}
+        if dropout:
+            options |= self.drawing(self._made.named, problem)
         with blamed():
             sizes = self._sizes(problem.query.shape[-1], problem.num_heads)
             module = self.subject(*sizes, **options)
@@ -173,7 +188,8 @@ class TorchModule(Convention):
     def _shape(self, problem: Problem, dropout: float) -> Iterator[tuple[str, Any]]:
         """Yield the keywords of the constructor."""
         case = problem.case
-        yield "dropout", dropout
+        for name in self.dropouts:
+            yield name, dropout
         yield "bias", case.bias == "yes"
         yield "add_bias_kv", case.bias_kv == "yes"
         yield "add_zero_attn", problem.add_zero_attn

@@ -42,12 +42,14 @@ def diagnose(
     seconds; the candidate's own time counts.
     """
     session = _Session(candidate, failures, budget)
-    noted = habits.noted(session.failing)
+    noted, beside = habits.noted(session.failing)
     habit = habits.named(candidate, session.failing, session.running)
     if habit or (noted and not any(each.failing for each in session.seen)):
         known = [n for n in noted if n.bug is not None]
         others = [h for h in habit if h.bug not in {n.bug for n in known}]
         return (*known, *others, *(n for n in noted if n.bug is None))
+    if beside and not noted and not any(each.failing for each in session.seen):
+        return beside
     return (*noted, *(session.names() or session.measurements()))
 
 

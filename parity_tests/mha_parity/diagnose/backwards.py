@@ -35,7 +35,8 @@ def named(failures: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
     for bug in catalogue().values():
         if bug.family != FAMILY or not wrong:
             continue
-        explained = sum(_agrees(*each, bug.function()) for each in wrong)
+        function = bug.function()
+        explained = sum(_agrees(*each, function) for each in wrong)
         if explained >= MOST * len(wrong):
             told = f"predicts all gradients of {explained} of {len(wrong)} failing cases"
             return (

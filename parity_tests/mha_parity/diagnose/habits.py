@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity import dropout, unusual
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.diagnose.evidence import Observation, Prediction, as_float, observe
 from mha_parity.making import make
@@ -27,7 +28,18 @@ NAMES = {
     "weights reloaded": "stale-weights",
     "dropout off": "dropout-in-eval",
     "forbidden modules": "torch-behind",
+    "dropout on again": "sticky-eval",
+    "dropout on the weights": "dropout-on-output",
+    "dropout after the softmax": "dropout-before-softmax",
+    "dropout rescales": "dropout-no-rescale",
+    "dropout rate": "dropout-keeps-p",
+    "dropped weights returned": "weights-before-dropout",
+    "dropout of everything": "dropout-one-nan",
+    "gradients with dropout": "grad-dropout-scale",
+    "integers as floats": "int-truncation",
+    "unlike lengths": "kv-length-mismatch",
 }
+BESIDE = ({*dropout.CHECKS} - {"dropout off"}) | {*unusual.CHECKS}
 SEEDS = 8
 APART = 5  # cases on either side that a border between sizes rests on
 ALIKE = 1e-3  # kept weights share one factor to this accuracy
@@ -35,11 +47,20 @@ ALIKE = 1e-3  # kept weights share one factor to this accuracy
 UNUSUAL = {"batch": 2, "queries": 6, "keys": 8, "head_dim": 13}
 
 
-def noted(failing: Sequence[Observation]) -> tuple[Diagnosis, ...]:
-    """Return what was noted during the calls themselves, each check once."""
+def noted(
+    failing: Sequence[Observation],
+) -> tuple[tuple[Diagnosis, ...], tuple[Diagnosis, ...]]:
+    """Return what was noted during the calls themselves, and beside them, each check once.
+
+    What was noted on problems beside the cases says nothing of why an answer to a case is wrong.
+    """
     notes = [note for each in failing if each.answer for note in each.answer.notes]
     first = {note.partition(": ")[0]: note for note in reversed(notes)}
-    return tuple(_noted(note) for note in reversed(first.values()))
+    told = {check: _noted(note) for check, note in reversed(first.items())}
+    return (
+        tuple(each for check, each in told.items() if check not in BESIDE),
+        tuple(each for check, each in told.items() if check in BESIDE),
+    )
 
 
 def _noted(note: str) -> Diagnosis:

@@ -13,6 +13,8 @@ from mha_parity.wrong import (
     equivalents,
     gradients,
     kernels,
+    layer,
+    layers,
     layout,
     masks,
     maskvalues,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 MODULES = (
     projection, biases, layout, scaling, softmax, kernels, masks, maskvalues, causal, appended,
     outputs, precision, batching, state, equivalents,
-    gradients, unasked,
+    gradients, layers, unasked,
 )  # fmt: skip
 
 
@@ -46,7 +48,7 @@ def catalogue() -> Mapping[str, Bug]:
 
 __all__ = [
     "CATALOGUE", "FAMILIES", "MODULES", "Attention", "Bug", "appended", "attend", "batching",
-    "biases", "catalogue", "causal", "equivalents", "gradients", "kernels", "layout", "masks",
-    "maskvalues", "outputs", "precision", "projection", "scaling", "softmax", "state",
-    "unasked", "whole_offer",
+    "biases", "catalogue", "causal", "equivalents", "gradients", "kernels", "layer", "layers",
+    "layout", "masks", "maskvalues", "outputs", "precision", "projection", "scaling", "softmax",
+    "state", "unasked", "whole_offer",
 ]  # fmt: skip

@@ -1,0 +1,177 @@
+"""Layers are asked for dropout, and each way of getting it wrong is a check of its own."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from mha_parity import conventions, dropout, targets, unusual
+from mha_parity.case import Case
+from mha_parity.conduct import CHECKS, Watched
+from mha_parity.diagnose.habits import BESIDE, NAMES
+from mha_parity.isolation import isolated
+from mha_parity.mutants import BACKWARD, controls, drawn, kills
+from mha_parity.options import Options
+from mha_parity.run import check
+from mha_parity.verdict import Verdict
+from mha_parity.wrong import catalogue, whole_offer
+
+SUBJECTS = Path(__file__).parent / "subjects"
+FEW = {"cases": 30, "diagnose": False, "shrink": False}
+LAYER = Case(seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=2)
+
+# Subject -> the one check that fails, and what the failure says.
+WRONG = {
+    "dropping.py:keeps_size": ("dropout rescales", "kept weights are 1 of those"),
+    "dropping.py:divides_by_p": ("dropout rescales", "kept weights are 4 of those"),
+    "dropping.py:drops_logits": ("dropout after the softmax", "drop weights, and not logits"),
+    "dropping.py:zeroes_logits": ("dropout after the softmax", "drop weights, and not logits"),
+    "dropping.py:drops_output": ("dropout on the weights", "drop weights, and nothing behind"),
+    "dropping.py:keeps_p": ("dropout rate", "weights are dropped, but 0.25 is the dropout"),
+    "dropping.py:divides_by_zero": ("dropout of everything", "the output is NaN"),
+    "dropping.py:shows_clean": ("dropped weights returned", "from those in use"),
+    "dropping.py:StaysOff": ("dropout on again", "nothing is dropped in training after"),
+    "dropping.py:Cuts": ("unlike lengths", "6 keys and 7 values get an answer"),
+    "dropping.py:fills_like_q": ("integers as floats", "the same numbers come as integers"),
+    "linear_dropout.py:OnlyKeeps": ("dropout rescales", "kept weights are 1 of those"),
+}
+BACKWARDS = ("dropping.py:DrawsAgain", "gradients with dropout", "in the gradient of ")
+OF_TRAINING = {*dropout.CHECKS} - {"dropout off", "gradients with dropout"}
+ENTRIES = sorted({name for found, name in NAMES.items() if found in BESIDE})
+
+
+def judged(text: str, **options: object) -> Verdict:
+    """Return the verdict on a subject, watched in this process."""
+    path = text if text.startswith(("torch", "mha_")) else f"{SUBJECTS}/{text}"
+    asked = Options(**(FEW | options))  # type: ignore[arg-type]  # any option
+    return check(Watched(conventions.bind(targets.load(path))), asked)
+
+
+def failing(verdict: Verdict) -> set[str]:
+    """Return the names of the checks that failed."""
+    return {row.name for row in verdict.checks if row.failed}
+
+
+def held(verdict: Verdict) -> set[str]:
+    """Return the names of the checks that were asked and held."""
+    return {row.name for row in verdict.checks if row.cases and not row.failed}
+
+
+@pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in WRONG.items()])
+def test_a_wrong_way_of_dropping_fails_one_check(subject: str, name: str, said: str) -> None:
+    """A candidate that is right in all else fails that check alone, and is told what was seen."""
+    verdict = judged(subject)
+    assert {name} == failing(verdict)
+    assert said in next(each.judgement.detail for each in verdict.failures)
+
+
+def test_a_way_back_that_drops_anew_is_seen() -> None:
+    """Gradients of a layer that draws again for them belong to another call."""
+    subject, name, said = BACKWARDS
+    verdict = judged(subject, grad=True)
+    assert {name} == failing(verdict)
+    assert said in verdict.failures[0].judgement.detail
+
+
+def test_every_check_has_a_candidate_that_fails_it() -> None:
+    """No check beside the cases is there that nobody has seen fail."""
+    proved = {name for name, _ in WRONG.values()} | {BACKWARDS[1]}
+    assert {*dropout.CHECKS, *unusual.CHECKS} == proved | {"dropout off"}
+    assert proved <= {*CHECKS}
+
+
+@pytest.mark.parametrize(
+    ("target", "without"),
+    [
+        ("torch.nn:MultiheadAttention", set()),
+        ("mha_numpy:MultiheadAttention", set()),
+        ("dropping.py:right", set()),
+        # Neither returns weights.
+        ("mha_numpy:scaled_dot_product_attention", {"dropped weights returned"}),
+        ("torch.nn.functional:scaled_dot_product_attention", {"dropped weights returned"}),
+        ("linear_layers.py:Attention", {"dropped weights returned"}),
+    ],
+)
+def test_right_dropout_passes_and_is_seen_to_be_asked(target: str, without: set[str]) -> None:
+    """Right ones hold every check, whatever they draw, and each has a row with its cases."""
+    verdict = judged(target)
+    assert set() == failing(verdict)
+    assert OF_TRAINING - without <= held(verdict)
+
+
+@pytest.mark.parametrize("target", ["torch.nn:MultiheadAttention", "mha_numpy:MultiheadAttention"])
+def test_right_gradients_with_dropout_pass(target: str) -> None:
+    """The gradients of torch's module and of ours are those of the weights that were dropped."""
+    verdict = judged(target, grad=True)
+    assert set() == failing(verdict)
+    assert "gradients with dropout" in held(verdict)
+
+
+def test_dropout_that_does_nothing_is_not_failed_nor_said_to_hold() -> None:
+    """A layer that takes a dropout and ignores it passes; that it was not judged is seen."""
+    verdict = judged("dropping.py:Ignores")
+    assert set() == failing(verdict)
+    assert {"dropout off"} == held(verdict) & {*dropout.CHECKS}
+
+
+def test_dropout_of_the_output_too_is_no_failure_of_a_linear_layer() -> None:
+    """Who does not promise torch's own layer may drop elsewhere: its weights are not judged."""
+    verdict = judged("linear_dropout.py:OfOutputToo")
+    assert set() == failing(verdict)
+    found = held(verdict) & {*dropout.CHECKS}
+    assert {"dropout off", "dropout on again", "dropout of everything"} == found
+
+
+def test_what_held_travels_from_the_candidate_s_process() -> None:
+    """The rows are the same where the candidate runs in a process of its own."""
+    with isolated("mha_numpy:MultiheadAttention") as candidate:
+        verdict = check(candidate, Options(**FEW))  # type: ignore[arg-type]  # any option
+    assert OF_TRAINING <= held(verdict)
+
+
+@pytest.mark.parametrize("times", [1, 2, 7, 50])
+def test_a_right_one_fails_with_less_than_the_chance_allowed(times: int) -> None:
+    """By the exact binomial the share dropped lies that far out in less than the chance allowed.
+
+    So does one that keeps p and not 1 - p, and is not seen.
+    """
+    problem = dropout.posed(LAYER, whole_offer(), times)
+    assert problem is not None
+    count, limit = math.prod(problem.weights_shape), -math.log(dropout.chance(times))
+
+    def seen(rate: float, *, fails: bool) -> float:
+        return math.fsum(
+            math.comb(count, k) * rate**k * (1 - rate) ** (count - k)
+            for k in range(count + 1)
+            if (count * dropout.divergence(k / count) > limit) is fails
+        )
+
+    assert seen(dropout.P, fails=True) <= 2 * dropout.chance(times)
+    assert seen(1 - dropout.P, fails=False) <= 2 * dropout.chance(times)
+    # All that is dropped, or nothing: what "on again" rests on.
+    assert (1 - dropout.P) ** count < dropout.chance(times)
+
+
+def test_all_questions_together_stay_below_the_chance_of_a_run() -> None:
+    """However often a process asks, the chances sum to no more than ``UNLUCKY``."""
+    total = math.fsum(dropout.chance(times) for times in range(1, 10_000))
+    assert total <= dropout.UNLUCKY
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_catalogue_s_layers_are_seen_under_ten_seeds(dtype: str) -> None:
+    """Each wrong layer is soon seen by the check of its name; the right one never is."""
+    own = {bug: name for name, bug in NAMES.items()}
+    for seed in range(10):
+        for gradients in ("no", "yes"):
+            names = [
+                n for n in ENTRIES if ("gradients" in catalogue()[n].needs) == (gradients == "yes")
+            ]
+            suffix = " with its gradients" if gradients == "yes" else ""
+            right = controls()[f"right layer{suffix}, watched"]
+            bugs = [right, *(catalogue()[name] for name in names)]
+            clean, *found = kills(bugs, drawn(dtype, seed, BACKWARD, (gradients,)), full=0)
+            assert {} == dict(clean.by)
+            assert names == [kill.bug for kill in found if own[kill.bug] in kill.by]
