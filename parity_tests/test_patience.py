@@ -103,19 +103,19 @@ def test_a_target_that_always_hangs_costs_three_timeouts() -> None:
     (note,) = verdict.notes
     assert f"58 cases were {NOT_ASKED}" in note
     assert "it never answered" in note
-    assert 3 * TIMEOUT <= seconds < 5 * TIMEOUT  # the rest is starts, and what judging takes
+    assert 3 * TIMEOUT <= seconds < 8 * TIMEOUT  # the rest is starts, and what judging takes
 
 
 def test_a_target_that_hangs_now_and_then_is_judged_by_the_other_cases() -> None:
     """One case fails after its whole timeout, like cases are not judged, all others are."""
-    verdict, seconds = judged("misbehaving.py:hangs_on_long_keys", cases=70)
+    verdict, seconds = judged("misbehaving.py:hangs_now_and_then", cases=70)
     (failure,) = verdict.failures
     assert (1, "timeout") == (verdict.failed, failure.judgement.severity.value)
     assert f"within {TIMEOUT:g} seconds" in failure.judgement.detail
     assert "qkv-N1-L65-S65-H1-D1-unbatched-float64-s0" == failure.case.id
     (note,) = verdict.notes
     assert f"{verdict.inconclusive} cases were {NOT_AWAITED}" in note
-    assert 3 < verdict.inconclusive < 20
+    assert 1 < verdict.inconclusive < 20
     assert verdict.passed == 70 - 1 - verdict.inconclusive
     assert seconds < 70 * TIMEOUT / 5
 

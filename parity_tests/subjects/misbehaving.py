@@ -40,9 +40,9 @@ def hangs(Q, K, V, n_heads):
         time.sleep(0.01)
 
 
-def hangs_on_long_keys(Q, K, V, n_heads):
-    """Loop without end on more keys than fit into a block of 64."""
-    return hangs(Q, K, V, n_heads) if len(K) > 64 else right(Q, K, V, n_heads)
+def hangs_now_and_then(Q, K, V, n_heads):
+    """Loop without end on one head with more keys than fit into a block of 64."""
+    return (hangs if n_heads == 1 and len(K) > 64 else right)(Q, K, V, n_heads)
 
 
 def takes_all_memory(Q, K, V, n_heads):
