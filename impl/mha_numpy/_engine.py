@@ -8,6 +8,10 @@ they balance, and moving one by a factor of two costs some per cent near it and 
   (`_products.SPREAD_FROM`, `_tiles.LEAST_CELLS`).
 - OpenBLAS takes a second thread from 262 144 multiplications on, too early; holding it to one
   costs 3 µs (`_products.BLAS_SPREADS_FROM`).
+- A call of a layer takes some 30 µs however small it is. What float64 costs more than float32 is
+  no more than that up to some ten million multiplications: so far the wider arithmetic is taken,
+  and so far products stay on one thread (`WIDE_UP_TO`). For float64 there is nothing wider that
+  BLAS knows: pairs of float64 cost five to eight times as much as float64 alone, 0.1 to 6 ms.
 - The streaming engine asks 25 µs more of Python than the one that holds the weights and passes
   over the logits twice less: even at some 30 000 logits (`STREAM_FROM`). The one that returns the
   weights by rows goes head by head, a dozen calls each: even at some 260 000 (`WEIGHTED_FROM`).
@@ -18,22 +22,39 @@ in the environment for threads, `tiles=` and `threads=` in `attend_streaming` fo
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from mha_numpy._dtypes import FLOAT32, FLOAT64
 from mha_numpy._streaming import attend_streaming
 from mha_numpy._threads import get_num_threads, set_num_threads
 from mha_numpy._tiles import Tiles
 from mha_numpy._weighted import attend_weighted
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "Tiles",
     "attend_streaming",
     "attend_weighted",
     "choose_engine",
+    "choose_wide",
     "get_num_threads",
     "set_num_threads",
 ]
 
+WIDE_UP_TO = 8_000_000
 STREAM_FROM = 32_768
 WEIGHTED_FROM = 262_144
+
+
+def choose_wide(engine: str, multiplications: int, dtype: np.dtype[Any], *, drops: bool) -> bool:
+    """Whether to compute in more digits: where asked to, or by itself where the problem is small.
+
+    16 bits are computed in float32 in any case, which is wide enough for them.
+    """
+    wanted = engine == "wide" or (engine == "auto" and multiplications <= WIDE_UP_TO)
+    return wanted and not drops and dtype in {FLOAT32, FLOAT64}
 
 
 def choose_engine(logits: int, *, need_weights: bool) -> str:

@@ -79,8 +79,10 @@ def multi_head_attention_forward(
     ----------
     rng : numpy.random.Generator, optional
         What dropout draws from; needed where `training` and `dropout_p` > 0.
-    engine : {"auto", "materialised", "streaming"}
-        How the heads are computed; "streaming" never holds the weights.
+    engine : {"auto", "wide", "materialised", "streaming"}
+        How it is computed. "wide": float32 in float64, float64 in pairs of float64, rounded once;
+        "materialised": in the dtype itself; "streaming": also without holding the weights. "auto"
+        takes the first up to 8 million multiplications.
 
     Raises
     ------

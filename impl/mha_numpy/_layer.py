@@ -17,10 +17,12 @@ from mha_numpy._check import (
     check_sequences,
     check_shapes,
 )
-from mha_numpy._dtypes import require_same, to_floating, to_mask, working_dtype
+from mha_numpy._dtypes import FLOAT64, require_same, to_floating, to_mask, working_dtype
+from mha_numpy._engine import choose_wide
 from mha_numpy._masking import NO_MASK, Masking, causal_hidden, from_module_masks
 from mha_numpy._projections import append_keys, linear, merge_heads, project_to_heads
 from mha_numpy._route import attend_heads
+from mha_numpy._wide import finite_or, layer_in_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +78,9 @@ def layer_forward(
     `widths` are those of query, key and value.
     """
     call = check_call(query, key, value, parameters, widths, options)
-    output, weights = _attention(call)
+    drops = options.dropout_p > 0
+    wide = choose_wide(options.engine, _multiplications(call), call.dtype, drops=drops)
+    output, weights = _wide_attention(call) if wide else _attention(call)
     if output.dtype != call.dtype:
         output = output.astype(call.dtype)
         weights = None if weights is None else weights.astype(call.dtype)
@@ -124,6 +128,37 @@ def heads_of(call: Call) -> Three:
             k, v, parameters.bias_k, parameters.bias_v, zero_key=options.add_zero_attn
         )
     return q, k, v
+
+
+def _multiplications(call: Call) -> int:
+    """Return the size of the problem: how many multiplications its products take."""
+    (query, key, value), head_width = call.inputs, call.parameters.out_proj.weight.shape[0]
+    n, rows, width = query.shape
+    if not call.options.batch_first:
+        n, rows = rows, n
+    keys = key.size // max(n * key.shape[-1], 1)
+    projections = query.size + key.size + value.size + n * rows * width
+    multiplications: int = (projections + 2 * n * rows * keys) * head_width
+    return multiplications
+
+
+def _wide_attention(call: Call) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Compute the layer in float64, or a float64 layer in pairs of float64; not rounded yet.
+
+    Pairs have no infinity: where they lead to no number, the ordinary way says what is there.
+    """
+    if call.dtype != FLOAT64:
+        inputs = _to_each(lambda x: x.astype(FLOAT64), call.inputs)
+        return _attention(call._replace(inputs=inputs, parameters=call.parameters.astype(FLOAT64)))
+    if not call.inputs[0].size or not call.inputs[1].size:
+        return _attention(call)
+    output, weights = layer_in_pairs(call)
+    if np.isfinite(output).all():
+        return output, weights
+    ordinary, ordinary_weights = _attention(call)
+    if weights is not None and ordinary_weights is not None:
+        weights = finite_or(weights, ordinary_weights)
+    return finite_or(output, ordinary), weights
 
 
 def _attention(call: Call) -> tuple[NDArray[Any], NDArray[Any] | None]:

@@ -51,8 +51,10 @@ class MultiheadAttention(Projections):
         float32 and rounded once.
     rng : numpy.random.Generator, optional
         What the parameters and dropout are drawn from; a freshly seeded one where it is None.
-    engine : {"auto", "materialised", "streaming"}
-        How the heads are computed; "streaming" never holds the weights.
+    engine : {"auto", "wide", "materialised", "streaming"}
+        How it is computed. "wide": float32 in float64, float64 in pairs of float64, rounded once;
+        "materialised": in the dtype itself; "streaming": also without holding the weights. "auto"
+        takes the first up to 8 million multiplications.
 
     Raises
     ------

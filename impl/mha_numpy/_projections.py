@@ -135,15 +135,21 @@ def _project_separately(
     batch_first: bool,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Project each input with a matrix of its own."""
-    bias = parameters.in_proj_bias
-    biases = (None, None, None) if bias is None else np.split(bias, 3)
-    weights = (parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight)
     q, k, v = (
         split_heads(linear(x, w, b), 1, num_heads, batch_first)[0]
-        for x, w, b in zip(inputs, weights, biases, strict=True)
-        if w is not None
+        for x, w, b in zip(inputs, *input_projections(parameters), strict=True)
     )
     return q, k, v
+
+
+def input_projections(
+    parameters: Projections,
+) -> tuple[list[NDArray[Any]], list[NDArray[Any] | None]]:
+    """Return the weights of query, key and value and their biases, be they packed or not."""
+    packed, bias = parameters.in_proj_weight, parameters.in_proj_bias
+    apart = (parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight)
+    weights = np.split(packed, 3) if packed is not None else [w for w in apart if w is not None]
+    return weights, [None, None, None] if bias is None else [*np.split(bias, 3)]
 
 
 def split_heads(

@@ -64,6 +64,11 @@ def engine_for(engine: str, logits: int, *, need_weights: bool, drops: bool) -> 
             "`engine` is 'streaming', but it holds no weights to return or to drop; "
             "pass need_weights=False and no dropout, or engine='auto'."
         )
-    if engine == "auto" and not drops:
+    if engine == "wide" and drops:
+        raise ValueError(
+            "`engine` is 'wide', but more digits of weights dropped by chance are of no use; "
+            "pass engine='auto', or no dropout."
+        )
+    if engine in {"auto", "wide"} and not drops:
         return choose_engine(logits, need_weights=need_weights)
     return engine

@@ -14,10 +14,13 @@ from mha_numpy._check import (
     check_probability,
     check_rng,
 )
-from mha_numpy._dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
+from mha_numpy._dtypes import BOOL, FLOAT64, require_same, to_floating, to_mask, working_dtype
+from mha_numpy._engine import choose_wide
 from mha_numpy._errstate import quiet
 from mha_numpy._masking import NO_MASK, Masking
+from mha_numpy._pairs import Pair, inverse_root
 from mha_numpy._route import attend_heads
+from mha_numpy._wide import attend_in_pairs, finite_or
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -58,8 +61,10 @@ def scaled_dot_product_attention(
         1 / sqrt(D) where it is None.
     rng : numpy.random.Generator, optional
         What dropout draws from; needed where `dropout_p` > 0.
-    engine : {"auto", "materialised", "streaming"}
-        How it is computed; "streaming" never holds the weights.
+    engine : {"auto", "wide", "materialised", "streaming"}
+        How it is computed. "wide": float32 in float64, float64 in pairs of float64, rounded once;
+        "materialised": in the dtype itself; "streaming": also without holding the weights. "auto"
+        takes the first up to 8 million multiplications.
 
     Raises
     ------
@@ -77,6 +82,18 @@ def scaled_dot_product_attention(
     """
     check_options(dropout_p, scale, rng, engine)
     core = check_core(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    multiplications = core.q.size * core.k.shape[2] * 2
+    wide = choose_wide(engine, multiplications, core.dtype, drops=dropout_p > 0)
+    out = _wide_heads(core) if wide else _heads(core, dropout_p, rng, engine)
+    return out.reshape(*core.lead, *out.shape[-2:]).astype(core.dtype, copy=False)
+
+
+def _heads(
+    core: Core,
+    dropout_p: float = 0.0,
+    rng: np.random.Generator | None = None,
+    engine: str = "auto",
+) -> NDArray[Any]:
     out, _ = attend_heads(
         core.q,
         core.k,
@@ -88,7 +105,24 @@ def scaled_dot_product_attention(
         rng=rng,
         engine=engine,
     )
-    return out.reshape(*core.lead, *out.shape[-2:]).astype(core.dtype, copy=False)
+    return out
+
+
+def _wide_heads(core: Core) -> NDArray[Any]:
+    """Compute float32 in float64 and float64 in pairs, not rounded yet; see `_layer`."""
+    q, k, v = core.q, core.k, core.v
+    if core.dtype != FLOAT64:
+        q, k, v = (heads.astype(FLOAT64) for heads in (q, k, v))
+        return _heads(core._replace(q=q, k=k, v=v))
+    if not q.size or not k.size:
+        return _heads(core)
+    scale = inverse_root(q.shape[-1]) if core.scale_is_root else (core.scale, 0.0)
+    zero = not core.masking.is_empty
+    pairs, _ = attend_in_pairs(
+        Pair(q), Pair(k), Pair(v), core.masking, scale, empty_rows_are_zero=zero
+    )
+    out = pairs.high
+    return out if np.isfinite(out).all() else finite_or(out, _heads(core))
 
 
 class Core(NamedTuple):
@@ -99,6 +133,8 @@ class Core(NamedTuple):
     v: NDArray[Any]
     masking: Masking
     scale: float
+    scale_is_root: bool
+    """Whether it is 1 / sqrt(D), rounded."""
     lead: tuple[int, ...]
     """The leading axes of the result."""
     dtype: np.dtype[Any]
@@ -146,6 +182,7 @@ def check_core(
         _as_heads(v, lead, grouped=enable_gqa).astype(working, copy=False),
         masking,
         1 / math.sqrt(q.shape[-1] or 1) if scale is None else float(scale),
+        scale is None,
         lead,
         dtype,
     )

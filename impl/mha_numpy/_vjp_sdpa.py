@@ -53,7 +53,7 @@ def scaled_dot_product_attention_vjp(
     ----------
     rng : numpy.random.Generator, optional
         What dropout draws from; `pull` drops the same weights.
-    engine : {"auto", "materialised", "streaming"}
+    engine : {"auto", "wide", "materialised", "streaming"}
         "streaming" never holds the weights: the forward pass keeps two numbers for every row, and
         `pull` computes the weights again tile by tile.
 
