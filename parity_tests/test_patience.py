@@ -100,6 +100,8 @@ def test_a_target_that_always_hangs_costs_three_timeouts() -> None:
     (failure,) = verdict.failures
     assert "timeout" == failure.judgement.severity.value
     assert failure.case == failure.first_seen
+    (row,) = [row for row in verdict.checks if row.name == "answers"]
+    assert NEVER * TIMEOUT == row.seconds
     (note,) = verdict.notes
     assert f"58 cases were {NOT_ASKED}" in note
     assert "it never answered" in note

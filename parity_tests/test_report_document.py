@@ -17,6 +17,7 @@ import pytest
 from mha_parity import conventions, isolation, targets
 from mha_parity.case import parse
 from mha_parity.judgement import Judgement, Place, Severity
+from mha_parity.opening import opened
 from mha_parity.options import Options
 from mha_parity.report import files, junit
 from mha_parity.report.document import SCHEMA, document
@@ -213,6 +214,45 @@ def test_junit_of_each_status() -> None:
     assert {"fail", "crash"} == {failure.get("type") for failure in root.iter("failure")}
     messages = {each.get("message") for tag in ("failure", "error") for each in root.iter(tag)}
     assert {"1 of 2 cases fail", "1 of 3 cases fail", "inconclusive: no case drawn"} == messages
+
+
+def test_junit_shares_the_target_s_time() -> None:
+    """Test cases have times in proportion to what the target took, and they add up to it."""
+    subject = extreme()
+    features = tuple(
+        dataclasses.replace(row, seconds=seconds)
+        for row, seconds in zip(subject.features, (2.0, 1.0, 0.0, 3.0), strict=True)
+    )
+    checks = tuple(dataclasses.replace(row, seconds=3.0) for row in subject.checks)
+    timed = dataclasses.replace(subject, features=features, checks=checks)
+    root = ET.fromstring(junit.document([timed]))  # noqa: S314  (we wrote it)
+    times = {case.get("name"): case.get("time") for case in root.iter("testcase")}
+    assert {
+        "attn=causal": "0.500000",
+        "attn=none": "0.250000",
+        "attn=bool2d": "0.000000",
+        "bias=yes": "0.750000",
+        "output": "0.750000",
+        "weights": "0.750000",
+    } == times
+
+
+@pytest.mark.parametrize("isolated", [True, False], ids=["isolated", "in-process"])
+def test_times_are_those_of_the_calls(isolated: bool) -> None:
+    """A target that rests 10 ms over one head took as much there a case, and less elsewhere."""
+    target = f"{SUBJECTS}/behaving.py:rests_over_one_head"
+    options = Options(cases=40, in_process=not isolated)
+    with opened(target, options) as candidate:
+        verdict = check(candidate, options, target=target)
+    rows = {(row.axis, row.value): row for row in verdict.features if row.cases}
+    slow, quick = rows["heads", "one"], rows["heads", "many"]
+    assert slow.seconds >= 0.01 * slow.cases
+    assert quick.seconds / quick.cases < 0.01
+    axes = {axis: sum(r.seconds for (a, _), r in rows.items() if a == axis) for axis, _ in rows}
+    assert [pytest.approx(slow.seconds + quick.seconds)] * len(axes) == list(axes.values())
+    output = next(row for row in verdict.checks if row.name == "output")
+    assert pytest.approx(slow.seconds + quick.seconds) == output.seconds
+    assert output.seconds < verdict.seconds
 
 
 def test_junit_counts_over_targets() -> None:

@@ -19,7 +19,8 @@ class Answer:
     Nothing is converted but the layout: a wrong dtype or shape arrives as the candidate made it.
     ``gradients`` maps state-dict names, "query", "key", "value" and float masks to arrays.
     ``notes`` are facts about the candidate's conduct seen during the call (see ``conduct``), and
-    ``held`` names the checks of conduct that were asked of this call and held.
+    ``held`` names the checks of conduct that were asked of this call and held. ``seconds`` is how
+    long the call took, where it was made.
     """
 
     output: Array
@@ -27,6 +28,7 @@ class Answer:
     gradients: dict[str, Array] | None = None
     notes: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
 # How the sentences on cases begin that a lost target never saw, or that had less than the timeout.
@@ -41,11 +43,12 @@ class CandidateError(Exception):
     message is one sentence, followed by the last lines of the candidate's own output if any.
     """
 
-    def __init__(self, severity: str, message: str, detail: str = "") -> None:
-        """Keep the severity, the sentence and the candidate's last words."""
+    def __init__(self, severity: str, message: str, detail: str = "", seconds: float = 0.0) -> None:
+        """Keep the severity, the sentence, the candidate's last words, and the time it had."""
         super().__init__(message)
         self.severity = severity
         self.detail = detail
+        self.seconds = seconds
 
 
 class Candidate(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -67,13 +68,15 @@ class Watched:
         call = self.bound.prepare(problem)
         before = [array.copy() for _, array in call.given]
         state = GlobalState.now()
+        started = time.perf_counter()
         with Forbidden(self._forbid) as trace:
             result = call.make()
+        seconds = time.perf_counter() - started
         notes = [*state.changed(), *trace.findings(), *_written(call, before)]
         state.restore()
         answer = self.bound.answered(problem, call, result)
         notes += _shared(call, answer)
-        kept = dataclasses.replace(answer, output=answer.output.copy())
+        kept = dataclasses.replace(answer, output=answer.output.copy(), seconds=seconds)
         found = [*ALWAYS, *(["forbidden modules"] if self._forbid else []), *notes]
         self._calls += 1
         if _due(self._calls, BESIDE_EVERY):

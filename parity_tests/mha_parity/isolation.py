@@ -264,14 +264,15 @@ class Isolated:
         """Return what is said of the case: it fails, unless it had less than its timeout."""
         printed = _joined("", lost.output)
         patience = self._patience
+        waited = patience.limit if lost.severity == "timeout" else 0.0
         brief = self._process.ready and patience.limit < patience.timeout
         if lost.severity != "timeout" or not brief:
-            return CandidateError(lost.severity, str(lost), printed)
+            return CandidateError(lost.severity, str(lost), printed, waited)
         sentence = (
             f"{NOT_AWAITED}: it {lost}, as long as its slowest answer and a new process took; "
             f"another case had {patience.timeout:g} seconds"
         )
-        return CandidateError("inconclusive", sentence, printed)
+        return CandidateError("inconclusive", sentence, printed, waited)
 
     def _gone(self) -> bool:
         crashes = self._crashes >= self._crashes_at_most

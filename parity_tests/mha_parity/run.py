@@ -140,7 +140,7 @@ def _verdict(
         failed=len(failing),
         inconclusive=sum(trial.inconclusive for trial in trials),
         features=rows,
-        checks=summary.check_rows(judgements),
+        checks=summary.check_rows(trials, over_run),
         failures=failures,
         diagnosis=_diagnosis(candidate, failing) if options.diagnose else (),
         accuracy=summary.accuracies(trials),

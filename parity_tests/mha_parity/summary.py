@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity import accuracy
@@ -39,15 +40,21 @@ def feature_rows(trials: Iterable[Trial], asked: Offer, offer: Offer) -> tuple[F
     seen: Counter[tuple[str, str]] = Counter()
     failed: Counter[tuple[str, str]] = Counter()
     telling: Counter[tuple[str, str]] = Counter()
+    took: dict[tuple[str, str], float] = defaultdict(float)
     for trial in trials:
         features = of_case(trial.case).items()
         seen.update(features)
+        for feature in features:
+            took[feature] += trial.seconds
         if trial.fails:
             failed.update(features)
         elif trial.exposes and not trial.inconclusive:
             telling.update(features)
     return tuple(
-        _row(axis, value, value in asked[axis], seen, failed, telling)
+        replace(
+            _row(axis, value, value in asked[axis], seen, failed, telling),
+            seconds=took[axis, value],
+        )
         for axis, values in AXES.items()
         for value in values
         if axis != "gradients" or value in asked[axis] or value not in offer[axis]
@@ -74,14 +81,17 @@ def _row(
     return FeatureRow(axis, value, "inconclusive", seen[key], note)
 
 
-def check_rows(judgements: Iterable[Judgement]) -> tuple[CheckRow, ...]:
-    """Return how many cases each check judged, and how many it failed."""
+def check_rows(trials: Iterable[Trial], over_run: Iterable[Judgement]) -> tuple[CheckRow, ...]:
+    """Return how many cases each check judged, how many it failed, and what the target took."""
     asked: Counter[str] = Counter()
     failed: Counter[str] = Counter()
-    for judgement in judgements:
+    took: dict[str, float] = defaultdict(float)
+    of_cases = ((judgement, trial.seconds) for trial in trials for judgement in trial.judgements)
+    for judgement, seconds in (*of_cases, *((judgement, 0.0) for judgement in over_run)):
         asked[judgement.check] += 1
         failed[judgement.check] += judgement.severity.fails
-    return tuple(CheckRow(name, asked[name], failed[name]) for name in asked)
+        took[judgement.check] += seconds
+    return tuple(CheckRow(name, asked[name], failed[name], took[name]) for name in asked)
 
 
 def accuracies(trials: Sequence[Trial]) -> tuple[Accuracy, ...]:

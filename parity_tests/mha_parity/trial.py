@@ -46,6 +46,7 @@ class Trial:
     """What came of one case.
 
     ``exposes``: the gross errors that this case would have shown; None where nobody measured it.
+    ``seconds``: how long the target took to answer, or was waited for.
     """
 
     case: Case
@@ -55,6 +56,7 @@ class Trial:
     problem: Problem | None = None
     gold: Gold | None = None
     answer: Answer | None = None
+    seconds: float = 0.0
 
     @property
     def fails(self) -> bool:
@@ -141,7 +143,10 @@ def _judged(
 ) -> Trial:
     case = problem.case
     if isinstance(answer, CandidateError):
-        return Trial(case=case, judgements=(failed_call(case, answer),), problem=problem, gold=gold)
+        judged = (failed_call(case, answer),)
+        return Trial(
+            case=case, judgements=judged, problem=problem, gold=gold, seconds=answer.seconds
+        )
     judgements = [*judge(problem, gold, answer, settings), *_conduct(case, answer)]
     if case.gradients == "yes":
         judgements += judge_gradients(problem, gold, answer, settings)
@@ -156,6 +161,7 @@ def _judged(
         problem=problem,
         gold=gold,
         answer=answer,
+        seconds=answer.seconds,
     )
 
 

@@ -35,7 +35,7 @@ class Outcome(StrEnum):
 class FeatureRow:
     """One feature in the report. ``status`` is pass, fail, inconclusive or "not offered".
 
-    ``cases`` had the feature; ``failed`` of them failed.
+    ``cases`` had the feature; ``failed`` of them failed. The target took ``seconds`` over them.
     """
 
     axis: str
@@ -44,15 +44,20 @@ class FeatureRow:
     cases: int
     note: str = ""
     failed: int = 0
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """One check (output, weights, swapped rows, inputs unchanged, ...) over the whole run."""
+    """One check (output, weights, swapped rows, inputs unchanged, ...) over the whole run.
+
+    The target took ``seconds`` over the cases that it judged.
+    """
 
     name: str
     cases: int
     failed: int
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

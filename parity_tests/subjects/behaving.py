@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +14,13 @@ _scales = {}
 
 def plain(Q, K, V, n_heads):
     """Compute and nothing else."""
+    return right(Q, K, V, n_heads)
+
+
+def rests_over_one_head(Q, K, V, n_heads):
+    """Take a while where there is one head."""
+    if n_heads == 1:
+        time.sleep(0.01)
     return right(Q, K, V, n_heads)
 
 

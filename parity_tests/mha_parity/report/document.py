@@ -10,7 +10,7 @@ from mha_parity.features import label
 
 if TYPE_CHECKING:
     from mha_parity.judgement import Place
-    from mha_parity.verdict import Accuracy, Diagnosis, Failure, FeatureRow, Verdict
+    from mha_parity.verdict import Accuracy, CheckRow, Diagnosis, Failure, FeatureRow, Verdict
 
 SCHEMA = "mha-parity/1"
 TARGET = "target"  # among the contenders of the accuracy table; the others are torch's paths
@@ -31,7 +31,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
             "inconclusive": verdict.inconclusive,
         },
         "features": [_feature(row) for row in verdict.features],
-        "checks": [dataclasses.asdict(row) for row in verdict.checks],
+        "checks": [_check(row) for row in verdict.checks],
         "failures": [_failure(failure) for failure in verdict.failures],
         "diagnosis": [_diagnosis(each) for each in verdict.diagnosis],
         "accuracy": {each.dtype: _accuracy(each, verdict) for each in verdict.accuracy},
@@ -90,7 +90,12 @@ def _feature(row: FeatureRow) -> dict[str, Any]:
         "cases": row.cases,
         "failed": row.failed,
         "note": row.note,
+        "seconds": round(row.seconds, 6),
     }
+
+
+def _check(row: CheckRow) -> dict[str, Any]:
+    return dataclasses.asdict(row) | {"seconds": round(row.seconds, 6)}
 
 
 def _failure(failure: Failure) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""The verdict as JUnit XML: a test case for every feature and every check."""
+"""The verdict as JUnit XML: a test case for every feature and every check.
+
+A case of the run belongs to many test cases, and readers add the times of these up. What the target
+took for a test case is therefore written in proportion, so that the sum is what it took in all.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +44,7 @@ def _suite(root: ET.Element, verdict: Verdict) -> None:
         _feature(suite, verdict, row)
     for check in verdict.checks:
         _check(suite, verdict, check)
+    _time(suite, verdict)
     _count(suite, verdict.seconds)
 
 
@@ -63,9 +68,18 @@ def _check(suite: ET.Element, verdict: Verdict, check: CheckRow) -> None:
 
 
 def _case(suite: ET.Element, verdict: Verdict, kind: str, name: str) -> ET.Element:
-    """Return a test case; time is known of the whole run alone, and readers want a number."""
     classname = f"{verdict.target} {kind}"
-    return ET.SubElement(suite, "testcase", classname=classname, name=name, time="0")
+    return ET.SubElement(suite, "testcase", classname=classname, name=name)
+
+
+def _time(suite: ET.Element, verdict: Verdict) -> None:
+    """Write what each test case took of the target's time, which each axis has in full."""
+    rows: list[FeatureRow | CheckRow] = [*verdict.features, *verdict.checks]
+    counted = sum(row.seconds for row in rows)
+    first = verdict.features[0].axis if verdict.features else ""
+    whole = sum(row.seconds for row in verdict.features if row.axis == first)
+    for case, row in zip(suite.iter("testcase"), rows, strict=True):
+        case.set("time", f"{row.seconds * whole / counted if counted else 0:.6f}")
 
 
 def _say(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:
