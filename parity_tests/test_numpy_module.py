@@ -45,6 +45,7 @@ class Call:
     add_zero_attn: bool = False
     other_widths: bool = False
     batch_first: bool = False
+    engine: str = "auto"
 
     @property
     def constructor(self) -> dict[str, Any]:
@@ -81,6 +82,7 @@ CALLS = st.builds(
     add_zero_attn=st.booleans(),
     other_widths=st.booleans(),
     batch_first=st.booleans(),
+    engine=st.sampled_from(["wide", "materialised"]),
 )
 
 
@@ -96,7 +98,7 @@ def torch_layer(call: Call) -> torch.nn.MultiheadAttention:
 
 def numpy_layer(layer: torch.nn.MultiheadAttention, call: Call) -> mha_numpy.MultiheadAttention:
     """The NumPy layer with the same parameters."""
-    own = mha_numpy.MultiheadAttention(**call.constructor, dtype=np.float64)
+    own = mha_numpy.MultiheadAttention(**call.constructor, dtype=np.float64, engine=call.engine)
     own.load_state_dict(layer.state_dict())
     return own
 
@@ -241,11 +243,12 @@ def test_rows_that_see_nothing_are_as_in_torch(need_weights: bool) -> None:
         assert np.array_equal(np.broadcast_to(bias, output[2].shape), output[2])
 
 
+@pytest.mark.parametrize("engine", ["wide", "materialised"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_nan_and_infinity_pass_through_as_in_torch(bad: float, which: int) -> None:
+def test_nan_and_infinity_pass_through_as_in_torch(bad: float, which: int, engine: str) -> None:
     """NaN and infinity in an input reach the same places of the output as in torch."""
-    call = Call(mask="bool 2-D", padding="bool")
+    call = Call(mask="bool 2-D", padding="bool", engine=engine)
     layer, inputs = torch_layer(call), tuple(x.copy() for x in sequences(call))
     inputs[which][3, 1, 2] = bad
     query, key, value = inputs

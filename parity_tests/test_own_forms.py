@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mha_numpy import MultiheadAttention
 from mha_parity import check
 from mha_parity.conventions import bind
 from mha_parity.options import Options
@@ -38,6 +40,20 @@ def test_it_equals_torch(target: str, seed: int) -> None:
     verdict = check(candidate, Options(cases=150, seed=seed), target=target)
 
     assert OWN[target] == candidate.convention
+    assert Outcome.PASS is verdict.outcome, verdict.failures
+
+
+@pytest.mark.parametrize("engine", ["wide", "materialised", "streaming"])
+def test_the_layer_equals_torch_by_each_engine(engine: str) -> None:
+    """Cases are small, so that one engine takes them all: the others are held to them too."""
+
+    class Held(MultiheadAttention):
+        def __init__(self, embed_dim: int, num_heads: int, **options: Any) -> None:
+            super().__init__(embed_dim, num_heads, engine=engine, **options)
+
+    without = (("weights", "none"),) if engine == "streaming" else ()
+    verdict = check(bind(Held), Options(cases=200, seed=7, features=without))
+
     assert Outcome.PASS is verdict.outcome, verdict.failures
 
 

@@ -2,7 +2,8 @@
 
 What a run measures on some of its cases is measured here on all, in one dtype after the other:
 median, 99th percentile and worst of the error in units of torch's own, and where the worst are.
-Beside the target stands torch's own path without weights: how far two right ways come apart.
+Beside the target stands torch's own path without weights: how far two right ways come apart. So
+does the NumPy layer held to its own dtype, as it computes larger problems than a case has.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import math
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 
-from mha_parity.accuracy import TARGET, measured
+from mha_parity.accuracy import TARGET, measured, times_torch
 from mha_parity.candidate import CandidateError
+from mha_parity.conventions import bind
 from mha_parity.drawing import draw_cases
 from mha_parity.features import AXES
 from mha_parity.gold import golden
@@ -31,11 +34,13 @@ from mha_parity.run import restricted
 from mha_parity.trial import ask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from mha_parity.candidate import Candidate
     from mha_parity.case import Case
+    from mha_parity.problem import Problem
+    from mha_parity.values import Array
 
 DATA = Path(__file__).parent / "data"
 CASES = 10_000
@@ -43,6 +48,7 @@ CHUNK = 48
 # What the worst is looked for in: the axes on which accuracy depends.
 LOOKED_AT = ("regime", "size", "weights", "attn", "padding", "bias", "out_proj", "zero_attn")
 CONTROL = "no-weights"
+PLAIN = "materialised"
 TWICE = 2.0
 Errors = dict[str, float]  # by contender, in units of torch's own
 Pair = tuple["Case", float]
@@ -63,8 +69,12 @@ class Row:
     worst_case: str
 
 
-def errors(candidate: Candidate, cases: Sequence[Case]) -> Iterator[tuple[Case, Errors]]:
-    """Yield each case with the errors of the candidate and the control in units of torch's own.
+def errors(
+    candidate: Candidate,
+    cases: Sequence[Case],
+    others: Mapping[str, Candidate] = MappingProxyType({}),
+) -> Iterator[tuple[Case, Errors]]:
+    """Yield each case with the errors of all candidates and the control in units of torch's own.
 
     Raises
     ------
@@ -73,12 +83,39 @@ def errors(candidate: Candidate, cases: Sequence[Case]) -> Iterator[tuple[Case, 
     """
     for start in range(0, len(cases), CHUNK):
         problems = [make(case) for case in cases[start : start + CHUNK]]
-        for problem, answer in zip(problems, ask(candidate, problems), strict=True):
-            if isinstance(answer, CandidateError):
-                raise answer
-            found = measured(problem, golden(problem), answer.output, paths=(CONTROL,))
-            known = (each for each in found if not math.isnan(each.times_torch))
-            yield problem.case, {each.contender: each.times_torch for each in known}
+        answers = zip(
+            *(_outputs(each, problems) for each in (candidate, *others.values())), strict=True
+        )
+        for problem, (output, *more) in zip(problems, answers, strict=True):
+            gold = golden(problem)
+            found = measured(problem, gold, output, paths=(CONTROL,))
+            times = {each.contender: each.times_torch for each in found}
+            if found:
+                times |= {
+                    name: times_torch(problem, gold, other)
+                    for name, other in zip(others, more, strict=True)
+                }
+            yield problem.case, {name: each for name, each in times.items() if not math.isnan(each)}
+
+
+def _outputs(candidate: Candidate, problems: Sequence[Problem]) -> Iterator[Array]:
+    for answer in ask(candidate, problems):
+        if isinstance(answer, CandidateError):
+            raise answer
+        yield answer.output
+
+
+def _beside(target: str) -> dict[str, Candidate]:
+    """Return whom to measure too: the NumPy layer without the digits small problems get."""
+    if target != DEFAULT_TARGET:
+        return {}
+    import mha_numpy
+
+    class InItsDtype(mha_numpy.MultiheadAttention):
+        def __init__(self, embed_dim: int, num_heads: int, **options: Any) -> None:
+            super().__init__(embed_dim, num_heads, engine=PLAIN, **options)
+
+    return {PLAIN: bind(InItsDtype)}
 
 
 def rows(dtype: str, found: Iterable[tuple[Case, Errors]]) -> Iterator[Row]:
@@ -88,9 +125,9 @@ def rows(dtype: str, found: Iterable[tuple[Case, Errors]]) -> Iterator[Row]:
         features = ("", *(f"{axis}={getattr(case, axis)}" for axis in LOOKED_AT))
         for feature in features if TARGET in times else ():
             by_feature[TARGET, feature].append((case, times[TARGET]))
-        if CONTROL in times:
-            by_feature[CONTROL, ""].append((case, times[CONTROL]))
-    ordered = [(TARGET, ""), (CONTROL, "")]
+        for name in times.keys() & {PLAIN, CONTROL}:
+            by_feature[name, ""].append((case, times[name]))
+    ordered = [(TARGET, ""), (PLAIN, ""), (CONTROL, "")]
     ordered += [(TARGET, f"{axis}={value}") for axis in LOOKED_AT for value in AXES[axis]]
     yield from (_row(dtype, *each, by_feature[each]) for each in ordered if each in by_feature)
 
@@ -128,7 +165,8 @@ def measure(
                 continue
             drawn = draw_cases(offer | {"dtype": (dtype,)}, cases, seed)
             with showing(dtype) as tick:
-                found += rows(dtype, _counted(errors(candidate, drawn), tick, cases))
+                drawn_errors = errors(candidate, drawn, _beside(target))
+                found += rows(dtype, _counted(drawn_errors, tick, cases))
     return found
 
 
@@ -148,7 +186,11 @@ def table(target: str, found: Sequence[Row]) -> str:
     return "\n".join([first, *_head("errors of"), *whole, "", *_head("feature"), *parts, ""])
 
 
-_WHO = {TARGET: "the target", CONTROL: "torch without weights"}
+_WHO = {
+    TARGET: "the target",
+    PLAIN: f'the same with engine="{PLAIN}"',
+    CONTROL: "torch without weights",
+}
 
 
 def _head(what: str) -> tuple[str, str]:
