@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from mha_parity import conventions, targets
-from mha_parity.conduct import CHECKS, Watched
+from mha_parity.conduct import CHECKS, Watched, turn
 from mha_parity.diagnose.habits import BESIDE
+from mha_parity.drawing import draw_cases, place_of
 from mha_parity.isolation import isolated
+from mha_parity.making import make
 from mha_parity.options import Options
 from mha_parity.run import check
 from mha_parity.verdict import Verdict
+from mha_parity.wrong import whole_offer
 
 SUBJECTS = Path(__file__).parent / "subjects"
 CASES = 30
@@ -141,3 +144,24 @@ def test_state_is_put_back_for_the_next_case() -> None:
     judged("misbehaving.py:changes_error_state")
     judged("misbehaving.py:changes_print_options")
     assert before == (np.geterr(), np.get_printoptions())
+
+
+def test_whose_turn_it_is_follows_from_the_place_in_the_run() -> None:
+    """The first cases and then every so-manieth, each with a number of its own, whatever the seed.
+
+    A case at whose place a failure is found is so asked again when it is replayed alone.
+    """
+    for seed in (0, 7):
+        cases = draw_cases(whole_offer(), 40, seed)
+        assert [*range(40)] == [place_of(case) for case in cases]
+        assert [1, 2, 3, 4, *[0] * 6, 5, *[0] * 9, 6] == [turn(case, 4, 10) for case in cases[:21]]
+
+
+def test_a_related_problem_is_no_second_case() -> None:
+    """What a relation makes of a case is answered, and asked nothing more."""
+    candidate = Watched(conventions.bind(targets.load(f"{SUBJECTS}/behaving.py:plain")))
+    problem = make(draw_cases(candidate.offer, 1, 0)[0])
+    first, related, again = (candidate(problem).held for _ in range(3))
+    assert "integers as floats" in first
+    assert "integers as floats" not in related
+    assert first == again

@@ -17,12 +17,14 @@ import numpy as np
 from mha_parity import dropout, unusual
 from mha_parity.alike import differ, same
 from mha_parity.candidate import Answer, CandidateError
+from mha_parity.drawing import place_of
 from mha_parity.global_state import GlobalState, seeded
 from mha_parity.tracing import Forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from mha_parity.case import Case
     from mha_parity.conventions.base import Call, Convention
     from mha_parity.features import Offer
     from mha_parity.problem import Problem
@@ -42,10 +44,10 @@ CHECKS: Mapping[str, str] = MappingProxyType(
     | dropout.CHECKS
     | unusual.CHECKS
 )
-FIRST = 3  # so many cases are asked again and again, and after them every EVERY-th
-EVERY = 8
-# What is asked on problems of its own costs a dozen calls, and what it finds shows in most of them.
-BESIDE_EVERY = 101  # no multiple of what cases and their relations repeat in
+# Of a run's first cases all are asked more, then every so-manieth: again and again, where that can
+# tell anything; and on problems beside them, where what is wrong shows in almost every one.
+AGAIN = (24, 8)
+BESIDE = (12, 101)
 ALWAYS = ("inputs unchanged", "own memory", "global state unchanged")
 
 
@@ -59,9 +61,7 @@ class Watched:
         self.offer: Offer = bound.offer
         self.reasons = bound.reasons
         self._forbid = tuple(forbid)
-        self._calls = 0
-        self._plain_calls = 0
-        self._asked_beside = 0
+        self._last: Case | None = None
 
     def __call__(self, problem: Problem) -> Answer:
         """Return the candidate's answer with what was seen as its notes."""
@@ -78,13 +78,13 @@ class Watched:
         notes += _shared(call, answer)
         kept = dataclasses.replace(answer, output=answer.output.copy(), seconds=seconds)
         found = [*ALWAYS, *(["forbidden modules"] if self._forbid else []), *notes]
-        self._calls += 1
-        if _due(self._calls, BESIDE_EVERY):
-            found += self._beside(problem)
-        if _plain(problem):
-            self._plain_calls += 1
-            if _due(self._plain_calls, EVERY) and not notes:
-                found += self._repeated(problem, call, answer, kept)
+        # A case comes twice in a row where it is changed by a relation: then it was asked already.
+        related = problem.case == self._last
+        self._last = None if related else problem.case
+        if not related and (times := turn(problem.case, *BESIDE)):
+            found += self._beside(problem, times)
+        if not related and turn(problem.case, *AGAIN) and _plain(problem) and not notes:
+            found += self._repeated(problem, call, answer, kept)
         return told(kept, found)
 
     def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
@@ -95,11 +95,10 @@ class Watched:
             except CandidateError as error:
                 yield error
 
-    def _beside(self, problem: Problem) -> Iterator[str]:
+    def _beside(self, problem: Problem, times: int) -> Iterator[str]:
         """Ask for dropout, and for what should be refused, on problems beside this one."""
-        self._asked_beside += 1
         questions = (
-            dropout.judged(self.bound, problem.case, self._asked_beside),
+            dropout.judged(self.bound, problem.case, times),
             unusual.judged(self.bound, problem.case),
         )
         for findings in questions:
@@ -171,9 +170,16 @@ def _plain(problem: Problem) -> bool:
     return told and case.regime == "normal" and case.masked_rows == "none"
 
 
-def _due(calls: int, every: int) -> bool:
-    """Return whether the ``calls``-th problem is asked more: the first ones, and then a few."""
-    return calls <= FIRST or calls % every == 1
+def turn(case: Case, first: int, every: int) -> int:
+    """Return the how-manieth time it is a case's turn to be asked more; 0 where it is not.
+
+    The place in the run decides, and not what this process has seen: whether a case fails must not
+    depend on which cases others have tried.
+    """
+    place = place_of(case)
+    if place < first:
+        return place + 1
+    return first + place // every if place % every == 0 else 0
 
 
 def _other(problem: Problem) -> Problem:

@@ -19,6 +19,7 @@ Pair = tuple[tuple[str, str], tuple[str, str]]
 HALF = 0.5
 # Takes no part in the draw: a run with gradients has the cases of a run without.
 ASIDE = "gradients"
+APART = 1_000_003  # how far the seeds of two runs' cases are apart
 ATTEMPTS = 8  # candidates per greedy step: more make the list a little shorter, and slower
 
 # Pairs of features that cannot occur in one problem, each with the reason.
@@ -96,6 +97,11 @@ def _fits(features: Features, axis: str, value: str) -> bool:
         all(features.get(a) == v for a, v in clash.items() if a != axis)
         for clash in _BY_VALUE.get((axis, value), ())
     )
+
+
+def place_of(case: Case) -> int:
+    """Return the place of a case in its run, from its seed; some number for a seed of another."""
+    return case.seed % APART
 
 
 def reachable(offer: Offer) -> Offer:
@@ -191,7 +197,7 @@ def _case(features: Features, chance: random.Random, seed: int, index: int) -> C
     """Return a case with these features: sizes drawn to fit, and a seed of its own."""
     named = {a: v for a, v in features.items() if a not in {"heads", "size", "kv_heads", "v_dim"}}
     sizes = _sizes(features, chance)
-    return Case(seed=(seed * 1_000_003 + index) % 2**32, **sizes, **named)  # type: ignore[arg-type]
+    return Case(seed=(seed * APART + index) % 2**32, **sizes, **named)  # type: ignore[arg-type]
 
 
 def _sizes(features: Features, chance: random.Random) -> dict[str, int]:

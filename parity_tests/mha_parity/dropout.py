@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 # Unlike 1 - p, so that no confusion of the two stays hidden; exact in binary.
 P = 0.25
-# The chance at which a right candidate fails in one process; a run has far fewer than 1000 of them,
-# so that it stays below 1e-12 a run.
+# The chance at which a right candidate fails in a run, or in the shrinking of one of its failures.
 UNLUCKY = 1e-15
 
 CHECKS = {
