@@ -206,13 +206,12 @@ class MultiheadAttention(Projections):
 
         Notes
         -----
-        All is computed in the layer's dtype (16 bits in float32), whatever the size: the output may
-        be a rounding apart from `forward`'s.
         A row that sees no key adds 0 to every gradient but that of out_proj.bias; in torch 2.13 it
         makes gradients of all other rows NaN where `need_weights` (pytorch#41508). With dropout
         `pull` drops what the forward pass dropped. It may be called any number of times, and
         reads the arrays and parameters of the call: leave them as they are until then. float16
-        and bfloat16 are computed in float32 and rounded once, at the end.
+        and bfloat16 are computed in float32 and rounded once, at the end; float32 and float64 in
+        themselves, whatever the size, so that output may be a rounding apart from `forward`'s.
         """
         from mha_numpy._vjp_layer import layer_vjp
 

@@ -68,7 +68,8 @@ def scaled_dot_product_attention_vjp(
     -----
     A row that sees no key is 0 and adds 0 to all gradients. `pull` may be called any number of
     times. It reads the arrays given here: leave them as they are until then. float16 and bfloat16
-    are computed in float32 and rounded once, at the end.
+    are computed in float32 and rounded once, at the end; float32 and float64 in themselves,
+    whatever the size.
     Source: Dao, FlashAttention-2 (2023), section 3.1, for the recomputation by tiles.
     """
     # Here, because most of those who import the package never go back.
