@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from mha_parity.isolation import GIB, Isolated, isolated
 from mha_parity.judge import Settings
 from mha_parity.making import make
 from mha_parity.options import Options
+from mha_parity.pipes import PIECE
+from mha_parity.process import Lost, Process
 from mha_parity.run import check
 from mha_parity.targets import TargetError
 from mha_parity.trial import Trial, try_cases
@@ -168,6 +172,37 @@ def test_the_numbers_arrive_as_they_are() -> None:
         for case in (PLAIN, FOUR.replace(memory="negative"), SIX.replace(regime="huge")):
             problem = make(case)
             np.testing.assert_array_equal(here(problem).output, there(problem).output)
+
+
+def test_an_answer_on_its_way_is_in_time(tmp_path: Path) -> None:
+    """What a pipe could not hold when nobody listened is waited for, though the time is over."""
+    (tmp_path / "talkative.py").write_text(
+        "import sys, time\n"
+        "from mha_parity.pipes import PIECE, send\n"
+        "send(int(sys.argv[2]), bytes(64 * PIECE))\n"
+        "time.sleep(60)\n",
+        encoding="utf-8",
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    process = Process("talkative", {"PYTHONPATH": path})
+    try:
+        since = time.monotonic()
+        time.sleep(SECONDS)
+        (message,) = process.wait(since, SECONDS / 2)
+        assert 64 * PIECE == len(message)
+        with pytest.raises(Lost, match=r"gave no answer within 0\.1 seconds"):
+            process.wait(time.monotonic(), 0.1)
+    finally:
+        process.end()
+
+
+def test_a_case_that_is_lost_is_not_asked_in_another_form() -> None:
+    """The relation to a case without an answer has the same fate, and costs no second process."""
+    with started("Sometimes.exits_hard") as candidate:
+        first, second = make(FOUR), make(FOUR)
+        answers = list(candidate.many([first, second, make(SIX)]))
+    assert answers[0] is answers[1]
+    assert [CandidateError, CandidateError, Answer] == [type(each) for each in answers]
 
 
 REFUSED = {

@@ -94,10 +94,11 @@ class Process:
         until = since + limit
         while True:
             left = until - time.monotonic()
-            came = list(self._round(min(TICK, max(0.0, left))))
+            # The rest of an answer that has begun to come has a moment more.
+            came = list(self._round(TICK if self._moved else min(TICK, max(0.0, left))))
             if came:
                 return came
-            # Only now: what came while nobody listened was in time, were it a part of an answer.
+            # Only now: what came while nobody listened was in time.
             if left <= 0 and not self._moved:
                 raise self._ended("timeout", f"gave no answer within {limit:.3g} seconds")
             if memory is not None and (taken := self._resident() - self._held_at_first) > memory:
