@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,23 @@ def test_generated_tables_are_those_of_the_data() -> None:
     for name, shown in blocks:
         expected = (ROOT / name).read_text(encoding="utf-8").strip()
         assert expected == shown.strip(), name
+
+
+def test_the_errors_told_are_those_measured() -> None:
+    """The largest median and the worst error beside torch's are the README's, and within limits."""
+    measured = json.loads((DATA / "accuracy.json").read_text(encoding="utf-8"))["rows"]
+    rows = [row for row in measured if row["contender"] == "target" and not row["feature"]]
+    median, worst = (max(row[name] for row in rows) for name in ("median", "worst"))
+    told = re.search(
+        r"at most ([\d.]+) times torch's in the median and at worst ([\d.]+) times",
+        " ".join(README.split()),
+    )
+
+    assert told is not None
+    assert (f"{median:.2f}", f"{worst:.2f}") == told.groups()
+    assert {"float64", "float32", "float16", "bfloat16"} == {row["dtype"] for row in rows}
+    assert median <= 1
+    assert worst <= 2
 
 
 def test_the_kill_matrix_shows_the_whole_catalogue() -> None:
