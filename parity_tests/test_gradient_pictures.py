@@ -121,7 +121,10 @@ def test_the_numbers_are_the_gradients(case: str) -> None:
     gold = golden_gradients(problem, golden(problem))["query"].value
     picture = drawn(case, "query")
     assert picture is not None
-    inorder = sorted(picture.plates, key=lambda plate: plate.name)
+    inorder = sorted(picture.plates, key=lambda plate: plate.first)
+    assert [plate.name for plate in inorder] == sorted(plate.name for plate in inorder)
+    width = inorder[0].gold.shape[1]
+    assert [width * i for i in range(len(inorder))] == [plate.first for plate in inorder]
     joined = np.concatenate([plate.gold for plate in inorder], axis=1)
     assert np.array_equal(np.asarray(gold[1], dtype=np.float64), joined)
 

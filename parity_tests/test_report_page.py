@@ -403,6 +403,15 @@ def test_a_failing_gradient_is_drawn() -> None:
     assert [] == foreign(text) + unheard(text)
 
 
+def test_columns_have_the_numbers_of_the_whole_array() -> None:
+    """The columns of a later head are numbered on, as the place of an error names them."""
+    (picture,) = graded(np.ones((6, 4)), 1.0).gradient_pictures
+    head = dataclasses.replace(picture.plates[0], first=70)
+    (drawn,) = page.plates(dataclasses.replace(picture, plates=(head,)))
+    numbers = re.findall(r">\s*(7\d)\s*<", drawn[0][1])
+    assert ["70", "71", "72", "73"] == numbers
+
+
 @pytest.mark.parametrize(
     ("largest", "said"),
     [(0.5, ""), (3.0, ""), (1e-4, ", in units of 10⁻⁴"), (2.5e12, ", in units of 10¹²")],
@@ -414,6 +423,17 @@ def test_gradients_of_any_size_have_digits(largest: float, said: str) -> None:
     (picture,) = graded(gold, 0.0).gradient_pictures
     (target, torch, _), _ = page.plates(picture)
     assert (f"the target, head 1{said}", f"torch, head 1{said}") == (target[0], torch[0])
+
+
+def test_rounding_has_no_colour_beside_an_error() -> None:
+    """What differs by rounding in one head is drawn like 0 where another head is wrong."""
+    gold = np.ones((6, 4))
+    (picture,) = graded(gold, 0.25).gradient_pictures
+    plates = (picture.plates[0], Plate("head 0", gold + 1e-15, gold), Plate("head 2", gold, gold))
+    _, rounding, right = page.plates(dataclasses.replace(picture, plates=plates))
+    assert "target − torch, head 0: up to 1.1e-15" == rounding[2][0]
+    fills = [set(re.findall(r"fill: #[0-9a-f]{6}", svg)) for _, svg in (rounding[2], right[2])]
+    assert fills[0] == fills[1]
 
 
 def test_the_lines_are_explained() -> None:

@@ -67,16 +67,16 @@ def _drawn(
     rows, columns = _named(problem, name, found.ndim)
     units = gradient_units(problem, gold, answer, name, settings).reshape(len(rows), len(columns))
     sample = int(units.max(axis=1).argmax()) if _of_samples(name, found.ndim) else NOWHERE
-    pairs = list(
-        zip(*(_matrices(problem, name, each, sample) for each in (found, due)), strict=True)
-    )
-    worst = np.argsort(-units[sample], kind="stable") if len(pairs) > 1 else [0]
-    labels = [f"head {head}" for head in range(len(pairs))] if len(pairs) > 1 else [""]
+    own, right_ones = (_matrices(problem, name, each, sample) for each in (found, due))
+    heads = len(own)
+    worst = [int(i) for i in np.argsort(-units[sample], kind="stable")] if heads > 1 else [0]
+    label = "head {}" if heads > 1 else ""
+    width = own[0].shape[1] if name in INPUTS else 0  # what the heads have side by side
     return GradientPicture(
         check=CHECK + name,
         case=problem.case,
         sample=sample if name != "key_padding_mask" else NOWHERE,
-        plates=tuple(Plate(labels[i], *pairs[i]) for i in map(int, worst)),
+        plates=tuple(Plate(label.format(i), own[i], right_ones[i], i * width) for i in worst),
         rows=_rows(problem, name),
         columns=_columns(problem, name),
         error_units=units,

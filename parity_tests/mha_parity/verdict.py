@@ -127,7 +127,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a drawn matrix: what its numbers count, and in which equal parts.
+    """One side of a drawn matrix: what its numbers count, from ``first`` on, in which equal parts.
 
     ``blocks`` are the names of its parts, and each of these holds ``heads`` heads.
     """
@@ -135,15 +135,20 @@ class Side:
     label: str
     blocks: tuple[str, ...] = ()
     heads: int = 1
+    first: int = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plate:
-    """A gradient of the candidate beside the right one, both (rows, columns)."""
+    """A gradient of the candidate beside the right one, both (rows, columns).
+
+    ``first`` is the number of the first column in the whole array.
+    """
 
     name: str
     candidate: Array
     gold: Array
+    first: int = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -93,7 +93,8 @@ def _label(axes: Any, shape: tuple[int, ...], sides: Sides) -> None:
     axes.set_xlabel(sides[1].label, color=INK)
     axes.set_ylabel(sides[0].label, color=INK)
     step = max(1, max(rows, columns) // 10)
-    axes.set_xticks(np.arange(0, columns, step) + 0.5, [str(i) for i in range(0, columns, step)])
+    along = range(0, columns, step)
+    axes.set_xticks(np.arange(0, columns, step) + 0.5, [str(sides[1].first + i) for i in along])
     named = sides[0].blocks if len(sides[0].blocks) == rows else ()
     numbers = [str(i) for i in range(0, rows, step)] if sides[0].label else [""] * rows
     axes.set_yticks(np.arange(0, rows, step) + 0.5, named or numbers)

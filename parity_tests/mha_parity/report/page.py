@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from pathlib import Path
@@ -100,17 +101,20 @@ def panels(picture: Picture, head: int) -> list[tuple[str, str]]:
 
 def plates(picture: GradientPicture) -> list[list[tuple[str, str]]]:
     """Return caption and SVG of target, torch and difference, of each plate that is drawn."""
-    return [_plate(picture, plate) for plate in picture.plates[:HEADS]]
+    apart = max(_furthest(_difference(plate)) for plate in picture.plates) or 1.0
+    return [_plate(picture, plate, apart) for plate in picture.plates[:HEADS]]
 
 
-def _plate(picture: GradientPicture, plate: Plate) -> list[tuple[str, str]]:
-    """Return the three maps of one plate; the target's has the colours of torch's range."""
-    sides, where = (picture.rows, picture.columns), f", {plate.name}" if plate.name else ""
+def _plate(picture: GradientPicture, plate: Plate, apart: float) -> list[tuple[str, str]]:
+    """Return the three maps of one plate.
+
+    The target's has the colours of torch's range; a difference of ``apart`` has the full colour.
+    """
+    sides = (picture.rows, dataclasses.replace(picture.columns, first=plate.first))
+    where = f", {plate.name}" if plate.name else ""
     most = _furthest(plate.gold) or _furthest(plate.candidate) or 1.0
-    with np.errstate(invalid="ignore"):
-        difference = plate.candidate - plate.gold
-    apart = _furthest(difference) or 1.0
-    told = f"target − torch{where}: up to {apart:.2g}"
+    difference = _difference(plate)
+    told = f"target − torch{where}: up to {_furthest(difference):.2g}"
     parts = (
         (f"the target{where}", plate.candidate, most, maps.gradient_map),
         (f"torch{where}", plate.gold, most, maps.gradient_map),
@@ -122,6 +126,11 @@ def _plate(picture: GradientPicture, plate: Plate) -> list[tuple[str, str]]:
         title = f"{picture.check}: {caption}"
         drawn.append((caption + said, draw(array / unit, title, largest / unit, sides)))
     return drawn
+
+
+def _difference(plate: Plate) -> Array:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(plate.candidate - plate.gold)
 
 
 def _furthest(array: Array) -> float:
