@@ -109,8 +109,10 @@ def judged(bound: Convention, case: Case, times: int) -> Iterator[str]:
     if trained.telling * -math.log(1 - P) > -math.log(chance(times)):
         stuck = same(clean.output, again.output)
         yield f"dropout on again: {STUCK}" if stuck else "dropout on again"
-    yield from _weights(bound, trained, times)
-    yield from _everything(bound, problem)
+    found = list(_weights(bound, trained, times))
+    yield from found
+    if not any(": " in each for each in found):  # else dropout 1 would show the same once more
+        yield from _everything(bound, problem)
 
 
 def off(clean: Array, evaluated: Array) -> str:
