@@ -9,7 +9,7 @@ it. Such a case is not judged, since the timeout was promised to it.
 from __future__ import annotations
 
 IN_A_RUN = 3  # timeouts' time that may pass in vain, in all
-AFTER_ALL = 2  # the same while a failure is shrunk
+AFTER_ALL = 2  # the same while failures are shrunk
 # Of a target that never answered: a second case is asked, since the first may be what it hangs on.
 NEVER = 2
 
@@ -23,7 +23,7 @@ class Patience:
         self._start = 0.0
         self._silences = 0
         self._in_vain = 0.0
-        self._brief = False
+        self._brief = self._shrinks = False
         self._at_most = IN_A_RUN * timeout
 
     @property
@@ -59,6 +59,13 @@ class Patience:
         self._brief = True
 
     def renew(self, *, brief: bool) -> None:
-        """Begin anew, with less to spend; ``brief``: do not even wait for one case in full."""
-        self._in_vain, self._brief = 0.0, brief
-        self._at_most = AFTER_ALL * self.timeout
+        """Let failures be shrunk, all of them in a time of its own.
+
+        ``brief``: do not even wait for one case in full; else there is time for that at least.
+        """
+        if not self._shrinks:
+            self._shrinks, self._in_vain = True, 0.0
+            self._at_most = AFTER_ALL * self.timeout
+        if not brief:
+            self._at_most = max(self._at_most, self._in_vain + self.timeout)
+        self._brief = brief
