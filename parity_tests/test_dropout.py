@@ -35,6 +35,7 @@ WRONG = {
     "dropping.py:StaysOff": ("dropout on again", "nothing is dropped in training after"),
     "dropping.py:Cuts": ("unlike lengths", "6 keys and 7 values get an answer"),
     "dropping.py:fills_like_q": ("integers as floats", "the same numbers come as integers"),
+    "valid_dropout.py:Negates": ("dropout rate", "weights are dropped, but 0.25 is the dropout"),
     "linear_dropout.py:OnlyKeeps": ("dropout rescales", "kept weights are 1 of those"),
 }
 BACKWARDS = ("dropping.py:DrawsAgain", "gradients with dropout", "in the gradient of ")
@@ -92,6 +93,7 @@ def test_every_check_has_a_candidate_that_fails_it() -> None:
         ("mha_numpy:scaled_dot_product_attention", {"dropped weights returned"}),
         ("torch.nn.functional:scaled_dot_product_attention", {"dropped weights returned"}),
         ("linear_layers.py:Attention", {"dropped weights returned"}),
+        ("valid_dropout.py:Dropping", {"dropped weights returned"}),
     ],
 )
 def test_right_dropout_passes_and_is_seen_to_be_asked(target: str, without: set[str]) -> None:

@@ -103,6 +103,10 @@ def test_keras_s_layer_passes(backend: str, cases: int, monkeypatch: pytest.Monk
     monkeypatch.setenv("KERAS_BACKEND", backend)
     verdict = judged("keras.layers:MultiHeadAttention", cases, dtypes=("float32",))
     passes(verdict, "keras-layer")
+    asked = {row.name for row in verdict.checks}
+    assert {"dropout off", "dropout rescales", "dropout of everything"} <= asked
+    # Keras returns the weights before dropout, and says so: that is its own.
+    assert "dropped weights returned" not in asked
 
 
 @pytest.mark.frameworks
