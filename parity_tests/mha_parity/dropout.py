@@ -1,7 +1,7 @@
 """Dropout in training, judged though two right programs draw different numbers to drop.
 
 With values that show the weights (``unit_values``) the output of a call in training shows what was
-dropped; beside it stands the answer D of the same candidate without dropout. Whatever was drawn,
+dropped; beside it stand the weights P of the same candidate without dropout. Whatever was drawn,
 
     dropped weight = 0 or P / (1 - p),  about p of them 0;  output = dropped weights V
 
