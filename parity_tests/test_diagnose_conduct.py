@@ -35,7 +35,6 @@ DISHONEST = {
     "dropping.py:shows_clean": "weights-before-dropout",
     "dropping.py:StaysOff": "sticky-eval",
     "dropping.py:Cuts": "kv-length-mismatch",
-    "dropping.py:fills_like_q": "int-truncation",
 }
 HONEST = ("projected.py:f", "keep_mask.py:Stacked")
 

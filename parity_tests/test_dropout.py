@@ -34,7 +34,6 @@ WRONG = {
     "dropping.py:shows_clean": ("dropped weights returned", "from those in use"),
     "dropping.py:StaysOff": ("dropout on again", "nothing is dropped in training after"),
     "dropping.py:Cuts": ("unlike lengths", "6 keys and 7 values get an answer"),
-    "dropping.py:fills_like_q": ("integers as floats", "the same numbers come as integers"),
     "valid_dropout.py:Negates": ("dropout rate", "weights are dropped, but 0.25 is the dropout"),
     "linear_dropout.py:OnlyKeeps": ("dropout rescales", "kept weights are 1 of those"),
 }
@@ -116,6 +115,15 @@ def test_dropout_that_does_nothing_is_not_failed_nor_said_to_hold() -> None:
     verdict = judged("dropping.py:Ignores")
     assert set() == failing(verdict)
     assert {"dropout off"} == held(verdict) & {*dropout.CHECKS}
+
+
+@pytest.mark.parametrize("subject", ["dropping.py:fills_like_q", "dropping.py:casts_to_q"])
+def test_who_cuts_integers_down_is_told_so_and_not_failed(subject: str) -> None:
+    """Nobody can be unlike torch, which refuses integers: the report has a note, and no failure."""
+    verdict = judged(subject)
+    assert set() == failing(verdict)
+    assert [unusual.CUT] == list(verdict.notes)
+    assert not judged("dropping.py:right").notes
 
 
 def test_dropout_of_the_output_too_is_no_failure_of_a_linear_layer() -> None:

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import numpy as np
 
+from mha_parity import unusual
 from mha_parity.case import Case
 from mha_parity.making import make
+from mha_parity.options import Options
+from mha_parity.run import check
 from mha_parity.wrong import catalogue
 
 CASE = Case(
     seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=4, inputs="distinct",
     weights="per_head",
 )  # fmt: skip
-UNASKED = ("heads-not-dividing", "grad-nan-masked-row")
+UNASKED = ("heads-not-dividing", "grad-nan-masked-row", "int-truncation")
 
 
 def test_all_of_them_are_tested_here() -> None:
     """Every entry that the cases cannot show, but for the rare overflow, has a test below."""
     beyond = {bug.id for bug in catalogue().values() if bug.beyond is not None}
     assert beyond - {"f16-qk-overflow"} == set(UNASKED)
+
+
+def test_integers_cut_the_output_down() -> None:
+    """The entry's layer is right in every case, and a note says what it does to integers."""
+    verdict = check(catalogue()["int-truncation"].candidate(), Options(cases=12))
+    assert not verdict.failed
+    assert unusual.CUT in verdict.notes
 
 
 def test_channels_that_the_heads_do_not_divide_are_dropped() -> None:

@@ -19,8 +19,8 @@ class Answer:
     Nothing is converted but the layout: a wrong dtype or shape arrives as the candidate made it.
     ``gradients`` maps state-dict names, "query", "key", "value" and float masks to arrays.
     ``notes`` are facts about the candidate's conduct seen during the call (see ``conduct``), and
-    ``held`` names the checks of conduct that were asked of this call and held. ``seconds`` is how
-    long the call took, where it was made.
+    ``held`` names the checks of conduct that were asked of this call and held; ``remarks`` are said
+    and fail nothing. ``seconds`` is how long the call took, where it was made.
     """
 
     output: Array
@@ -28,9 +28,11 @@ class Answer:
     gradients: dict[str, Array] | None = None
     notes: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     seconds: float = 0.0
 
 
+REMARK = "remark: "  # how a finding begins that is said and fails nothing
 # How the sentences on cases begin that a lost target never saw, or that had less than the timeout.
 NOT_ASKED = "not asked any more"
 NOT_AWAITED = "not waited for any longer"

@@ -16,7 +16,7 @@ import numpy as np
 
 from mha_parity import dropout, unusual
 from mha_parity.alike import differ, same
-from mha_parity.candidate import Answer, CandidateError
+from mha_parity.candidate import REMARK, Answer, CandidateError
 from mha_parity.drawing import place_of
 from mha_parity.global_state import GlobalState, seeded
 from mha_parity.tracing import Forbidden
@@ -85,6 +85,7 @@ class Watched:
             found += self._beside(problem, times)
         if not related and turn(problem.case, *AGAIN) and _plain(problem) and not notes:
             found += self._repeated(problem, call, answer, kept)
+        state.restore()  # what was asked beside the case may have changed it once more
         return told(kept, found)
 
     def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
@@ -154,12 +155,17 @@ class Watched:
 
 
 def told(answer: Answer, found: list[str]) -> Answer:
-    """Return the answer with its notes, and with the checks that held, each name once."""
+    """Return the answer with notes, remarks and the checks that held, each once."""
+    remarks = tuple(dict.fromkeys(each for each in found if each.startswith(REMARK)))
+    found = [each for each in found if each not in remarks]
     notes = tuple(dict.fromkeys(each for each in found if ": " in each))
     failed = {note.partition(": ")[0] for note in notes}
     asked = dict.fromkeys(each for each in found if ": " not in each)
     return dataclasses.replace(
-        answer, notes=notes, held=tuple(name for name in asked if name not in failed)
+        answer,
+        notes=notes,
+        held=tuple(name for name in asked if name not in failed),
+        remarks=tuple(remark.removeprefix(REMARK) for remark in remarks),
     )
 
 

@@ -181,7 +181,8 @@ def notes(trials: Sequence[Trial]) -> tuple[str, ...]:
     """Return what a reader should know beside the verdict."""
     judgements = [judgement for trial in trials for judgement in trial.judgements]
     unjudged = (_unjudged(judgements, begins) for begins in (NOT_AWAITED, NOT_ASKED))
-    return tuple(note for note in (*unjudged, _less_accurate(judgements)) if note)
+    remarks = dict.fromkeys(remark for trial in trials for remark in trial.remarks)
+    return tuple(note for note in (*unjudged, _less_accurate(judgements), *remarks) if note)
 
 
 def _unjudged(judgements: Sequence[Judgement], begins: str) -> str:

@@ -57,6 +57,7 @@ class Trial:
     gold: Gold | None = None
     answer: Answer | None = None
     seconds: float = 0.0
+    remarks: tuple[str, ...] = ()
 
     @property
     def fails(self) -> bool:
@@ -162,6 +163,7 @@ def _judged(
         gold=gold,
         answer=answer,
         seconds=answer.seconds,
+        remarks=answer.remarks,
     )
 
 

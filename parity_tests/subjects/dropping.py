@@ -185,3 +185,13 @@ def fills_like_q(Q, K, V, n_heads):
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         part[...] = odds / odds.sum(axis=1, keepdims=True) @ v
     return out
+
+
+def casts_to_q(Q, K, V, n_heads):
+    """Compute in float64 and answer in the dtype of Q."""
+    wide = (A.astype(np.float64) for A in (Q, K, V))
+    heads = zip(*(np.array_split(A, n_heads, axis=1) for A in wide))
+    logits, values = zip(*((q @ k.T / np.sqrt(q.shape[1]), v) for q, k, v in heads))
+    odds = [np.exp(z - z.max(axis=1, keepdims=True)) for z in logits]
+    mixed = [e / e.sum(axis=1, keepdims=True) @ v for e, v in zip(odds, values)]
+    return np.concatenate(mixed, axis=1).astype(Q.dtype)

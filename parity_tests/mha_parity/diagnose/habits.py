@@ -36,7 +36,6 @@ NAMES = {
     "dropped weights returned": "weights-before-dropout",
     "dropout of everything": "dropout-one-nan",
     "gradients with dropout": "grad-dropout-scale",
-    "integers as floats": "int-truncation",
     "unlike lengths": "kv-length-mismatch",
 }
 BESIDE = ({*dropout.CHECKS} - {"dropout off"}) | {*unusual.CHECKS}

@@ -221,6 +221,7 @@ _enter(
     right="integers become floats at the border, or are refused",
     visible_when="integer queries, keys or values",
     remedy="convert integers to a floating dtype, or refuse them",
+    beyond="torch refuses integers: who cuts them down is told so in a note, and not failed",
 )  # fmt: skip
 
 
