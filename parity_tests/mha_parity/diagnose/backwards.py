@@ -49,10 +49,10 @@ def named(failures: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
     return tuple(_measured(*plainest)) if plainest else ()
 
 
-def _oddness(each: tuple[Problem, Answer]) -> tuple[bool, int]:
-    """Return what a measurement is better without: sizes that coincide come last."""
+def _oddness(each: tuple[Problem, Answer]) -> tuple[bool, float, int]:
+    """Return what a measurement is better without: sizes that coincide, and coarse dtypes."""
     case = each[0].case
-    return case.heads_count in {1, case.head_dim}, plain_distance(case)
+    return case.heads_count in {1, case.head_dim}, NEAR[case.dtype], plain_distance(case)
 
 
 def _right(problem: Problem) -> Answer:
