@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -17,19 +18,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mha_parity import conventions
+from mha_parity.candidate import FunctionCandidate
 from mha_parity.diagnose import diagnose
 from mha_parity.drawing import draw_cases
 from mha_parity.judge import Settings
 from mha_parity.options import Options
+from mha_parity.pullback import Pull
 from mha_parity.run import check, restricted
 from mha_parity.trial import try_cases
 from mha_parity.wrong import catalogue
+from mha_parity.wrong.bug import whole_offer
+from mha_parity.wrong.gradients import backwards
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     from mha_parity.candidate import Answer, Candidate
+    from mha_parity.case import Case
     from mha_parity.problem import Problem
     from mha_parity.verdict import Diagnosis
 
@@ -176,6 +182,32 @@ def test_a_wrong_gradient_of_other_hands_is_named() -> None:
 def test_a_gradient_of_no_entry_is_measured(name: str, sentence: str) -> None:
     """Which gradient is wrong, and by which factor, where the catalogue has no name for it."""
     assert sentence in [each.title for each in checked("numpy_vjp", name)]
+
+
+@pytest.mark.parametrize(
+    ("factor", "told"),
+    [
+        (lambda _: 0.5, "gradient of value is 0.5 times what is due"),
+        (lambda case: case.head_dim**-0.5, "times what is due; 1/sqrt(head_dim)"),
+    ],
+    ids=["half", "root"],
+)
+def test_a_formula_is_one_of_all_failing_cases(factor: Callable[[Case], float], told: str) -> None:
+    """A half is 1/sqrt(4) in a case of four heads, by chance; a formula has to fit five cases."""
+    right = backwards(Pull)()
+
+    def answer(problem: Problem) -> Answer:
+        found = right(problem)
+        if found.gradients is None:  # of an empty problem
+            return found
+        value = found.gradients["value"] * problem.dtype.type(factor(problem.case))
+        return replace(found, gradients=found.gradients | {"value": value})
+
+    offer = whole_offer() | {"dtype": ("float64",), "gradients": ("yes",)}
+    candidate = FunctionCandidate("scaled", answer, offer)
+    (found,) = check(candidate, Options(cases=30, seed=SEED, grad=True, shrink=False)).diagnosis
+    assert found.title.endswith(told)
+    assert found.bug is None
 
 
 def test_nothing_is_said_of_right_gradients() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mha_parity.values import Array
 
 FAMILY = 12
+MEASURED = 5  # failing cases that a formula for a factor has to fit: one alone may do so by chance
 MOST = 0.9  # of the failing cases a name explains, at least: half precision rounds a lot away
 # Gradients are sums over whole problems: half of the digits are left to their rounding.
 NEAR = {"float64": 2.0**-26, "float32": 2.0**-11, "float16": 2.0**-5, "bfloat16": 2.0**-4}
@@ -45,8 +46,7 @@ def named(failures: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
                     confident=len(wrong) > 1, evidence=told, source=", ".join(bug.sources),
                 ),
             )  # fmt: skip
-    plainest = min(wrong, key=_oddness, default=None)
-    return tuple(_measured(*plainest)) if plainest else ()
+    return tuple(_measured(sorted(wrong, key=_oddness)[:MEASURED])) if wrong else ()
 
 
 def _oddness(each: tuple[Problem, Answer]) -> tuple[bool, float, int]:
@@ -59,29 +59,43 @@ def _right(problem: Problem) -> Answer:
     return backwards(Pull)()(problem)
 
 
-def _measured(problem: Problem, answer: Answer) -> Iterator[Diagnosis]:
+def _measured(wrong: Sequence[tuple[Problem, Answer]]) -> Iterator[Diagnosis]:
     """Say of each wrong gradient how many times the right one it is, if it is a multiple."""
+    first, *others = ({name: told for name, *told in _factors(*each)} for each in wrong)
+    for name, (told, formulas) in first.items():
+        shared = [
+            each
+            for each in formulas
+            if all(each in other.get(name, ("", []))[1] for other in others)
+        ]
+        formula = f"; {shared[0]}" if shared and others else ""
+        yield Diagnosis(
+            bug=None,
+            title=f"gradient of {name} {told}{formula}",
+            evidence=f"measured on {wrong[0][0].case.id}",
+        )
+
+
+def _factors(problem: Problem, answer: Answer) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield name, words and formulas of the factor of each wrong gradient."""
     found = answer.gradients or {}
     due = _summed(problem, _right(problem).gradients or {}, found)
     near = NEAR[problem.case.dtype]
     for name, array in due.items():
-        if name not in found or _near(as_float(found[name]), as_float(array), near):
-            continue
-        told = _multiple(as_float(found[name]), as_float(array), problem)
-        yield Diagnosis(
-            bug=None, title=f"gradient of {name} {told}", evidence=f"measured on {problem.case.id}"
-        )
+        if name in found and not _near(as_float(found[name]), as_float(array), near):
+            yield name, *_multiple(as_float(found[name]), as_float(array), problem)
 
 
-def _multiple(found: Array, due: Array, problem: Problem) -> str:
+def _multiple(found: Array, due: Array, problem: Problem) -> tuple[str, list[str]]:
+    """Return the factor in words, and the formulas in the sizes that give it."""
     if found.shape != due.shape:
-        return f"has shape {found.shape}, but should have {due.shape}"
+        return f"has shape {found.shape}, but should have {due.shape}", []
     factor = float((found * due).sum() / max(float((due * due).sum()), 1e-300))
-    if not _near(found, factor * due, NEAR[problem.case.dtype]):
-        return "is no multiple of what is due"
-    turned = abs(abs(factor) - 1) < NEAR[problem.case.dtype]
-    named = "" if turned else next(named_sizes(problem, abs(factor)), "")
-    return f"is {factor:.4g} times what is due" + (f"; {named}" if named else "")
+    near = NEAR[problem.case.dtype]
+    if not _near(found, factor * due, near):
+        return "is no multiple of what is due", []
+    formulas = [] if abs(abs(factor) - 1) < near else named_sizes(problem, abs(factor))
+    return f"is {factor:.4g} times what is due", [each.partition(" = ")[2] for each in formulas]
 
 
 def _agrees(problem: Problem, answer: Answer, function: Callable[[Problem], Answer]) -> bool:
