@@ -16,12 +16,13 @@ import pytest
 
 from mha_parity import conventions, isolation, targets
 from mha_parity.case import parse
+from mha_parity.environment import environment
 from mha_parity.judgement import Judgement, Place, Severity
 from mha_parity.opening import opened
 from mha_parity.options import Options
 from mha_parity.report import files, junit
 from mha_parity.report.document import SCHEMA, document
-from mha_parity.run import check, environment
+from mha_parity.run import check
 from mha_parity.verdict import (
     Accuracy,
     CheckRow,

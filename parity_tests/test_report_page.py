@@ -86,7 +86,7 @@ class Page(HTMLParser):
 def judged(target: str, **changes: Any) -> Verdict:
     """Return the verdict of a short run on one of the subjects, in this process."""
     bound = conventions.bind(targets.load(f"{SUBJECTS}/{target}"))
-    return check(bound, Options(**{"cases": 60, **changes}), target=target)
+    return check(bound, Options(**{"cases": 60, "draw": True, **changes}), target=target)
 
 
 def synthetic(**changes: Any) -> Verdict:

@@ -24,7 +24,10 @@ class Severity(StrEnum):
     @property
     def fails(self) -> bool:
         """Whether a case with this outcome fails."""
-        return self in {Severity.WRONG, Severity.STRUCTURE, Severity.CRASH, Severity.TIMEOUT}
+        return self in _FAILING
+
+
+_FAILING = frozenset({Severity.WRONG, Severity.STRUCTURE, Severity.CRASH, Severity.TIMEOUT})
 
 
 NOWHERE = -1  # for the sample of a weight's gradient, and for the head where heads are mixed

@@ -19,7 +19,10 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a run is asked to do. Field by field the options of the command line."""
+    """What a run is asked to do. Field by field the options of the command line.
+
+    With ``draw`` the verdict has the pictures that a page shows.
+    """
 
     cases: int = 500
     seed: int = 0
@@ -37,6 +40,7 @@ class Options:
     path: str | None = None
     diagnose: bool = True
     shrink: bool = True
+    draw: bool = False
     jobs: int | None = None
 
 
@@ -176,4 +180,5 @@ def from_namespace(namespace: object, prefix: str = "") -> Options:
         in_process=got("in_process"), forbid=got("forbid"), fully_masked=got("fully_masked"),
         max_times_torch=got("max_times_torch"), grad=got("grad"), device=got("device"),
         path=getattr(namespace, "path", None), jobs=got("jobs"),
+        draw=bool(getattr(namespace, "html", None)),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from mha_parity.environment import environment
 from mha_parity.opening import opened
 from mha_parity.systematic import Systematic
 from mha_parity.trial import is_measured, try_cases
@@ -40,6 +41,7 @@ class Part:
 
     trials: list[Trial]
     systematic: Systematic
+    environment: dict[str, str] | None = None  # of the process that tried the first cases
 
 
 def tried(
@@ -155,7 +157,10 @@ class _Worker:
     def part(cls, asked: tuple[int, Sequence[Case], Settings]) -> Part:
         """Try one part."""
         first, cases, settings = asked
-        return tried(cls._candidate, cases, settings, _nothing, first)
+        part = tried(cls._candidate, cases, settings, _nothing, first)
+        # The process that puts parts together need not load torch to say which one it was.
+        part.environment = None if first else environment()
+        return part
 
 
 def _nothing() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity import summary
 from mha_parity.drawing import drawing, reachable
+from mha_parity.environment import environment
 from mha_parity.gradient_pictures import gradient_pictures
 from mha_parity.judge import Settings
 from mha_parity.options import Options
@@ -16,7 +17,7 @@ from mha_parity.parts import KEPT, jobs, parts, parts_elsewhere
 from mha_parity.pictures import closest, pictures
 from mha_parity.shrink import shrunk
 from mha_parity.systematic import Systematic
-from mha_parity.verdict import Diagnosis, Failure, Outcome, Verdict
+from mha_parity.verdict import Diagnosis, Failure, Outcome, Picture, Verdict
 
 if TYPE_CHECKING:
     from mha_parity.candidate import Candidate
@@ -52,12 +53,16 @@ def check(
     cases = drawing(offer, options.cases, options.seed)
     systematic = Systematic()
     trials: list[Trial] = []
+    there: dict[str, str] | None = None
     for part in _parts(candidate, options, target, cases, progress):
         kept = sum(trial.problem is not None for trial in trials)
         trials += part.trials if kept < KEPT else [trial.light() for trial in part.trials]
         systematic.merge(part.systematic)
+        there = there or part.environment
     over_run = systematic.judgements()
-    return _verdict(candidate, options, target or candidate.name, trials, over_run, offer, started)
+    verdict = _verdict(candidate, options, target or candidate.name, trials, over_run, offer)
+    seconds = time.perf_counter() - started
+    return replace(verdict, environment=there or environment(), seconds=seconds)
 
 
 def _parts(
@@ -124,7 +129,6 @@ def _verdict(
     trials: list[Trial],
     over_run: list[Judgement],
     offer: Offer,
-    started: float,
 ) -> Verdict:
     judgements = [judgement for trial in trials for judgement in trial.judgements] + over_run
     rows = summary.feature_rows(trials, offer, candidate.offer)
@@ -149,15 +153,21 @@ def _verdict(
         power=summary.powers(trials),
         weighed=summary.weighed(trials),
         notes=summary.notes(trials),
-        environment=environment(),
-        pictures=(
-            pictures(candidate, failures, settings)
-            if failures
-            else closest(candidate, worst, settings)
-        ),
-        gradient_pictures=gradient_pictures(candidate, failures, settings),
-        seconds=time.perf_counter() - started,
+        pictures=_pictures(candidate, failures, worst, settings) if options.draw else (),
+        gradient_pictures=gradient_pictures(candidate, failures if options.draw else (), settings),
     )
+
+
+def _pictures(
+    candidate: Candidate,
+    failures: tuple[Failure, ...],
+    worst: Judgement | None,
+    settings: Settings,
+) -> tuple[Picture, ...]:
+    """Return what the page draws of the failures, or of the case that came closest to one."""
+    if failures:
+        return pictures(candidate, failures, settings)
+    return closest(candidate, worst, settings)
 
 
 def _diagnosis(candidate: Candidate, failing: list[Trial]) -> tuple[Diagnosis, ...]:
@@ -230,20 +240,4 @@ def _named(options: Options) -> str:
     return f" --convention {options.convention}" if options.convention else ""
 
 
-def environment() -> dict[str, str]:
-    """Return what a reader needs to see the same again."""
-    import numpy as np
-
-    import mha_parity
-    import mha_torch
-
-    return {
-        "mha_parity": mha_parity.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        **{k: str(v) for k, v in mha_torch.describe().items()},
-    }
-
-
-__all__ = ["Options", "Outcome", "check", "environment", "restricted", "settings_of"]
+__all__ = ["Options", "Outcome", "check", "restricted", "settings_of"]

@@ -119,9 +119,10 @@ def accuracy_table(trials: Sequence[Trial]) -> tuple[Accuracy, ...]:
     Of features only those that vary among the cases; torch's other paths have too few cases there.
     """
     pair = (accuracy.TARGET, accuracy.PINNED)
-    rows = [*_rows(trials, ("", ""), (*pair, *accuracy.PATHS))]
-    for feature in _varying(trials):
-        rows += _rows(trials, feature, pair)
+    measured = [trial for trial in trials if trial.measured]
+    rows = [*_rows(measured, ("", ""), (*pair, *accuracy.PATHS))]
+    for feature in _varying(measured):
+        rows += _rows(measured, feature, pair)
     return tuple(rows)
 
 
@@ -138,7 +139,7 @@ def _rows(
 
 def _varying(trials: Iterable[Trial]) -> list[tuple[str, str]]:
     """Return the features of axes on which the measured cases differ."""
-    seen = {item for trial in trials if trial.measured for item in of_case(trial.case).items()}
+    seen = {item for trial in trials for item in of_case(trial.case).items()}
     values = {axis: [v for v in AXES[axis] if (axis, v) in seen] for axis in AXES}
     return [
         (axis, value)
