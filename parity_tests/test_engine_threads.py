@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
-from mha_numpy import _threads
+from mha_numpy import _cores, _threads
 from mha_numpy._masking import Masking
 from mha_numpy._products import affine, cut_product, spread_affine
 from mha_numpy._streaming import attend_streaming
@@ -80,6 +81,86 @@ def test_products_do_not_depend_on_threads(rows: int) -> None:
     allowed = 99 * np.finfo(np.float32).eps * (np.abs(x) @ np.abs(weight.T) + np.abs(bias))
     assert (np.abs(expected - exact) <= allowed).all()
     assert (np.abs(affine(x, weight, bias) - exact) <= allowed).all()
+
+
+def test_a_helper_that_comes_late_disturbs_nobody() -> None:
+    """A job whose owner was woken already can be joined: there is nothing left, and no error."""
+    working, may_end = threading.Event(), threading.Event()
+
+    def work(_: int) -> None:
+        working.set()
+        may_end.wait()
+
+    job = _threads._Job(work, 1)
+    helper, owner = threading.Thread(target=job.take_part), threading.Thread(target=job.wait)
+    helper.start()
+    working.wait()
+    owner.start()
+    while not job._owner_waits:
+        time.sleep(0)
+    may_end.set()
+    helper.join()
+    owner.join()
+    job.take_part()
+    job.take_part()
+
+
+class Placed:
+    """Notes where threads are sent, on a machine of four cores with the caller on one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.core, self.sent = 2, list[tuple[int, set[int]]]()
+        monkeypatch.setattr(_cores, "_core_query", lambda: lambda: self.core)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 3, 5}, raising=False)
+        note = lambda thread, cores: self.sent.append((thread, cores))  # noqa: E731  (a stand-in)
+        monkeypatch.setattr(os, "sched_setaffinity", note, raising=False)
+
+
+def test_helpers_leave_the_callers_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are sent away from the core that the caller is on, once for as long as it stays."""
+    placed = Placed(monkeypatch)
+    cores = _cores.Cores()
+    cores.leave_callers([7, 9])
+    cores.leave_callers([7, 9])
+    placed.core = 5
+    cores.leave_callers([7, 9])
+    cores.forget()
+    cores.leave_callers([7])
+    first, later = {0, 3, 5}, {0, 2, 3}
+    assert [(7, first), (9, first), (7, later), (9, later), (7, later)] == placed.sent
+
+
+def test_helpers_stay_where_there_is_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that may use one core alone sends nobody anywhere, nor does one that may not."""
+    placed = Placed(monkeypatch)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
+    _cores.Cores().leave_callers([7])
+    assert [] == placed.sent
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2})
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    cores = _cores.Cores()
+    cores.leave_callers([7])
+    placed.core = 1
+    cores.leave_callers([7])
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,
+    reason="helpers are placed on Linux, from two cores on",
+)
+def test_a_job_places_its_helpers() -> None:
+    """After a job on two threads the helper may run on all of the caller's cores but one."""
+    _threads._pool.forget()
+    run(lambda _: time.sleep(0.001), 4, 2)
+    (helper,) = _threads._pool._helpers
+    assert helper.native_id is not None
+    may, own = (os.sched_getaffinity(each) for each in (helper.native_id, 0))
+    assert 1 == len(own - may)
+    assert may < own
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 97, 389), (130, 512, 1536), (1100, 512, 512)])

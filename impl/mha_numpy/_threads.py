@@ -14,6 +14,8 @@ from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from mha_numpy._cores import Cores
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -44,6 +46,7 @@ class _Job:
         with self._lock:
             self._active -= 1
             if self._owner_waits and not self._active:
+                self._owner_waits = False  # who comes later still must not wake the owner twice
                 self._finished.release()
 
     def wait(self) -> None:
@@ -69,14 +72,18 @@ class _Pool:
     def forget(self) -> None:
         """Start without helpers."""
         self._queue: SimpleQueue[_Job] = SimpleQueue()
-        self._helpers = 0
+        self._helpers: list[threading.Thread] = []
+        self._cores = Cores()
         self._lock = threading.Lock()
 
     def invite(self, job: _Job, helpers: int) -> None:
         with self._lock:
-            while self._helpers < helpers:
-                threading.Thread(target=self._serve, name="mha_numpy", daemon=True).start()
-                self._helpers += 1
+            while len(self._helpers) < helpers:
+                helper = threading.Thread(target=self._serve, name="mha_numpy", daemon=True)
+                helper.start()
+                self._helpers.append(helper)
+                self._cores.forget()
+            self._cores.leave_callers([h.native_id for h in self._helpers if h.native_id])
         for _ in range(helpers):
             self._queue.put(job)
 
