@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mha_numpy import MultiheadAttention
 from mha_numpy._folded import Folded
 from mha_numpy._prepared import WIDEST_FOLDED
+from mha_numpy._samples import pieces_of
 from mha_numpy._threads import get_num_threads, set_num_threads
 from mha_numpy._tiny import Tiny
 
@@ -119,7 +120,8 @@ def test_threads_change_no_bit(sizes: tuple[int, ...]) -> None:
 def test_more_work_is_cut_into_more_pieces(sizes: tuple[int, ...], pieces: int) -> None:
     """From 16 million multiplications on there are two pieces, then four, and eight."""
     n, length, width, heads = sizes
-    assert pieces == layer(width, heads).prepare()._folded._pieces(n, length)
+    folded = layer(width, heads).prepare()._folded
+    assert pieces == pieces_of(folded._multiplications(n, length))
 
 
 @pytest.mark.parametrize(("sizes", "pieces"), [((8, 32, 256, 4), 2), ((11, 128, 312, 6), 4)])

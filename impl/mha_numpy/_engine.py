@@ -12,9 +12,12 @@ they balance, and moving one by a factor of two costs some per cent near it and 
   no more than that up to some ten million multiplications: so far the wider arithmetic is taken,
   and so far products stay on one thread (`WIDE_UP_TO`). For float64 there is nothing wider that
   BLAS knows: pairs of float64 cost five to eight times as much as float64 alone, 0.1 to 6 ms.
-- The streaming engine asks 25 µs more of Python than the one that holds the weights and passes
-  over the logits twice less: even at some 30 000 logits (`STREAM_FROM`). The one that returns the
-  weights by rows goes head by head, a dozen calls each: even at some 260 000 (`WEIGHTED_FROM`).
+- The streaming engine passes over the logits twice less than the one that holds the weights and
+  shares them out among threads; waking those and 25 µs more of Python are even with that at some
+  260 000 logits, a megabyte of float32 (`STREAM_FROM`). So are the dozen calls a head of the one
+  that returns the weights by rows (`WEIGHTED_FROM`).
+- Samples are shared out whole where there are several: the threads then meet once in a call, and
+  not after each product (`_samples`).
 
 Every choice can be overruled: `engine=` in the public calls, `set_num_threads` or MHA_NUMPY_THREADS
 in the environment for threads, `tiles=` and `threads=` in `attend_streaming` for the cut.
@@ -44,7 +47,7 @@ __all__ = [
 ]
 
 WIDE_UP_TO = 8_000_000
-STREAM_FROM = 32_768
+STREAM_FROM = 262_144
 WEIGHTED_FROM = 262_144
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy._products import affine
+from mha_numpy._samples import cut_samples, pieces_of
 from mha_numpy._softmax import is_bounded, row_sums
 from mha_numpy._streaming import attend_streaming
 from mha_numpy._threads import get_num_threads, run, single_threaded_blas
@@ -30,18 +31,8 @@ if TYPE_CHECKING:
 
     from mha_numpy._projections import Projections
 
-PIECE_ROWS = 512
-LEAST_SAMPLES = 4
-LARGEST_LENGTH = 1024
-"""Up to this length, and from so many samples on, whole samples are one thread's work."""
 FEW_ROWS = 512
 """Up to so many rows in all the heads are shared out: each thread reads weights of its own."""
-SHARED_FROM = 16_000_000
-"""Multiplications from which a second thread saves more than waking it costs, some 50 µs."""
-EVEN_FROM = 160_000_000
-"""From so many on there are four pieces, for evenness; below, two: larger products are faster."""
-MANY_FROM = 1_600_000_000
-"""From so many on there are eight, for machines of more than four cores."""
 HELD_LOGITS = 65_536
 """A piece of at most so many logits holds them all: a quarter of a megabyte, which stays cached."""
 
@@ -82,17 +73,15 @@ class Folded:
         if tiny is not None and tiny.fits(x.shape):
             return tiny(x)
         n, length, _ = x.shape
-        if n >= LEAST_SAMPLES and length <= LARGEST_LENGTH:
-            return self._by_samples(x)
+        samples = cut_samples(n, length, self._multiplications(n, length))
+        if samples:
+            return self._by_samples(x, samples)
         if n * length <= FEW_ROWS:
             return self._by_heads(x)
         return self._in_stages(x)
 
-    def _by_samples(self, x: NDArray[Any]) -> NDArray[Any]:
-        n, length, _ = x.shape
+    def _by_samples(self, x: NDArray[Any], pieces: list[slice]) -> NDArray[Any]:
         out = np.empty(x.shape, x.dtype)
-        share = -(-n // self._pieces(n, length))
-        pieces = spans(0, n, min(max(PIECE_ROWS // length, 1), share))
         every_head = slice(0, self.num_heads)
 
         def compute(index: int) -> None:
@@ -106,7 +95,8 @@ class Folded:
 
     def _by_heads(self, x: NDArray[Any]) -> NDArray[Any]:
         n, length, width = x.shape
-        pieces = spans(0, self.num_heads, -(-self.num_heads // self._pieces(n, length)))
+        wanted = pieces_of(self._multiplications(n, length))
+        pieces = spans(0, self.num_heads, -(-self.num_heads // wanted))
         parts = np.empty((len(pieces), n * length, width), x.dtype)
         _share(lambda index: self._heads(x, pieces[index], parts[index]), len(pieces))
         out: NDArray[Any] = parts[0]
@@ -121,14 +111,9 @@ class Folded:
         merged = attend_streaming(q, k, v).swapaxes(1, 2).reshape(-1, width)
         return affine(merged, self.out_weight.T, self.out_bias).reshape(n, length, width)
 
-    def _pieces(self, n: int, length: int) -> int:
-        """Return in how many pieces to cut the work: 1, 2, 4 or 8."""
-        multiplications = n * length * self.width * (4 * self.width + 2 * length)
-        if multiplications < SHARED_FROM:
-            return 1
-        if multiplications < EVEN_FROM:
-            return 2
-        return 4 if multiplications < MANY_FROM else 8
+    def _multiplications(self, n: int, length: int) -> int:
+        multiplications: int = n * length * self.width * (4 * self.width + 2 * length)
+        return multiplications
 
     def _heads(self, x: NDArray[Any], heads: slice, out: NDArray[Any]) -> None:
         """Write what some heads give to the output of some samples, on this thread alone."""

@@ -22,6 +22,7 @@ from mha_numpy._engine import choose_wide
 from mha_numpy._masking import NO_MASK, Masking, causal_hidden, from_module_masks
 from mha_numpy._projections import append_keys, linear, merge_heads, project_to_heads
 from mha_numpy._route import attend_heads
+from mha_numpy._samples import SHARED_FROM, by_samples, cut_samples
 from mha_numpy._wide import finite_or, layer_in_pairs
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ class Call(NamedTuple):
     dtype: np.dtype[Any]
     """The dtype of the caller's arrays."""
 
+    def of_samples(self, samples: slice) -> Call:
+        """Return the call with some of its samples; batch first."""
+        inputs = _to_each(lambda x: x[samples], self.inputs)
+        return self._replace(inputs=inputs, masking=self.masking.of_samples(samples))
+
 
 def layer_forward(
     query: ArrayLike,
@@ -79,8 +85,9 @@ def layer_forward(
     """
     call = check_call(query, key, value, parameters, widths, options)
     drops = options.dropout_p > 0
-    wide = choose_wide(options.engine, _multiplications(call), call.dtype, drops=drops)
-    output, weights = _wide_attention(call) if wide else _attention(call)
+    size = _multiplications(call)
+    wide = choose_wide(options.engine, size, call.dtype, drops=drops)
+    output, weights = _wide_attention(call) if wide else _shared_attention(call, size)
     if output.dtype != call.dtype:
         output = output.astype(call.dtype)
         weights = None if weights is None else weights.astype(call.dtype)
@@ -159,6 +166,17 @@ def _wide_attention(call: Call) -> tuple[NDArray[Any], NDArray[Any] | None]:
     if weights is not None and ordinary_weights is not None:
         weights = finite_or(weights, ordinary_weights)
     return finite_or(output, ordinary), weights
+
+
+def _shared_attention(call: Call, size: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Compute the layer, its samples on several threads where that is worth it."""
+    options = call.options
+    together = options.dropout_p > 0 or options.static_k is not None or options.static_v is not None
+    if together or not options.batch_first or size < SHARED_FROM:
+        return _attention(call)
+    n, length, _ = call.inputs[0].shape
+    pieces = cut_samples(n, max(length, call.inputs[1].shape[1]), size)
+    return by_samples(call, pieces, _attention) if len(pieces) > 1 else _attention(call)
 
 
 def _attention(call: Call) -> tuple[NDArray[Any], NDArray[Any] | None]:

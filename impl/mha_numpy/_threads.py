@@ -38,11 +38,14 @@ class _Job:
         """Do pieces until there are none, or until one of them has failed anywhere."""
         with self._lock:
             self._active += 1
+        _here.working = True
         try:
             while (piece := self._take()) is not None:
                 self._work(piece)
         except BaseException as error:  # noqa: BLE001 (raised again by the thread that owns the job)
             self.error = error
+        finally:
+            _here.working = False
         with self._lock:
             self._active -= 1
             if self._owner_waits and not self._active:
@@ -126,6 +129,7 @@ class _SingleThreadedBlas:
                         library.set_num_threads(threads)
 
 
+_here = threading.local()
 _pool = _Pool()
 single_threaded_blas = _SingleThreadedBlas()
 _chosen: int | None = None
@@ -135,10 +139,11 @@ def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
     """Call `work` with 0 ... pieces - 1, each once, in any order, on up to so many threads.
 
     The caller's thread is one of them, so a call from anywhere always gets on. The first
-    exception ends the job and is raised here.
+    exception ends the job and is raised here. Work that is itself a piece of such a job is done on
+    its own thread: the others have pieces of theirs.
     """
     helpers = min(threads, pieces) - 1
-    if helpers <= 0:
+    if helpers <= 0 or getattr(_here, "working", False):
         for piece in range(pieces):
             work(piece)
         return

@@ -1,0 +1,160 @@
+"""Samples shared out among threads: the same answer, whatever is masked, on any of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mha_numpy import MultiheadAttention, _layer, _samples
+from mha_numpy._masking import Masking
+from mha_numpy._samples import cut_samples, pieces_of
+from mha_numpy._threads import get_num_threads, run, set_num_threads
+
+Array = NDArray[Any]
+N, L, S, H, D = 5, 7, 11, 3, 5
+E = H * D
+RNG = np.random.default_rng(3)
+PADDING = np.arange(S) >= np.array([11, 4, 9, 1, 7])[:, None]
+MASKS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "padding": {"key_padding_mask": PADDING},
+    "shared": {"attn_mask": RNG.random((L, S)) < 0.3},
+    "each": {"attn_mask": RNG.standard_normal((N * H, L, S))},
+    "both": {
+        "attn_mask": RNG.standard_normal((L, S)),
+        "key_padding_mask": np.where(PADDING, -np.inf, RNG.standard_normal((N, S))),
+    },
+    "causal": {"attn_mask": np.triu(np.ones((L, S), bool), 1), "is_causal": True},
+}
+
+
+@pytest.fixture
+def shared_out(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Share out the samples of small problems too, two at a time; return how many each call had."""
+    seen: list[int] = []
+    whole = _layer._attention
+
+    def counted(call: _layer.Call) -> Any:
+        seen.append(len(call.inputs[0]))
+        return whole(call)
+
+    monkeypatch.setattr(_layer, "_attention", counted)
+    monkeypatch.setattr(_layer, "SHARED_FROM", 0)
+    monkeypatch.setattr(_samples, "PIECE_ROWS", 2 * S)
+    return seen
+
+
+def layer(**options: Any) -> MultiheadAttention:
+    """Return a float64 layer that does not take the wide engine."""
+    rng = np.random.default_rng(4)
+    options.setdefault("batch_first", True)
+    return MultiheadAttention(
+        E, H, rng=rng, dtype="float64", engine="materialised", **options
+    ).eval()
+
+
+def sequences() -> tuple[Array, Array, Array]:
+    """Return query (N, L, E), key and value (N, S, E)."""
+    rng = np.random.default_rng(5)
+    return tuple(rng.standard_normal((N, length, E)) for length in (L, S, S))  # type: ignore[return-value]  # three
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize(
+    "extra", [{}, {"add_bias_kv": True, "add_zero_attn": True}], ids=["", "kv"]
+)
+@pytest.mark.parametrize("weights", ["none", "averaged", "each"])
+def test_shared_samples_give_the_whole_answer(
+    masks: str, extra: dict[str, Any], weights: str, shared_out: list[int]
+) -> None:
+    """Output and weights are those of one thread on all samples, up to the order of sums."""
+    own = layer(**extra)
+    options = MASKS[masks] | {
+        "need_weights": weights != "none",
+        "average_attn_weights": weights == "averaged",
+    }
+    found = own(*sequences(), **options)
+    assert [2, 2, 1] == sorted(shared_out, reverse=True)
+    expected = []
+    for i in range(N):
+        query, key, value = (x[i : i + 1] for x in sequences())
+        expected.append(own(query, key, value, **one(options, i)))
+    for got, parts in zip(found, zip(*expected, strict=True), strict=True):
+        if got is None:
+            assert weights == "none"
+            continue
+        due = np.concatenate(parts)
+        assert np.abs(got - due).max() <= 64 * np.finfo(np.float64).eps * np.abs(due).max()
+
+
+def one(options: dict[str, Any], sample: int) -> dict[str, Any]:
+    """Return the options with the masks of one sample."""
+    found = dict(options)
+    if "key_padding_mask" in found:
+        found["key_padding_mask"] = found["key_padding_mask"][sample : sample + 1]
+    if "attn_mask" in found and found["attn_mask"].ndim == 3:
+        found["attn_mask"] = found["attn_mask"][sample * H : (sample + 1) * H]
+    return found
+
+
+def test_the_number_of_threads_changes_no_bit(shared_out: list[int]) -> None:
+    """The cut depends on sizes alone."""
+    own, before = layer(), get_num_threads()
+    try:
+        answers = []
+        for threads in (1, 2, 3):
+            set_num_threads(threads)
+            answers.append(own(*sequences())[0])
+    finally:
+        set_num_threads(before)
+    assert len(shared_out) == 9
+    np.testing.assert_array_equal(answers[0], answers[1])
+    np.testing.assert_array_equal(answers[0], answers[2])
+
+
+def test_dropout_and_sequences_first_are_not_shared_out(shared_out: list[int]) -> None:
+    """What is dropped follows one stream of chance; and samples should lie together."""
+    layer(dropout=0.5).train()(*sequences())
+    query, key, value = (x.swapaxes(0, 1) for x in sequences())
+    layer(batch_first=False)(query, key, value)
+    assert [N, L] == shared_out
+
+
+def test_small_problems_are_not_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below sixteen million multiplications waking a thread costs more than it saves."""
+    monkeypatch.setattr(_layer, "by_samples", None)
+    layer()(*sequences())
+
+
+def test_masks_of_some_samples() -> None:
+    """Masks that all samples share stay; those of each are cut with the samples."""
+    shared, each = np.zeros((1, 1, L, S), bool), np.arange(N * S).reshape(N, 1, 1, S)
+    cut = Masking(hidden=(shared,), bias=(each,), causal=True, appended=1).of_samples(slice(1, 3))
+    np.testing.assert_array_equal(each[1:3], cut.bias[0])
+    assert (cut.hidden[0] is shared, cut.causal, cut.appended) == (True, True, 1)
+
+
+def test_samples_are_cut_by_work_and_rows() -> None:
+    """Few samples, or long ones, are not cut; others by work, and into some 512 rows at most."""
+    assert [] == cut_samples(3, 100, 10**9)
+    assert [] == cut_samples(8, 1025, 10**9)
+    assert [slice(0, 4), slice(4, 8)] == cut_samples(8, 32, 10**8)
+    assert [4, 4, 1] == [s.stop - s.start for s in cut_samples(9, 128, 10**8)]
+    assert [1, 2, 4, 8] == [pieces_of(10**n) for n in (7, 8, 9, 10)]
+
+
+def test_a_piece_of_a_job_starts_no_job() -> None:
+    """Work inside a piece is done on that piece's thread, in order."""
+    seen: list[tuple[int, int]] = []
+
+    def piece(number: int) -> None:
+        inner: list[int] = []
+        run(inner.append, 4, 3)
+        assert [0, 1, 2, 3] == inner
+        seen.append((number, len(inner)))
+
+    run(piece, 3, 2)
+    assert [(0, 4), (1, 4), (2, 4)] == sorted(seen)
