@@ -201,7 +201,7 @@ def test_the_figures_are_written_down(tmp_path: Path, capsys: pytest.CaptureFixt
     rows = json.loads((tmp_path / "accuracy.json").read_text("utf-8"))["rows"]
 
     assert written in capsys.readouterr().out
-    assert {"target", "no-weights"} == {row["contender"] for row in rows}
+    assert {"target", "materialised", "no-weights"} == {row["contender"] for row in rows}
     assert "| float32 | the target |" in written
 
 
