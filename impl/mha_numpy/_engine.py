@@ -1,6 +1,6 @@
 """Which engine computes the heads, and what is spread over threads: a small model by size.
 
-Three costs decide, as measured on two AVX-512 cores with NumPy's OpenBLAS; the switches lie where
+A few costs decide, as measured on two AVX-512 cores with NumPy's OpenBLAS; the switches lie where
 they balance, and moving one by a factor of two costs some per cent near it and nothing elsewhere.
 
 - Waking a thread and passing the interpreter's lock to and fro costs some 50 µs, as much as four
@@ -8,10 +8,9 @@ they balance, and moving one by a factor of two costs some per cent near it and 
   (`_products.SPREAD_FROM`, `_tiles.LEAST_CELLS`).
 - OpenBLAS takes a second thread from 262 144 multiplications on, too early; holding it to one
   costs 3 µs (`_products.BLAS_SPREADS_FROM`).
-- A call of a layer takes some 30 µs however small it is. What float64 costs more than float32 is
-  no more than that up to some ten million multiplications: so far the wider arithmetic is taken,
-  and so far products stay on one thread (`WIDE_UP_TO`). For float64 there is nothing wider that
-  BLAS knows: pairs of float64 cost five to eight times as much as float64 alone, 0.1 to 6 ms.
+- Up to where products stay on one thread, accuracy is worth more than time: float64 takes one and
+  a half to two times the time of float32, 10 to 200 µs more in a call (`WIDE_UP_TO`). Wider than
+  float64 BLAS knows nothing: pairs of float64 take five to eight times its time, 0.1 to 6 ms.
 - The streaming engine passes over the logits twice less than the one that holds the weights and
   shares them out among threads; waking those and 25 µs more of Python are even with that at some
   260 000 logits, a megabyte of float32 (`STREAM_FROM`). So are the dozen calls a head of the one

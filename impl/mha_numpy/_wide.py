@@ -4,7 +4,7 @@
 
 A logit of 1600 in float64 is off by up to 1e-13, and so is every weight in proportion. Here it is
 not, and an output is off by a rounding or two of its largest number. (float32 takes the ordinary
-way, in float64.) It costs three to six times the ordinary way.
+way, in float64.) It takes five to eight times the ordinary time.
 """
 
 from __future__ import annotations
