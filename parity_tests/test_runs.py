@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mha_parity import conventions, wrong
-from mha_parity.candidate import Answer, FunctionCandidate
+from mha_parity.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.features import offer
 from mha_parity.options import Options
 from mha_parity.problem import Problem
@@ -55,6 +55,26 @@ def test_junk_fails_and_blind_cases_do_not_hide_it() -> None:
 
     assert found.outcome is Outcome.FAIL
     assert found.failed == found.power["zeros"] == 20
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_name_says_how_many_failures_gave_no_answer(raises: bool) -> None:
+    """What a bug explains is counted over answers: cases that crashed are told beside it."""
+    wrong_scale = wrong.catalogue()["scale-none"]
+
+    def answer(problem: Problem) -> Answer:
+        if raises and problem.case.attn == "causal":
+            raise CandidateError("crash", "raised ValueError: no rule")
+        return wrong_scale.attend(problem)
+
+    offer = OFFERED | {"size": ("small",)}
+    found = check(FunctionCandidate("raising", answer, offer), Options(cases=30, shrink=False))
+    crashed = next((row.failed for row in found.checks if row.name == "answers"), 0)
+
+    assert (crashed > 1) is raises
+    assert "scale-none" == found.diagnosis[0].bug
+    told = f"; {crashed} failing cases gave no answer to compare"
+    assert found.diagnosis[0].evidence.endswith(told) is raises
 
 
 def one_head(problem: Problem) -> Answer:

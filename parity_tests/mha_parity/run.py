@@ -17,6 +17,7 @@ from mha_parity.parts import KEPT, jobs, parts, parts_elsewhere
 from mha_parity.pictures import closest, pictures
 from mha_parity.shrink import shrunk
 from mha_parity.systematic import Systematic
+from mha_parity.trial import ANSWERED
 from mha_parity.verdict import Diagnosis, Failure, Outcome, Picture, Verdict
 
 if TYPE_CHECKING:
@@ -184,7 +185,15 @@ def _diagnosis(candidate: Candidate, failing: list[Trial]) -> tuple[Diagnosis, .
         return ()
     from mha_parity.diagnose import backwards, diagnose
 
-    return diagnose(candidate, pairs) if forward else backwards.named(pairs)
+    found = diagnose(candidate, pairs) if forward else backwards.named(pairs)
+    silent = sum(any(each.check == ANSWERED for each in t.judgements) for t in failing)
+    if not silent:
+        return found
+    cases = "1 failing case" if silent == 1 else f"{silent} failing cases"
+    return tuple(
+        replace(each, evidence=f"{each.evidence}; {cases} gave no answer to compare".lstrip("; "))
+        for each in found
+    )
 
 
 def _failures(
