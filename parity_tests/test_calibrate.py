@@ -14,13 +14,14 @@ import pytest
 
 from mha_parity import calibrate, calibration, calibration_gradients
 from mha_parity.calibrate import DATA, RARE, Calibration, Row, main, table
-from mha_parity.calibration import FAMILIES, Counts, random_order, tried, upper_limit
+from mha_parity.calibration import FAMILIES, Counts, bugs_of, random_order, tried, upper_limit
 from mha_parity.calibration_gradients import KINDS, tried_gradients
 from mha_parity.case import Case, parse
 from mha_parity.gold import golden
 from mha_parity.judge import IN_FORCE, K, Settings
 from mha_parity.making import make
 from mha_parity.orders import ORDERS
+from mha_parity.wrong import catalogue
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-float32-s81")
 
@@ -146,3 +147,12 @@ def test_the_two_parts_share_no_case(monkeypatch: pytest.MonkeyPatch) -> None:
     calibrate.calibrate(120, 83)
     assert [len(ids) for ids in seen.values()] == [30, 90]
     assert not set(seen["fit"]) & set(seen["publish"])
+
+
+@pytest.mark.parametrize("family", ["structural", "one head"])
+def test_only_bugs_that_show_in_a_plain_call_are_planted(family: str) -> None:
+    """What a layer does wrong with dropout alone is no miss where nothing is dropped."""
+    planted = {bug.id for bug in bugs_of(family, "float64")}
+    assert "scale-none" in planted
+    assert not planted & {bug.id for bug in catalogue().values() if not bug.plain}
+    assert {"sticky-eval", "weights-before-dropout"} <= {*catalogue()} - planted

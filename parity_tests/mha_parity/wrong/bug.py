@@ -45,6 +45,7 @@ class Bug:
     code; ``needs`` are features without which it cannot show (axis -> one of these values);
     ``equivalent`` is the proof, where outputs cannot differ on any problem drawn here;
     ``beyond`` says why the cases drawn here cannot be counted on to show it;
+    ``plain`` is false where the answer to a plain call is right (dropout, inputs torch refuses);
     ``policy`` is true where only fully masked rows differ, about which torch disagrees with itself.
     ``kinds`` are spellings of the bug (block sizes, fill values), the usual one first; ``make``
     replaces them where the bug needs state: it returns a fresh function of problems.
@@ -62,6 +63,7 @@ class Bug:
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     equivalent: str | None = None
     beyond: str | None = None
+    plain: bool = True
     policy: bool = False
     dtypes: tuple[str, ...] = DTYPES
     kinds: tuple[type[Attention], ...] = ()

@@ -20,7 +20,7 @@ def _enter(kind: type[Layer], bug_id: str, family: int, title: str, **told: str)
     add(
         Bug(
             id=bug_id, family=family, title=title, sources=sources, make=watched(kind),
-            needs=needs, **told,  # type: ignore[arg-type]  # the texts of a bug
+            needs=needs, plain=False, **told,  # type: ignore[arg-type]  # the texts of a bug
         )
     )  # fmt: skip
 
