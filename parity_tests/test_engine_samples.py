@@ -123,10 +123,13 @@ def test_dropout_and_sequences_first_are_not_shared_out(shared_out: list[int]) -
     assert [N, L] == shared_out
 
 
-def test_small_problems_are_not_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_problems_are_not_shared_out(
+    monkeypatch: pytest.MonkeyPatch, shared_out: list[int]
+) -> None:
     """Below sixteen million multiplications waking a thread costs more than it saves."""
-    monkeypatch.setattr(_layer, "by_samples", None)
+    monkeypatch.setattr(_layer, "SHARED_FROM", _samples.SHARED_FROM)
     layer()(*sequences())
+    assert [N] == shared_out
 
 
 def test_masks_of_some_samples() -> None:

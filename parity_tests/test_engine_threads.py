@@ -103,6 +103,7 @@ def test_a_helper_that_comes_late_disturbs_nobody() -> None:
     owner.join()
     job.take_part()
     job.take_part()
+    assert (0, None) == (job._active, job.error)
 
 
 class Placed:
