@@ -40,8 +40,8 @@ class Cores:
         if self._query is None or (core := self._query()) == self._left_out:
             return
         self._left_out = core
-        others = os.sched_getaffinity(0) - {core}
         try:
+            others = os.sched_getaffinity(0) - {core}
             for helper in helpers if others else ():
                 os.sched_setaffinity(helper, others)
         except OSError:  # not allowed here: then the scheduler decides alone
