@@ -6,22 +6,45 @@ import numpy as np
 
 from mha_parity import unusual
 from mha_parity.case import Case
+from mha_parity.gold import golden
+from mha_parity.judge import judge
+from mha_parity.judgement import Severity
 from mha_parity.making import make
 from mha_parity.options import Options
 from mha_parity.run import check
-from mha_parity.wrong import catalogue
+from mha_parity.wrong import attend, catalogue
+from mha_parity.wrong.plain import Attention
 
 CASE = Case(
     seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=4, inputs="distinct",
     weights="per_head",
 )  # fmt: skip
-UNASKED = ("heads-not-dividing", "grad-nan-masked-row", "int-truncation")
+UNASKED = ("heads-not-dividing", "grad-nan-masked-row", "int-truncation", "f16-qk-overflow")
 
 
 def test_all_of_them_are_tested_here() -> None:
-    """Every entry that the cases cannot show, but for the rare overflow, has a test below."""
+    """Every entry that the cases cannot be counted on to show has a test below."""
     beyond = {bug.id for bug in catalogue().values() if bug.beyond is not None}
-    assert beyond - {"f16-qk-overflow"} == set(UNASKED)
+    assert beyond == set(UNASKED)
+
+
+def test_a_raw_product_past_half_s_range_is_judged_wrong() -> None:
+    """Where scores are as large as no case draws them, the bug is seen, and a right one matches."""
+    case = Case(
+        seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=11, form="qkv",
+        inputs="cross", projection="none", dtype="float16",
+    )  # fmt: skip
+    drawn = make(case)
+    problem = drawn.replace(query=drawn.query * np.float16(110), key=drawn.key * np.float16(110))
+    gold = golden(problem)
+    found = [
+        judge(problem, gold, answer)[0].severity
+        for answer in (
+            attend(Attention, problem),
+            catalogue()["f16-qk-overflow"].attend(problem),
+        )
+    ]
+    assert [Severity.MATCH, Severity.WRONG] == found
 
 
 def test_integers_cut_the_output_down() -> None:

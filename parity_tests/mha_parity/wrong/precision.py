@@ -153,8 +153,8 @@ class Downcast(Attention):
     sources="ultralytics/ultralytics#24990 stanford-crfm/mistral#66",
     dtypes=("float16",),
     needs="dtype=float16 regime=huge/apart",
-    beyond="one case in several thousand has a raw dot product past 65504: float16 inputs whose "
-    "scores are that large have no weights that rounding leaves anything of",
+    beyond="one case in several thousand has a raw dot product past 65504: no regime draws scores "
+    "that large on purpose",
 )
 class HalfOverflow(Attention):
     """The raw product in float16."""
