@@ -153,8 +153,8 @@ class Downcast(Attention):
     sources="ultralytics/ultralytics#24990 stanford-crfm/mistral#66",
     dtypes=("float16",),
     needs="dtype=float16 regime=huge/apart",
-    beyond="no regime draws raw dot products past 65504: the plain q k^T / sqrt(D) of every textbook, "
-    "right in all else, would fail there in half",
+    beyond="no regime draws raw dot products past 65504: the plain q k^T / sqrt(D) of every "
+    "textbook, right in all else, would fail there in half",
 )
 class HalfOverflow(Attention):
     """The raw product in float16."""
