@@ -208,7 +208,7 @@ def _with_accuracy(
             times = known.get(TARGET)
             if times is None and judgement.severity is Severity.LESS_ACCURATE:
                 times = times_torch(problem, gold, answer.output)
-        yield replace(judgement, times_torch=times)
+        yield judgement if times is None else replace(judgement, times_torch=times)
 
 
 def _related(
