@@ -41,7 +41,8 @@ def _verdict(target: str, jobs: int) -> Verdict:
 def test_the_verdict_does_not_depend_on_the_number_of_processes(name: str) -> None:
     """Right and wrong targets get the same counts, checks and failures from one and from two."""
     one, two = (_verdict(f"{SUBJECTS}/{name}", jobs) for jobs in (1, 2))
-    for field in ("outcome", "run", "passed", "failed", "features", "checks", "power", "worst"):
+    same = ("outcome", "run", "passed", "failed", "features", "checks", "power", "weighed", "worst")
+    for field in (*same, "environment"):
         assert getattr(one, field) == getattr(two, field), field
     assert [each.judgement for each in one.failures] == [each.judgement for each in two.failures]
 
