@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mha_numpy import MultiheadAttention
 from mha_numpy._folded import Folded
 from mha_numpy._prepared import WIDEST_FOLDED
-from mha_numpy._samples import pieces_of
+from mha_numpy._shares import pieces_of
 from mha_numpy._threads import get_num_threads, set_num_threads
 from mha_numpy._tiny import Tiny
 

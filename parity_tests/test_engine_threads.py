@@ -15,12 +15,28 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
-from mha_numpy import _cores, _threads
+from mha_numpy import (
+    MultiheadAttention,
+    _cores,
+    _materialised,
+    _products,
+    _threads,
+    scaled_dot_product_attention,
+)
 from mha_numpy._masking import Masking
-from mha_numpy._products import affine, cut_product, spread_affine
+from mha_numpy._products import (
+    BLAS_SPREADS_FROM,
+    SPREAD_FROM,
+    affine,
+    cut_product,
+    holding_blas,
+    spread_affine,
+)
+from mha_numpy._softmax import softmax_inplace
 from mha_numpy._streaming import attend_streaming
 from mha_numpy._threads import (
     get_num_threads,
+    in_a_piece,
     run,
     set_num_threads,
     single_threaded_blas,
@@ -174,6 +190,24 @@ def test_pieces_cover_a_product_once(sizes: tuple[int, int, int]) -> None:
     assert (times == 1).all()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_product_inside_a_piece_is_not_cut_again(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many threads there are: the cut, and so the last bit, must not depend on them."""
+    cut: list[bool] = []
+
+    def spread(x: NDArray[Any], *_: Any) -> NDArray[Any]:
+        cut.append(in_a_piece())
+        return x
+
+    monkeypatch.setattr(_products, "spread_affine", spread)
+    x, weight = np.ones((200, 200), np.float32), np.ones((201, 200), np.float32)
+    run(lambda _: affine(x, weight, None), 3, threads)
+    affine(x, weight, None)
+    assert [False] == cut
+
+
 @pytest.mark.usefixtures("two_blas_threads")
 def test_callers_on_two_threads_get_their_own_results() -> None:
     """Two threads that call at once each get their own bits, and BLAS its threads back."""
@@ -196,6 +230,40 @@ def test_callers_on_two_threads_get_their_own_results() -> None:
         caller.join()
     assert wrong == []
     assert set(blas_threads()) == {2}
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+@pytest.mark.parametrize(
+    ("multiplications", "threads"),
+    [(BLAS_SPREADS_FROM, 2), (BLAS_SPREADS_FROM + 1, 1), (SPREAD_FROM - 1, 1), (SPREAD_FROM, 2)],
+)
+def test_blas_is_held_where_a_second_thread_would_not_pay(
+    multiplications: int, threads: int
+) -> None:
+    """Smaller products it does on one thread anyway, and larger ones gain by two."""
+    with holding_blas(multiplications):
+        assert {threads} == set(blas_threads())
+    assert {2} == set(blas_threads())
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+@pytest.mark.parametrize("engine", ["wide", "materialised"])
+def test_attention_on_one_thread_holds_blas(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a second thread of BLAS would spin on the core that the next product's piece needs."""
+    seen: list[set[int]] = []
+
+    def softmax(*arguments: Any, **options: Any) -> NDArray[Any]:
+        seen.append(set(blas_threads()))
+        return softmax_inplace(*arguments, **options)
+
+    monkeypatch.setattr(f"{_materialised.__name__}.softmax_inplace", softmax)
+    layer = MultiheadAttention(34, 2, batch_first=True, engine=engine)
+    q = np.ones((61, 34), np.float32)
+    for keys in (7, 311):
+        k = np.ones((keys, 34), np.float32)
+        scaled_dot_product_attention(q, k, k, engine=engine)
+    layer(q, k, k)
+    assert [{2}, {1}, {1}] == seen
 
 
 @pytest.mark.usefixtures("two_blas_threads")

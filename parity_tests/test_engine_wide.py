@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import mha_numpy
 from mha_numpy import MultiheadAttention, _layer, scaled_dot_product_attention
-from mha_numpy._engine import WIDE_UP_TO, choose_wide
+from mha_numpy._engine import WIDE_NUMBERS, WIDE_UP_TO, Size, choose_wide
 from mha_numpy._pairs import Pair, inverse_root, product, quotient, two_sum
 from mha_parity.accuracy import times_torch
 from mha_parity.conventions import bind
@@ -165,30 +165,35 @@ def test_sixteen_bits_are_wide_enough_in_float32(dtype: str) -> None:
 
 
 def test_large_problems_and_dropout_do_not_take_it() -> None:
-    """Up to eight million multiplications, without dropout, in float32 and float64."""
-    single = np.dtype(np.float32)
-    assert choose_wide("auto", WIDE_UP_TO, single, drops=False)
-    assert not choose_wide("auto", WIDE_UP_TO + 1, single, drops=False)
-    assert not choose_wide("auto", 5, single, drops=True)
-    assert not choose_wide("materialised", 5, single, drops=False)
-    assert not choose_wide("wide", 5, np.dtype(np.float16), drops=False)
-    assert choose_wide("wide", WIDE_UP_TO + 1, single, drops=False)
+    """Up to eight million multiplications with few numbers, in float32 and float64."""
+    single, most = np.dtype(np.float32), Size(WIDE_UP_TO, WIDE_NUMBERS)
+    assert choose_wide("auto", most, single, drops=False)
+    assert not choose_wide("auto", Size(WIDE_UP_TO + 1, 5), single, drops=False)
+    assert not choose_wide("auto", Size(5, WIDE_NUMBERS + 1), single, drops=False)
+    assert not choose_wide("auto", Size(5, 5), single, drops=True)
+    assert not choose_wide("materialised", Size(5, 5), single, drops=False)
+    assert not choose_wide("wide", Size(5, 5), np.dtype(np.float16), drops=False)
+    assert choose_wide("wide", Size(WIDE_UP_TO + 1, WIDE_NUMBERS + 1), single, drops=False)
 
 
 @pytest.mark.parametrize(("batch_first", "sizes"), [(True, (2, 7, 11)), (False, (2, 7, 11))])
-def test_the_size_is_the_number_of_multiplications(
+def test_the_size_counts_multiplications_and_numbers(
     batch_first: bool, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four projections and two products of each head, whichever axis comes first."""
+    """Four projections and two products of each head, whichever axis comes first.
+
+    Numbers are those of the three inputs and the four weights.
+    """
     n, queries, keys = sizes
-    seen: list[int] = []
+    seen: list[Size] = []
     monkeypatch.setattr(_layer, "choose_wide", lambda _, size, *__, **___: seen.append(size))
     own = MultiheadAttention(15, 5, kdim=4, vdim=6, batch_first=batch_first, dtype="float64")
     shapes = (queries, n, 15), (keys, n, 4), (keys, n, 6)
     q, k, v = (np.ones(shape).swapaxes(0, int(batch_first)) for shape in shapes)
     own(q, k, v)
     projections = n * 15 * (queries * 15 + keys * 4 + keys * 6 + queries * 15)
-    assert seen == [projections + 2 * n * queries * keys * 15]
+    numbers = n * (queries * 15 + keys * 4 + keys * 6) + 15 * (15 + 4 + 6 + 15)
+    assert seen == [Size(projections + 2 * n * queries * keys * 15, numbers)]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -17,22 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy._products import affine
-from mha_numpy._samples import cut_samples, pieces_of
+from mha_numpy._shares import cut_heads, cut_samples, share, summed
 from mha_numpy._softmax import is_bounded, row_sums
 from mha_numpy._streaming import attend_streaming
-from mha_numpy._threads import get_num_threads, run, single_threaded_blas
-from mha_numpy._tiles import spans
 from mha_numpy._tiny import Tiny
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from mha_numpy._projections import Projections
 
-FEW_ROWS = 512
-"""Up to so many rows in all the heads are shared out: each thread reads weights of its own."""
 HELD_LOGITS = 65_536
 """A piece of at most so many logits holds them all: a quarter of a megabyte, which stays cached."""
 
@@ -76,9 +70,8 @@ class Folded:
         samples = cut_samples(n, length, self._multiplications(n, length))
         if samples:
             return self._by_samples(x, samples)
-        if n * length <= FEW_ROWS:
-            return self._by_heads(x)
-        return self._in_stages(x)
+        heads = cut_heads(self.num_heads, n * length, self._multiplications(n, length))
+        return self._by_heads(x, heads) if heads else self._in_stages(x)
 
     def _by_samples(self, x: NDArray[Any], pieces: list[slice]) -> NDArray[Any]:
         out = np.empty(x.shape, x.dtype)
@@ -90,18 +83,14 @@ class Folded:
             self._heads(x[piece], every_head, rows)
             rows += self.out_bias
 
-        _share(compute, len(pieces))
+        share(compute, len(pieces))
         return out
 
-    def _by_heads(self, x: NDArray[Any]) -> NDArray[Any]:
+    def _by_heads(self, x: NDArray[Any], pieces: list[slice]) -> NDArray[Any]:
         n, length, width = x.shape
-        wanted = pieces_of(self._multiplications(n, length))
-        pieces = spans(0, self.num_heads, -(-self.num_heads // wanted))
         parts = np.empty((len(pieces), n * length, width), x.dtype)
-        _share(lambda index: self._heads(x, pieces[index], parts[index]), len(pieces))
-        out: NDArray[Any] = parts[0]
-        for part in parts[1:]:
-            out += part
+        share(lambda index: self._heads(x, pieces[index], parts[index]), len(pieces))
+        out = summed(parts)
         out += self.out_bias
         return out.reshape(n, length, width)
 
@@ -154,14 +143,3 @@ def attend_held(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]) -> NDArray[An
     np.matmul(logits, v, out=out)
     out /= sums
     return out
-
-
-def _share(compute: Callable[[int], None], pieces: int) -> None:
-    """Compute all pieces, each on one thread."""
-
-    def quietly(index: int) -> None:
-        with np.errstate(all="ignore"):  # the caller's state does not reach other threads
-            compute(index)
-
-    with single_threaded_blas:
-        run(quietly, pieces, get_num_threads())

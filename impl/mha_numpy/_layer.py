@@ -18,11 +18,12 @@ from mha_numpy._check import (
     check_shapes,
 )
 from mha_numpy._dtypes import FLOAT64, require_same, to_floating, to_mask, working_dtype
-from mha_numpy._engine import choose_wide
+from mha_numpy._engine import Size, choose_wide
 from mha_numpy._masking import NO_MASK, Masking, causal_hidden, from_module_masks
+from mha_numpy._products import holding_blas
 from mha_numpy._projections import append_keys, linear, merge_heads, project_to_heads
 from mha_numpy._route import attend_heads
-from mha_numpy._samples import SHARED_FROM, by_samples, cut_samples
+from mha_numpy._shares import SHARED_FROM, by_heads, by_samples, cut_heads, cut_samples
 from mha_numpy._wide import finite_or, layer_in_pairs
 
 if TYPE_CHECKING:
@@ -70,6 +71,16 @@ class Call(NamedTuple):
         inputs = _to_each(lambda x: x[samples], self.inputs)
         return self._replace(inputs=inputs, masking=self.masking.of_samples(samples))
 
+    def of_heads(self, heads: slice) -> Call:
+        """Return the call with some of its heads: their part of the output, without its bias."""
+        options = self.options
+        head_dim = self.inputs[0].shape[-1] // options.num_heads
+        return self._replace(
+            parameters=self.parameters.of_heads(heads, head_dim),
+            masking=self.masking.of_heads(heads),
+            options=options._replace(num_heads=heads.stop - heads.start),
+        )
+
 
 def layer_forward(
     query: ArrayLike,
@@ -85,9 +96,13 @@ def layer_forward(
     """
     call = check_call(query, key, value, parameters, widths, options)
     drops = options.dropout_p > 0
-    size = _multiplications(call)
+    size = _size(call)
     wide = choose_wide(options.engine, size, call.dtype, drops=drops)
-    output, weights = _wide_attention(call) if wide else _shared_attention(call, size)
+    if wide:
+        with holding_blas(size.multiplications):
+            output, weights = _wide_attention(call)
+    else:
+        output, weights = _shared_attention(call, size.multiplications)
     if output.dtype != call.dtype:
         output = output.astype(call.dtype)
         weights = None if weights is None else weights.astype(call.dtype)
@@ -137,16 +152,25 @@ def heads_of(call: Call) -> Three:
     return q, k, v
 
 
-def _multiplications(call: Call) -> int:
-    """Return the size of the problem: how many multiplications its products take."""
-    (query, key, value), head_width = call.inputs, call.parameters.out_proj.weight.shape[0]
-    n, rows, width = query.shape
-    if not call.options.batch_first:
-        n, rows = rows, n
-    keys = key.size // max(n * key.shape[-1], 1)
-    projections = query.size + key.size + value.size + n * rows * width
-    multiplications: int = (projections + 2 * n * rows * keys) * head_width
-    return multiplications
+def _size(call: Call) -> Size:
+    """Return how large the problem is, its appended keys and biases left out."""
+    (query, key, value), out_weight = call.inputs, call.parameters.out_proj.weight
+    n, queries, keys = _extent(call)
+    out_width, width = out_weight.shape
+    # The input projections take each number of the inputs to all columns of the heads.
+    inputs = query.size + key.size + value.size
+    projections = inputs * width + n * queries * out_weight.size
+    attention = 2 * n * queries * keys * width
+    weights = (query.shape[-1] + key.shape[-1] + value.shape[-1] + out_width) * width
+    return Size(projections + attention, inputs + weights)
+
+
+def _extent(call: Call) -> tuple[int, int, int]:
+    """Return the numbers of samples, of queries and of keys."""
+    first, second, _ = call.inputs[0].shape
+    batch_first = call.options.batch_first
+    n, queries = (first, second) if batch_first else (second, first)
+    return n, queries, call.inputs[1].shape[1 if batch_first else 0]
 
 
 def _wide_attention(call: Call) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -168,15 +192,19 @@ def _wide_attention(call: Call) -> tuple[NDArray[Any], NDArray[Any] | None]:
     return finite_or(output, ordinary), weights
 
 
-def _shared_attention(call: Call, size: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Compute the layer, its samples on several threads where that is worth it."""
+def _shared_attention(call: Call, multiplications: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Compute the layer, its samples or heads on several threads where that is worth it."""
     options = call.options
     together = options.dropout_p > 0 or options.static_k is not None or options.static_v is not None
-    if together or not options.batch_first or size < SHARED_FROM:
+    if together or multiplications < SHARED_FROM:
         return _attention(call)
-    n, length, _ = call.inputs[0].shape
-    pieces = cut_samples(n, max(length, call.inputs[1].shape[1]), size)
-    return by_samples(call, pieces, _attention) if len(pieces) > 1 else _attention(call)
+    n, queries, keys = _extent(call)
+    longest = max(queries, keys)
+    samples = cut_samples(n, longest, multiplications) if options.batch_first else []
+    if len(samples) > 1:
+        return by_samples(call, samples, _attention)
+    heads = cut_heads(options.num_heads, n * longest, multiplications)
+    return by_heads(call, heads, _attention) if len(heads) > 1 else _attention(call)
 
 
 def _attention(call: Call) -> tuple[NDArray[Any], NDArray[Any] | None]:

@@ -47,6 +47,14 @@ class Masking:
             bias=tuple(mask if len(mask) == 1 else mask[samples] for mask in self.bias),
         )
 
+    def of_heads(self, heads: slice) -> Masking:
+        """Return the masks of some heads."""
+        return replace(
+            self,
+            hidden=tuple(m if m.shape[1] == 1 else m[:, heads] for m in self.hidden),
+            bias=tuple(m if m.shape[1] == 1 else m[:, heads] for m in self.bias),
+        )
+
     def additive(self, queries: int, keys: int, dtype: DTypeLike) -> NDArray[Any] | None:
         """Return all masks as one array to add to the logits, None where there is nothing.
 

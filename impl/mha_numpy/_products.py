@@ -6,14 +6,17 @@ core that attention's tiles need next.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy._threads import get_num_threads, run, single_threaded_blas
+from mha_numpy._threads import get_num_threads, in_a_piece, run, single_threaded_blas
 from mha_numpy._tiles import even_share, spans
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from numpy.typing import NDArray
 
 BLAS_SPREADS_FROM = 262_144
@@ -28,11 +31,13 @@ LEAST_PIECES = 4
 LEAST_PIECE = 4_000_000
 """Multiplications below which a piece is not worth handing to another thread (some 40 µs)."""
 
+_FREE: AbstractContextManager[None] = nullcontext()
+
 
 def affine(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> NDArray[Any]:
     """Return x @ weight.T + bias, x (rows, in), weight (out, in), bias (out,), a new array."""
     multiplications = x.shape[0] * weight.size
-    if multiplications >= SPREAD_FROM:
+    if multiplications >= SPREAD_FROM and not in_a_piece():
         return spread_affine(x, weight, bias)
     if multiplications > BLAS_SPREADS_FROM:
         with single_threaded_blas:
@@ -42,6 +47,15 @@ def affine(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> 
     if bias is not None:
         out += bias
     return out
+
+
+def holding_blas(multiplications: int) -> AbstractContextManager[None]:
+    """Return a context in which BLAS takes no second thread for products too small to gain by it.
+
+    After one it would spin for milliseconds, on a core that the next call's threads need.
+    """
+    too_small = BLAS_SPREADS_FROM < multiplications < SPREAD_FROM
+    return single_threaded_blas if too_small else _FREE
 
 
 def spread_affine(

@@ -70,6 +70,27 @@ class Projections:
             }
         )
 
+    def of_heads(self, heads: slice, head_dim: int) -> Projections:
+        """Return the parameters of some heads: views, the input projections apart.
+
+        The output's bias is left out: what some heads give to the output is summed, and it is to
+        be added once.
+        """
+        rows = slice(heads.start * head_dim, heads.stop * head_dim)
+        weights, biases = input_projections(self)
+        q, k, v = (weight[rows] for weight in weights)
+        own = [bias[rows] for bias in biases if bias is not None]
+        return Projections(
+            None,
+            q,
+            k,
+            v,
+            np.concatenate(own) if own else None,
+            None if self.bias_k is None else self.bias_k[..., rows],
+            None if self.bias_v is None else self.bias_v[..., rows],
+            Linear(self.out_proj.weight[:, rows]),
+        )
+
 
 _INPUT_NAMES = tuple(field.name for field in fields(Projections) if field.name != "out_proj")
 
@@ -148,8 +169,14 @@ def input_projections(
     """Return the weights of query, key and value and their biases, be they packed or not."""
     packed, bias = parameters.in_proj_weight, parameters.in_proj_bias
     apart = (parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight)
-    weights = np.split(packed, 3) if packed is not None else [w for w in apart if w is not None]
-    return weights, [None, None, None] if bias is None else [*np.split(bias, 3)]
+    weights = [w for w in apart if w is not None] if packed is None else thirds(packed)
+    return weights, [None, None, None] if bias is None else [*thirds(bias)]
+
+
+def thirds(packed: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return the parts of query, key and value: views."""
+    width = len(packed) // 3
+    return [packed[:width], packed[width : 2 * width], packed[2 * width :]]
 
 
 def split_heads(

@@ -8,6 +8,7 @@ import numpy as np
 
 from mha_numpy._engine import attend_streaming, attend_weighted, choose_engine
 from mha_numpy._materialised import attend
+from mha_numpy._products import holding_blas
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,16 +40,17 @@ def attend_heads(
         return attend_streaming(q, k, v, masking, scale), None
     if engine == "weighted":
         return attend_weighted(q, k, v, masking, scale, average=average_weights)
-    heads_out, weights = attend(
-        q,
-        k,
-        v,
-        masking,
-        scale,
-        dropout_p=dropout_p,
-        rng=rng,
-        empty_rows_are_zero=not (need_weights or masking.is_empty),
-    )
+    with holding_blas(q.shape[2] * k.shape[2] * q.shape[3]):
+        heads_out, weights = attend(
+            q,
+            k,
+            v,
+            masking,
+            scale,
+            dropout_p=dropout_p,
+            rng=rng,
+            empty_rows_are_zero=not (need_weights or masking.is_empty),
+        )
     if not need_weights:
         return heads_out, None
     if average_weights:

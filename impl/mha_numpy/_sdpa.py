@@ -15,10 +15,11 @@ from mha_numpy._check import (
     check_rng,
 )
 from mha_numpy._dtypes import BOOL, FLOAT64, require_same, to_floating, to_mask, working_dtype
-from mha_numpy._engine import choose_wide
+from mha_numpy._engine import Size, choose_wide
 from mha_numpy._errstate import quiet
 from mha_numpy._masking import NO_MASK, Masking
 from mha_numpy._pairs import Pair, inverse_root
+from mha_numpy._products import holding_blas
 from mha_numpy._route import attend_heads
 from mha_numpy._wide import attend_in_pairs, finite_or
 
@@ -64,7 +65,7 @@ def scaled_dot_product_attention(
     engine : {"auto", "wide", "materialised", "streaming"}
         How it is computed. "wide": float32 in float64, float64 in pairs of float64, rounded once;
         "materialised": in the dtype itself; "streaming": also without holding the weights. "auto"
-        takes the first up to 8 million multiplications.
+        takes the first up to 8 million multiplications with 65 536 numbers, inputs and weights.
 
     Raises
     ------
@@ -82,9 +83,14 @@ def scaled_dot_product_attention(
     """
     check_options(dropout_p, scale, rng, engine)
     core = check_core(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    multiplications = core.q.size * core.k.shape[2] * 2
-    wide = choose_wide(engine, multiplications, core.dtype, drops=dropout_p > 0)
-    out = _wide_heads(core) if wide else _heads(core, dropout_p, rng, engine)
+    q, k, v = core.q, core.k, core.v
+    size = Size(q.size * k.shape[2] * 2, q.size + k.size + v.size)
+    wide = choose_wide(engine, size, core.dtype, drops=dropout_p > 0)
+    if wide:
+        with holding_blas(size.multiplications):
+            out = _wide_heads(core)
+    else:
+        out = _heads(core, dropout_p, rng, engine)
     return out.reshape(*core.lead, *out.shape[-2:]).astype(core.dtype, copy=False)
 
 

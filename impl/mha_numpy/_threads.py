@@ -38,14 +38,12 @@ class _Job:
         """Do pieces until there are none, or until one of them has failed anywhere."""
         with self._lock:
             self._active += 1
-        _here.working = True
         try:
-            while (piece := self._take()) is not None:
-                self._work(piece)
+            with _WorkingHere():
+                while (piece := self._take()) is not None:
+                    self._work(piece)
         except BaseException as error:  # noqa: BLE001 (raised again by the thread that owns the job)
             self.error = error
-        finally:
-            _here.working = False
         with self._lock:
             self._active -= 1
             if self._owner_waits and not self._active:
@@ -143,9 +141,10 @@ def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
     its own thread: the others have pieces of theirs.
     """
     helpers = min(threads, pieces) - 1
-    if helpers <= 0 or getattr(_here, "working", False):
-        for piece in range(pieces):
-            work(piece)
+    if helpers <= 0 or in_a_piece():
+        with _WorkingHere():
+            for piece in range(pieces):
+                work(piece)
         return
     job = _Job(work, pieces)
     _pool.invite(job, helpers)
@@ -153,6 +152,22 @@ def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
     job.wait()
     if job.error is not None:
         raise job.error
+
+
+def in_a_piece() -> bool:
+    """Whether this thread is at work on a piece of a job: what it calls need not be cut again."""
+    return getattr(_here, "working", False)
+
+
+class _WorkingHere:
+    """Context in which this thread is at work on a piece."""
+
+    def __enter__(self) -> None:
+        self._before = in_a_piece()
+        _here.working = True
+
+    def __exit__(self, *_: object) -> None:
+        _here.working = self._before
 
 
 def get_num_threads() -> int:
