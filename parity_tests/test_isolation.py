@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -273,3 +274,41 @@ class TestOutput:
     def test_a_candidate_that_closes_its_output_is_heard_all_the_same(self) -> None:
         """Without marks nothing is attributed, and nothing fails."""
         assert not Output().of(3).size
+
+
+def test_a_system_without_such_pipes_is_refused_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The remedy is to judge in this process."""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "name", "nt")
+        with pytest.raises(ValueError, match=r"'nt', but .* POSIX .*; pass --in-process") as told:
+            isolated("mha_numpy:MultiheadAttention")
+    assert 1 == str(told.value).count(";")
+
+
+ABSENT = """
+import os, sys
+for name in ("fcntl", "resource", "termios"):
+    sys.modules[name] = None
+for name in ("killpg", "set_blocking", "sched_getaffinity", "sched_setaffinity"):
+    if hasattr(os, name):
+        delattr(os, name)
+from mha_parity.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [("mha_numpy:MultiheadAttention", 0), (f"{SUBJECTS}/wrong_scale.py:f", 1)],
+    ids=["right", "wrong"],
+)
+def test_judging_in_process_needs_nothing_of_posix(target: str, status: int) -> None:
+    """A run as on Windows, without what only POSIX systems have, comes to the same verdict."""
+    command = [sys.executable, "-c", ABSENT, "check", target, "--in-process"]
+    done = subprocess.run(
+        [*command, "--cases", "40"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert status == done.returncode, done.stdout + done.stderr
+    assert not done.stderr

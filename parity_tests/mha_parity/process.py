@@ -23,6 +23,11 @@ TICK = 0.1  # seconds between two looks at the memory
 PIPE_SIZE = 1 << 20
 READS = 16  # of the output at a time: it may have no end
 
+NOT_POSIX = (
+    "this system is {!r}, but a process of its own needs Linux, macOS or another POSIX system; "
+    "pass --in-process to check or replay, or use WSL."
+)
+
 
 class Lost(Exception):  # noqa: N818  (an event, and the severity says which)
     """The process ended or was ended; the message continues "the candidate ..."."""
@@ -34,11 +39,19 @@ class Lost(Exception):  # noqa: N818  (an event, and the severity says which)
 
 
 class Process:
-    """A worker and the ends of its pipes. Nothing here waits longer than it is told to."""
+    """A worker and the ends of its pipes. Nothing here waits longer than it is told to.
+
+    Raises
+    ------
+        ValueError: the system has no such pipes.
+
+    """
 
     def __init__(
         self, module: str = "mha_parity.worker", settings: Mapping[str, str] | None = None
     ) -> None:
+        if os.name != "posix":
+            raise ValueError(NOT_POSIX.format(os.name))
         self.loaded = self.ready = False
         self._held_at_first = 0
         self._moved = False  # whether bytes of an answer came last time
