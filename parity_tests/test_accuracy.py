@@ -13,7 +13,6 @@ import pytest
 
 from mha_parity import accuracy, beside_torch, conventions, summary, targets
 from mha_parity.accuracy import Measured, measured, times_torch, torch_output
-from mha_parity.asserting import as_text
 from mha_parity.candidate import Answer, FunctionCandidate
 from mha_parity.case import Case, parse
 from mha_parity.features import AXES, offer
@@ -23,6 +22,7 @@ from mha_parity.options import Options
 from mha_parity.problem import Problem
 from mha_parity.report.document import document
 from mha_parity.report.page import document as html
+from mha_parity.report.shown import as_text
 from mha_parity.run import check
 from mha_parity.trial import Trial
 from mha_parity.values import Array

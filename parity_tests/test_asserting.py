@@ -35,7 +35,7 @@ def test_a_wrong_one_raises_the_report() -> None:
         assert_parity(subject("wrong_scale.py:f"), cases=60)
     text = str(caught.value)
     for part in (
-        "Parity does not hold: f fails",
+        "wrong_scale.py:f fails",
         "no rounding explains it",
         "mha-parity replay qkv-",
     ):

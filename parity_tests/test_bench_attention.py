@@ -17,7 +17,7 @@ from mha_numpy.costs import CONFIGURATIONS
 from mha_parity.candidate import Answer
 from mha_parity.case import Case
 from mha_parity.gold import golden
-from mha_parity.judge import judge
+from mha_parity.judging import judge
 from mha_parity.making import make
 from mha_parity.problem import Problem
 

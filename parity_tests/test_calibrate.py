@@ -18,7 +18,7 @@ from mha_parity.calibration import FAMILIES, Counts, bugs_of, random_order, trie
 from mha_parity.calibration_gradients import KINDS, tried_gradients
 from mha_parity.case import Case, parse
 from mha_parity.gold import golden
-from mha_parity.judge import IN_FORCE, K, Settings
+from mha_parity.judging import IN_FORCE, K, Settings
 from mha_parity.making import make
 from mha_parity.orders import ORDERS
 from mha_parity.wrong import catalogue
@@ -58,13 +58,13 @@ def test_right_and_wrong_answers_are_counted() -> None:
 
 def test_a_judge_that_allows_nothing_raises_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """With k = 0, no floor and no bound, right answers fail: the count of false alarms can rise."""
-    monkeypatch.setattr("mha_parity.judge.ROUNDINGS", 0)
+    monkeypatch.setattr("mha_parity.judging.ROUNDINGS", 0)
 
     class Nothing:
         output = np.zeros((2, 5, 12))
         weights = np.zeros((2, 3, 5, 7))
 
-    monkeypatch.setattr("mha_parity.judge.bound", lambda *_: Nothing)
+    monkeypatch.setattr("mha_parity.judging.bound", lambda *_: Nothing)
     counts = of_case(0, Settings(k=1e-9))
     assert counts["right", "float32", "wrong"] > 0
 

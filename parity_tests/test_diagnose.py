@@ -21,7 +21,7 @@ from mha_parity import conventions
 from mha_parity.candidate import FunctionCandidate
 from mha_parity.diagnose import diagnose
 from mha_parity.drawing import draw_cases
-from mha_parity.judge import Settings
+from mha_parity.judging import Settings
 from mha_parity.options import Options
 from mha_parity.pullback import Pull
 from mha_parity.run import check, restricted

@@ -16,7 +16,7 @@ from mha_parity.gold import golden
 from mha_parity.gold_gradients import golden_gradients
 from mha_parity.gradient_pictures import HEAD_DIM, gradient_pictures
 from mha_parity.gradients import CHECK, gradient_units
-from mha_parity.judge import Settings
+from mha_parity.judging import Settings
 from mha_parity.making import make
 from mha_parity.options import Options
 from mha_parity.pictures import HEADS

@@ -15,7 +15,7 @@ from mha_parity.candidate import Answer, CandidateError
 from mha_parity.case import Case
 from mha_parity.hearing import LINES, START, Output, mark
 from mha_parity.isolation import GIB, Isolated, isolated
-from mha_parity.judge import Settings
+from mha_parity.judging import Settings
 from mha_parity.making import make
 from mha_parity.options import Options
 from mha_parity.pipes import PIECE
@@ -153,7 +153,7 @@ def test_the_oracle_never_enters_the_process(tmp_path: Path) -> None:
         "import sys\n"
         "def f(Q, K, V, n_heads):\n"
         "    found = [m for m in sys.modules if m.split('.')[0] in ('torch', 'mha_torch')]\n"
-        "    found += [m for m in ('mha_parity.gold', 'mha_parity.judge') if m in sys.modules]\n"
+        "    found += [m for m in ('mha_parity.gold', 'mha_parity.judging') if m in sys.modules]\n"
         "    raise RuntimeError(found)\n",
         encoding="utf-8",
     )

@@ -18,8 +18,8 @@ from mha_parity.case import parse
 from mha_parity.drawing import draw_cases
 from mha_parity.features import AXES, offer
 from mha_parity.gold import Gold, golden
-from mha_parity.judge import Settings, judge
 from mha_parity.judgement import Judgement, Place, Severity
+from mha_parity.judging import Settings, judge
 from mha_parity.making import make
 from mha_parity.problem import Problem
 from mha_parity.quantity import quantity

@@ -12,8 +12,8 @@ from mha_parity.case import parse
 from mha_parity.drawing import draw_cases
 from mha_parity.features import AXES, offer
 from mha_parity.gold import Gold, golden
-from mha_parity.judge import Settings, judge
 from mha_parity.judgement import Judgement, Severity
+from mha_parity.judging import Settings, judge
 from mha_parity.making import make
 from mha_parity.nonfinite import POLICIES, Policy, under
 from mha_parity.problem import Problem

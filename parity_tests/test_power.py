@@ -11,7 +11,7 @@ from mha_parity.case import parse
 from mha_parity.drawing import draw_cases
 from mha_parity.features import offer
 from mha_parity.gold import golden
-from mha_parity.judge import judge
+from mha_parity.judging import judge
 from mha_parity.making import make
 from mha_parity.power import GROSS, exposed
 

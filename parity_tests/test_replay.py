@@ -18,11 +18,12 @@ from mha_parity import conventions, targets
 from mha_parity.__main__ import main
 from mha_parity.beyond import error_units
 from mha_parity.case import parse
-from mha_parity.judge import Settings
 from mha_parity.judgement import Judgement, Place, Severity
+from mha_parity.judging import Settings
 from mha_parity.making import make
+from mha_parity.opening import opened
 from mha_parity.options import Options
-from mha_parity.replay import replay
+from mha_parity.replaying import replay
 from mha_parity.report import close_up, comparing, dots, matrices
 from mha_parity.trial import Trial, try_case
 
@@ -233,7 +234,8 @@ def test_status(target: str, case: str, status: int) -> None:
     for in_process in (False, True):
         console = Console(file=io.StringIO(), width=80)
         options = Options(in_process=in_process)
-        assert status == replay(case, target, options, console, pdb=False)
+        candidate = opened(target, options)
+        assert status == replay(case, candidate, target, options, console, pdb=False)
 
 
 def test_the_same_each_time() -> None:

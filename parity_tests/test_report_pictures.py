@@ -13,7 +13,7 @@ from mha_parity.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.case import Case, parse
 from mha_parity.features import AXES, Offer
 from mha_parity.gold import golden
-from mha_parity.judge import Settings
+from mha_parity.judging import Settings
 from mha_parity.options import Options
 from mha_parity.pictures import HEADS, POSITIONS, closest, fitting, pictures, readable
 from mha_parity.problem import Problem

@@ -15,8 +15,8 @@ from mha_parity.case import Case, parse, plain_distance
 from mha_parity.drawing import draw_cases, possible
 from mha_parity.features import AXES, Offer, of_case
 from mha_parity.gold import golden
-from mha_parity.judge import Settings
 from mha_parity.judgement import Judgement, Severity
+from mha_parity.judging import Settings
 from mha_parity.patience import Patience
 from mha_parity.problem import Problem
 from mha_parity.trial import try_case

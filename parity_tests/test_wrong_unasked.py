@@ -7,8 +7,8 @@ import numpy as np
 from mha_parity import unusual
 from mha_parity.case import Case
 from mha_parity.gold import golden
-from mha_parity.judge import judge
 from mha_parity.judgement import Severity
+from mha_parity.judging import judge
 from mha_parity.making import make
 from mha_parity.options import Options
 from mha_parity.run import check

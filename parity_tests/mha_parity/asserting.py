@@ -1,20 +1,49 @@
-"""``assert_parity``: one line of a test that judges somebody's attention."""
+"""``judge``, ``assert_parity``, ``replay``: the command's work in a line of Python."""
 
 from __future__ import annotations
 
-import io
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from mha_parity.again import again, named
 from mha_parity.options import DEFAULT_TARGET, Options
 from mha_parity.options import features as parsed_features
 from mha_parity.verdict import Outcome
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from mha_parity.candidate import Candidate
+    from mha_parity.report.shown import Report
+    from mha_parity.run import Progress
     from mha_parity.verdict import Verdict
 
-WIDTH = 100  # of the report inside an assertion's message
+
+def judge(
+    candidate: object = DEFAULT_TARGET,
+    *,
+    convention: str | None = None,
+    features: str | None = None,
+    options: Options | None = None,
+    **changes: object,
+) -> Report:
+    """Return the report on ``candidate``, whatever it says; a notebook shows it as a page.
+
+    Arguments are those of ``assert_parity``. ``str()`` of the report is what the terminal shows,
+    ``holds`` says whether parity holds, ``verdict`` has all that was found.
+
+    Raises
+    ------
+        ValueError: the candidate cannot be called, or does not offer what was asked for.
+
+    """
+    from mha_parity.report.progress import progress
+    from mha_parity.report.shown import Report, can_draw, console
+
+    asked = _options(options, convention, features, {"draw": can_draw(), **changes})
+    name = candidate if isinstance(candidate, str) else named(candidate)
+    with progress(console(stderr=True), name) as tick:
+        return Report(_judge(candidate, asked, tick))
 
 
 def assert_parity(
@@ -43,8 +72,57 @@ def assert_parity(
     __tracebackhide__ = True
     verdict = _judge(candidate, _options(options, convention, features, changes))
     if verdict.outcome is not Outcome.PASS:
+        from mha_parity.report.shown import as_text
+
         raise AssertionError(as_text(verdict))
     return verdict
+
+
+def replay(
+    case: str,
+    candidate: object = DEFAULT_TARGET,
+    *,
+    convention: str | None = None,
+    pdb: bool = False,
+    options: Options | None = None,
+    **changes: object,
+) -> None:
+    """Print one case in full: inputs, the candidate's answer, torch's, and the difference.
+
+    ``case`` is the id that a report prints. With ``pdb`` the debugger stops at the first line of
+    the candidate. Other arguments are those of ``assert_parity``.
+
+    Raises
+    ------
+        ValueError: the id is no case, or the candidate does not offer what the case needs.
+
+    """
+    from mha_parity import replaying
+    from mha_parity.report.shown import console
+
+    asked = _options(options, convention, None, changes)
+    bound, name = _opened(candidate, replaying.here(asked) if pdb else asked)
+    replaying.replay(case, bound, name, asked, console(), pdb=pdb)
+
+
+def _judge(candidate: object, options: Options, progress: Progress | None = None) -> Verdict:
+    from mha_parity.run import check
+
+    bound, _ = _opened(candidate, options)
+    with bound as ready:
+        if isinstance(candidate, str):
+            return check(ready, options, target=candidate, progress=progress)
+        return check(ready, options, again=again(candidate, options), progress=progress)
+
+
+def _opened(candidate: object, options: Options) -> tuple[AbstractContextManager[Candidate], str]:
+    """Return the candidate, bound, and what to call it."""
+    from mha_parity.opening import bound_here, opened
+
+    if isinstance(candidate, str):
+        return opened(candidate, options), candidate
+    name = named(candidate)
+    return nullcontext(bound_here(candidate, options, name)), name
 
 
 def _options(
@@ -66,23 +144,3 @@ def _options(
     if narrowed is not None:
         given["features"] = parsed_features(narrowed)
     return dataclasses.replace(options or Options(), **given)  # type: ignore[arg-type]  # vary in type
-
-
-def _judge(candidate: object, options: Options) -> Verdict:
-    from mha_parity.opening import bound_here, opened
-    from mha_parity.run import check
-
-    if isinstance(candidate, str):
-        with opened(candidate, options) as bound:
-            return check(bound, options, target=candidate)
-    return check(bound_here(candidate, options), options)
-
-
-def as_text(verdict: Verdict) -> str:
-    """Return the terminal's report without colours."""
-    from mha_parity.report import terminal
-
-    console = Console(file=io.StringIO(), width=WIDTH, color_system=None)
-    terminal.show(verdict, console)
-    stream = console.file
-    return stream.getvalue() if isinstance(stream, io.StringIO) else ""

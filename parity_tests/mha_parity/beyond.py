@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.judge import ROUNDINGS
+from mha_parity.judging import ROUNDINGS
 from mha_parity.quantity import quantity
 from mha_parity.yardstick import Yardstick
 
 if TYPE_CHECKING:
     from mha_parity.candidate import Answer
     from mha_parity.gold import Gold
-    from mha_parity.judge import Settings
+    from mha_parity.judging import Settings
     from mha_parity.problem import Problem
     from mha_parity.values import Array
 

@@ -24,7 +24,7 @@ from mha_parity.calibration_gradients import KINDS, tried_gradients
 from mha_parity.drawing import draw_cases
 from mha_parity.features import AXES
 from mha_parity.gold import golden
-from mha_parity.judge import IN_FORCE, K, Settings
+from mha_parity.judging import IN_FORCE, K, Settings
 from mha_parity.making import make
 from mha_parity.wrong.bug import whole_offer
 

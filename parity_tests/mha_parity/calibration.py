@@ -19,8 +19,8 @@ from mha_parity import wrong
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.drawing import HALF
 from mha_parity.gold import golden
-from mha_parity.judge import ROUNDINGS, Settings, judge
 from mha_parity.judgement import Severity
+from mha_parity.judging import ROUNDINGS, Settings, judge
 from mha_parity.making import make, with_dtype
 from mha_parity.orders import ORDERS, Order, Prepared, Sums, attend
 from mha_parity.quantity import Quantity, quantity

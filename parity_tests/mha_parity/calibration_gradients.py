@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import random
 
     from mha_parity.gold import Gold
-    from mha_parity.judge import Settings
+    from mha_parity.judging import Settings
     from mha_parity.problem import Problem
     from mha_parity.values import Array
 

@@ -55,11 +55,13 @@ def judged(target: str, options: Options, console: Console) -> Verdict:
 
 def replay(asked: argparse.Namespace) -> int:
     """Show one case in full: inputs, the target's answer, torch's, and the difference."""
-    from mha_parity import replay as replaying
+    from mha_parity import replaying
 
     options = from_namespace(asked)
     target = asked.targets or DEFAULT_TARGET
-    return replaying.replay(asked.case, target, options, Console(), pdb=asked.pdb)
+    options = replaying.here(options) if asked.pdb else options
+    candidate = opened(target, options)
+    return replaying.replay(asked.case, candidate, target, options, Console(), pdb=asked.pdb)
 
 
 def bench(asked: argparse.Namespace) -> int:

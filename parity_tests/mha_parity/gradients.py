@@ -18,8 +18,8 @@ from mha_parity.bound import machine, roundoff, smallest
 from mha_parity.gold import EXTENDED
 from mha_parity.gold_gradients import GoldGradient, golden_gradients
 from mha_parity.gradient_places import INPUTS, groups, place, worst_in
-from mha_parity.judge import IN_FORCE, ROUNDINGS, VOID, Settings, structure
 from mha_parity.judgement import Judgement, Severity
+from mha_parity.judging import IN_FORCE, ROUNDINGS, VOID, Settings, structure
 from mha_parity.making import cotangent
 from mha_parity.orders import ORDERS, Prepared
 from mha_parity.pullback import pull_back

@@ -25,7 +25,7 @@ from mha_parity.candidate import Answer, CandidateError
 from mha_parity.drawing import draw_cases
 from mha_parity.gold import golden
 from mha_parity.gradients import judge_gradients
-from mha_parity.judge import Settings, judge
+from mha_parity.judging import Settings, judge
 from mha_parity.kill_matrix import Kill, Matrix, Role
 from mha_parity.making import make
 from mha_parity.options import Options

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from mha_parity.candidate import Candidate
     from mha_parity.case import Case
-    from mha_parity.judge import Settings
+    from mha_parity.judging import Settings
     from mha_parity.options import Options
     from mha_parity.trial import Trial
 

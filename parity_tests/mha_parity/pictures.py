@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mha_parity.candidate import Answer, Candidate
     from mha_parity.case import Case
     from mha_parity.gold import Gold
-    from mha_parity.judge import Settings
     from mha_parity.judgement import Judgement
+    from mha_parity.judging import Settings
     from mha_parity.problem import Problem
     from mha_parity.values import Array
     from mha_parity.verdict import Failure

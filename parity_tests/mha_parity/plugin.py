@@ -147,7 +147,7 @@ class _Run:
 
     def report_once(self) -> str:
         """Return the whole report the first time, and afterwards where it stands."""
-        from mha_parity.asserting import as_text
+        from mha_parity.report.shown import as_text
 
         first, self._reported = not self._reported, True
         if first:

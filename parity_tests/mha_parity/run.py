@@ -8,19 +8,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity import summary
+from mha_parity.again import Command
 from mha_parity.drawing import drawing, reachable
 from mha_parity.environment import environment
 from mha_parity.gradient_pictures import gradient_pictures
-from mha_parity.judge import Settings
+from mha_parity.judging import Settings
 from mha_parity.options import Options
 from mha_parity.parts import KEPT, jobs, parts, parts_elsewhere
 from mha_parity.pictures import closest, pictures
 from mha_parity.shrink import shrunk
 from mha_parity.systematic import Systematic
 from mha_parity.trial import ANSWERED
-from mha_parity.verdict import Diagnosis, Failure, Outcome, Picture, Verdict
+from mha_parity.verdict import Diagnosis, Failure, Picture, Verdict
 
 if TYPE_CHECKING:
+    from mha_parity.again import Again
     from mha_parity.candidate import Candidate
     from mha_parity.case import Case
     from mha_parity.features import Offer
@@ -41,12 +43,14 @@ def check(
     options: Options | None = None,
     *,
     target: str | None = None,
+    again: Again | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
     """Judge ``candidate`` over a run of cases and return the verdict.
 
-    ``progress`` is called with (cases done, cases in all). Raises ``ValueError`` when the options
-    leave nothing that the candidate offers.
+    ``target`` is the text by which other processes find it. ``again`` says how to see a failure
+    again (default: by the command). ``progress`` is called with (cases done, cases in all).
+    Raises ``ValueError`` when the options leave nothing that the candidate offers.
     """
     options = options or Options()
     started = time.perf_counter()
@@ -61,7 +65,9 @@ def check(
         systematic.merge(part.systematic)
         there = there or part.environment
     over_run = systematic.judgements()
-    verdict = _verdict(candidate, options, target or candidate.name, trials, over_run, offer)
+    name = target or candidate.name
+    again = again or Command(name, options)
+    verdict = _verdict(candidate, options, name, again, trials, over_run, offer)
     seconds = time.perf_counter() - started
     return replace(verdict, environment=there or environment(), seconds=seconds)
 
@@ -127,6 +133,7 @@ def _verdict(
     candidate: Candidate,
     options: Options,
     target: str,
+    again: Again,
     trials: list[Trial],
     over_run: list[Judgement],
     offer: Offer,
@@ -134,7 +141,7 @@ def _verdict(
     judgements = [judgement for trial in trials for judgement in trial.judgements] + over_run
     rows = summary.feature_rows(trials, offer, candidate.offer)
     failing = [trial for trial in trials if trial.fails]
-    failures = _failures(candidate, options, target, failing, over_run)
+    failures = _failures(candidate, options, again, failing, over_run)
     settings, worst = settings_of(options), summary.worst(judgements)
     return Verdict(
         target=target,
@@ -199,7 +206,7 @@ def _diagnosis(candidate: Candidate, failing: list[Trial]) -> tuple[Diagnosis, .
 def _failures(
     candidate: Candidate,
     options: Options,
-    target: str,
+    again: Again,
     failing: list[Trial],
     over_run: list[Judgement],
 ) -> tuple[Failure, ...]:
@@ -212,41 +219,22 @@ def _failures(
     most = SHOWN if options.shrink else 0
     settings = settings_of(options)
     full = [
-        _failure(shrunk(candidate, each, settings), target, options, first_seen=each.case)
+        _failure(shrunk(candidate, each, settings), again, first_seen=each.case)
         for each in list(shown.values())[:most]
     ]
-    plain = [_failure(each, target, options) for each in list(shown.values())[most:]]
-    again = _again(target, options)
+    plain = [_failure(each, again) for each in list(shown.values())[most:]]
     whole_run = [
-        Failure(judgement=each, case=each.case, replay=again)
+        Failure(judgement=each, case=each.case, replay=again.run())
         for each in over_run
         if each.severity.fails
     ]
     return tuple(full + plain + whole_run)
 
 
-def _failure(
-    judgement: Judgement, target: str, options: Options, first_seen: Case | None = None
-) -> Failure:
+def _failure(judgement: Judgement, again: Again, first_seen: Case | None = None) -> Failure:
     return Failure(
         judgement=judgement,
         case=judgement.case,
-        replay=f"mha-parity replay {judgement.case.id} {target}{_named(options)}",
+        replay=again.case(judgement.case.id),
         first_seen=first_seen,
     )
-
-
-def _again(target: str, options: Options) -> str:
-    """Return the command that shows a failure of the whole run: no single case shows it."""
-    dtypes = f" --dtype {','.join(options.dtypes)}" if options.dtypes else ""
-    pairs = ",".join(f"{axis}={value}" for axis, value in options.features)
-    features = f" --feature {pairs}" if pairs else ""
-    drawn = f" --cases {options.cases} --seed {options.seed}{dtypes}{features}"
-    return f"mha-parity check {target}{drawn}{_named(options)}"
-
-
-def _named(options: Options) -> str:
-    return f" --convention {options.convention}" if options.convention else ""
-
-
-__all__ = ["Options", "Outcome", "check", "restricted", "settings_of"]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from mha_parity.candidate import Candidate
     from mha_parity.case import Case
-    from mha_parity.judge import Settings
     from mha_parity.judgement import Judgement
+    from mha_parity.judging import Settings
 
 STEPS = 120  # calls of the candidate that one failure may cost
 # Turned off in this order: what confuses a reader most goes first.

@@ -12,8 +12,8 @@ from mha_parity.bound import bound
 from mha_parity.candidate import Answer, CandidateError
 from mha_parity.gold import golden
 from mha_parity.gradients import CHECK, judge_gradients
-from mha_parity.judge import judge
 from mha_parity.judgement import Judgement, Severity
+from mha_parity.judging import judge
 from mha_parity.making import make
 from mha_parity.related import judge_relation
 from mha_parity.relations import in_turn
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.candidate import Candidate
     from mha_parity.case import Case
     from mha_parity.gold import Gold
-    from mha_parity.judge import Settings
+    from mha_parity.judging import Settings
     from mha_parity.problem import Problem
     from mha_parity.relations import Related
 

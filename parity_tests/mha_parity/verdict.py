@@ -172,7 +172,7 @@ class GradientPicture:
     unit_columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Verdict:
     """All that a run found out about one target.
 
@@ -202,6 +202,10 @@ class Verdict:
     pictures: tuple[Picture, ...] = ()
     gradient_pictures: tuple[GradientPicture, ...] = ()
     seconds: float = 0.0
+
+    def __repr__(self) -> str:
+        """Return the sentence: all the data would fill pages."""
+        return f"<{type(self).__name__}: {self.sentence}>"
 
     @property
     def sentence(self) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 from mha_parity.bench.posing import cut, judged_part
 from mha_parity.gold import Gold, golden, merge, split
 from mha_parity.gradients import judge_gradients
-from mha_parity.judge import judge
 from mha_parity.judgement import Severity
+from mha_parity.judging import judge
 from mha_parity.orders import ORDERS
 from mha_parity.yardstick import Yardstick
 from mha_torch import plain

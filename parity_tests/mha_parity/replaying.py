@@ -10,15 +10,16 @@ from mha_parity.beyond import error_units
 from mha_parity.case import parse
 from mha_parity.conventions.base import blamed
 from mha_parity.features import of_case
-from mha_parity.opening import opened
 from mha_parity.report import close_up
 from mha_parity.run import settings_of
 from mha_parity.trial import try_case
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from rich.console import Console
 
-    from mha_parity.candidate import Answer
+    from mha_parity.candidate import Answer, Candidate
     from mha_parity.case import Case
     from mha_parity.conduct import Watched
     from mha_parity.conventions.base import Convention
@@ -30,10 +31,23 @@ if TYPE_CHECKING:
 SKIPPED = ("mha_parity.*", "numpy._core.*", "torch.nn.modules.module")
 
 
-def replay(text: str, target: str, options: Options, console: Console, *, pdb: bool) -> int:
-    """Show the case that ``text`` names on ``target``; return 1 where it fails, else 0.
+def here(options: Options) -> Options:
+    """Return the options for a target in this process, where a debugger can stop in it."""
+    return dataclasses.replace(options, in_process=True)
 
-    With ``pdb`` the target runs in this process, and the debugger stops at its first line.
+
+def replay(
+    text: str,
+    opened: AbstractContextManager[Candidate],
+    target: str,
+    options: Options,
+    console: Console,
+    *,
+    pdb: bool,
+) -> int:
+    """Show the case that ``text`` names on a target; return 1 where it fails, else 0.
+
+    With ``pdb`` the debugger stops at the first line of the target, which has to be ``here``.
 
     Raises
     ------
@@ -42,10 +56,8 @@ def replay(text: str, target: str, options: Options, console: Console, *, pdb: b
     """
     case = parse(text)
     case = case.replace(gradients="yes") if options.grad else case
-    if pdb:
-        options = dataclasses.replace(options, in_process=True)
     settings = settings_of(options)
-    with opened(target, options) as candidate:
+    with opened as candidate:
         offered(case, candidate.offer, target)
         asked = Stopping(cast("Watched", candidate).bound) if pdb else candidate
         trial = try_case(asked, case, settings)

@@ -1,0 +1,177 @@
+"""``judge`` and ``replay`` in Python: for a notebook, a console, a script."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import re
+import shlex
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import mha_numpy
+import mha_parity
+from mha_parity import again
+from mha_parity.__main__ import main
+from mha_parity.options import Options
+from mha_parity.report import shown
+from mha_parity.targets import load
+
+SUBJECTS = Path(__file__).parent / "subjects"
+
+
+def unscaled(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
+    """Return an attention that forgets the scale."""
+    logits = Q @ K.T
+    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    output: np.ndarray = odds / odds.sum(axis=-1, keepdims=True) @ V
+    return output
+
+
+def test_a_right_one() -> None:
+    """The report holds, and shows itself as text."""
+    report = mha_parity.judge(load(f"{SUBJECTS}/projected.py:f"), cases=40)
+    assert report.holds
+    assert "Parity holds: " in repr(report)
+    assert "equals torch in 40 of 40 cases" in str(report)
+    assert f"<Verdict: {report.verdict.sentence}>" == repr(report.verdict)
+
+
+def test_a_wrong_one_is_no_exception() -> None:
+    """What is wrong is told in the report, by name."""
+    report = mha_parity.judge(unscaled, cases=40)
+    assert not report.holds
+    assert "the bug: the scores are not scaled" in str(report)
+
+
+def test_a_text_is_judged_in_its_own_process() -> None:
+    """Targets of the command are targets here."""
+    report = mha_parity.judge(f"{SUBJECTS}/misbehaving.py:exits_hard", cases=6)
+    assert "ended its process with exit status 3" in str(report)
+
+
+def test_a_notebook_gets_the_page() -> None:
+    """It stands in a frame, so that its style does not leak, and has the pictures."""
+    shown_there = mha_parity.judge(unscaled, cases=40)._repr_html_()
+    assert shown_there is not None
+    (page,) = re.findall(r'<iframe srcdoc="([^"]*)" title="Parity does not hold: ', shown_there)
+    document = html.unescape(page)
+    assert document.startswith("<!DOCTYPE html>")
+    assert "<svg" in document
+    assert "<" not in page
+
+
+def test_a_notebook_without_the_extra_gets_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jupyter shows the text where there is no page."""
+    monkeypatch.setattr(shown, "NEEDED", ("jinja2", "no_such_package"))
+    report = mha_parity.judge(unscaled, cases=4)
+    assert report._repr_html_() is None
+    assert () == report.verdict.pictures
+    assert "Parity does not hold" in repr(report)
+
+
+def test_a_notebook_is_not_printed_into(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What rich prints in a notebook would be shown at once, apart from the text that is wanted."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *_: pytest.fail("displayed"))
+    report = mha_parity.judge(unscaled, cases=40)
+    assert "Parity does not hold" in str(report)
+    with pytest.raises(AssertionError, match="Parity does not hold"):
+        mha_parity.assert_parity(unscaled, cases=40)
+    assert ("", "") == capsys.readouterr()
+    mha_parity.replay(report.verdict.failures[0].case.id, unscaled)
+    out = capsys.readouterr().out
+    assert "fails this case" in out
+    assert "\x1b" not in out
+
+
+def test_a_case_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    """The expression that a report prints shows the failing case of a local function."""
+
+    def attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
+        return unscaled(Q, K, V)
+
+    report = mha_parity.judge(attention, cases=40)
+    (failure,) = [each for each in report.verdict.failures if each.judgement.check == "output"]
+    line = f'mha_parity.replay("{failure.case.id}", attention)'
+    assert line == failure.replay
+    assert line in str(report)
+    eval(line, {"mha_parity": mha_parity, "attention": attention})  # noqa: S307  (as one would type)
+    out = capsys.readouterr().out
+    assert failure.case.id in out
+    assert "attention fails this case: output" in " ".join(out.split())
+
+
+def test_what_has_a_file_is_replayed_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """The printed line works in a shell as it stands."""
+    report = mha_parity.judge(load(f"{SUBJECTS}/wrong_scale.py:f"), cases=40)
+    line = report.verdict.failures[0].replay
+    command, *arguments = shlex.split(line)
+    assert "mha-parity" == command
+    assert 1 == main(arguments)
+    assert "fails this case" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_the_command_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A name in a file: neither lambdas, nor inner functions, nor cells, nor what is built in."""
+    own = Path(__file__)
+    monkeypatch.chdir(own.parent)
+    sys.modules.setdefault(__name__, sys.modules[unscaled.__module__])
+    assert f"{own.name}:unscaled" == again.spelled(unscaled)
+    monkeypatch.chdir(tmp_path)
+    assert f"{own}:unscaled" == again.spelled(unscaled)
+    cell = ModuleType("cell")
+    exec("def f(Q, K, V): return V", cell.__dict__)  # noqa: S102  (as a notebook does)
+    monkeypatch.setitem(sys.modules, "cell", cell)
+    for nameless in (cell.f, lambda rows: rows, len, np.float64(1)):
+        assert again.spelled(nameless) is None
+    layer = mha_numpy.MultiheadAttention
+    assert "mha_numpy._module:MultiheadAttention" == again.spelled(layer)
+    assert load(str(again.spelled(layer))) is layer
+
+
+COMMAND = again.Command("a.py:f", Options(convention="qkv", cases=5))
+PYTHON = again.Python("f", Options(convention="qkv", cases=5))
+LINES = {
+    "command": (
+        COMMAND,
+        "mha-parity replay x a.py:f --convention qkv",
+        (
+            "mha-parity check a.py:f --cases 5 --seed 0 --dtype float32 "
+            "--feature attn=none,bias=yes --convention qkv"
+        ),
+    ),
+    "python": (
+        PYTHON,
+        'mha_parity.replay("x", f, convention="qkv")',
+        (
+            "mha_parity.judge(f, cases=5, seed=0, dtypes=('float32',), "
+            'features="attn=none,bias=yes", convention="qkv")'
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("subject", "case", "run"), LINES.values(), ids=LINES)
+def test_a_run_is_repeated_with_its_options(
+    subject: again.Command | again.Python, case: str, run: str
+) -> None:
+    """What decides the cases, and how the target is called, are repeated."""
+    assert case == subject.case("x")
+    features = (("attn", "none"), ("bias", "yes"))
+    drawn = dataclasses.replace(subject.options, dtypes=("float32",), features=features)
+    assert run == dataclasses.replace(subject, options=drawn).run()
+
+
+def test_a_case_that_is_not_offered_is_refused() -> None:
+    """A mistake is a sentence, as for the command."""
+    with pytest.raises(ValueError, match=r"the case needs form=mha, but .*:unscaled offers qkv"):
+        mha_parity.replay("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11", unscaled)
+    with pytest.raises(ValueError, match="got the option 'cases_', but should be one of"):
+        mha_parity.replay("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11", unscaled, cases_=3)
