@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mha_parity import conventions, targets
 from mha_parity.conventions.base import Convention
@@ -317,6 +319,17 @@ def test_an_unknown_convention_is_refused() -> None:
         conventions.bind(np.add, "qkv-head")
 
 
+def flash_takes_any_memory() -> bool:
+    """Whether torch's flash kernel for the CPU takes heads whose last axis has gaps; 2.8 does."""
+    q = torch.ones((1, 2, 5, 6))[..., ::2]
+    try:
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            torch.nn.functional.scaled_dot_product_attention(q, q, q)
+    except RuntimeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     "path", ["weights", "no-weights", "fast", "eval", "sdpa-math", "sdpa-flash"]
 )
@@ -325,6 +338,8 @@ def test_torch_is_a_candidate_along_each_path(path: str) -> None:
     module = bound("torch.nn:MultiheadAttention").subject
     candidate = conventions.bind(module, path=path)
     for case in draw_cases(candidate.offer, 12, seed=1):
+        if path == "sdpa-flash" and case.memory == "fortran" and not flash_takes_any_memory():
+            continue
         problem = make(case)
         answer = candidate(problem)
         assert problem.output_shape == answer.output.shape

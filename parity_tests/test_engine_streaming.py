@@ -229,7 +229,10 @@ def test_nan_in_a_visible_key_reaches_its_rows_alone() -> None:
 
 
 def test_memory_orders_and_read_only_inputs() -> None:
-    """Fortran order, strides of any sign and read-only arrays give the same; nothing is written."""
+    """Fortran order, strides of any sign and read-only arrays give the same; nothing is written.
+
+    NumPy multiplies some of them by loops of its own, in another order.
+    """
     q, k, v = problem(47)
     expected = attend_streaming(q, k, v, NO_MASK, SCALE)
     views = [np.asfortranarray(array) for array in (q, k, v)]
@@ -241,7 +244,7 @@ def test_memory_orders_and_read_only_inputs() -> None:
         for array in arrays:
             array.flags.writeable = False
         actual = attend_streaming(arrays[0], arrays[1], arrays[2], NO_MASK, SCALE)
-        np.testing.assert_array_equal(actual, expected)
+        assert np.abs(actual - expected).max() <= 64 * np.finfo(actual.dtype).eps
         for array, copy in zip(arrays, before, strict=True):
             np.testing.assert_array_equal(array, copy)
 

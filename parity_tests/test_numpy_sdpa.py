@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -115,9 +115,17 @@ def assert_as_torch(problem: Problem, actual: Array) -> None:
     assert np.abs(expected - actual).max() <= allowed(problem)
 
 
+def scales_by_zero() -> bool:
+    """Whether torch takes a scale of 0; some before made NaN of hidden keys, 0 * -inf."""
+    x = torch.ones((1, 2, 3))
+    function: Any = torch.nn.functional.scaled_dot_product_attention
+    return not function(x, x, x, is_causal=True, scale=0.0).isnan().any()
+
+
 @given(problem=PROBLEMS)
 def test_function_agrees_with_torch_over_all_options(problem: Problem) -> None:
     """Any leading axes, grouped heads, masks and scales give torch's answer; empty rows give 0."""
+    assume(problem.scale != 0 or scales_by_zero())
     q, k, v, mask = arrays(problem)
     actual = scaled_dot_product_attention(q, k, v, mask, **problem.options, engine=problem.engine)
     assert_as_torch(problem, actual)

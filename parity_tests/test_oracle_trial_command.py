@@ -49,34 +49,32 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
 
 
 def told(findings: list[Finding]) -> str:
-    """Return what a terminal shows of the findings."""
+    """Return the words that a terminal shows of the findings."""
     console = Console(file=io.StringIO(), width=80)
     torch_trial.show([examine(finding) for finding in findings], console)
     stream = console.file
     assert isinstance(stream, io.StringIO)
-    return stream.getvalue()
+    return " ".join(stream.getvalue().split())
 
 
 def test_each_finding_is_told_with_its_case() -> None:
     """Title, state, case, paths, numbers and threads of each, and one sentence over all."""
     shown = told([FOUND, MENDED])
     assert "one differs" in shown
-    assert "found  [one]" in shown
-    assert "case     two calls" in shown
+    assert "found [one]" in shown
+    assert "case two calls" in shown
     assert "here: 1.5" in shown
-    assert "threads  a/b#1" in shown
-    assert "mended  [another]" in shown
-    assert "does not agree with itself in 1 of 2 known ways; 1 are mended." in " ".join(
-        shown.split()
-    )
+    assert "threads a/b#1" in shown
+    assert "mended [another]" in shown
+    assert "does not agree with itself in 1 of 2 known ways; 1 are mended." in shown
 
 
 def test_a_case_that_cannot_run_says_why() -> None:
     """A torch that has lost a function is told from one that has mended its answer."""
     shown = told([LOST])
-    assert "not run  [third]" in shown
-    assert "because  AttributeError: torch has no such function" in shown
-    assert "1 could not be run" in " ".join(shown.split())
+    assert "not run [third]" in shown
+    assert "because AttributeError: torch has no such function" in shown
+    assert "1 could not be run" in shown
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,8 @@ class ParityItem(pytest.Item):
         super().__init__(**keywords)
         self._run = run
         self._feature = feature
+        # No fixtures: pytest-benchmark 5.0.0 fails on items that cannot tell.
+        self.funcargs: dict[str, object] = {}
 
     def runtest(self) -> None:
         """Fail when a case with this feature failed, or none could tell."""
@@ -105,7 +107,7 @@ class ParityItem(pytest.Item):
             return super().repr_failure(excinfo, style)
         shown = excinfo.getrepr(style="value")
         text = str(excinfo.value)
-        shown.reprtraceback.reprentries[0].lines = [f"{text}\n"]
+        shown.reprtraceback.reprentries[0].lines = [*text.split("\n"), ""]
         if shown.reprcrash is not None:
             shown.reprcrash.message = text.partition("\n")[0]
         return shown
