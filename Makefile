@@ -7,9 +7,10 @@ READY := $(VENV)/.ready
 # Twice quiet: errors only.
 PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 ARGS  ?=
+OLDEST ?= .venv-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parity test bench bench-series lint types tests format calibrate mutants test-frameworks clean
+.PHONY: help setup parity test bench bench-series lint types tests format calibrate mutants test-frameworks test-oldest clean
 
 help: ## list these targets
 	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"
@@ -60,6 +61,9 @@ mutants: $(READY) ## run the suite on every wrong attention of the catalogue
 test-frameworks: $(VENV)/.frameworks ## install JAX and Keras, and judge their attention layers
 	@$(BIN)/pytest -q -m frameworks $(ARGS)
 
+test-oldest: $(OLDEST)/.ready ## run all tests on the oldest releases that are allowed
+	@$(OLDEST)/bin/pytest -q -n 2 $(ARGS)
+
 format: $(READY) ## put style and format right where a tool can
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
@@ -68,7 +72,7 @@ setup: $(READY) ## build the environment in .venv, as every target above does wh
 	@echo "$(VENV) is ready"
 
 clean: ## remove the environment, the builds and the caches
-	@rm -rf $(VENV) build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(OLDEST) build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find impl reference parity_tests -name __pycache__ -prune -exec rm -rf {} +
 
 # A Python that starts, is new enough and can build an environment (Debian splits ensurepip off).
@@ -97,4 +101,15 @@ $(READY): pyproject.toml | $(BIN)/python
 $(VENV)/.frameworks: $(READY)
 	@echo "Installing JAX and Keras"
 	@$(PIP) install --editable '.[dev,frameworks]'
+	@touch $@
+
+# pip always takes the newest; uv can take the oldest of what pyproject.toml names. matplotlib 3.9
+# calls functions that pyparsing 3.3 warns of, and warnings are errors here.
+$(OLDEST)/.ready: pyproject.toml | $(READY)
+	@echo "Installing the oldest releases (gigabytes, unless TORCH_INDEX names one with CPU builds)"
+	@$(PIP) install uv
+	@$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(OLDEST)
+	@$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct \
+		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX) --index-strategy unsafe-best-match) \
+		--editable '.[dev]' 'pyparsing>=3.2,<3.3'
 	@touch $@
