@@ -165,7 +165,7 @@ def told(answer: Answer, found: list[str]) -> Answer:
         answer,
         notes=notes,
         held=tuple(name for name in asked if name not in failed),
-        remarks=tuple(remark.removeprefix(REMARK) for remark in remarks),
+        remarks=(*answer.remarks, *(remark.removeprefix(REMARK) for remark in remarks)),
     )
 
 

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 SDPA_KEYWORDS = frozenset({"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"})
 LAYER_KEYWORDS = frozenset({"key_padding_mask", "attn_mask", "need_weights"})
+TORCH_STATE = frozenset({"in_proj_weight", "q_proj_weight", "out_proj.weight"})
+REMEDY = (
+    "a layer should be built from a width and a number of heads and have four Linears, or one for "
+    "q, k and v and one for the output; judge a function that calls it, or name a convention."
+)
 FOUR: tuple[type[Convention], ...] = (QKVHeads, XWeights, Projections)
 
 
@@ -45,7 +50,7 @@ def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) 
 
 def _of_class(kind: type, *, call: bool) -> str:
     from mha_parity import adapters
-    from mha_parity.conventions.linear_module import keeps_linears
+    from mha_parity.conventions.linear_module import misfit
 
     if "keras" in adapters.candidates_for(kind):
         return "keras-layer"
@@ -53,8 +58,12 @@ def _of_class(kind: type, *, call: bool) -> str:
     if made is None or called is None:
         raise _unsure(kind, called, "torch-module, module-valid-lens, module-mask")
     loads = hasattr(kind, "load_state_dict")
-    if call and loads and keeps_linears(kind):
-        return "linear-module"
+    if call and loads:
+        reason = misfit(kind)
+        if not reason:
+            return "linear-module"
+        if not _is_like_torch(kind):
+            raise ValueError(f"got {kind.__qualname__}{made}, but {reason}; {REMEDY}")
     required, everything = _counts(called, bound=True)
     if loads or (required <= 3 <= everything and LAYER_KEYWORDS & called.named):
         return "torch-module"
@@ -63,6 +72,22 @@ def _of_class(kind: type, *, call: bool) -> str:
     if required in {1, 2} and everything == 2:
         return "module-mask"
     raise _unsure(kind, called, "torch-module, module-valid-lens, module-mask")
+
+
+def _is_like_torch(kind: type) -> bool:
+    """Return whether a small one, built as torch's layer is, keeps its weights under torch's names.
+
+    What cannot be built so, or has no state before it is loaded, is taken at its word.
+    """
+    from mha_parity.candidate import CandidateError
+    from mha_parity.conventions.base import blamed
+
+    try:
+        with blamed():
+            names = set(getattr(kind(6, 2), "state_dict", dict)())
+    except CandidateError:
+        return False
+    return not names or bool(TORCH_STATE & names)
 
 
 def _counts(called: Signature, *, bound: bool) -> tuple[int, int]:

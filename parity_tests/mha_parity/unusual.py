@@ -85,7 +85,7 @@ def _lengths(bound: Convention, problem: Problem) -> Iterator[str]:
     """
     case = problem.case
     masked = case.attn != "none" or case.padding != "none"
-    given_apart = case.form == "mha" and case.inputs != "self"
+    given_apart = case.form == "mha" and case.inputs == "distinct"
     if masked or not given_apart:
         return
     shorter = problem.replace(key=problem.key[:, :-1])

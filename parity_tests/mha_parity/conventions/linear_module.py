@@ -1,93 +1,107 @@
-"""Layers of torch as most people write them: one Linear each for queries, keys, values and output.
+"""Layers of torch as most people write them: Linears for queries, keys, values and output.
 
-Their names vary, and so do those of masks and what a True in them means: masks are left alone.
+A Linear each, or several packed into one; sizes by position, by whatever names, or in a
+configuration. The names of masks vary, and so does what a True in them means: masks are left alone,
+and a layer that hides the future by itself is judged as causal attention.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.adapters import to_numpy
+from mha_parity.alike import same
 from mha_parity.candidate import CandidateError
-from mha_parity.conventions.base import Arguments, Call, Trial, blamed, lay_rows
+from mha_parity.conventions.base import Arguments, Call, Trial, blamed, lay_rows, split
+from mha_parity.conventions.building import BIASES, DROPOUTS, Sizes, arguments
 from mha_parity.conventions.functions import returned
-from mha_parity.conventions.signatures import constructor, forward
-from mha_parity.conventions.torch_module import PLAIN, TorchModule
+from mha_parity.conventions.layouts import Slot, laid, slots, state_shapes
+from mha_parity.conventions.signatures import Signature, constructor, forward, signature
+from mha_parity.conventions.torch_module import ANY, PLAIN, TorchModule
 from mha_parity.features import offer
+from mha_parity.making import make
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping
 
+    from mha_parity.candidate import Answer
+    from mha_parity.case import Case
     from mha_parity.features import Offer
     from mha_parity.problem import Problem
     from mha_parity.values import Array
 
-# What people call the four, in lower case and without "_".
-_OF_ROWS = ("w{}", "{}", "{}proj", "proj{}", "to{}", "{}linear", "linear{}", "fc{}", "w{}s")
-_WORDS = {"q": "query", "k": "key", "v": "value"}
-_OF_OUTPUT = (
-    "wo", "out", "outproj", "oproj", "proj", "projection", "toout", "output", "outputproj", "fc",
-    "fcout", "fco", "linearout", "outlinear", "wout", "dense", "cproj", "linear",
-)  # fmt: skip
+SMALL = Sizes(6, 2)
+ROWS = ("query", "key", "value")
+CONTEXTS = frozenset(
+    ("k", "key", "keys", "kv", "context", "ctx", "memory", "mem", "source", "src", "y", "enc")
+)
+_HIDES = "it hides the keys behind each query by itself"
+CAUSAL = f"{_HIDES}, so it was judged as causal attention."
 
 
-def parts(names: Iterable[str]) -> dict[str, str]:
-    """Return "q", "k", "v" and perhaps "out" -> the name of that Linear; {} where they are not so.
+def built(kind: Any, sizes: Sizes, **more: Any) -> Any:
+    """Return a layer of these sizes.
 
-    ``names`` are those of a state dict.
+    Raises
+    ------
+    CandidateError
+        It cannot be built so.
+
     """
-    linears = {_plain(name): name.removesuffix(".weight") for name in names if _is_weight(name)}
-    spellings = {
-        part: [form.format(each) for form in _OF_ROWS for each in (part, word)]
-        for part, word in _WORDS.items()
-    }
-    found: dict[str, str] = {}
-    for part, spelt in (spellings | {"out": [*_OF_OUTPUT]}).items():
-        known = next((each for each in spelt if each in linears), None)
-        if known is not None:
-            found[part] = linears.pop(known)
-    return found if {"q", "k", "v"} <= set(found) and not linears else {}
-
-
-def _is_weight(name: str) -> bool:
-    return name.endswith(".weight")
-
-
-def _plain(name: str) -> str:
-    return name.removesuffix(".weight").rpartition(".")[2].lower().replace("_", "")
-
-
-def ordered(kind: Any, embed_dim: int, num_heads: int) -> tuple[int, int]:
-    """Return both sizes in the order in which the constructor takes them."""
-    made = constructor(kind)
-    first = made.required[0].lower() if made is not None and made.required else ""
-    heads_first = "head" in first or first == "h"
-    return (num_heads, embed_dim) if heads_first else (embed_dim, num_heads)
-
-
-def keeps_linears(kind: Any) -> bool:
-    """Return whether a small layer of this class can be built and keeps the Linears meant here."""
     try:
+        args, options = arguments(constructor(kind) or ANY, sizes)
+    except ValueError as unknown:
+        raise CandidateError("crash", str(unknown)) from None
+    with blamed():
+        return kind(*args, **options, **more)
+
+
+def misfit(kind: Any) -> str:
+    """Return why a class is not of this convention, "" where it is: a small one is built."""
+    try:
+        layer = built(kind, SMALL)
         with blamed():
-            return bool(parts(kind(*ordered(kind, 6, 2)).state_dict()))
-    except CandidateError:
-        return False
+            shapes = state_shapes(layer)
+            named = {name for name, _ in getattr(layer, "named_parameters", tuple)()}
+    except CandidateError as error:
+        known = str(error).startswith("raised")
+        return f"building one of width 6 with 2 heads {error}" if known else str(error)
+    found = slots(shapes)
+    owned = {f"{slot.name}.{each}" for slot in found for each in ("weight", "bias")}
+    if found and named <= owned:
+        return ""
+    kept = ", ".join(f"{name} {shapes.get(name, ())}" for name in sorted(named or shapes))
+    return f"it keeps {kept or 'no weights'}"
+
+
+def order(called: Signature) -> tuple[str, ...]:
+    """Return which of query, key and value the call takes, in its order."""
+    required = called.required
+    if len(required) >= len(ROWS):
+        by_letter = {each[0]: each for each in ROWS}
+        first = [name.lower().lstrip("x_")[:1] for name in required[: len(ROWS)]]
+        return tuple(by_letter[each] for each in first) if set(first) == set(by_letter) else ROWS
+    if len(required) == len("qk") and required[1].lower() in CONTEXTS:
+        return ROWS[:2]
+    return ROWS[:1]
 
 
 class LinearModule(TorchModule):
-    """``C(embed_dim, num_heads)`` with a Linear each for q, k, v and out; ``(query, key, value)``.
+    """Linears for q, k, v and out, apart or packed; ``(query, key, value)``, ``(x, y)`` or ``(x)``.
 
-    Also ``C(num_heads, embed_dim)``, and a call with ``(x)`` alone. Batch first.
+    Batch first. The constructor takes width and heads in any order, under many names.
     """
 
     name = "linear-module"
     drops_as_torch = False  # many drop of the output too, and keep clean weights for the eye
-    dropouts = (
-        "dropout", "dropout_p", "p_dropout", "dropout_rate", "attn_dropout", "attn_drop",
-        "attention_dropout",
-    )  # fmt: skip
-    call = "C(embed_dim, num_heads) with Linears W_q, W_k, W_v, W_o; (query, key, value) or (x)"
+    dropouts = DROPOUTS
+    call = (
+        "C(embed_dim, num_heads) or C(config), Linears W_q, W_k, W_v, W_o or packed; "
+        "(query, key, value) or (x)"
+    )
 
     def claims(self) -> Offer:
         """Return what the names of the state dict and the call say.
@@ -98,54 +112,177 @@ class LinearModule(TorchModule):
             The layer does not keep its weights in such Linears.
 
         """
-        super().claims()  # looks at an instance
-        self._called, names = self._look_at_instance()
-        self._parts = parts(names)
-        if not self._parts:
-            kept = ", ".join(sorted(names)) or "no state dict"
+        self._made = constructor(self.subject) or ANY
+        if reason := misfit(self.subject):
             raise ValueError(
-                f"got {self.name} with {kept}, but should have Linears named like W_q, W_k, W_v "
-                "and W_o; rename them, or name another convention."
+                f"got {self.name}, but {reason}, and it should have Linears named like W_q, W_k, "
+                "W_v and W_o, or one for all three; rename them, or judge a function that calls it."
             )
-        self._biased = f"{self._parts['q']}.bias" in names
-        required = len(self._called.required)
-        self._rows, self._more = (3, required - 3) if required >= 3 else (1, max(required - 1, 0))
+        layer = built(self.subject, SMALL)
+        names = frozenset(layer.state_dict())
+        self._called = signature(forward(layer)) or ANY
+        self._slots = slots(state_shapes(layer))
+        self._causal, self._remarks = False, tuple[str, ...]()
+        self._rows = order(self._called)
+        self._more = max(len(self._called.required) - len(self._rows), 0)
+        biased = any(f"{slot.name}.bias" in names for slot in self._slots if "q" in slot.parts)
+        asked = any(name in self._made.named for name in BIASES)
+        inputs = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
         return offer(
-            inputs=("self", "cross", "distinct") if self._rows == 3 else "self",
-            bias=("no", "yes") if self._biased else "no",
-            out_proj=("identity", "general") if "out" in self._parts else "identity",
+            inputs=inputs[len(self._rows)],
+            bias=("no", "yes") if biased or asked else "no",
+            out_proj=("identity", "general") if self._has("out") else "identity",
             size=("small", "medium", "equal", "ones"),
             memory=self.library.memory,
         )
 
+    def plain_case(self) -> Case:
+        """Two samples, batch first; causal where the layer is."""
+        return PLAIN.replace(layout="batch_first", attn="causal" if self._causal else "none")
+
     def trials(self) -> Iterator[Trial]:
-        """One sample, empty axes, and weights that come unasked."""
-        case = PLAIN.replace(layout="batch_first")
-        yield Trial("layout", "unbatched", (case.replace(layout="unbatched", batch=1),))
+        """Look at what it hides by itself; then one sample, empty axes, and weights unasked."""
+        self._look()
+        case = self.plain_case()
+        single = case.replace(layout="unbatched", batch=1)
+        if self._takes_single(single):
+            yield Trial("layout", "unbatched", (single,))
         yield Trial("size", "empty", (case.replace(batch=0), case.replace(queries=0, keys=0)))
         yield from returned(case)
 
+    def _look(self) -> None:
+        """Ask how packed rows lie, and whether the future is hidden."""
+        remarks = []
+        try:
+            self._slots = tuple(self._asked(s) if len(s.parts) > 1 else s for s in self._slots)
+            self._causal = "causal" in self.name.lower() or self._hides_the_future()
+        except CandidateError:
+            return  # the trials say what it raised
+        for slot in self._slots:
+            if len(slot.parts) > 1 and slot.each != "parts":
+                within = "head by head" if slot.each == "heads" else "column by column"
+                remarks.append(f"the rows of {slot.name} lie {within}, and were filled so.")
+        if self._causal:
+            self.offer = self.offer | {"attn": ("causal",)}
+            self.reasons["attn", "none"] = _HIDES
+            remarks.append(CAUSAL)
+        self._remarks = tuple(remarks)
+
+    def _asked(self, slot: Slot) -> Slot:
+        problem = make(PLAIN.replace(layout="batch_first", batch=1))
+        width = problem.query.shape[-1]
+
+        def answer(weights: Mapping[str, Array]) -> Array:
+            given = Arguments(problem, self.library)
+            layer = self._new(problem, Sizes(width, problem.num_heads))
+            self._fill(layer, given, {"out": np.eye(width)}, {}, packed=weights)
+            rows = [given.array(name, np.ones((1, 5, width))) for name in self._rows]
+            result = self._called_with(layer, rows, given).make()
+            output = to_numpy(split(result)[0], "the output")
+            return np.asarray(output[0])
+
+        return laid(slot, problem.num_heads, width, answer)
+
+    def _hides_the_future(self) -> bool:
+        """Return whether a row stays the same to the bit when what stands behind it changes."""
+        problem = make(PLAIN.replace(layout="batch_first"))
+        changed = problem.query.copy()
+        changed[:, -1] += 1
+        other = replace(problem, query=changed, key=changed, value=changed)
+        before, after = (self(each).output for each in (problem, other))
+        stays = np.array_equal(before[:, :-1], after[:, :-1])
+        return stays and not np.array_equal(before[:, -1], after[:, -1])
+
+    def _takes_single(self, case: Case) -> bool:
+        """Return whether one sample without its axis gets the answer of a batch of it.
+
+        Code that was written for three axes may take two for others, and give back their shape.
+        """
+        batch = make(case.replace(layout="batch_first"))
+        try:
+            due, got = self(batch).output, self(replace(batch, case=case)).output
+        except CandidateError:
+            return True  # the trial keeps what it raised
+        if same(due, got):
+            return True
+        self.reasons["layout", "unbatched"] = "one sample alone gets another answer than in a batch"
+        return False
+
+    def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
+        """Return the answer with what should be known of how it was asked."""
+        return replace(super().answered(problem, call, result), remarks=self._remarks)
+
+    def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
+        """Return a new module that holds the problem's weights."""
+        bias = problem.case.bias == "yes"
+        sizes = Sizes(problem.query.shape[-1], problem.num_heads, bias, dropout)
+        module = self._new(problem, sizes)
+        self.load(module, problem, arguments)
+        return module
+
+    def _new(self, problem: Problem, sizes: Sizes) -> Any:
+        usual = {"batch_first", "dtype", "device"} & self._made.named
+        options = {k: v for k, v in self._shape(problem, sizes.dropout) if k in usual}
+        module = built(self.subject, sizes, **options)
+        if self.library.name == "torch" and not {"dtype", "device"} <= set(options):
+            module = self._moved(module, problem)
+        return module
+
     def load(self, module: Any, problem: Problem, arguments: Arguments) -> None:
         """Load the problem's weights, what it has none of written out."""
-        state = module.state_dict()
-        for part, name in self._parts.items():
-            weight, bias = _of_problem(problem, part)
-            state[f"{name}.weight"] = arguments.array(f"{name}.weight", weight)
-            if f"{name}.bias" in state:
-                state[f"{name}.bias"] = arguments.array(f"{name}.bias", bias)
-        module.load_state_dict(state)
+        of = {part: _of_problem(problem, part) for part in ("q", "k", "v", "out")}
+        weights = {part: weight for part, (weight, _) in of.items()}
+        self._fill(module, arguments, weights, {part: bias for part, (_, bias) in of.items()})
 
-    def _sizes(self, embed_dim: int, num_heads: int) -> tuple[int, int]:
-        return ordered(self.subject, embed_dim, num_heads)
+    def _fill(
+        self,
+        module: Any,
+        given: Arguments,
+        weights: Mapping[str, Array],
+        biases: Mapping[str, Array],
+        *,
+        packed: Mapping[str, Array] | None = None,
+    ) -> None:
+        """Load weights by part, or some of them packed already; what is not named is 0."""
+        heads, dtype = given.problem.num_heads, given.problem.dtype
+        width = given.problem.query.shape[-1]
+        with blamed():
+            state = module.state_dict()
+        for slot in self._slots_in(module):
+            for kind, arrays, shape in (
+                ("weight", weights, (width, width)), ("bias", biases, (width,)),
+            ):  # fmt: skip
+                name = f"{slot.name}.{kind}"
+                if name not in state:
+                    continue
+                whole = {p: arrays.get(p, np.zeros(shape, dtype)) for p in slot.parts}
+                array = slot.joined(whole, heads)
+                if kind == "weight" and packed is not None:
+                    array = packed.get(slot.name, array)
+                state[name] = given.array(name, array.astype(dtype))
+        with blamed():
+            module.load_state_dict(state)
+
+    def _slots_in(self, module: Any) -> tuple[Slot, ...]:
+        """Return where this layer keeps its weights: a list of heads has one entry a head."""
+        if all(slot.head is None for slot in self._slots):
+            return self._slots
+        return slots(state_shapes(module))
 
     def _posed(self, module: Any, arguments: Arguments) -> Call:
-        rows = arguments.rows(lay_rows(arguments.problem))[: self._rows]
+        rows = dict(zip(ROWS, arguments.rows(lay_rows(arguments.problem)), strict=True))
+        return self._called_with(module, [rows[name] for name in self._rows], arguments)
+
+    def _called_with(self, module: Any, rows: list[Any], arguments: Arguments) -> Call:
         function = module if callable(module) else forward(module)
         return Call(function, (*rows, *[None] * self._more), given=tuple(arguments.given))
 
+    def _has(self, part: str) -> bool:
+        return any(part in slot.parts for slot in self._slots)
+
 
 def _of_problem(problem: Problem, part: str) -> tuple[Array, Array]:
-    """Return weight (out, in) and bias of one Linear; identity and zeros where there is none."""
+    """Return weight (out, in) and bias of one part; identity and zeros where there is none."""
     width = problem.query.shape[-1]
     weight: Array | None = getattr(problem, f"w_{part}")
     bias: Array | None = getattr(problem, f"b_{part}")

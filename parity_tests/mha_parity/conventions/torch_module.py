@@ -85,7 +85,7 @@ class TorchModule(Convention):
         """Build a small one; return the parameters of its call and the names of its state."""
         try:
             with blamed():
-                instance = self.subject(*self._sizes(6, 2))
+                instance = self.subject(6, 2)
                 names = frozenset(getattr(instance, "state_dict", dict)())
         except CandidateError:
             return ANY, frozenset()
@@ -166,17 +166,17 @@ class TorchModule(Convention):
         if dropout:
             options |= self.drawing(self._made.named, problem)
         with blamed():
-            sizes = self._sizes(problem.query.shape[-1], problem.num_heads)
-            module = self.subject(*sizes, **options)
+            module = self.subject(problem.query.shape[-1], problem.num_heads, **options)
             if self.library.name == "torch" and not {"dtype", "device"} <= set(options):
-                device = getattr(self.library, "device", "cpu")
-                module = module.to(device=device, dtype=_torch_dtype(problem.case.dtype))
+                module = self._moved(module, problem)
             self.load(module, problem, arguments)
         return module
 
-    def _sizes(self, embed_dim: int, num_heads: int) -> tuple[int, int]:
-        """Return the constructor's first arguments in its order."""
-        return embed_dim, num_heads
+    def _moved(self, module: Any, problem: Problem) -> Any:
+        """Return the module in the case's dtype, where the arrays lie."""
+        device = getattr(self.library, "device", "cpu")
+        with blamed():
+            return module.to(device=device, dtype=_torch_dtype(problem.case.dtype))
 
     def load(self, module: Any, problem: Problem, arguments: Arguments) -> None:
         """Load the problem's weights into ``module``; an absent out_proj is the identity."""

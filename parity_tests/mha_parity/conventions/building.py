@@ -1,0 +1,130 @@
+"""How a layer is built for a width and a number of heads, whatever its constructor calls them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mha_parity.conventions.signatures import Signature
+
+LONGEST = 128
+"""Of the sequences that cases have; for layers that keep a mask of the longest."""
+DROPOUTS = (
+    "dropout", "dropout_p", "p_dropout", "dropout_rate", "attn_dropout", "attn_drop",
+    "attention_dropout", "drop_rate", "p_drop", "drop", "dropout_prob", "proj_drop",
+    "resid_dropout", "resid_pdrop", "attn_pdrop", "attention_probs_dropout_prob", "p",
+)  # fmt: skip
+BIASES = ("bias", "qkv_bias", "use_bias", "in_bias", "attention_bias")
+CONFIGS = frozenset(
+    (
+        "config",
+        "cfg",
+        "args",
+        "hparams",
+        "params",
+        "conf",
+        "hp",
+        "model_args",
+        "model_config",
+        "opt",
+    )
+)
+# What people call an argument of a constructor, in lower case.
+MEANINGS = {
+    "width": (
+        "embed_dim", "d_model", "dim", "hidden_size", "n_embd", "num_hiddens", "d_in", "d_out",
+        "emb_size", "embed_size", "in_dim", "out_dim", "model_dim", "width", "channels",
+        "input_dim", "output_dim", "embedding_dim", "embedding_size", "dim_in", "dim_out",
+        "hidden_dim", "model_size", "input_size", "output_size", "in_features", "out_features",
+        "nhid", "d_embed", "n_features", "model",
+    ),
+    "heads": ("h", "n_head", "num_heads", "nhead", "num_kv_groups", "num_groups", "n_groups"),
+    "head_dim": ("d_k", "d_v", "d_q", "d_head", "depth", "dim_head", "head_dim", "head_size"),
+    "length": (
+        "context_length", "block_size", "max_len", "seq_len", "max_seq_len", "n_ctx", "t",
+        "context_size", "ctx_len", "max_length", "max_seq", "sequence_length", "seq_length",
+        "max_position_embeddings", "n_positions", "context_window", "window_size",
+        "max_sequence_length", "max_context_length",
+    ),
+    "bias": BIASES,
+    "dropout": DROPOUTS,
+}  # fmt: skip
+# What is given though it has a default; a default length is the author's.
+GIVEN = frozenset(MEANINGS) - {"length"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a layer is built for."""
+
+    width: int
+    heads: int
+    bias: bool = True
+    dropout: float = 0.0
+
+    def known(self, name: str) -> bool:
+        """Return whether it is clear what an argument of this name means."""
+        return _meaning(name) is not None
+
+    def of(self, name: str) -> Any:
+        """Return what the argument of a known name gets."""
+        return {
+            "width": self.width,
+            "heads": self.heads,
+            "head_dim": self.width // self.heads,
+            "length": LONGEST,
+            "bias": self.bias,
+            "dropout": self.dropout,
+        }[str(_meaning(name))]
+
+
+def _meaning(name: str) -> str | None:
+    plain = _plain(name)
+    known = next((meaning for meaning, names in _PLAIN.items() if plain in names), None)
+    if known is None and "head" in plain:
+        return "head_dim" if "dim" in plain or "size" in plain else "heads"
+    return known
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+_PLAIN = {meaning: frozenset(map(_plain, names)) for meaning, names in MEANINGS.items()}
+
+
+class Config:
+    """A configuration that knows what its attributes mean by their names, and no others."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the value of an attribute that is known."""
+        if name.startswith("__") or not self._sizes.known(name):
+            raise AttributeError(f"the layer asks its configuration for {name!r}, which is unknown")
+        return self._sizes.of(name)
+
+
+def arguments(made: Signature, sizes: Sizes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what to pass to a constructor, by position and by keyword.
+
+    Two arguments whose names tell nothing are the width and the heads.
+
+    Raises
+    ------
+    ValueError
+        There are others that nobody knows.
+
+    """
+    required = made.required
+    if len(required) == 1 and required[0].lower() in CONFIGS:
+        return (Config(sizes),), {}
+    unknown = [name for name in required if not sizes.known(name)]
+    if unknown and len(required) > 2:
+        raise ValueError(f"its constructor wants {unknown[0]!r}, which nobody knows")
+    if unknown:
+        return (sizes.width, sizes.heads)[: len(required)], {}
+    more = [name for name in made.optional if _meaning(name) in GIVEN]
+    return (), {name: sizes.of(name) for name in (*required, *more)}

@@ -1,0 +1,195 @@
+"""Where a layer of torch keeps its four weights: a Linear each, or several packed into one.
+
+Names vary, and so does how packed rows lie: what the names do not tell is asked of the layer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from mha_parity.values import Array
+
+    Shapes = Mapping[str, tuple[int, ...]]
+
+# What people call a Linear of its own, in lower case and without "_".
+_OF_ROWS = ("w{}", "{}", "{}proj", "proj{}", "to{}", "{}linear", "linear{}", "fc{}", "w{}s")
+_WORDS = {"q": ("query", "queries"), "k": ("key", "keys"), "v": ("value", "values")}
+_OF_OUTPUT = (
+    "wo", "out", "outproj", "oproj", "proj", "projection", "toout", "output", "outputproj", "fc",
+    "fcout", "fco", "linearout", "outlinear", "wout", "dense", "cproj", "linear", "resproj",
+)  # fmt: skip
+_IN_A_LIST = re.compile(r"(?:.*\.)?\w+\.(?P<head>\d+)\.(?P<name>[^.]*[^.\d][^.]*)")
+_INDEX = re.compile(r"(\.\d+)+$")
+ROWS = "qkv"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One Linear, and the parts that it holds in turn.
+
+    ``each`` says how the rows of several parts lie: all of one part, then all of the next
+    ("parts"), part by part within each head ("heads"), or within each column ("columns").
+    ``turned``: the weight is (in, out), as `x @ weight` reads it. ``head``: it holds the rows of
+    this head alone.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    each: str = "parts"
+    turned: bool = False
+    head: int | None = None
+
+    def joined(self, arrays: Mapping[str, Array], num_heads: int) -> Array:
+        """Return weight or bias of this Linear from those of its parts, (out, in) or (out,)."""
+        stacked = np.stack([arrays[part] for part in self.parts])
+        split = stacked.reshape(len(self.parts), num_heads, -1, *stacked.shape[2:])
+        if self.head is not None:
+            split = split[:, self.head : self.head + 1]
+        order = {"parts": (0, 1, 2), "heads": (1, 0, 2), "columns": (1, 2, 0)}[self.each]
+        rows = split.transpose(*order, *range(3, split.ndim))
+        joined: Array = rows.reshape(-1, *stacked.shape[2:])
+        return joined.T if self.turned and joined.ndim == 2 else joined
+
+
+def slots(shapes: Shapes) -> tuple[Slot, ...]:
+    """Return the Linears of a layer of a state with these names and shapes; () if they are others.
+
+    Biases and what has no weight (masks) are passed over.
+    """
+    linears = {n.removesuffix(".weight"): s for n, s in shapes.items() if n.endswith(".weight")}
+    if any(len(shape) != 2 for shape in linears.values()):
+        return ()
+    square = len({*linears.values(), *(shape[::-1] for shape in linears.values())}) == 1
+    alike = (_apart(linears) or _numbered(linears)) if square else ()
+    found = alike or _by_head(linears) or _packed(linears)
+    return found if found and {"q", "k", "v"} <= {p for slot in found for p in slot.parts} else ()
+
+
+def _apart(linears: Collection[str]) -> tuple[Slot, ...]:
+    """Return a Linear each for q, k, v and perhaps the output, by their names."""
+    left = {_plain(name): name for name in linears}
+    spellings = {
+        part: [form.format(each) for form in _OF_ROWS for each in (part, *words)]
+        for part, words in _WORDS.items()
+    }
+    if len(left) < len(linears):
+        return ()
+    found = []
+    for part, spelt in (spellings | {"out": [*_OF_OUTPUT]}).items():
+        known = next((each for each in spelt if each in left), None)
+        if known is not None:
+            found.append(Slot(left.pop(known), (part,)))
+    return () if left else tuple(found)
+
+
+def _numbered(linears: Collection[str]) -> tuple[Slot, ...]:
+    """Return the Linears of one list: q, k, v and perhaps the output, in that order."""
+    names = list(linears)
+    if len({_INDEX.sub("", name) for name in names}) != 1 or len(names) not in {3, 4}:
+        return ()
+    return tuple(Slot(name, (part,)) for name, part in zip(names, (*ROWS, "out"), strict=False))
+
+
+def _by_head(linears: Shapes) -> tuple[Slot, ...]:
+    """Return a Linear each for q, k and v of every head, kept in a list of heads."""
+    heads: dict[int, dict[str, str]] = {}
+    rest = []
+    for name in linears:
+        found = _IN_A_LIST.fullmatch(name)
+        if found is None:
+            rest.append(name)
+        else:
+            heads.setdefault(int(found["head"]), {})[found["name"]] = name
+    ones = {head: _apart(names) for head, names in heads.items()}
+    out = _apart(rest)
+    if any([slot.parts for slot in one] != [(part,) for part in ROWS] for one in ones.values()):
+        return ()
+    if not heads or [slot.parts for slot in out] != [("out",)] * len(rest):
+        return ()
+    named = [
+        Slot(heads[head][slot.name], slot.parts, head=head)
+        for head, one in ones.items()
+        for slot in one
+    ]
+    width = linears[named[0].name][1]
+    due = (width // len(heads), width)
+    fit = all(linears[slot.name] == due for slot in named)
+    return (*named, *out) if fit else ()
+
+
+def _packed(linears: Shapes) -> tuple[Slot, ...]:
+    """Return one Linear for q, k and v, or one for q and one for both others, by their shapes."""
+    width = min((min(shape) for shape in linears.values()), default=0)
+    found, square = [], []
+    for name, shape in linears.items():
+        if shape == (width, width):
+            square.append(name)
+            continue
+        many, rest = divmod(max(shape), width)
+        if rest or min(shape) != width or many not in {2, 3}:
+            return ()
+        found.append(Slot(name, _spelt(name, many), turned=shape[0] == width))
+    if len(found) != 1:
+        return ()
+    if len(found[0].parts) == len("kv"):
+        (query,) = [n for n in square if _plain(n) in {"q", "query", "toq", "qproj", "wq"}] or [""]
+        if not query:
+            return ()
+        square.remove(query)
+        found.append(Slot(query, ("q",), turned=found[0].turned))
+    if len(square) > 1:
+        return ()
+    return (*found, *(Slot(name, ("out",), turned=found[0].turned) for name in square))
+
+
+def _spelt(name: str, many: int) -> tuple[str, ...]:
+    """Return the parts of a packed Linear in the order of its name: kqv, say; else q, k, v."""
+    usual = ROWS if many == len(ROWS) else "kv"
+    spelt = re.search(f"[{usual}]{{{many}}}", _plain(name))
+    order = spelt.group() if spelt and set(spelt.group()) == set(usual) else usual
+    return tuple(order)
+
+
+def _plain(name: str) -> str:
+    return _INDEX.sub("", name).rpartition(".")[2].lower().replace("_", "")
+
+
+def laid(
+    slot: Slot, num_heads: int, width: int, answer: Callable[[Mapping[str, Array]], Array]
+) -> Slot:
+    """Return the packed slot with its rows as the layer reads them, as far as it shows.
+
+    Where every other row is 0 all logits are 0 and every key weighs the same: then a row of the
+    values shows in its own column of the output, and any other row in none. ``answer`` returns the
+    layer's output (rows, width) on ones for that weight of the slot, with the identity behind it.
+    """
+    seen = np.zeros((len(slot.parts) * width, width))
+    for row in range(len(seen)):
+        weight = np.zeros_like(seen)
+        weight[row] = 1
+        given = weight.T if slot.turned else weight
+        seen[row] = np.abs(answer({slot.name: given})).max(axis=0) > 0
+    for each in ("parts", "heads", "columns"):
+        for place in range(len(slot.parts)):
+            parts = [part for part in slot.parts if part != "v"]
+            parts.insert(place, "v")
+            tried = Slot(slot.name, tuple(parts), each, slot.turned)
+            none = np.zeros((width, width))
+            due = Slot(slot.name, tried.parts, each).joined(
+                dict.fromkeys(tried.parts, none) | {"v": np.eye(width)}, num_heads
+            )
+            if np.array_equal(due, seen):
+                return tried
+    return slot
+
+
+def state_shapes(layer: Any) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a layer's state by name."""
+    return {name: tuple(array.shape) for name, array in layer.state_dict().items()}

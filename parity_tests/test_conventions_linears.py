@@ -1,0 +1,198 @@
+"""Layers of torch in the forms that people give them: built, filled and called as they want it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity import conventions, targets
+from mha_parity.conventions.building import LONGEST, Config, Sizes, arguments
+from mha_parity.conventions.layouts import Slot, slots
+from mha_parity.conventions.linear_module import CAUSAL, order
+from mha_parity.conventions.signatures import Signature
+from mha_parity.opening import bound_here
+from mha_parity.options import Options
+from mha_parity.run import check
+from mha_parity.verdict import Outcome, Verdict
+
+SUBJECTS = Path(__file__).parent / "subjects"
+RIGHT = [
+    "ClonedLinears", "Packed", "HeadByHead", "ColumnByColumn", "Sequenced", "Crossed", "Configured",
+    "WithContextLength", "ValuesFirst", "ListOfHeads",
+]  # fmt: skip
+
+
+def subject(name: str) -> object:
+    """Return one of the layers."""
+    return targets.load(f"{SUBJECTS}/layers_in_the_wild.py:{name}")
+
+
+def judged(name: str, cases: int = 60) -> Verdict:
+    """Return the verdict on one of the layers."""
+    return check(bound_here(subject(name), Options()), Options(cases=cases))
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_ones_hold(name: str) -> None:
+    """Whatever they call their sizes and weights, they are built, filled and found right."""
+    verdict = judged(name)
+    assert ("linear-module", Outcome.PASS) == (verdict.convention, verdict.outcome), verdict
+    assert 0 == verdict.failed
+
+
+@pytest.mark.parametrize(
+    ("name", "bug"),
+    [("PackedUnscaled", "scale-none"), ("CausalShifted", "causal-loose")],
+)
+def test_wrong_ones_are_named(name: str, bug: str) -> None:
+    """A bug in a packed or causal layer is named as in any other."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome
+    assert bug in [each.bug for each in verdict.diagnosis]
+
+
+def test_what_was_found_out_is_said() -> None:
+    """A reader learns how packed rows were filled, and that the future was hidden."""
+    lies = "the rows of qkv lie {}, and were filled so."
+    assert (lies.format("head by head"),) == judged("HeadByHead", 8).notes
+    assert (lies.format("column by column"),) == judged("ColumnByColumn", 8).notes
+    assert () == judged("Packed", 8).notes
+    verdict = judged("WithContextLength", 8)
+    assert (CAUSAL,) == verdict.notes
+    assert {"causal"} == {r.value for r in verdict.features if r.axis == "attn" and r.cases}
+
+
+def test_one_sample_alone_is_asked_for_only_where_it_is_understood() -> None:
+    """Some take its two axes for others and give back their shape: that is no bug, but no offer."""
+    confused = conventions.bind(subject("Packed"))
+    assert ("batch_first",) == confused.offer["layout"]
+    assert "another answer than in a batch" in confused.reasons["layout", "unbatched"]
+    taken = conventions.bind(targets.load(f"{SUBJECTS}/linear_layers.py:Attention"))
+    assert "unbatched" in taken.offer["layout"]
+
+
+def test_inputs_follow_from_the_call() -> None:
+    """One, two or three sequences; three by the letters they begin with."""
+    offered = {name: conventions.bind(subject(name)).offer["inputs"] for name in RIGHT}
+    assert ("self",) == offered["Packed"]
+    assert ("self", "cross") == offered["Crossed"]
+    assert ("self", "cross", "distinct") == offered["ValuesFirst"] == offered["ClonedLinears"]
+    called = {
+        "values, keys, query, mask": ("value", "key", "query"),
+        "x_q, x_k, x_v": ("query", "key", "value"),
+        "a, b, c": ("query", "key", "value"),
+        "x, memory": ("query", "key"),
+        "x, mask": ("query",),
+    }
+    for names, expected in called.items():
+        assert expected == order(Signature(tuple(names.split(", ")), (), frozenset(), open=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("WithNorm", r"WithNorm\(dim, num_heads\), but it keeps norm.bias \(6,\), .*; judge a f"),
+        (
+            "NeedsMore",
+            r"NeedsMore\(dim, num_heads, rotary\), but its constructor wants 'rotary'.*; j",
+        ),
+        ("Broken", r"but building one of width 6 with 2 heads raised ZeroDivisionError: .*; j"),
+    ],
+)
+def test_others_are_refused_in_a_sentence(name: str, sentence: str) -> None:
+    """What is more than attention, or cannot be built, is no failing attention."""
+    with pytest.raises(ValueError, match=sentence):
+        conventions.bind(subject(name))
+
+
+LINEARS = {
+    "apart": (["a.to_q", "a.to_k", "a.to_v", "a.to_out.0"], "q k v out"),
+    "spelt": (["q_proj", "k_proj", "v_proj", "o_proj"], "q k v out"),
+    "words": (["query", "key", "value"], "q k v"),
+    "list": (["linears.0", "linears.1", "linears.2", "linears.3"], "q k v out"),
+    "packed": (["qkv*3", "proj"], "qkv out"),
+    "packed alone": (["attn.Wqkv*3"], "qkv"),
+    "packed otherwise": (["kqv*3", "proj"], "kqv out"),
+    "keys and values": (["to_q", "to_kv*2", "to_out"], "kv q out"),
+    "heads": (
+        [f"heads.{i}.{name}" for i in range(2) for name in ("key", "query", "value")] + ["proj"],
+        "q k v q k v out",
+    ),
+    "heads without values": ([f"heads.{i}.{name}" for i in range(2) for name in "qk"], ""),
+    "two layers": ([f"{layer}.{part}" for layer in "ab" for part in "qkv"], ""),
+    "uneven": (["W_q", "W_k*2", "W_v", "W_o"], ""),
+    "one too many": (["W_q", "W_k", "W_v", "W_o", "gate"], ""),
+    "unknown": (["first", "second", "third"], ""),
+    "two outputs": (["qkv*3", "proj", "proj2"], ""),
+    "wide": (["qkv*4", "proj"], ""),
+}
+
+
+@pytest.mark.parametrize(("names", "found"), LINEARS.values(), ids=LINEARS)
+def test_linears_are_found(names: list[str], found: str) -> None:
+    """By name or, where they are packed, by shape; where one is left over, nothing is guessed."""
+    shapes: dict[str, tuple[int, ...]] = {"mask": (9, 9)}
+    for each in names:
+        name, _, many = each.partition("*")
+        rows = 3 if name.startswith("heads.") else 6 * int(many or 1)
+        shapes |= {f"{name}.weight": (rows, 6), f"{name}.bias": (6,)}
+    assert found == " ".join("".join(slot.parts) if slot.parts != ("out",) else "out"
+                             for slot in slots(shapes))  # fmt: skip
+    assert () == slots(shapes | {"norm.weight": (6,)})
+
+
+def test_weights_that_are_turned() -> None:
+    """A packed weight of (in, 3 * out) is filled as x @ weight reads it."""
+    first, second = slots({"c_attn.weight": (6, 18), "c_proj.weight": (6, 6)})
+    assert (True, True) == (first.turned, second.turned)
+    arrays = {part: np.arange(36.0).reshape(6, 6) + 100 * i for i, part in enumerate("qkv")}
+    expected = np.concatenate(list(arrays.values())).T
+    np.testing.assert_array_equal(expected, first.joined(arrays, 2))
+
+
+@pytest.mark.parametrize(
+    ("each", "rows"),
+    [
+        ("parts", [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]),
+        ("heads", [0, 1, 10, 11, 20, 21, 2, 3, 12, 13, 22, 23]),
+        ("columns", [0, 10, 20, 1, 11, 21, 2, 12, 22, 3, 13, 23]),
+    ],
+)
+def test_packed_rows(each: str, rows: list[int]) -> None:
+    """Two heads of width 2: how the rows of q (0 ...), k (10 ...) and v (20 ...) lie."""
+    arrays = {part: np.arange(4) + 10 * i for i, part in enumerate("qkv")}
+    assert rows == Slot("qkv", tuple("qkv"), each).joined(arrays, 2).tolist()
+
+
+def test_rows_of_one_head() -> None:
+    """A Linear of one head has that head's rows."""
+    arrays = {"k": np.arange(6)}
+    assert [2, 3] == Slot("heads.1.key", ("k",), head=1).joined(arrays, 3).tolist()
+
+
+def test_arguments_are_known_by_their_names() -> None:
+    """Sizes in any order; two that tell nothing are width and heads; a configuration knows all."""
+    sizes = Sizes(6, 2, bias=False, dropout=0.5)
+
+    def given(
+        *required: str, optional: tuple[str, ...] = ()
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
+        return arguments(Signature(required, optional, frozenset(), open=False), sizes)
+
+    assert ((), {"n_heads": 2, "d_model": 6}) == given("n_heads", "d_model")
+    assert ((6, 2), {}) == given("a", "b")
+    known = {"dim": 6, "heads": 2, "dim_head": 3, "dropout": 0.5, "qkv_bias": False}
+    optional = ("heads", "dim_head", "dropout", "qkv_bias", "max_len", "more")
+    assert ((), known) == given("dim", optional=optional)
+    width = {"embed_dim": 6, "num_heads": 2, "block_size": LONGEST}
+    assert ((), width) == given("embed_dim", "num_heads", "block_size")
+    ((config,), none) = given("config")
+    assert isinstance(config, Config)
+    assert (6, 2, 0.5, False, {}) == (
+        config.hidden_size, config.num_attention_heads, config.attn_pdrop, config.bias, none
+    )  # fmt: skip
+    with pytest.raises(AttributeError, match="asks its configuration for 'rope_theta', which is"):
+        _ = config.rope_theta
+    assert not hasattr(config, "__len__")
