@@ -40,6 +40,7 @@ RIGHT = {
     "torch_function.py:f": "qkv-heads",
     "linear_layers.py:Attention": "linear-module",
     "linear_layers.py:SelfAttention": "linear-module",
+    "textbook_layers.py:whole": "x-weights-out-heads",
 }
 # A notebook is not run, so that the objects it would make are not there.
 OBJECTS = {
@@ -72,6 +73,7 @@ WRONG = {
     "wrong/layers.py:LateQueryBias": "torch-module",
     "wrong/streams.py:inverted_mask": "sdpa",
     "linear_layers.py:Unscaled": "linear-module",
+    "textbook_layers.py:without_output": "x-weights-out-heads",
 }
 CASES = 40
 ENOUGH = Options(cases=CASES, diagnose=False, shrink=False)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SDPA_KEYWORDS = frozenset({"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"})
 LAYER_KEYWORDS = frozenset({"key_padding_mask", "attn_mask", "need_weights"})
+BY_COUNT = {3: "qkv", 5: "x-weights-heads", 6: "x-weights-out-heads"}
 TORCH_STATE = frozenset({"in_proj_weight", "q_proj_weight", "out_proj.weight"})
 REMEDY = (
     "a layer should be built from a width and a number of heads and have four Linears, or one for "
@@ -67,9 +68,9 @@ def _of_class(kind: type, *, call: bool) -> str:
     required, everything = _counts(called, bound=True)
     if loads or (required <= 3 <= everything and LAYER_KEYWORDS & called.named):
         return "torch-module"
-    if required in {3, 4} and everything >= 4:
+    if required in {3, 4} and everything >= 3:
         return "module-valid-lens"
-    if required in {1, 2} and everything == 2:
+    if required in {1, 2} and everything <= 2:
         return "module-mask"
     raise _unsure(kind, called, "torch-module, module-valid-lens, module-mask")
 
@@ -107,12 +108,12 @@ def _of_function(function: Any, libraries: Iterable[Library]) -> str:
     if len(called.required) == 3 and SDPA_KEYWORDS & called.named:
         return "sdpa"
     count = len(called.required) + _optional_count(function, called)
-    if count == 3:
-        return "qkv"
     if count == 4:
         return _of_four(function, called, libraries)
-    if count == 5:
-        return "x-weights-heads"
+    if count in BY_COUNT:
+        last = (*called.required, *called.optional)[count - 1]
+        if count < 6 or _counts_heads(last):  # a sixth might be anything
+            return BY_COUNT[count]
     raise _unsure(function, called, "qkv, qkv-heads, x-weights, projections, x-weights-heads, sdpa")
 
 
@@ -141,9 +142,14 @@ def _of_four(function: Any, called: Signature, libraries: Iterable[Library]) -> 
             return fitting[0]
         said = [f"{name}: {each.reason or 'fits'}" for name, each in shown.items()]
     # Spelling has the last word only: a function that raises on every call shows nothing else.
-    if "head" in last.lower() or last.lower() == "h":
+    weighed = any(name.lower().startswith("w") for name in called.required)
+    if _counts_heads(last) and not weighed:
         return "qkv-heads"
     raise _unsure(function, called, "; ".join(said))
+
+
+def _counts_heads(name: str) -> bool:
+    return "head" in name.lower() or name.lower() == "h"
 
 
 def _unsure(subject: Any, called: Signature | None, fitting: str) -> ValueError:

@@ -7,7 +7,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mha_parity import adapters
-from mha_parity.conventions.functions import QKV, QKVHeads, XWeights, XWeightsHeads
+from mha_parity.conventions.functions import (
+    QKV,
+    QKVHeads,
+    XWeights,
+    XWeightsHeads,
+    XWeightsOutHeads,
+)
 from mha_parity.conventions.jax_attention import JaxAttention
 from mha_parity.conventions.keras_layer import KerasLayer
 from mha_parity.conventions.linear_module import LinearModule
@@ -25,9 +31,8 @@ if TYPE_CHECKING:
     from mha_parity.conventions.base import Convention
 
 _KINDS: tuple[type[Convention], ...] = (
-    QKVHeads, XWeightsHeads, QKV, XWeights, Projections, ModuleValidLens, ModuleMask, TorchModule,
-    LinearModule,
-    SDPA, JaxAttention, KerasLayer,
+    QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, Projections,
+    ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, JaxAttention, KerasLayer,
 )  # fmt: skip
 KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 

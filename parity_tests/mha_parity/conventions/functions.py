@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mha_parity.case import Case
 from mha_parity.conventions import pulling
 from mha_parity.conventions.base import Arguments, Call, Convention, Trial, lay_rows
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from mha_parity.features import Offer
     from mha_parity.problem import Problem
+    from mha_parity.values import Array
 
 MANY = Case(
     seed=7, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, layout="unbatched",
@@ -118,16 +121,35 @@ class XWeightsHeads(Convention):
         """Pass X, the weights transposed to (in, out), and the number of heads by position."""
         arguments = Arguments(problem, self.library)
         x, _, _ = arguments.rows(lay_rows(problem))
-        weights = [
-            arguments.array(name, weight.T)
-            for name in ("w_q", "w_k", "w_v")
-            if (weight := getattr(problem, name)) is not None
-        ]
+        weights = [arguments.array(name, w.T) for name, w in self.weights(problem).items()]
         return Call(self.subject, (x, *weights, *self.more(problem)), given=tuple(arguments.given))
+
+    def weights(self, problem: Problem) -> dict[str, Array]:
+        """Return the weights as problems have them, (out, in), in the order of the call."""
+        named = {name: getattr(problem, name) for name in ("w_q", "w_k", "w_v")}
+        return {name: weight for name, weight in named.items() if weight is not None}
 
     def more(self, problem: Problem) -> tuple[Any, ...]:
         """Return what is passed behind the arrays."""
         return (problem.num_heads,)
+
+
+class XWeightsOutHeads(XWeightsHeads):
+    """``f(X, Wq, Wk, Wv, Wo, H)``: what the heads give is multiplied by one matrix more."""
+
+    name = "x-weights-out-heads"
+    call = "f(X, Wq, Wk, Wv, Wo, H) -> out, or (out, weights); weights applied as X @ W"
+
+    def claims(self) -> Offer:
+        """As without it, and any output projection."""
+        return super().claims() | {"out_proj": ("identity", "general")}
+
+    def weights(self, problem: Problem) -> dict[str, Array]:
+        """Return the weights as problems have them; no output projection is the identity."""
+        identity = np.eye(problem.query.shape[-1], dtype=problem.dtype)
+        return super().weights(problem) | {
+            "w_out": identity if problem.w_out is None else problem.w_out
+        }
 
 
 class XWeights(XWeightsHeads):

@@ -121,7 +121,8 @@ def _absent(problem: Problem, part: str) -> Array:
 class ModuleValidLens(AttributeModule):
     """``C(num_hiddens, num_heads, dropout, bias)``, ``forward(queries, keys, values, valid_lens)``.
 
-    Keys at and behind a sample's valid length are hidden; dropout is 0.
+    Keys at and behind a sample's valid length are hidden; dropout is 0. A fourth argument that is
+    not called after lengths, a mask say, is left alone, and may be missing.
     """
 
     name = "module-valid-lens"
@@ -131,12 +132,19 @@ class ModuleValidLens(AttributeModule):
         """Batches with lengths; biases where the constructor asks for them."""
         made = constructor(self.subject)
         self._count = 4 if made is None else min(4, len(made.required) + len(made.optional))
+        kind = self.subject if isinstance(self.subject, type) else None
+        called = None if kind is None else signature(forward(kind))
+        taken = () if called is None else (*called.required, *called.optional)  # self, q, k, v
+        fourth = "valid_lens" if called is None else "".join(taken[4:5]).lower()
+        # A fourth that is a mask may mean anything by True: it is left alone.
+        self._lengths = "len" in fourth or "valid" in fourth
+        self._more = max(len(called.required) - 4, 0) if called is not None else 1
         return offer(
             inputs=("self", "cross", "distinct"),
             bias=("no", "yes") if self._count == 4 else "no",
             out_proj=("identity", "general"),
-            padding=("none", "lengths"),
-            masked_rows=("none", "some"),
+            padding=("none", "lengths") if self._lengths else "none",
+            masked_rows=("none", "some") if self._lengths else "none",
             size=("small", "medium", "equal", "ones"),
             memory=self.library.memory,
         )
@@ -172,23 +180,28 @@ class ModuleValidLens(AttributeModule):
         problem = arguments.problem
         rows = arguments.rows(lay_rows(problem))
         lengths = problem.lengths
-        given = None if lengths is None else arguments.array("valid_lens", lengths)
-        return Call(forward(layer), (*rows, given), given=tuple(arguments.given))
+        if not self._lengths:
+            more: tuple[Any, ...] = (None,) * self._more
+        else:
+            more = (None if lengths is None else arguments.array("valid_lens", lengths),)
+        return Call(forward(layer), (*rows, *more), given=tuple(arguments.given))
 
 
 class ModuleMask(AttributeModule):
     """``C(d_model, num_heads)``, ``forward(X, mask)`` -> (out, weights); mask 0 = hidden."""
 
     name = "module-mask"
-    call = "C(d_model, num_heads).forward(X, mask) -> (out, weights); mask 0 = hidden"
+    call = "C(d_model, num_heads).forward(X, mask) or (X) -> (out, weights); mask 0 = hidden"
 
     def claims(self) -> Offer:
         """One sample of self-attention with a matrix of masks."""
-        self._called = signature(getattr(self.subject, "forward", self.subject))
+        called = signature(forward(self.subject)) if isinstance(self.subject, type) else None
+        self._masks = called is None or len(called.required) + len(called.optional) > 2  # self, x
         return offer(
-            layout="unbatched", out_proj=("identity", "general"), attn=("none", "bool2d", "causal"),
-            masked_rows=("none", "some"), size=("small", "medium", "equal", "ones"),
-            memory=self.library.memory,
+            layout="unbatched", out_proj=("identity", "general"),
+            attn=("none", "bool2d", "causal") if self._masks else "none",
+            masked_rows=("none", "some") if self._masks else "none",
+            size=("small", "medium", "equal", "ones"), memory=self.library.memory,
         )  # fmt: skip
 
     def plain_case(self) -> Case:
@@ -209,6 +222,8 @@ class ModuleMask(AttributeModule):
         problem = arguments.problem
         x, _, _ = arguments.rows(lay_rows(problem))
         masked = problem.attn_mask is not None or problem.is_causal
+        if not self._masks:
+            return Call(forward(layer), (x,), given=tuple(arguments.given))
         mask = None
         if masked:
             # Numbers and not booleans: 1 - mask and mask == 0 both work on them.

@@ -76,9 +76,15 @@ def _of(parameters: Iterable[inspect.Parameter]) -> Signature:
 
 
 def forward(instance: Any) -> Any:
-    """Return what calling a module comes down to: its ``forward`` or ``call``, or the call."""
+    """Return what calling a module comes down to: its ``forward`` or ``call``, or the call.
+
+    Of a class it is the function that takes ``self`` first.
+    """
     for name in ("forward", "call"):
         method = getattr(instance, name, None)
         if callable(method):
             return method
+    for base in getattr(instance, "__mro__", ()):
+        if "__call__" in vars(base):
+            return vars(base)["__call__"]
     return instance

@@ -1,0 +1,61 @@
+"""NumPy layers and functions as courses have them are called as they want it, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mha_parity import conventions, targets
+from mha_parity.opening import bound_here
+from mha_parity.options import Options
+from mha_parity.run import check
+from mha_parity.verdict import Outcome, Verdict
+
+SUBJECTS = Path(__file__).parent / "subjects"
+RIGHT = {
+    "WithMask": "module-valid-lens",
+    "MaskNeeded": "module-valid-lens",
+    "Called": "module-valid-lens",
+    "OneInput": "module-mask",
+    "whole": "x-weights-out-heads",
+}
+
+
+def subject(name: str) -> object:
+    """Return one of the layers or functions."""
+    return targets.load(f"{SUBJECTS}/textbook_layers.py:{name}")
+
+
+def judged(name: str) -> Verdict:
+    """Return the verdict on one of them."""
+    return check(bound_here(subject(name), Options()), Options(cases=60))
+
+
+@pytest.mark.parametrize(("name", "convention"), RIGHT.items(), ids=RIGHT)
+def test_right_ones_hold(name: str, convention: str) -> None:
+    """Masks of unknown meaning are left alone, and what is not taken is not passed."""
+    verdict = judged(name)
+    assert (convention, Outcome.PASS) == (verdict.convention, verdict.outcome)
+    assert {"none"} == {r.value for r in verdict.features if r.axis == "padding" and r.cases}
+    assert {"none"} == {r.value for r in verdict.features if r.axis == "attn" and r.cases}
+
+
+def test_all_four_matrices_are_judged() -> None:
+    """The output projection is not the identity alone."""
+    values = {r.value for r in judged("whole").features if r.axis == "out_proj" and r.cases}
+    assert {"identity", "general"} == values
+
+
+@pytest.mark.parametrize("name", ["KeysTwice", "without_output"])
+def test_wrong_ones_fail(name: str) -> None:
+    """A wrong one is seen."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome
+    assert "output" in {f.judgement.check for f in verdict.failures}
+
+
+def test_a_matrix_of_three_is_refused() -> None:
+    """A number of heads at the end makes no Q, K and V of weights."""
+    with pytest.raises(ValueError, match=r"packed\(x, W_qkv, W_o, n_heads\), but should be recog"):
+        conventions.bind(subject("packed"))
