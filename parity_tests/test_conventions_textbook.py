@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mha_parity import conventions, targets
+from mha_parity.conventions.signatures import by_letter
 from mha_parity.opening import bound_here
 from mha_parity.options import Options
 from mha_parity.run import check
@@ -17,7 +18,10 @@ RIGHT = {
     "WithMask": "module-valid-lens",
     "MaskNeeded": "module-valid-lens",
     "Called": "module-valid-lens",
+    "ValuesFirst": "module-valid-lens",
     "OneInput": "module-mask",
+    "values_first": "qkv",
+    "values_first_heads": "qkv-heads",
     "whole": "x-weights-out-heads",
 }
 
@@ -53,6 +57,19 @@ def test_wrong_ones_fail(name: str) -> None:
     verdict = judged(name)
     assert Outcome.FAIL == verdict.outcome
     assert "output" in {f.judgement.check for f in verdict.failures}
+
+
+@pytest.mark.parametrize(
+    ("names", "places"),
+    [
+        ("query key value", (0, 1, 2)), ("values keys queries", (2, 1, 0)), ("K Q V", (1, 0, 2)),
+        ("x_v x_q x_k", (2, 0, 1)), ("a b c", (0, 1, 2)), ("q kv", (0, 1, 2)), ("", (0, 1, 2)),
+        ("query quota value", (0, 1, 2)),
+    ],
+)  # fmt: skip
+def test_three_inputs_are_known_by_their_letters(names: str, places: tuple[int, ...]) -> None:
+    """Where the letters do not tell, the order is query, key, value."""
+    assert places == by_letter(names.split())
 
 
 def test_a_matrix_of_three_is_refused() -> None:

@@ -28,6 +28,14 @@ class WithMask:
         return attend(q @ self.W_q, k @ self.W_k, v @ self.W_v, self.num_heads) @ self.W_o
 
 
+class ValuesFirst(WithMask):
+    """The other way round."""
+
+    def forward(self, values, keys, queries, mask=None):
+        """Return (N, L, E)."""
+        return super().forward(queries, keys, values, mask)
+
+
 class MaskNeeded(WithMask):
     """Wants the mask, or None."""
 
@@ -63,6 +71,16 @@ class KeysTwice(OneInput):
         """Return (N, L, E)."""
         self.W_v = self.W_k
         return super().__call__(x)
+
+
+def values_first(V, K, Q):
+    """Return the attention of one head, its arguments the other way round."""
+    return attend(Q, K, V, 1)
+
+
+def values_first_heads(v, k, q, n_heads):
+    """Return the attention of several heads, its arguments the other way round."""
+    return attend(q, k, v, n_heads)
 
 
 def whole(x, W_q, W_k, W_v, W_o, n_heads):

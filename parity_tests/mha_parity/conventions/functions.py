@@ -9,6 +9,7 @@ import numpy as np
 from mha_parity.case import Case
 from mha_parity.conventions import pulling
 from mha_parity.conventions.base import Arguments, Call, Convention, Trial, lay_rows
+from mha_parity.conventions.signatures import by_letter, signature
 from mha_parity.features import offer
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ class QKVHeads(Convention):
 
     def claims(self) -> Offer:
         """One sample of self-attention on projected inputs."""
+        called = signature(self.subject)
+        taken = () if called is None else (*called.required, *called.optional)
+        self._order = by_letter(taken[:3])
         return offer(
             form="qkv", projection="none", layout="unbatched", size=_NOT_EMPTY,
             memory=self.library.memory,
@@ -69,7 +73,8 @@ class QKVHeads(Convention):
         """Pass Q, K, V and the number of heads by position."""
         arguments = Arguments(problem, self.library)
         lay = lay_rows(problem)
-        args = (*arguments.rows(lay), *self.more(problem))
+        rows = arguments.rows(lay)
+        args = (*(rows[place] for place in self._order), *self.more(problem))
         call = Call(self.subject, args, given=tuple(arguments.given))
         return pulling.of_function(call, arguments, lay)
 

@@ -19,7 +19,7 @@ from mha_parity.conventions.base import Arguments, Call, Trial, blamed, lay_rows
 from mha_parity.conventions.building import BIASES, DROPOUTS, Sizes, arguments
 from mha_parity.conventions.functions import returned
 from mha_parity.conventions.layouts import Slot, laid, slots, state_shapes
-from mha_parity.conventions.signatures import Signature, constructor, forward, signature
+from mha_parity.conventions.signatures import Signature, by_letter, constructor, forward, signature
 from mha_parity.conventions.torch_module import ANY, PLAIN, TorchModule
 from mha_parity.features import offer
 from mha_parity.making import make
@@ -81,9 +81,7 @@ def order(called: Signature) -> tuple[str, ...]:
     """Return which of query, key and value the call takes, in its order."""
     required = called.required
     if len(required) >= len(ROWS):
-        by_letter = {each[0]: each for each in ROWS}
-        first = [name.lower().lstrip("x_")[:1] for name in required[: len(ROWS)]]
-        return tuple(by_letter[each] for each in first) if set(first) == set(by_letter) else ROWS
+        return tuple(ROWS[place] for place in by_letter(required[: len(ROWS)]))
     if len(required) == len("qk") and required[1].lower() in CONTEXTS:
         return ROWS[:2]
     return ROWS[:1]

@@ -21,7 +21,7 @@ from mha_parity.conventions.base import (
 )
 from mha_parity.conventions.functions import layouts, returned
 from mha_parity.conventions.sdpa import joined_mask
-from mha_parity.conventions.signatures import constructor, forward, signature
+from mha_parity.conventions.signatures import by_letter, constructor, forward, signature
 from mha_parity.features import offer
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class ModuleValidLens(AttributeModule):
         kind = self.subject if isinstance(self.subject, type) else None
         called = None if kind is None else signature(forward(kind))
         taken = () if called is None else (*called.required, *called.optional)  # self, q, k, v
+        self._order = by_letter(taken[1:4])
         fourth = "valid_lens" if called is None else "".join(taken[4:5]).lower()
         # A fourth that is a mask may mean anything by True: it is left alone.
         self._lengths = "len" in fourth or "valid" in fourth
@@ -178,7 +179,8 @@ class ModuleValidLens(AttributeModule):
     def posed(self, layer: Any, arguments: Arguments) -> Call:
         """Pass queries, keys, values and the lengths or None."""
         problem = arguments.problem
-        rows = arguments.rows(lay_rows(problem))
+        given = arguments.rows(lay_rows(problem))
+        rows = [given[place] for place in self._order]
         lengths = problem.lengths
         if not self._lengths:
             more: tuple[Any, ...] = (None,) * self._more

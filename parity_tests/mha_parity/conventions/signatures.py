@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -73,6 +73,21 @@ def _of(parameters: Iterable[inspect.Parameter]) -> Signature:
         open=any(p.kind is p.VAR_KEYWORD for p in listed),
         annotations=tuple((p.name, p.annotation) for p in listed if p.annotation is not p.empty),
     )
+
+
+def by_letter(names: Sequence[str]) -> tuple[int, int, int]:
+    """Return which of query, key and value three parameters are, by the letters they begin with.
+
+    In this order where their names do not tell.
+    """
+    letters = "".join(name.lower().lstrip("x_")[:1] for name in names)
+    q, k, v = (
+        (letters.find(letter) for letter in "qkv")
+        if sorted(letters) == sorted("qkv")
+        else (0, 1, 2)
+    )
+    places = {q: 0, k: 1, v: 2}
+    return places[0], places[1], places[2]
 
 
 def forward(instance: Any) -> Any:
