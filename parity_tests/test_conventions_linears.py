@@ -10,7 +10,8 @@ import pytest
 from mha_parity import conventions, targets
 from mha_parity.conventions.building import LONGEST, Config, Sizes, arguments
 from mha_parity.conventions.layouts import Slot, slots
-from mha_parity.conventions.linear_module import CAUSAL, order
+from mha_parity.conventions.linear_module import CAUSAL
+from mha_parity.conventions.linears import order
 from mha_parity.conventions.signatures import Signature
 from mha_parity.opening import bound_here
 from mha_parity.options import Options
@@ -21,6 +22,7 @@ SUBJECTS = Path(__file__).parent / "subjects"
 RIGHT = [
     "ClonedLinears", "Packed", "HeadByHead", "ColumnByColumn", "Sequenced", "Crossed", "Configured",
     "WithContextLength", "ValuesFirst", "ListOfHeads",
+    "SingleHead", "InATuple", "WithCache",
 ]  # fmt: skip
 
 
@@ -73,6 +75,12 @@ def test_one_sample_alone_is_asked_for_only_where_it_is_understood() -> None:
     assert "unbatched" in taken.offer["layout"]
 
 
+def test_a_layer_that_knows_no_heads_has_one() -> None:
+    """Its constructor takes widths alone."""
+    assert ("one",) == conventions.bind(subject("SingleHead")).offer["heads"]
+    assert ("one", "many") == conventions.bind(subject("Packed")).offer["heads"]
+
+
 def test_inputs_follow_from_the_call() -> None:
     """One, two or three sequences; three by the letters they begin with."""
     offered = {name: conventions.bind(subject(name)).offer["inputs"] for name in RIGHT}
@@ -111,6 +119,7 @@ LINEARS = {
     "apart": (["a.to_q", "a.to_k", "a.to_v", "a.to_out.0"], "q k v out"),
     "spelt": (["q_proj", "k_proj", "v_proj", "o_proj"], "q k v out"),
     "words": (["query", "key", "value"], "q k v"),
+    "whatever": (["to_keys", "to_queries", "to_values", "unify"], "q k v out"),
     "list": (["linears.0", "linears.1", "linears.2", "linears.3"], "q k v out"),
     "packed": (["qkv*3", "proj"], "qkv out"),
     "packed alone": (["attn.Wqkv*3"], "qkv"),

@@ -20,6 +20,7 @@ RIGHT = {
     "Called": "module-valid-lens",
     "ValuesFirst": "module-valid-lens",
     "OneInput": "module-mask",
+    "masked": "qkv",
     "values_first": "qkv",
     "values_first_heads": "qkv-heads",
     "whole": "x-weights-out-heads",

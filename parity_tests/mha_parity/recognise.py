@@ -51,7 +51,7 @@ def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) 
 
 def _of_class(kind: type, *, call: bool) -> str:
     from mha_parity import adapters
-    from mha_parity.conventions.linear_module import misfit
+    from mha_parity.conventions.linears import misfit
 
     if "keras" in adapters.candidates_for(kind):
         return "keras-layer"
@@ -128,6 +128,8 @@ def _optional_count(function: Any, called: Signature) -> int:
 def _of_four(function: Any, called: Signature, libraries: Iterable[Library]) -> str:
     """Tell ``(Q, K, V, n_heads)`` from ``(X, Wq, Wk, Wv)``: by annotation, then by calling it."""
     last = (*called.required, *called.optional)[3]
+    if "mask" in last.lower():
+        return "qkv"
     if len(called.required) == 3 or dict(called.annotations).get(last) in {int, "int"}:
         return "qkv-heads"
     said = []

@@ -196,6 +196,43 @@ class ListOfHeads(nn.Module):
         return self.proj(torch.cat([head(x) for head in self.heads], dim=-1))
 
 
+class SingleHead(nn.Module):
+    """Knows no heads."""
+
+    def __init__(self, d_in, d_out, qkv_bias=False):
+        super().__init__()
+        self.W_query, self.W_key, self.W_value = (
+            nn.Linear(d_in, d_out, bias=qkv_bias) for _ in range(3)
+        )
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return attend(self.W_query(x), self.W_key(x), self.W_value(x), 1)
+
+
+class InATuple(nn.Module):
+    """The output in a tuple, with weights and a cache behind it if they are asked for."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.heads = config.num_attention_heads
+        width = config.hidden_size
+        self.query, self.key, self.value, self.unify = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, hidden_states, attention_mask=None, use_cache=False):
+        """Return ((N, L, E),)."""
+        rows = (layer(hidden_states) for layer in (self.query, self.key, self.value))
+        return (self.unify(attend(*rows, self.heads)),)
+
+
+class WithCache(InATuple):
+    """Output, no weights, and what was computed on the way."""
+
+    def forward(self, hidden_states):
+        """Return ((N, L, E), None, rows)."""
+        return *super().forward(hidden_states), None, hidden_states
+
+
 class WithNorm(Packed):
     """More than attention: the rows are normalised first."""
 

@@ -73,6 +73,16 @@ class KeysTwice(OneInput):
         return super().__call__(x)
 
 
+def masked(q, k, v, mask):
+    """Return the attention of one head and its weights, with a mask that is added where there is one."""
+    logits = q @ k.swapaxes(-1, -2) / np.sqrt(k.shape[-1])
+    if mask is not None:
+        logits = logits + mask * -1e9
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights @ v, weights
+
+
 def values_first(V, K, Q):
     """Return the attention of one head, its arguments the other way round."""
     return attend(Q, K, V, 1)

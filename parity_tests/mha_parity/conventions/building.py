@@ -94,6 +94,15 @@ def _plain(name: str) -> str:
 _PLAIN = {meaning: frozenset(map(_plain, names)) for meaning, names in MEANINGS.items()}
 
 
+def counts_heads(made: Signature) -> bool:
+    """Return whether a layer can be told how many heads it has; else it has one."""
+    names = (*made.required, *made.optional)
+    if len(made.required) == 1 and made.required[0].lower() in CONFIGS:
+        return True
+    told = any(_meaning(name) in {"heads", "head_dim"} for name in names)
+    return told or any(_meaning(name) is None for name in made.required)
+
+
 class Config:
     """A configuration that knows what its attributes mean by their names, and no others."""
 

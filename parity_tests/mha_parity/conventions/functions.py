@@ -84,10 +84,10 @@ class QKVHeads(Convention):
 
 
 class QKV(QKVHeads):
-    """``f(Q, K, V)``: one head on projected inputs."""
+    """``f(Q, K, V)``: one head on projected inputs. A mask may mean anything, and gets None."""
 
     name = "qkv"
-    call = "f(Q, K, V) -> out, or (out, weights); one head"
+    call = "f(Q, K, V) or f(Q, K, V, mask) -> out, or (out, weights); one head"
 
     def claims(self) -> Offer:
         """As several heads, but one."""
@@ -98,9 +98,10 @@ class QKV(QKVHeads):
         return ONE
 
     def more(self, problem: Problem) -> tuple[Any, ...]:
-        """Nothing."""
+        """Return None for a mask that has no default."""
         del problem
-        return ()
+        called = signature(self.subject)
+        return (None,) * (len(called.required) - len("qkv") if called else 0)
 
 
 class XWeightsHeads(Convention):

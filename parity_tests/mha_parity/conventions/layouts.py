@@ -86,6 +86,8 @@ def _apart(linears: Collection[str]) -> tuple[Slot, ...]:
         known = next((each for each in spelt if each in left), None)
         if known is not None:
             found.append(Slot(left.pop(known), (part,)))
+    if len(left) == 1 and [slot.parts for slot in found] == [(part,) for part in ROWS]:
+        found.append(Slot(left.popitem()[1], ("out",)))  # whatever it is called
     return () if left else tuple(found)
 
 

@@ -16,11 +16,12 @@ from mha_parity.adapters import to_numpy
 from mha_parity.alike import same
 from mha_parity.candidate import CandidateError
 from mha_parity.conventions.base import Arguments, Call, Trial, blamed, lay_rows, split
-from mha_parity.conventions.building import BIASES, DROPOUTS, Sizes, arguments
+from mha_parity.conventions.building import BIASES, DROPOUTS, Sizes, counts_heads
 from mha_parity.conventions.functions import returned
 from mha_parity.conventions.layouts import Slot, laid, slots, state_shapes
-from mha_parity.conventions.signatures import Signature, by_letter, constructor, forward, signature
-from mha_parity.conventions.torch_module import ANY, PLAIN, TorchModule
+from mha_parity.conventions.linears import ROWS, SMALL, built, misfit, order
+from mha_parity.conventions.signatures import ANY, constructor, forward, signature
+from mha_parity.conventions.torch_module import PLAIN, TorchModule
 from mha_parity.features import offer
 from mha_parity.making import make
 
@@ -33,58 +34,8 @@ if TYPE_CHECKING:
     from mha_parity.problem import Problem
     from mha_parity.values import Array
 
-SMALL = Sizes(6, 2)
-ROWS = ("query", "key", "value")
-CONTEXTS = frozenset(
-    ("k", "key", "keys", "kv", "context", "ctx", "memory", "mem", "source", "src", "y", "enc")
-)
 _HIDES = "it hides the keys behind each query by itself"
 CAUSAL = f"{_HIDES}, so it was judged as causal attention."
-
-
-def built(kind: Any, sizes: Sizes, **more: Any) -> Any:
-    """Return a layer of these sizes.
-
-    Raises
-    ------
-    CandidateError
-        It cannot be built so.
-
-    """
-    try:
-        args, options = arguments(constructor(kind) or ANY, sizes)
-    except ValueError as unknown:
-        raise CandidateError("crash", str(unknown)) from None
-    with blamed():
-        return kind(*args, **options, **more)
-
-
-def misfit(kind: Any) -> str:
-    """Return why a class is not of this convention, "" where it is: a small one is built."""
-    try:
-        layer = built(kind, SMALL)
-        with blamed():
-            shapes = state_shapes(layer)
-            named = {name for name, _ in getattr(layer, "named_parameters", tuple)()}
-    except CandidateError as error:
-        known = str(error).startswith("raised")
-        return f"building one of width 6 with 2 heads {error}" if known else str(error)
-    found = slots(shapes)
-    owned = {f"{slot.name}.{each}" for slot in found for each in ("weight", "bias")}
-    if found and named <= owned:
-        return ""
-    kept = ", ".join(f"{name} {shapes.get(name, ())}" for name in sorted(named or shapes))
-    return f"it keeps {kept or 'no weights'}"
-
-
-def order(called: Signature) -> tuple[str, ...]:
-    """Return which of query, key and value the call takes, in its order."""
-    required = called.required
-    if len(required) >= len(ROWS):
-        return tuple(ROWS[place] for place in by_letter(required[: len(ROWS)]))
-    if len(required) == len("qk") and required[1].lower() in CONTEXTS:
-        return ROWS[:2]
-    return ROWS[:1]
 
 
 class LinearModule(TorchModule):
@@ -125,9 +76,11 @@ class LinearModule(TorchModule):
         self._more = max(len(self._called.required) - len(self._rows), 0)
         biased = any(f"{slot.name}.bias" in names for slot in self._slots if "q" in slot.parts)
         asked = any(name in self._made.named for name in BIASES)
+        heads = ("one", "many") if counts_heads(self._made) else ("one",)
         inputs = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
         return offer(
             inputs=inputs[len(self._rows)],
+            heads=heads,
             bias=("no", "yes") if biased or asked else "no",
             out_proj=("identity", "general") if self._has("out") else "identity",
             size=("small", "medium", "equal", "ones"),
@@ -135,8 +88,14 @@ class LinearModule(TorchModule):
         )
 
     def plain_case(self) -> Case:
-        """Two samples, batch first; causal where the layer is."""
-        return PLAIN.replace(layout="batch_first", attn="causal" if self._causal else "none")
+        """Two samples, batch first; causal where the layer is, and one head where it has one."""
+        attn = "causal" if self._causal else "none"
+        return self._plain.replace(attn=attn)
+
+    @property
+    def _plain(self) -> Case:
+        heads, width = (2, 3) if "many" in self.offer["heads"] else (1, 6)
+        return PLAIN.replace(layout="batch_first", heads_count=heads, head_dim=width)
 
     def trials(self) -> Iterator[Trial]:
         """Look at what it hides by itself; then one sample, empty axes, and weights unasked."""
@@ -167,7 +126,7 @@ class LinearModule(TorchModule):
         self._remarks = tuple(remarks)
 
     def _asked(self, slot: Slot) -> Slot:
-        problem = make(PLAIN.replace(layout="batch_first", batch=1))
+        problem = make(self._plain.replace(batch=1))
         width = problem.query.shape[-1]
 
         def answer(weights: Mapping[str, Array]) -> Array:
@@ -183,7 +142,7 @@ class LinearModule(TorchModule):
 
     def _hides_the_future(self) -> bool:
         """Return whether a row stays the same to the bit when what stands behind it changes."""
-        problem = make(PLAIN.replace(layout="batch_first"))
+        problem = make(self._plain)
         changed = problem.query.copy()
         changed[:, -1] += 1
         other = replace(problem, query=changed, key=changed, value=changed)
@@ -205,6 +164,12 @@ class LinearModule(TorchModule):
             return True
         self.reasons["layout", "unbatched"] = "one sample alone gets another answer than in a batch"
         return False
+
+    def answer(self, problem: Problem, result: Any) -> Answer:
+        """Return the answer, also out of a tuple of one, and of output, weights and more."""
+        if isinstance(result, tuple) and result:
+            result = result[:2] if len(result) > 1 else result[0]
+        return super().answer(problem, result)
 
     def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
         """Return the answer with what should be known of how it was asked."""

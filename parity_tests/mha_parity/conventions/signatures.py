@@ -40,6 +40,10 @@ class Signature:
         return set(self.named) - set(self.required) - set(self.optional)
 
 
+ANY = Signature((), (), frozenset(), open=True)
+"""Of what Python cannot look into."""
+
+
 def signature(function: Any) -> Signature | None:
     """Return the signature of a callable, or None where Python cannot know it (in C)."""
     try:

@@ -21,7 +21,7 @@ from mha_parity.conventions.base import (
     only_sample,
     turned,
 )
-from mha_parity.conventions.signatures import Signature, constructor, forward, signature
+from mha_parity.conventions.signatures import ANY, Signature, constructor, forward, signature
 from mha_parity.features import offer
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from mha_parity.problem import Problem
     from mha_parity.values import Array
 
-ANY = Signature((), (), frozenset(), open=True)
 PLAIN = Case(
     seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, layout="sequence_first"
 )  # fmt: skip

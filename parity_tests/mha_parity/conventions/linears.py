@@ -1,0 +1,65 @@
+"""Whether a class is a layer of such Linears: a small one is built, and looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.candidate import CandidateError
+from mha_parity.conventions.base import blamed
+from mha_parity.conventions.building import Sizes, arguments
+from mha_parity.conventions.layouts import slots, state_shapes
+from mha_parity.conventions.signatures import ANY, by_letter, constructor
+
+if TYPE_CHECKING:
+    from mha_parity.conventions.signatures import Signature
+
+SMALL = Sizes(6, 2)
+ROWS = ("query", "key", "value")
+CONTEXTS = frozenset(
+    ("k", "key", "keys", "kv", "context", "ctx", "memory", "mem", "source", "src", "y", "enc")
+)
+
+
+def built(kind: Any, sizes: Sizes, **more: Any) -> Any:
+    """Return a layer of these sizes.
+
+    Raises
+    ------
+    CandidateError
+        It cannot be built so.
+
+    """
+    try:
+        args, options = arguments(constructor(kind) or ANY, sizes)
+    except ValueError as unknown:
+        raise CandidateError("crash", str(unknown)) from None
+    with blamed():
+        return kind(*args, **options, **more)
+
+
+def misfit(kind: Any) -> str:
+    """Return why a class is not of this convention, "" where it is: a small one is built."""
+    try:
+        layer = built(kind, SMALL)
+        with blamed():
+            shapes = state_shapes(layer)
+            named = {name for name, _ in getattr(layer, "named_parameters", tuple)()}
+    except CandidateError as error:
+        known = str(error).startswith("raised")
+        return f"building one of width 6 with 2 heads {error}" if known else str(error)
+    found = slots(shapes)
+    owned = {f"{slot.name}.{each}" for slot in found for each in ("weight", "bias")}
+    if found and named <= owned:
+        return ""
+    kept = ", ".join(f"{name} {shapes.get(name, ())}" for name in sorted(named or shapes))
+    return f"it keeps {kept or 'no weights'}"
+
+
+def order(called: Signature) -> tuple[str, ...]:
+    """Return which of query, key and value the call takes, in its order."""
+    required = called.required
+    if len(required) >= len(ROWS):
+        return tuple(ROWS[place] for place in by_letter(required[: len(ROWS)]))
+    if len(required) == len("qk") and required[1].lower() in CONTEXTS:
+        return ROWS[:2]
+    return ROWS[:1]
