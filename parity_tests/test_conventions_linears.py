@@ -81,6 +81,19 @@ def test_a_layer_that_knows_no_heads_has_one() -> None:
     assert ("one", "many") == conventions.bind(subject("Packed")).offer["heads"]
 
 
+def test_no_name_makes_a_layer_causal(tmp_path: Path) -> None:
+    """Neither that of a folder nor that of a class: what a layer does says it."""
+    folder = tmp_path / "causal_models"
+    folder.mkdir()
+    source = (SUBJECTS / "layers_in_the_wild.py").read_text("utf-8")
+    source += "\n\nclass NotCausal(Packed):\n    pass\n"
+    (folder / "layers.py").write_text(source, "utf-8")
+    for name in ("Packed", "NotCausal"):
+        text = f"{folder}/layers.py:{name}"
+        verdict = check(bound_here(targets.load(text), Options(), text), Options(cases=60))
+        assert (Outcome.PASS, ()) == (verdict.outcome, verdict.notes)
+
+
 def test_inputs_follow_from_the_call() -> None:
     """One, two or three sequences; three by the letters they begin with."""
     offered = {name: conventions.bind(subject(name)).offer["inputs"] for name in RIGHT}

@@ -101,19 +101,25 @@ def one(options: dict[str, Any], sample: int) -> dict[str, Any]:
     return found
 
 
-def test_the_number_of_threads_changes_no_bit(shared_out: list[int]) -> None:
-    """The cut depends on sizes alone."""
+def on_threads(*numbers: int) -> list[Array]:
+    """Return a layer's output on each number of threads."""
     own, before = layer(), get_num_threads()
+    answers = []
     try:
-        answers = []
-        for threads in (1, 2, 3):
+        for threads in numbers:
             set_num_threads(threads)
             answers.append(own(*sequences())[0])
     finally:
         set_num_threads(before)
-    assert len(shared_out) == 9
-    np.testing.assert_array_equal(answers[0], answers[1])
-    np.testing.assert_array_equal(answers[0], answers[2])
+    return answers
+
+
+def test_the_number_of_threads_changes_no_bit(shared_out: list[int]) -> None:
+    """The cut depends on sizes alone."""
+    one, *others = on_threads(1, 2, 3)
+    assert 9 == len(shared_out)
+    for other in others:
+        np.testing.assert_array_equal(one, other)
 
 
 def test_dropout_and_sequences_first_are_not_shared_out(shared_out: list[int]) -> None:
@@ -202,17 +208,10 @@ def test_self_attention_of_some_heads(heads_apart: list[int]) -> None:
 
 def test_the_number_of_threads_changes_no_bit_of_heads(heads_apart: list[int]) -> None:
     """The cut depends on sizes alone, and a product inside a piece is not cut again."""
-    own, before = layer(), get_num_threads()
-    try:
-        answers = []
-        for threads in (1, 2, 3):
-            set_num_threads(threads)
-            answers.append(own(*sequences())[0])
-    finally:
-        set_num_threads(before)
-    assert len(heads_apart) == 6
-    np.testing.assert_array_equal(answers[0], answers[1])
-    np.testing.assert_array_equal(answers[0], answers[2])
+    one, *others = on_threads(1, 2, 3)
+    assert 6 == len(heads_apart)
+    for other in others:
+        np.testing.assert_array_equal(one, other)
 
 
 def test_heads_are_cut_by_work_where_rows_are_few() -> None:
