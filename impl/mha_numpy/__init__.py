@@ -14,11 +14,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mha_numpy._functional import multi_head_attention_forward
-from mha_numpy._module import MultiheadAttention
-from mha_numpy._sdpa import scaled_dot_product_attention
-from mha_numpy._threads import get_num_threads, set_num_threads
-from mha_numpy._vjp_sdpa import scaled_dot_product_attention_vjp
+from mha_numpy.engines.threads import get_num_threads, set_num_threads
+from mha_numpy.functional import multi_head_attention_forward
+from mha_numpy.grad.sdpa import scaled_dot_product_attention_vjp
+from mha_numpy.module import MultiheadAttention
+from mha_numpy.sdpa import scaled_dot_product_attention
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -1,37 +1,27 @@
-"""One call of a layer, from sequences to sequences; the module and the functional form share it.
-
-project -> split heads -> append keys -> attend -> merge heads -> output projection
-"""
+"""One checked call of a layer: inputs, parameters, masks and options, as the engines read them."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy._check import (
+from mha_numpy.dtypes import require_same, to_floating, to_mask, working_dtype
+from mha_numpy.masks import NO_MASK, Masking, causal_hidden, from_module_masks
+from mha_numpy.validation import (
     NEEDS_HINT_MASK,
     check_attn_mask,
     check_key_padding_mask,
     check_sequences,
     check_shapes,
 )
-from mha_numpy._dtypes import FLOAT64, require_same, to_floating, to_mask, working_dtype
-from mha_numpy._engine import Size, choose_wide
-from mha_numpy._masking import NO_MASK, Masking, causal_hidden, from_module_masks
-from mha_numpy._products import holding_blas
-from mha_numpy._projections import append_keys, linear, merge_heads, project_to_heads
-from mha_numpy._route import attend_heads
-from mha_numpy._shares import SHARED_FROM, by_heads, by_samples, cut_heads, cut_samples
-from mha_numpy._wide import finite_or, layer_in_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
-    from mha_numpy._projections import Projections
+    from mha_numpy.projections import Projections
 
     Three = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
@@ -50,6 +40,7 @@ class Options(NamedTuple):
     dropout_p: float = 0.0
     rng: np.random.Generator | None = None
     engine: str = "auto"
+    precise: bool = False
     static_k: NDArray[Any] | None = None
     static_v: NDArray[Any] | None = None
 
@@ -66,49 +57,18 @@ class Call(NamedTuple):
     dtype: np.dtype[Any]
     """The dtype of the caller's arrays."""
 
+    @property
+    def extent(self) -> tuple[int, int, int]:
+        """Return the numbers of samples, of queries and of keys, without the appended keys."""
+        first, second, _ = self.inputs[0].shape
+        batch_first = self.options.batch_first
+        n, queries = (first, second) if batch_first else (second, first)
+        return n, queries, self.inputs[1].shape[1 if batch_first else 0]
+
     def of_samples(self, samples: slice) -> Call:
         """Return the call with some of its samples; batch first."""
         inputs = _to_each(lambda x: x[samples], self.inputs)
         return self._replace(inputs=inputs, masking=self.masking.of_samples(samples))
-
-    def of_heads(self, heads: slice) -> Call:
-        """Return the call with some of its heads: their part of the output, without its bias."""
-        options = self.options
-        head_dim = self.inputs[0].shape[-1] // options.num_heads
-        return self._replace(
-            parameters=self.parameters.of_heads(heads, head_dim),
-            masking=self.masking.of_heads(heads),
-            options=options._replace(num_heads=heads.stop - heads.start),
-        )
-
-
-def layer_forward(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    parameters: Projections,
-    widths: tuple[int, int, int],
-    options: Options,
-) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Return (output, weights or None) of multi-head attention, all inputs checked.
-
-    `widths` are those of query, key and value.
-    """
-    call = check_call(query, key, value, parameters, widths, options)
-    drops = options.dropout_p > 0
-    size = _size(call)
-    wide = choose_wide(options.engine, size, call.dtype, drops=drops)
-    if wide:
-        with holding_blas(size.multiplications):
-            output, weights = _wide_attention(call)
-    else:
-        output, weights = _shared_attention(call, size.multiplications)
-    if output.dtype != call.dtype:
-        output = output.astype(call.dtype)
-        weights = None if weights is None else weights.astype(call.dtype)
-    if call.batched:
-        return output, weights
-    return output[0], None if weights is None else weights[0]
 
 
 def check_call(
@@ -119,7 +79,10 @@ def check_call(
     widths: tuple[int, int, int],
     options: Options,
 ) -> Call:
-    """Check all inputs and return them batched and in the working dtype."""
+    """Check all inputs and return them batched and in the working dtype.
+
+    `widths` are those of query, key and value.
+    """
     dtype = parameters.out_proj.weight.dtype
     inputs = _floating_inputs(query, key, value, dtype)
     batched = check_sequences(*inputs, widths, options.batch_first)
@@ -129,103 +92,11 @@ def check_call(
     if options.static_k is not None or options.static_v is not None:
         _check_statics(inputs, parameters, options)
     masking = _masking(inputs, parameters, options, dtype, batched=batched)
-    working = working_dtype(dtype)
+    working = working_dtype(dtype, precise=options.precise)
     if working != dtype:
         inputs = _to_each(lambda x: x.astype(working), inputs)
         parameters = parameters.astype(working)
     return Call(inputs, parameters, masking, options, batched, dtype)
-
-
-def heads_of(call: Call) -> Three:
-    """Return q (N, H, L, D), k and v (N, H, S, D), the appended keys among them."""
-    inputs, parameters, masking, options, *_ = call
-    heads, batch_first = options.num_heads, options.batch_first
-    q, k, v = project_to_heads(*inputs, parameters, heads, batch_first=batch_first)
-    if options.static_k is not None:
-        k = options.static_k.reshape(k.shape[0], heads, -1, k.shape[-1]).astype(k.dtype)
-    if options.static_v is not None:
-        v = options.static_v.reshape(v.shape[0], heads, -1, v.shape[-1]).astype(v.dtype)
-    if masking.appended:
-        k, v = append_keys(
-            k, v, parameters.bias_k, parameters.bias_v, zero_key=options.add_zero_attn
-        )
-    return q, k, v
-
-
-def _size(call: Call) -> Size:
-    """Return how large the problem is, its appended keys and biases left out."""
-    (query, key, value), out_weight = call.inputs, call.parameters.out_proj.weight
-    n, queries, keys = _extent(call)
-    out_width, width = out_weight.shape
-    # The input projections take each number of the inputs to all columns of the heads.
-    inputs = query.size + key.size + value.size
-    projections = inputs * width + n * queries * out_weight.size
-    attention = 2 * n * queries * keys * width
-    weights = (query.shape[-1] + key.shape[-1] + value.shape[-1] + out_width) * width
-    return Size(projections + attention, inputs + weights)
-
-
-def _extent(call: Call) -> tuple[int, int, int]:
-    """Return the numbers of samples, of queries and of keys."""
-    first, second, _ = call.inputs[0].shape
-    batch_first = call.options.batch_first
-    n, queries = (first, second) if batch_first else (second, first)
-    return n, queries, call.inputs[1].shape[1 if batch_first else 0]
-
-
-def _wide_attention(call: Call) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Compute the layer in float64, or a float64 layer in pairs of float64; not rounded yet.
-
-    Pairs have no infinity: where they lead to no number, the ordinary way says what is there.
-    """
-    if call.dtype != FLOAT64:
-        inputs = _to_each(lambda x: x.astype(FLOAT64), call.inputs)
-        return _attention(call._replace(inputs=inputs, parameters=call.parameters.astype(FLOAT64)))
-    if not call.inputs[0].size or not call.inputs[1].size:
-        return _attention(call)
-    output, weights = layer_in_pairs(call)
-    if np.isfinite(output).all():
-        return output, weights
-    ordinary, ordinary_weights = _attention(call)
-    if weights is not None and ordinary_weights is not None:
-        weights = finite_or(weights, ordinary_weights)
-    return finite_or(output, ordinary), weights
-
-
-def _shared_attention(call: Call, multiplications: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Compute the layer, its samples or heads on several threads where that is worth it."""
-    options = call.options
-    together = options.dropout_p > 0 or options.static_k is not None or options.static_v is not None
-    if together or multiplications < SHARED_FROM:
-        return _attention(call)
-    n, queries, keys = _extent(call)
-    longest = max(queries, keys)
-    samples = cut_samples(n, longest, multiplications) if options.batch_first else []
-    if len(samples) > 1:
-        return by_samples(call, samples, _attention)
-    heads = cut_heads(options.num_heads, n * longest, multiplications)
-    return by_heads(call, heads, _attention) if len(heads) > 1 else _attention(call)
-
-
-def _attention(call: Call) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Compute the layer on checked, batched inputs of the working dtype."""
-    options = call.options
-    q, k, v = heads_of(call)
-    heads_out, weights = attend_heads(
-        q,
-        k,
-        v,
-        call.masking,
-        1 / math.sqrt(q.shape[-1]),
-        need_weights=options.need_weights,
-        dropout_p=options.dropout_p,
-        rng=options.rng,
-        engine=options.engine,
-        average_weights=options.average_attn_weights,
-    )
-    merged = merge_heads(heads_out, batch_first=options.batch_first)
-    out_proj = call.parameters.out_proj
-    return linear(merged, out_proj.weight, out_proj.bias), weights
 
 
 def _check_statics(inputs: Three, parameters: Projections, options: Options) -> None:
@@ -288,7 +159,7 @@ def _masking(
     """Check both masks and return them in the one form that the engines read.
 
     `is_causal` says that attn_mask is the causal one. Where that is true the rule stands in for
-    the array, which saves the streaming engine half of the work; where it is not, the mask counts.
+    the array, which saves the flash engine half of the work; where it is not, the mask counts.
     """
     appended = (parameters.bias_k is not None) + options.add_zero_attn
     attn_mask, key_padding_mask = options.attn_mask, options.key_padding_mask

@@ -45,9 +45,9 @@ def is_supported(dtype: np.dtype[Any]) -> bool:
     return dtype in {FLOAT64, FLOAT32} or dtype.name in {"float16", "bfloat16"}
 
 
-def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype to compute in: float64 for float64, else float32."""
-    return FLOAT64 if dtype == FLOAT64 else FLOAT32
+def working_dtype(dtype: np.dtype[Any], *, precise: bool = False) -> np.dtype[Any]:
+    """Return the dtype to compute in: float64 for float64 or where `precise`, else float32."""
+    return FLOAT64 if precise or dtype == FLOAT64 else FLOAT32
 
 
 def to_array(value: object, name: str) -> NDArray[Any]:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mha_numpy._check import (
+from mha_numpy.call import Options
+from mha_numpy.dtypes import require_same, to_floating
+from mha_numpy.errstate import quiet
+from mha_numpy.multihead import multi_head_attention
+from mha_numpy.projections import Projections, parameter_shapes
+from mha_numpy.validation import (
     check_dropout_has_rng,
     check_engine,
     check_probability,
@@ -12,10 +17,6 @@ from mha_numpy._check import (
     check_shapes,
     check_sizes,
 )
-from mha_numpy._dtypes import require_same, to_floating
-from mha_numpy._errstate import quiet
-from mha_numpy._layer import Options, layer_forward
-from mha_numpy._projections import Projections, parameter_shapes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,6 +53,7 @@ def multi_head_attention_forward(
     *,
     rng: np.random.Generator | None = None,
     engine: str = "auto",
+    precise: bool = False,
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Compute multi-head attention from sequences and parameters, as torch's function does.
 
@@ -79,10 +81,12 @@ def multi_head_attention_forward(
     ----------
     rng : numpy.random.Generator, optional
         What dropout draws from; needed where `training` and `dropout_p` > 0.
-    engine : {"auto", "wide", "materialised", "streaming"}
-        How it is computed. "wide": float32 in float64, float64 in pairs of float64, rounded once;
-        "materialised": in the dtype itself; "streaming": also without holding the weights. "auto"
-        takes the first up to 8 million multiplications with 65 536 numbers, inputs and weights.
+    engine : {"auto", "plain", "flash"}
+        How the heads are computed. "plain": all scores at once, as in the formula; "flash": by
+        tiles that fit the cache, without holding the weights unless they are returned; "auto"
+        takes flash from 262 144 scores on, and plain for dropout, which flash refuses.
+    precise : bool
+        Compute in float64 and round once, whatever the dtype.
 
     Raises
     ------
@@ -132,10 +136,11 @@ def multi_head_attention_forward(
         dropout_p=dropout_p,
         rng=rng,
         engine=engine,
+        precise=precise,
         static_k=statics[0],
         static_v=statics[1],
     )
-    return layer_forward(query, key, value, parameters, widths, options)
+    return multi_head_attention(query, key, value, parameters, widths, options)
 
 
 def _present(**values: ArrayLike | None) -> dict[str, NDArray[Any]]:

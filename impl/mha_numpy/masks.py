@@ -47,19 +47,13 @@ class Masking:
             bias=tuple(mask if len(mask) == 1 else mask[samples] for mask in self.bias),
         )
 
-    def of_heads(self, heads: slice) -> Masking:
-        """Return the masks of some heads."""
-        return replace(
-            self,
-            hidden=tuple(m if m.shape[1] == 1 else m[:, heads] for m in self.hidden),
-            bias=tuple(m if m.shape[1] == 1 else m[:, heads] for m in self.bias),
-        )
-
-    def additive(self, queries: int, keys: int, dtype: DTypeLike) -> NDArray[Any] | None:
-        """Return all masks as one array to add to the logits, None where there is nothing.
+    def additive(
+        self, queries: int, keys: int, dtype: DTypeLike, unit: float = 1.0
+    ) -> NDArray[Any] | None:
+        """Return all masks as one array to add to the scores, None where there is nothing.
 
         Its shape is the smallest that holds them all and broadcasts to (N, H, L, S). A bias of
-        another dtype is cast to `dtype` before anything is added.
+        another dtype is cast to `dtype` before anything is added. `unit` multiplies the result.
         """
         parts = [bias.astype(dtype, copy=False) for bias in self.bias]
         hidden = list(self.hidden)
@@ -75,7 +69,7 @@ class Masking:
         total = parts[0]
         for part in parts[1:]:
             total = total + part
-        return total
+        return total if unit == 1 or not self.bias else total * np.asarray(unit, dtype)
 
     def unseen(self, queries: int, keys: int, dtype: DTypeLike) -> NDArray[np.bool_]:
         """Return booleans that broadcast to (N, H, L), True for a row that sees no key.

@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy._check import check_engine, check_probability, check_rng, check_shapes, check_sizes
-from mha_numpy._dtypes import require_same, resolve_dtype, to_floating
-from mha_numpy._errstate import quiet
-from mha_numpy._init import initial_parameter
-from mha_numpy._layer import Options, layer_forward
-from mha_numpy._projections import Linear, Projections, parameter_shapes
-from mha_numpy._state import IncompatibleKeys, check_state
+from mha_numpy.call import Options
+from mha_numpy.dtypes import require_same, resolve_dtype, to_floating
+from mha_numpy.errstate import quiet
+from mha_numpy.multihead import multi_head_attention
+from mha_numpy.projections import Linear, Projections, parameter_shapes
+from mha_numpy.state import IncompatibleKeys, check_state, initial_parameter
+from mha_numpy.validation import (
+    check_engine,
+    check_probability,
+    check_rng,
+    check_shapes,
+    check_sizes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-    from mha_numpy._prepared import PreparedAttention
+    from mha_numpy.prepared import PreparedAttention
 
 
 class MultiheadAttention(Projections):
@@ -51,10 +57,12 @@ class MultiheadAttention(Projections):
         float32 and rounded once.
     rng : numpy.random.Generator, optional
         What the parameters and dropout are drawn from; a freshly seeded one where it is None.
-    engine : {"auto", "wide", "materialised", "streaming"}
-        How it is computed. "wide": float32 in float64, float64 in pairs of float64, rounded once;
-        "materialised": in the dtype itself; "streaming": also without holding the weights. "auto"
-        takes the first up to 8 million multiplications with 65 536 numbers, inputs and weights.
+    engine : {"auto", "plain", "flash"}
+        How the heads are computed. "plain": all scores at once, as in the formula; "flash": by
+        tiles that fit the cache, without holding the weights unless they are returned; "auto"
+        takes flash from 262 144 scores on, and plain for dropout, which flash refuses.
+    precise : bool
+        Compute in float64 and round once, whatever the dtype.
 
     Raises
     ------
@@ -84,6 +92,7 @@ class MultiheadAttention(Projections):
         *,
         rng: np.random.Generator | None = None,
         engine: str = "auto",
+        precise: bool = False,
     ) -> None:
         kdim = embed_dim if kdim is None else kdim
         vdim = embed_dim if vdim is None else vdim
@@ -95,7 +104,7 @@ class MultiheadAttention(Projections):
         self.head_dim = embed_dim // num_heads
         self.dropout, self.batch_first, self.add_zero_attn = dropout, batch_first, add_zero_attn
         self.dtype = resolve_dtype(dtype)
-        self.engine = engine
+        self.engine, self.precise = engine, precise
         self.rng = np.random.default_rng() if rng is None else rng
         self.training = True
         absent = {"q_proj_weight", "k_proj_weight", "v_proj_weight"}
@@ -167,7 +176,7 @@ class MultiheadAttention(Projections):
             key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
         )
         widths = self.embed_dim, self.kdim, self.vdim
-        return layer_forward(query, key, value, self, widths, options)
+        return multi_head_attention(query, key, value, self, widths, options)
 
     __call__ = forward
 
@@ -213,7 +222,7 @@ class MultiheadAttention(Projections):
         and bfloat16 are computed in float32 and rounded once, at the end; float32 and float64 in
         themselves, whatever the size, so that output may be a rounding apart from `forward`'s.
         """
-        from mha_numpy._vjp_layer import layer_vjp
+        from mha_numpy.grad.layer import layer_vjp
 
         options = self._options(
             key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
@@ -241,25 +250,20 @@ class MultiheadAttention(Projections):
             self.dropout if self.training else 0.0,
             self.rng,
             self.engine,
+            self.precise,
         )
 
     def prepare(self) -> PreparedAttention:
-        """Return the layer's function for inference, with weights prepared once; see there.
+        """Return the layer's function for inference, with weights laid out once; see there.
 
-        Called as the layer is, `prepared(query, key, value, key_padding_mask, attn_mask,
-        is_causal)` returns the output alone, that of need_weights=False without dropout. It has
-        copies: later changes to the layer's parameters do not reach it.
+        `prepared(query, key, value, key_padding_mask, attn_mask, is_causal)` returns the output
+        alone, that of need_weights=False without dropout. It has copies: later changes to the
+        layer's parameters do not reach it.
         """
-        from mha_numpy._prepared import PreparedAttention
+        from mha_numpy.prepared import PreparedAttention
 
         widths = self.embed_dim, self.kdim, self.vdim
-        return PreparedAttention(
-            self,
-            self.num_heads,
-            widths,
-            batch_first=self.batch_first,
-            add_zero_attn=self.add_zero_attn,
-        )
+        return PreparedAttention(self, widths, self._options(None, False, None, False, False))
 
     def train(self, mode: bool = True) -> Self:
         """Switch dropout on (or off, with mode=False); returns the layer."""

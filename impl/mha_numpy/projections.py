@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy._products import affine
+from mha_numpy.engines.parallel import affine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(NamedTuple):
     """The parameters of y = x @ weight.T + bias, weight (out, in) as torch keeps it."""
 
     weight: NDArray[Any]
@@ -70,27 +69,6 @@ class Projections:
             }
         )
 
-    def of_heads(self, heads: slice, head_dim: int) -> Projections:
-        """Return the parameters of some heads: views, the input projections apart.
-
-        The output's bias is left out: what some heads give to the output is summed, and it is to
-        be added once.
-        """
-        rows = slice(heads.start * head_dim, heads.stop * head_dim)
-        weights, biases = input_projections(self)
-        q, k, v = (weight[rows] for weight in weights)
-        own = [bias[rows] for bias in biases if bias is not None]
-        return Projections(
-            None,
-            q,
-            k,
-            v,
-            np.concatenate(own) if own else None,
-            None if self.bias_k is None else self.bias_k[..., rows],
-            None if self.bias_v is None else self.bias_v[..., rows],
-            Linear(self.out_proj.weight[:, rows]),
-        )
-
 
 _INPUT_NAMES = tuple(field.name for field in fields(Projections) if field.name != "out_proj")
 
@@ -110,10 +88,10 @@ def parameter_shapes(embed_dim: int, kdim: int, vdim: int) -> dict[str, tuple[in
     }
 
 
-def linear(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> NDArray[Any]:
+def linear(x: NDArray[Any], layer: Linear) -> NDArray[Any]:
     """Return x @ weight.T + bias over the last axis, a new array; one product for all rows."""
-    rows = affine(x.reshape(-1, x.shape[-1]), weight, bias)
-    return rows.reshape(*x.shape[:-1], weight.shape[0])
+    rows = affine(x.reshape(-1, x.shape[-1]), layer.weight, layer.bias)
+    return rows.reshape(*x.shape[:-1], len(layer.weight))
 
 
 def project_to_heads(
@@ -130,37 +108,29 @@ def project_to_heads(
     Inputs are (N, L, E) where `batch_first`, else (L, N, E). Where the same array comes in
     as key and value, or as all three, one product projects it for all of them.
     """
+    found: list[NDArray[Any]] = []
+    for x, layer, parts in joint_projections(query, key, value, parameters):
+        found.extend(split_heads(linear(x, layer), parts, num_heads, batch_first))
+    q, k, v = found
+    return q, k, v
+
+
+def joint_projections(
+    query: NDArray[Any], key: NDArray[Any], value: NDArray[Any], parameters: Projections
+) -> list[tuple[NDArray[Any], Linear, int]]:
+    """Return each input with its projection, and for how many of q, k, v it is, in their order."""
     weight, bias = parameters.in_proj_weight, parameters.in_proj_bias
-    if weight is None:
-        return _project_separately((query, key, value), parameters, num_heads, batch_first)
-    if query is key is value:
-        q, k, v = split_heads(linear(query, weight, bias), 3, num_heads, batch_first)
-        return q, k, v
-    width = weight.shape[1]
-    b_q, b_kv = (None, None) if bias is None else (bias[:width], bias[width:])
-    (q,) = split_heads(linear(query, weight[:width], b_q), 1, num_heads, batch_first)
-    if key is value:
-        k, v = split_heads(linear(key, weight[width:], b_kv), 2, num_heads, batch_first)
-        return q, k, v
-    b_k, b_v = (None, None) if b_kv is None else (b_kv[:width], b_kv[width:])
-    w_k, w_v = weight[width : 2 * width], weight[2 * width :]
-    (k,) = split_heads(linear(key, w_k, b_k), 1, num_heads, batch_first)
-    (v,) = split_heads(linear(value, w_v, b_v), 1, num_heads, batch_first)
-    return q, k, v
-
-
-def _project_separately(
-    inputs: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
-    parameters: Projections,
-    num_heads: int,
-    batch_first: bool,
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Project each input with a matrix of its own."""
-    q, k, v = (
-        split_heads(linear(x, w, b), 1, num_heads, batch_first)[0]
-        for x, w, b in zip(inputs, *input_projections(parameters), strict=True)
-    )
-    return q, k, v
+    if weight is not None and key is value:
+        if query is key:
+            return [(query, Linear(weight, bias), 3)]
+        width = len(weight) // 3
+        of_query, of_rest = (None, None) if bias is None else (bias[:width], bias[width:])
+        return [
+            (query, Linear(weight[:width], of_query), 1),
+            (key, Linear(weight[width:], of_rest), 2),
+        ]
+    layers = map(Linear, *input_projections(parameters))
+    return [(x, layer, 1) for x, layer in zip((query, key, value), layers, strict=True)]
 
 
 def input_projections(

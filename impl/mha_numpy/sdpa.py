@@ -5,25 +5,27 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from mha_numpy._check import (
+from mha_numpy.dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
+from mha_numpy.engines.dispatch import attend_heads
+from mha_numpy.errstate import quiet
+from mha_numpy.leading_axes import (
+    as_heads,
+    broadcast_axes,
+    broadcasts_to,
+    grouped_axes,
+    mask_as_heads,
+)
+from mha_numpy.masks import NO_MASK, Masking
+from mha_numpy.validation import (
     check_dropout_has_rng,
     check_engine,
     check_number,
     check_probability,
     check_rng,
 )
-from mha_numpy._dtypes import BOOL, FLOAT64, require_same, to_floating, to_mask, working_dtype
-from mha_numpy._engine import Size, choose_wide
-from mha_numpy._errstate import quiet
-from mha_numpy._masking import NO_MASK, Masking
-from mha_numpy._pairs import Pair, inverse_root
-from mha_numpy._products import holding_blas
-from mha_numpy._route import attend_heads
-from mha_numpy._wide import attend_in_pairs, finite_or
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
 
@@ -40,6 +42,7 @@ def scaled_dot_product_attention(
     *,
     rng: np.random.Generator | None = None,
     engine: str = "auto",
+    precise: bool = False,
 ) -> NDArray[Any]:
     """Return softmax(scale * query key^T + mask) value over the last two axes.
 
@@ -62,10 +65,12 @@ def scaled_dot_product_attention(
         1 / sqrt(D) where it is None.
     rng : numpy.random.Generator, optional
         What dropout draws from; needed where `dropout_p` > 0.
-    engine : {"auto", "wide", "materialised", "streaming"}
-        How it is computed. "wide": float32 in float64, float64 in pairs of float64, rounded once;
-        "materialised": in the dtype itself; "streaming": also without holding the weights. "auto"
-        takes the first up to 8 million multiplications with 65 536 numbers, inputs and weights.
+    engine : {"auto", "plain", "flash"}
+        How the heads are computed. "plain": all scores at once, as in the formula; "flash": by
+        tiles that fit the cache, without holding the weights unless they are returned; "auto"
+        takes flash from 262 144 scores on, and plain for dropout, which flash refuses.
+    precise : bool
+        Compute in float64 and round once, whatever the dtype.
 
     Raises
     ------
@@ -82,24 +87,7 @@ def scaled_dot_product_attention(
     Source: torch.nn.functional.scaled_dot_product_attention, torch 2.13.
     """
     check_options(dropout_p, scale, rng, engine)
-    core = check_core(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    q, k, v = core.q, core.k, core.v
-    size = Size(q.size * k.shape[2] * 2, q.size + k.size + v.size)
-    wide = choose_wide(engine, size, core.dtype, drops=dropout_p > 0)
-    if wide:
-        with holding_blas(size.multiplications):
-            out = _wide_heads(core)
-    else:
-        out = _heads(core, dropout_p, rng, engine)
-    return out.reshape(*core.lead, *out.shape[-2:]).astype(core.dtype, copy=False)
-
-
-def _heads(
-    core: Core,
-    dropout_p: float = 0.0,
-    rng: np.random.Generator | None = None,
-    engine: str = "auto",
-) -> NDArray[Any]:
+    core = check_core(query, key, value, attn_mask, is_causal, scale, enable_gqa, precise)
     out, _ = attend_heads(
         core.q,
         core.k,
@@ -111,24 +99,7 @@ def _heads(
         rng=rng,
         engine=engine,
     )
-    return out
-
-
-def _wide_heads(core: Core) -> NDArray[Any]:
-    """Compute float32 in float64 and float64 in pairs, not rounded yet; see `_layer`."""
-    q, k, v = core.q, core.k, core.v
-    if core.dtype != FLOAT64:
-        q, k, v = (heads.astype(FLOAT64) for heads in (q, k, v))
-        return _heads(core._replace(q=q, k=k, v=v))
-    if not q.size or not k.size:
-        return _heads(core)
-    scale = inverse_root(q.shape[-1]) if core.scale_is_root else (core.scale, 0.0)
-    zero = not core.masking.is_empty
-    pairs, _ = attend_in_pairs(
-        Pair(q), Pair(k), Pair(v), core.masking, scale, empty_rows_are_zero=zero
-    )
-    out = pairs.high
-    return out if np.isfinite(out).all() else finite_or(out, _heads(core))
+    return out.reshape(*core.lead, *out.shape[-2:]).astype(core.dtype, copy=False)
 
 
 class Core(NamedTuple):
@@ -139,8 +110,6 @@ class Core(NamedTuple):
     v: NDArray[Any]
     masking: Masking
     scale: float
-    scale_is_root: bool
-    """Whether it is 1 / sqrt(D), rounded."""
     lead: tuple[int, ...]
     """The leading axes of the result."""
     dtype: np.dtype[Any]
@@ -167,6 +136,7 @@ def check_core(
     is_causal: bool,
     scale: float | None,
     enable_gqa: bool,
+    precise: bool,
 ) -> Core:
     """Check all arrays and return them as heads."""
     q, k, v = (
@@ -176,19 +146,18 @@ def check_core(
     require_same(dtype, "the dtype of `query`,", key=k, value=v)
     _check_pair_shapes(q, k, v)
     if enable_gqa:
-        lead, k, v = _grouped_leading_axes(q, k, v)
+        lead, k, v = grouped_axes(q, k, v)
     else:
-        lead = _leading_axes(q, k, v)
+        lead = broadcast_axes(q, k, v)
     shape = (*lead, q.shape[-2], k.shape[-2])
     masking = _masking(attn_mask, is_causal, dtype, shape)
-    working = working_dtype(dtype)
+    working = working_dtype(dtype, precise=precise)
     return Core(
-        _as_heads(q, lead).astype(working, copy=False),
-        _as_heads(k, lead, grouped=enable_gqa).astype(working, copy=False),
-        _as_heads(v, lead, grouped=enable_gqa).astype(working, copy=False),
+        as_heads(q, lead).astype(working, copy=False),
+        as_heads(k, lead, grouped=enable_gqa).astype(working, copy=False),
+        as_heads(v, lead, grouped=enable_gqa).astype(working, copy=False),
         masking,
         1 / math.sqrt(q.shape[-1] or 1) if scale is None else float(scale),
-        scale is None,
         lead,
         dtype,
     )
@@ -214,53 +183,6 @@ def _check_pair_shapes(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]) -> Non
         )
 
 
-def _leading_axes(*arrays: NDArray[Any], end: int = -2) -> tuple[int, ...]:
-    """Return what the axes before `end` broadcast to."""
-    shapes = [array.shape[:end] for array in arrays]
-    if shapes[0] == shapes[1] == shapes[2]:
-        return shapes[0]
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ValueError(
-            f"`query`, `key` and `value` have leading axes {shapes[0]}, {shapes[1]} and "
-            f"{shapes[2]}, but they should broadcast; pass enable_gqa=True for fewer key heads."
-        ) from None
-
-
-def _grouped_leading_axes(
-    q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]
-) -> tuple[tuple[int, ...], NDArray[Any], NDArray[Any]]:
-    """Return query's leading axes, and key and value with one number of heads."""
-    if min(q.ndim, k.ndim, v.ndim) < 3:
-        raise ValueError(
-            f"`query`, `key` and `value` have shapes {q.shape}, {k.shape} and {v.shape}, but "
-            "`enable_gqa` needs an axis of heads, (..., H, length, width); reshape them."
-        )
-    heads, k_heads, v_heads = q.shape[-3], k.shape[-3], v.shape[-3]
-    if not k_heads or not v_heads or heads % k_heads or heads % v_heads:
-        raise ValueError(
-            f"`key` and `value` have {k_heads} and {v_heads} heads, but each number should divide "
-            f"the {heads} heads of `query`; head h of query reads head h // (H // Hkv)."
-        )
-    outer = _leading_axes(q, k, v, end=-3)
-    if k_heads != v_heads:
-        k, v = np.repeat(k, heads // k_heads, -3), np.repeat(v, heads // v_heads, -3)
-    return (*outer, heads), k, v
-
-
-def _as_heads(array: NDArray[Any], lead: tuple[int, ...], *, grouped: bool = False) -> NDArray[Any]:
-    """Return (N, H, length, width), H the last leading axis (its own where grouped)."""
-    if grouped:
-        lead = (*lead[:-1], array.shape[-3])
-    if array.ndim == 4 and array.shape[:-2] == lead:
-        return array
-    full = np.broadcast_to(array, (*lead, *array.shape[-2:]))
-    heads = lead[-1] if lead else 1
-    outer = math.prod(lead[:-1])
-    return full.reshape(outer, heads, *array.shape[-2:])
-
-
 def _masking(
     attn_mask: ArrayLike | None,
     is_causal: bool,
@@ -276,28 +198,10 @@ def _masking(
             "torch; merge the causal rule into the mask."
         )
     mask = to_mask(attn_mask, "attn_mask", dtype)
-    if mask.ndim < 2 or not _broadcasts_to(mask.shape, shape):
+    if mask.ndim < 2 or not broadcasts_to(mask.shape, shape):
         raise ValueError(
             f"`attn_mask` has shape {mask.shape}, but should be at least 2-D and broadcast to "
             f"(..., L, S) = {shape}; reshape it."
         )
-    mask = _mask_as_heads(mask, shape)
+    mask = mask_as_heads(mask, shape)
     return Masking(hidden=(~mask,)) if mask.dtype == BOOL else Masking(bias=(mask,))
-
-
-def _broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether `shape` broadcasts to `wanted` without widening it."""
-    return len(shape) <= len(wanted) and all(
-        size in {1, full} for size, full in zip(shape[::-1], wanted[::-1], strict=False)
-    )
-
-
-def _mask_as_heads(mask: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return a mask that broadcasts to (..., H, L, S) as one that broadcasts to (N, H, L, S)."""
-    tail = (1, 1, *mask.shape)[-3:]
-    if math.prod(mask.shape[:-3]) == 1:
-        return mask.reshape(1, *tail)
-    if len(shape) == 4:
-        return mask
-    full = np.broadcast_to(mask, (*shape[:-3], *tail))
-    return full.reshape(-1, *tail)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-ENGINES = ("auto", "wide", "materialised", "streaming")
+ENGINES = ("auto", "plain", "flash")
 NEEDS_HINT_MASK = (
     "`is_causal` is True and `attn_mask` is None, but it is a hint about a mask that must be "
     "there too, as in torch; pass `attn_mask=np.triu(np.ones((L, S), bool), 1)`."

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import nullcontext
 from functools import cache
 from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from mha_numpy._cores import Cores
-
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 
 class _Job:
@@ -74,7 +74,6 @@ class _Pool:
         """Start without helpers."""
         self._queue: SimpleQueue[_Job] = SimpleQueue()
         self._helpers: list[threading.Thread] = []
-        self._cores = Cores()
         self._lock = threading.Lock()
 
     def invite(self, job: _Job, helpers: int) -> None:
@@ -83,8 +82,6 @@ class _Pool:
                 helper = threading.Thread(target=self._serve, name="mha_numpy", daemon=True)
                 helper.start()
                 self._helpers.append(helper)
-                self._cores.forget()
-            self._cores.leave_callers([h.native_id for h in self._helpers if h.native_id])
         for _ in range(helpers):
             self._queue.put(job)
 
@@ -127,6 +124,11 @@ class _SingleThreadedBlas:
                         library.set_num_threads(threads)
 
 
+BLAS_SPREADS_FROM = 262_144
+"""OpenBLAS takes a second thread for a product of more multiplications than this; up to some ten
+times as many, that costs more than it saves."""
+
+_FREE: AbstractContextManager[None] = nullcontext()
 _here = threading.local()
 _pool = _Pool()
 single_threaded_blas = _SingleThreadedBlas()
@@ -152,6 +154,11 @@ def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
     job.wait()
     if job.error is not None:
         raise job.error
+
+
+def holding_blas(multiplications: int) -> AbstractContextManager[None]:
+    """Return a context in which BLAS uses one thread for a product of so many multiplications."""
+    return single_threaded_blas if multiplications > BLAS_SPREADS_FROM else _FREE
 
 
 def in_a_piece() -> bool:

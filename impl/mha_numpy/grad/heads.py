@@ -1,8 +1,6 @@
 """Attention on heads, forwards now and backwards when asked: which engine does it.
 
-One recomputes the weights by tiles, one holds them and goes by tiles, one does all heads at once.
-
-For the cotangent dO of heads_out = P v, with P = softmax(scale * q k^T + masks):
+For the cotangent dO of heads_out = P v, with P = softmax(scale * q k^T + M):
 
     dv = P^T dO     dP = dO v^T     dS = P * (dP - rowsum(P * dP))
     dq = scale * dS k     dk = scale * dS^T q     d(float mask) = dS summed as it was broadcast
@@ -12,17 +10,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mha_numpy._route import engine_for
-from mha_numpy._vjp_materialised import attend_materialised_vjp
-from mha_numpy._vjp_streaming import attend_streaming_vjp
-from mha_numpy._vjp_weighted import attend_weighted_vjp
+from mha_numpy.attention import draw_kept
+from mha_numpy.engines.dispatch import choose_engine
+from mha_numpy.grad.flash import attend_flash_vjp
+from mha_numpy.grad.plain import attend_plain_vjp
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mha_numpy._masking import Masking
-    from mha_numpy._vjp_targets import Pull
+    from mha_numpy.grad.targets import Pull
+    from mha_numpy.masks import Masking
+
+
+MOST_PLAIN = 262_144
+"""Scores of all heads from which flash is faster there and back: it shares out the heads."""
 
 
 class Attended(NamedTuple):
@@ -49,12 +51,9 @@ def attend_heads_vjp(
     rng: np.random.Generator | None,
     engine: str,
 ) -> Attended:
-    """Attend as `attend_heads` does and return the function back as well."""
-    logits = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
-    engine = engine_for(engine, logits, need_weights=need_weights, drops=dropout_p > 0)
-    if engine == "streaming":
-        heads_out, pull = attend_streaming_vjp(q, k, v, masking, scale)
-        return Attended(heads_out, None, pull)
-    if engine == "weighted":
-        return Attended(*attend_weighted_vjp(q, k, v, masking, scale))
-    return Attended(*attend_materialised_vjp(q, k, v, masking, scale, dropout_p=dropout_p, rng=rng))
+    """Attend as `dispatch.attend_heads` does and return the function back as well."""
+    shape = (*q.shape[:3], k.shape[2])
+    if choose_engine(engine, shape, drops=dropout_p > 0, most_plain=MOST_PLAIN) == "flash":
+        return Attended(*attend_flash_vjp(q, k, v, masking, scale, need_weights=need_weights))
+    kept = draw_kept(shape, dropout_p, rng, q.dtype)
+    return Attended(*attend_plain_vjp(q, k, v, masking, scale, kept=kept))

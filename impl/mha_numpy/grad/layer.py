@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy._dtypes import BOOL, to_array
-from mha_numpy._errstate import quiet
-from mha_numpy._layer import Call, Options, check_call, heads_of
-from mha_numpy._products import affine
-from mha_numpy._projections import Projections, linear, merge_heads, split_heads
-from mha_numpy._vjp_heads import Attended, attend_heads_vjp
-from mha_numpy._vjp_projections import ProjectedGradients, column_sums
-from mha_numpy._vjp_targets import HeadGradients, to_cotangent, zeros_for
+from mha_numpy.call import Call, Options, check_call
+from mha_numpy.dtypes import BOOL, to_array
+from mha_numpy.engines.parallel import affine
+from mha_numpy.errstate import quiet
+from mha_numpy.grad.heads import Attended, attend_heads_vjp
+from mha_numpy.grad.projections import ProjectedGradients, column_sums
+from mha_numpy.grad.targets import HeadGradients, to_cotangent, zeros_for
+from mha_numpy.multihead import heads_of
+from mha_numpy.projections import Projections, linear, merge_heads, split_heads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,8 +101,7 @@ def _float_masks(options: Options) -> dict[str, NDArray[Any]]:
 def _results(done: _Pass) -> Results:
     """Return output and weights as the caller gets them, NaN where torch has NaN."""
     call, held = done.call, done.attended.weights
-    out_proj = call.parameters.out_proj
-    output = linear(done.merged, out_proj.weight, out_proj.bias)
+    output = linear(done.merged, call.parameters.out_proj)
     weights = None
     if call.options.need_weights and held is not None:
         weights, blank = _returned_weights(call, held)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy._products import affine
-from mha_numpy._projections import split_heads
+from mha_numpy.engines.parallel import affine
+from mha_numpy.projections import joint_projections, split_heads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mha_numpy._layer import Call
+    from mha_numpy.call import Call
 
 RUN = 16
 """Rows that are added up in their own dtype."""
@@ -31,7 +31,7 @@ class ProjectedGradients:
         self._call = call
         parameters = call.parameters
         width = parameters.out_proj.weight.shape[1]
-        self._sources = _sources(call)
+        self._sources = [(x, parts) for x, _, parts in joint_projections(*call.inputs, parameters)]
         self._arrays = [
             np.empty((*x.shape[:2], parts * width), x.dtype) for x, parts in self._sources
         ]
@@ -78,17 +78,6 @@ class ProjectedGradients:
             for part, weight, x in zip(parts, weights, self._call.inputs, strict=True)
             if weight is not None
         ]
-
-
-def _sources(call: Call) -> list[tuple[NDArray[Any], int]]:
-    """Return each array that came in and for how many of q, k, v it did, in their order."""
-    query, key, value = call.inputs
-    if call.parameters.in_proj_weight is not None:
-        if query is key is value:
-            return [(query, 3)]
-        if key is value:
-            return [(query, 1), (key, 2)]
-    return [(query, 1), (key, 1), (value, 1)]
 
 
 def column_sums(rows: NDArray[Any]) -> NDArray[Any]:

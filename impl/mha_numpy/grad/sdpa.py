@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy._dtypes import BOOL, to_array
-from mha_numpy._errstate import quiet
-from mha_numpy._sdpa import check_core, check_options
-from mha_numpy._vjp_targets import HeadGradients, sum_to, to_cotangent, zeros_for
+from mha_numpy.dtypes import BOOL, to_array
+from mha_numpy.errstate import quiet
+from mha_numpy.grad.targets import HeadGradients, sum_to, to_cotangent, zeros_for
+from mha_numpy.sdpa import check_core, check_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
-    from mha_numpy._sdpa import Core
+    from mha_numpy.sdpa import Core
 
     Gradients = dict[str, NDArray[Any]]
 
@@ -35,6 +35,7 @@ def scaled_dot_product_attention_vjp(
     *,
     rng: np.random.Generator | None = None,
     engine: str = "auto",
+    precise: bool = False,
 ) -> tuple[NDArray[Any], Callable[[ArrayLike], Gradients]]:
     """Return (output, pull): the attention, and its vector-Jacobian product.
 
@@ -53,9 +54,11 @@ def scaled_dot_product_attention_vjp(
     ----------
     rng : numpy.random.Generator, optional
         What dropout draws from; `pull` drops the same weights.
-    engine : {"auto", "wide", "materialised", "streaming"}
-        "streaming" never holds the weights: the forward pass keeps two numbers for every row, and
+    engine : {"auto", "plain", "flash"}
+        "flash" never holds the weights: the forward pass keeps two numbers for every row, and
         `pull` computes the weights again tile by tile.
+    precise : bool
+        Compute in float64 and round once, whatever the dtype.
 
     Raises
     ------
@@ -73,10 +76,10 @@ def scaled_dot_product_attention_vjp(
     Source: Dao, FlashAttention-2 (2023), section 3.1, for the recomputation by tiles.
     """
     # Here, because most of those who import the package never go back.
-    from mha_numpy._vjp_heads import attend_heads_vjp
+    from mha_numpy.grad.heads import attend_heads_vjp
 
     check_options(dropout_p, scale, rng, engine)
-    core = check_core(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    core = check_core(query, key, value, attn_mask, is_causal, scale, enable_gqa, precise)
     given = {
         name: to_array(each, name)
         for name, each in (("query", query), ("key", key), ("value", value))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mha_numpy._dtypes import require_same, to_floating
+from mha_numpy.dtypes import require_same, to_floating
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mha_numpy._masking import Masking
+    from mha_numpy.masks import Masking
 
 
 class HeadGradients(NamedTuple):

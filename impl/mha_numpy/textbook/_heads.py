@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from mha_numpy._masking import NO_MASK, Masking
-from mha_numpy._materialised import attend
+from mha_numpy.attention import attend, draw_kept
+from mha_numpy.masks import NO_MASK, Masking
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,9 @@ def attend_heads(
     """
     q, k, v = (split_heads(array, num_heads) for array in (Q, K, V))
     scale = 1 / math.sqrt(q.shape[-1])
-    out, weights = attend(q, k, v, masking, scale, dropout_p=dropout_p, rng=rng)
+    kept = draw_kept((*q.shape[:3], k.shape[2]), dropout_p, rng, q.dtype)
+    out, weights = attend(q, k, v, masking, scale, kept=kept)
+    assert weights is not None  # noqa: S101 (need_weights is on; this tells the type checker)
     return merge_heads(out), weights
 
 

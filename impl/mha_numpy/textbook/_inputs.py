@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy._dtypes import FLOAT64, to_array, to_floating, working_dtype
+from mha_numpy.dtypes import FLOAT64, to_array, to_floating, working_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray

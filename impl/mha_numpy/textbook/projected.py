@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy._errstate import quiet
+from mha_numpy.errstate import quiet
 from mha_numpy.textbook._heads import attend_heads
 from mha_numpy.textbook._inputs import real_arrays, require_heads, require_size
 

@@ -1,0 +1,135 @@
+"""Scaled dot-product attention, as in its formula: the page to read first.
+
+    scores = scale * q k^T + M        P = softmax(scores) over the keys        heads_out = P v
+
+This is the plain engine: all scores of all heads are held at once. `engines.flash` computes the
+same function by tiles that fit the cache, without holding the scores.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_numpy.masks import NO_MASK, Masking
+from mha_numpy.softmax import exponential, exponentiate, trusted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def attend(
+    q: NDArray[Any],
+    k: NDArray[Any],
+    v: NDArray[Any],
+    masking: Masking = NO_MASK,
+    scale: float = 1.0,
+    *,
+    need_weights: bool = True,
+    kept: NDArray[Any] | None = None,
+    empty_rows_are_zero: bool = False,
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Return (heads_out, weights) of softmax(scale * q k^T + M) v.
+
+    Parameters
+    ----------
+    q, k, v
+        (N, H, L, D), (N, Hkv, S, D) and (N, Hkv, S, Dv), all float32 or all float64. Hkv divides H,
+        and query head h reads key head h // (H // Hkv).
+    masking
+        what is hidden, and what is added to the scaled scores.
+    need_weights
+        whether to return P.
+    kept
+        (N, H, L, S), the factor of each weight in dropout: 0, or 1 / (1 - p). See `draw_kept`.
+    empty_rows_are_zero
+        whether a row that sees no key is 0 in both results; it is NaN otherwise, as in torch's
+        softmax. Without any key (S = 0) heads_out is 0 in any case, as in torch.
+
+    Returns
+    -------
+    heads_out (N, H, L, Dv), laid out in memory as (N, L, H, Dv), so that merging the heads copies
+    nothing; and weights (N, H, L, S) after dropout, or None.
+
+    Notes
+    -----
+    The division by the row sums comes after the product with v, where there are fewer numbers.
+    """
+    n, heads, queries, _ = q.shape
+    merged = np.empty((n, queries, heads, v.shape[3]), q.dtype)
+    heads_out = merged.transpose(0, 2, 1, 3)
+    if not merged.size or not k.shape[2]:
+        merged[...] = 0
+        no_weights = np.zeros((n, heads, queries, k.shape[2]), q.dtype)
+        return heads_out, no_weights if need_weights else None
+    for shifted in (False, True):
+        weights = masked_scores(q, k, masking, scale)
+        if shifted:
+            subtract_maxima(weights, empty_rows_are_zero=empty_rows_are_zero)
+        sums = exponentiate(weights, wide_sums=need_weights)
+        if shifted and empty_rows_are_zero:
+            np.maximum(sums, np.finfo(sums.dtype).tiny, out=sums)
+        if kept is not None:
+            weights *= kept
+        mixed = apply_weights(weights, v)
+        if shifted or trusted(sums, mixed):
+            break
+    np.divide(mixed, sums, out=heads_out)
+    if need_weights:
+        weights /= sums
+        return heads_out, weights
+    return heads_out, None
+
+
+def masked_scores(q: NDArray[Any], k: NDArray[Any], masking: Masking, scale: float) -> NDArray[Any]:
+    """Return scale * q k^T + M, (N, H, L, S), times the unit of `softmax.exponential`.
+
+    The scale goes onto the queries: fewer numbers than the scores, and no overflow on the way.
+    """
+    n, heads, queries, _ = q.shape
+    unit = exponential(q.dtype).unit
+    scaled = np.multiply(q, scale * unit, out=np.empty(q.shape, q.dtype))
+    rows = by_key_head(scaled, k.shape[1])
+    scores: NDArray[Any] = (rows @ k.swapaxes(2, 3)).reshape(n, heads, queries, k.shape[2])
+    if not masking.is_empty:
+        scores += masking.additive(queries, k.shape[2], scores.dtype, unit)
+    return scores
+
+
+def subtract_maxima(scores: NDArray[Any], *, empty_rows_are_zero: bool) -> None:
+    """Subtract each row's maximum in place: exp is then at most 1, and 1 at least once.
+
+    The maximum of a row of -inf makes it NaN; the least finite number instead leaves it -inf.
+    """
+    maxima = np.maximum.reduce(scores, axis=-1, keepdims=True)
+    if empty_rows_are_zero:
+        np.maximum(maxima, np.finfo(scores.dtype).min, out=maxima)
+    np.subtract(scores, maxima, out=scores)
+
+
+def apply_weights(weights: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+    """Return weights @ v, (N, H, L, Dv)."""
+    mixed: NDArray[Any] = by_key_head(weights, v.shape[1]) @ v
+    return mixed.reshape(*weights.shape[:3], v.shape[3])
+
+
+def by_key_head(array: NDArray[Any], key_heads: int) -> NDArray[Any]:
+    """Return (N, H, L, .) as (N, Hkv, H / Hkv * L, .): the rows of all heads that share a key."""
+    n, heads, queries, width = array.shape
+    if heads == key_heads:
+        return array
+    return array.reshape(n, key_heads, heads // key_heads * queries, width)
+
+
+def draw_kept(
+    shape: tuple[int, ...], p: float, rng: np.random.Generator | None, dtype: np.dtype[Any]
+) -> NDArray[Any] | None:
+    """Return the factors of dropout: 0 with probability p, else 1 / (1 - p); None where p is 0."""
+    if not p:
+        return None
+    if p >= 1:
+        return np.zeros(shape, dtype)
+    if rng is None:
+        raise ValueError("dropout draws from a generator, but `rng` is None; pass one.")
+    return (rng.random(shape, dtype=np.float32) >= p).astype(dtype) / (1 - p)

@@ -1,0 +1,268 @@
+"""The way back through flash, with the weights computed again tile by tile: nothing is L times S.
+
+The forward pass keeps a shift and a sum for every row, so that a tile of weights is
+
+    P = E / total        E = exp(scores - shift)
+
+The division goes onto the cotangent, (L, Dv) numbers where the weights would be (L, S), and the
+row's level rowsum(P * dP) = dO . o onto it as one more column, which meets a column of ones beside
+v. With G = [dO, -level] / total, two passes over a tile are left:
+
+    dv += E^T G     dS = E * (G [v, 1]^T)     dq += scale * dS k     dk += dS^T (scale * q)
+
+A cotangent W of the weights adds W / total to G [v, 1]^T, and rowsum(P * W) to the level.
+
+A task is a run of queries of one key head, with all query heads that read it: it owns its rows of
+dq, and its part of dk and dv. Where there are few heads, or a float mask that heads share, the
+queries are split into parts, each with dk, dv and d_mask of its own, added up at the end. The cut
+depends on sizes alone, so the result does not depend on the number of threads.
+
+Source: Dao, FlashAttention-2 (2023), section 3.1, for the recomputation by tiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_numpy.engines.flash import (
+    RowSums,
+    attend_flash,
+    write_powers,
+)
+from mha_numpy.engines.parallel import on_all_threads
+from mha_numpy.engines.problem import Problem, scratch
+from mha_numpy.engines.tiles import (
+    LEAST_TASKS,
+    HeadMasks,
+    Tiles,
+    choose_tiles,
+    even_share,
+    of_head,
+    part,
+    spans,
+)
+from mha_numpy.grad.targets import HeadGradients, Pull, sum_to
+from mha_numpy.softmax import exponential
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mha_numpy.masks import Masking
+
+TILE_KEYS = 256
+"""Keys of a tile. The sums for dk and dv are added to once a tile, so many queries and few keys
+are best: 512 x 256 float32 of 64...512 x 128...1024, by 2 to 15 %."""
+FARTHEST_SUM = 2.0**30
+"""Sums of E between this and its inverse need no shift: a cotangent divided by them stays far
+from overflow and underflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """One pull: the problem, the sums of its rows, the cotangents, and where gradients go."""
+
+    problem: Problem
+    sums: RowSums
+    d_out: NDArray[Any]
+    d_weights: NDArray[Any] | None
+    """Broadcasts to (N, H, L, S)."""
+    d_q: NDArray[Any]
+    d_k: NDArray[Any]
+    """(parts, N, Hkv, S, D)"""
+    d_v: NDArray[Any]
+    """(parts, N, Hkv, S, Dv)"""
+    d_bias: list[tuple[NDArray[Any], ...]]
+    """The float masks' gradients, for every part."""
+
+
+def attend_flash_vjp(
+    q: NDArray[Any],
+    k: NDArray[Any],
+    v: NDArray[Any],
+    masking: Masking,
+    scale: float,
+    *,
+    need_weights: bool = False,
+    tiles: Tiles | None = None,
+    threads: int | None = None,
+) -> tuple[NDArray[Any], NDArray[Any] | None, Pull]:
+    """Return (heads_out, weights, pull), 0 in rows that see no key; shapes as in `attend_flash`.
+
+    `pull` does not read the weights. `tiles` are those of the way back.
+    """
+    keys = k.shape[2]
+    sums = RowSums(np.zeros(q.shape[:3], q.dtype), np.ones(q.shape[:3], q.dtype))
+    heads_out, weights = attend_flash(
+        q, k, v, masking, scale, need_weights=need_weights, threads=threads, sums=sums
+    )
+    if weights is not None:
+        unseen = np.broadcast_to(masking.unseen(q.shape[2], keys, q.dtype), q.shape[:3])
+        heads_out[unseen] = weights[unseen] = 0
+        sums.total[unseen] = 1
+    if tiles is None:
+        tiles = choose_tiles(q.shape[2], keys, q.itemsize, TILE_KEYS)
+    problem = Problem(q, k, v, heads_out, masking, scale, tiles)
+
+    def pull(d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients) -> None:
+        if not heads_out.size or not keys:
+            for target in into[:3]:
+                target[...] = 0
+            return
+        _pull_back(problem, sums, d_heads, d_weights, into, threads)
+
+    return heads_out, weights, pull
+
+
+def _pull_back(
+    problem: Problem,
+    sums: RowSums,
+    d_heads: NDArray[Any],
+    d_weights: NDArray[Any] | None,
+    into: HeadGradients,
+    threads: int | None,
+) -> None:
+    """Write all gradients, task by task on the pool."""
+    n, key_heads = problem.k.shape[:2]
+    queries = problem.q.shape[2]
+    heads = [(sample, head) for sample in range(n) for head in range(key_heads)]
+    runs = [slice(0, queries)]
+    if problem.masking.bias or len(heads) < LEAST_TASKS:
+        runs = spans(0, queries, even_share(queries, -(-queries // LEAST_TASKS)))
+    d_k, d_v = (
+        target[None] if len(runs) == 1 else np.empty((len(runs), *target.shape), target.dtype)
+        for target in (into.k, into.v)
+    )
+    d_bias = [_own_bias(into.bias, index) for index in range(len(runs))]
+    backward = Backward(problem, sums, d_heads, d_weights, into.q, d_k, d_v, d_bias)
+    tasks = [[(head, index)] for index in range(len(runs)) for head in heads]
+    if problem.masking.bias:  # heads may share a mask: one thread adds for all of them
+        tasks = [[(head, index) for head in heads] for index in range(len(runs))]
+
+    def compute(task: int) -> None:
+        for (sample, head), index in tasks[task]:
+            _pull_task(backward, sample, head, runs[index], index)
+
+    on_all_threads(compute, len(tasks), threads)
+    if len(runs) > 1:
+        np.add.reduce(d_k, axis=0, out=into.k)
+        np.add.reduce(d_v, axis=0, out=into.v)
+        for own in d_bias[1:]:
+            for target, array in zip(into.bias, own, strict=True):
+                if array is not target:
+                    np.add(target, array, out=target)
+
+
+def _own_bias(targets: tuple[NDArray[Any], ...], index: int) -> tuple[NDArray[Any], ...]:
+    """Return where one part adds gradients of float masks: rows of its own need no copy."""
+    return tuple(
+        target if target.shape[2] > 1 or not index else np.zeros_like(target) for target in targets
+    )
+
+
+def _pull_task(backward: Backward, sample: int, key_head: int, run: slice, index: int) -> None:
+    """Write the task's rows of dq and its part of dk and dv."""
+    problem = backward.problem
+    k, v = problem.keys(sample, key_head)
+    v_and_ones = scratch((len(v), v.shape[1] + 1), v.dtype, "v and ones")
+    v_and_ones[:, :-1], v_and_ones[:, -1] = v, 1
+    d_k, d_v = scratch(k.shape, k.dtype, "d_k"), scratch(v.shape, v.dtype, "d_v")
+    d_k[...] = 0
+    d_v[...] = 0
+    first = key_head * problem.group
+    for head in range(first, first + problem.group):
+        for rows in spans(run.start, run.stop, problem.tiles.queries):
+            block = _Block(backward, sample, head, rows, k)
+            block.pull(v_and_ones, d_k, d_v, backward.d_bias[index])
+    # The scaled queries that met dS have the unit of exp in them.
+    unit = exponential(d_k.dtype).unit
+    np.divide(d_k, unit, out=backward.d_k[index, sample, key_head])
+    backward.d_v[index, sample, key_head] = d_v
+
+
+class _Block:
+    """A block of queries of one head, on its way back."""
+
+    def __init__(
+        self, backward: Backward, sample: int, head: int, rows: slice, k: NDArray[Any]
+    ) -> None:
+        problem = backward.problem
+        self.place = sample, head, rows
+        self.rows, self.k = rows, k
+        self.backward = backward
+        self.masks: HeadMasks = problem.masks(sample, head)
+        self.key_tiles = self.masks.key_tiles(rows, problem.tiles.keys)
+        self.q = problem.queries(*self.place)
+        self.d_weights = None
+        if backward.d_weights is not None:
+            own = backward.d_weights
+            self.d_weights = own[sample, head if own.shape[1] > 1 else 0]
+        self.shift, self.total = self._shift_and_total()
+
+    def pull(
+        self,
+        v_and_ones: NDArray[Any],
+        d_k: NDArray[Any],
+        d_v: NDArray[Any],
+        d_bias: tuple[NDArray[Any], ...],
+    ) -> None:
+        """Write the block's dq, and add its part of dk, dv and the float masks' gradients."""
+        q, k, place = self.q, self.k, self.place
+        cotangent = self._cotangent()
+        d_q = scratch(q.shape, q.dtype, "d_q")
+        d_q[...] = 0
+        own_bias = of_head(d_bias, *place[:2])
+        for keys in self.key_tiles:
+            powers = self._powers(keys)
+            _add_product(d_v[keys], powers.T, cotangent[:, :-1])
+            d_scores = scratch(powers.shape, q.dtype, "d_scores")
+            np.matmul(cotangent, v_and_ones[keys].T, out=d_scores)
+            if self.d_weights is not None:
+                d_scores += part(self.d_weights, self.rows, keys) / self.total
+            d_scores *= powers
+            _add_product(d_k[keys], d_scores.T, q)
+            _add_product(d_q, d_scores, k[keys])
+            for target in own_bias:
+                own = part(target, self.rows, keys)
+                own += sum_to(d_scores, own.shape)
+        np.multiply(d_q, self.backward.problem.scale, out=self.backward.d_q[place])
+
+    def _powers(self, keys: slice) -> NDArray[Any]:
+        """Return E of one tile, as it was forwards."""
+        shape = (len(self.q), keys.stop - keys.start)
+        tile = scratch(shape, self.q.dtype)
+        write_powers(self.q, self.k[keys], self.masks, self.rows, keys, self.shift, tile)
+        return tile
+
+    def _shift_and_total(self) -> tuple[NDArray[Any] | None, NDArray[Any]]:
+        """Return the rows' shift, None where all are 0, and their sums, each (rows, 1)."""
+        sums = self.backward.sums
+        shift, total = sums.shift[self.place][:, None], sums.total[self.place][:, None]
+        if total.max() > FARTHEST_SUM or total.min() < 1 / FARTHEST_SUM:
+            # The shift takes over from the sum, which keeps what rounding the shift leaves to it.
+            unit = exponential(total.dtype).unit
+            log_sum = np.log(total.astype(np.float64)) * unit + shift
+            shift = log_sum.astype(total.dtype)
+            total = np.exp((log_sum - shift) / unit).astype(total.dtype)
+        return (shift if shift.any() else None), total
+
+    def _cotangent(self) -> NDArray[Any]:
+        """Return G = [dO, -level] / total, in scratch memory."""
+        backward, place = self.backward, self.place
+        d_out, out = backward.d_out[place], backward.problem.out[place]
+        level = np.vecdot(d_out, out)[:, None]
+        if self.d_weights is not None:
+            for keys in self.key_tiles:
+                d_weights = part(self.d_weights, self.rows, keys)
+                level += np.vecdot(self._powers(keys), d_weights)[:, None] / self.total
+        cotangent = scratch((len(d_out), d_out.shape[1] + 1), d_out.dtype, "cotangent")
+        np.divide(d_out, self.total, out=cotangent[:, :-1])
+        np.divide(-level, self.total, out=cotangent[:, -1:])
+        return cotangent
+
+
+def _add_product(target: NDArray[Any], left: NDArray[Any], right: NDArray[Any]) -> None:
+    """Add left @ right to target."""
+    target += np.matmul(left, right, out=scratch(target.shape, target.dtype, "product"))

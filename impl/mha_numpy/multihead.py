@@ -1,0 +1,84 @@
+"""Multi-head attention, from sequences to sequences.
+
+    q, k, v = projections of query, key and value, split into heads
+    head_h = softmax(q_h k_h^T / sqrt(D) + M) v_h
+    output = concat(head_1, ..., head_H) W_o^T + b_o
+
+The module and the functional form share this page; `call` checks what they are given.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from mha_numpy.call import Call, Options, check_call
+from mha_numpy.engines.dispatch import attend_heads
+from mha_numpy.engines.parallel import share_out
+from mha_numpy.projections import append_keys, linear, merge_heads, project_to_heads
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from mha_numpy.projections import Projections
+
+    Three = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+    Results = tuple[NDArray[Any], NDArray[Any] | None]
+
+
+def multi_head_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    parameters: Projections,
+    widths: tuple[int, int, int],
+    options: Options,
+) -> Results:
+    """Return (output, weights or None), all inputs checked; in the caller's dtype and layout.
+
+    `widths` are those of query, key and value.
+    """
+    call = check_call(query, key, value, parameters, widths, options)
+    output, weights = share_out(call, attend)
+    if output.dtype != call.dtype:
+        output = output.astype(call.dtype)
+        weights = None if weights is None else weights.astype(call.dtype)
+    if call.batched:
+        return output, weights
+    return output[0], None if weights is None else weights[0]
+
+
+def attend(call: Call) -> Results:
+    """Compute the layer on checked, batched inputs of the working dtype."""
+    options = call.options
+    q, k, v = heads_of(call)
+    heads_out, weights = attend_heads(
+        q,
+        k,
+        v,
+        call.masking,
+        1 / math.sqrt(q.shape[-1]),
+        need_weights=options.need_weights,
+        average_weights=options.average_attn_weights,
+        dropout_p=options.dropout_p,
+        rng=options.rng,
+        engine=options.engine,
+    )
+    merged = merge_heads(heads_out, batch_first=options.batch_first)
+    return linear(merged, call.parameters.out_proj), weights
+
+
+def heads_of(call: Call) -> Three:
+    """Return q (N, H, L, D), k and v (N, H, S, D), the appended keys among them."""
+    inputs, parameters, masking, options, *_ = call
+    heads, batch_first = options.num_heads, options.batch_first
+    q, k, v = project_to_heads(*inputs, parameters, heads, batch_first=batch_first)
+    if options.static_k is not None:
+        k = options.static_k.reshape(k.shape[0], heads, -1, k.shape[-1]).astype(k.dtype)
+    if options.static_v is not None:
+        v = options.static_v.reshape(v.shape[0], heads, -1, v.shape[-1]).astype(v.dtype)
+    if masking.appended:
+        k, v = append_keys(
+            k, v, parameters.bias_k, parameters.bias_v, zero_key=options.add_zero_attn
+        )
+    return q, k, v

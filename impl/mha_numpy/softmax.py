@@ -1,0 +1,114 @@
+"""The softmax over the keys, in the parts that every engine shares.
+
+    P = E / z        E = exp(scores - shift)        z = the row sums of E
+
+The softmax is the same for any shift of a row. The row's maximum guards against overflow and
+underflow, and costs two passes over the scores; whether it is needed shows in the row sums. So E
+is computed without a shift first, and again with the maximum where `trusted` finds a row sum out
+of range or a result that is not finite.
+
+float32 uses powers of two, exp(x) = 2^(x log2 e), where NumPy has a vector loop for them: np.exp2
+takes half the time of np.exp and is off by at most 0.97 units in the last place, np.exp by 2.2.
+The factor log2 e costs nothing: it is part of the scale of the queries.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import FLOAT32, FLOAT64
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+
+WIDE_UP_TO = 262_144
+"""Numbers that are copied to float64 for their sums: two megabytes at most."""
+
+
+class Exponential(NamedTuple):
+    """exp(x) as function(unit * x)."""
+
+    function: np.ufunc
+    unit: float
+
+
+class Limits(NamedTuple):
+    """Row sums of E that prove the absence of overflow and of harmful underflow."""
+
+    least: float
+    most: float
+
+
+@cache
+def exponential(dtype: np.dtype[Any]) -> Exponential:
+    """Return the exponential to use for a dtype: base 2 for float32 where that is vectorised."""
+    if dtype == FLOAT32 and _is_vectorised("exp2"):
+        return Exponential(np.exp2, 1 / math.log(2))
+    return Exponential(np.exp, 1.0)
+
+
+def _is_vectorised(name: str) -> bool:
+    """Whether NumPy runs a vector loop for the float32 function of that name on this processor."""
+    try:
+        from numpy.lib.introspect import opt_func_info
+    except ImportError:  # NumPy before 2.1
+        return False
+    loops = opt_func_info(func_name=f"^{name}$", signature="float32").get(name, {})
+    return any(
+        not loop.get("current", "baseline").startswith("baseline") for loop in loops.values()
+    )
+
+
+@cache
+def limits_of(dtype: np.dtype[Any]) -> Limits:
+    """Return the row sums to trust: for float32 between 5e-7 and 1e23, for float64 1e-51 and 1e184.
+
+    Above `most` too little room is left for a product with large values; below `least` terms
+    that matter, or their products with small values, come near the subnormal numbers.
+    """
+    numbers = np.finfo(dtype)
+    return Limits(float(numbers.tiny) ** (1 / 6), float(numbers.max) ** 0.6)
+
+
+def trusted(sums: NDArray[Any], result: NDArray[Any]) -> bool:
+    """Whether E without a shift was good enough: all row sums within `limits_of`, result finite.
+
+    The sum over the result is finite only where every number is; where it overflows by itself,
+    the maximum is taken without need.
+    """
+    least, most = limits_of(sums.dtype)
+    return bool(
+        np.minimum.reduce(sums, axis=None) >= least
+        and np.maximum.reduce(sums, axis=None) <= most
+        and math.isfinite(np.add.reduce(result, axis=None))
+    )
+
+
+def exponentiate(scores: NDArray[Any], *, wide_sums: bool = False) -> NDArray[Any]:
+    """Turn scores, in units of `exponential`, into E in their own memory; return z (..., 1)."""
+    exponential(scores.dtype).function(scores, out=scores)
+    return row_sums(scores, wide=wide_sums)
+
+
+def row_sums(rows: NDArray[Any], *, wide: bool = False) -> NDArray[Any]:
+    """Return the sums over the last axis, which stays with size 1: a product with ones.
+
+    BLAS takes a third of the time of np.add.reduce. `wide` adds in float64, up to WIDE_UP_TO
+    numbers: weights that are returned are then 5 % more accurate than torch's, and 4 % less else.
+    """
+    length = rows.shape[-1]
+    dtype = FLOAT64 if wide and rows.size <= WIDE_UP_TO else rows.dtype
+    sums: NDArray[Any] = rows.reshape(-1, length) @ _ones(length, dtype)
+    return sums.reshape(*rows.shape[:-1], 1).astype(rows.dtype, copy=False)
+
+
+@lru_cache(maxsize=64)
+def _ones(length: int, dtype: DTypeLike) -> NDArray[Any]:
+    ones = np.ones(length, dtype)
+    ones.flags.writeable = False
+    return ones
