@@ -1,0 +1,38 @@
+"""Build settings of the documentation: MyST Markdown, executed code cells, the furo theme."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from generate import write_reference  # noqa: E402  (found beside this file, not installed)
+
+from mha_parity import __version__  # noqa: E402  (the path above comes first)
+
+project = "mha-parity"
+author = "the mha-parity developers"
+copyright = author  # noqa: A001  (the name that Sphinx reads)
+release = __version__
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build", "generated/*.part.md"]
+html_theme = "furo"
+html_title = "mha-parity"
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+# A cell that raises fails the build: what the pages show has run.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_merge_streams = True
+autodoc_typehints = "description"
+suppress_warnings = ["mystnb.unknown_mime_type"]
+
+write_reference(HERE / "generated")
