@@ -10,7 +10,7 @@ ARGS  ?=
 OLDEST ?= .venv-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parity test bench bench-series lint types tests format calibrate mutants test-frameworks test-oldest clean
+.PHONY: help setup parity test bench bench-series lint types tests format calibrate mutants corpus docs test-frameworks test-oldest clean
 
 help: ## list these targets
 	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"
@@ -47,16 +47,23 @@ bench: $(READY) ## time the NumPy attention beside torch's paths, and say the ra
 bench-series: $(READY) ## time single calls, as a series to store and compare
 	@$(BIN)/pytest -q --benchmark-enable --benchmark-only --benchmark-group-by=group \
 		--benchmark-sort=mean --benchmark-columns=min,median,iqr,rounds \
-		parity_tests/test_bench_attention.py $(ARGS)
+		parity_tests/tests/bench/test_attention.py $(ARGS)
 
 calibrate: $(READY) ## measure the factor k of the judging rule and its false-alarm rate
-	@$(BIN)/python -m mha_parity.calibrate $(ARGS)
+	@$(BIN)/python -m mha_parity.selftest.calibrate $(ARGS)
 
 accuracy: $(READY) ## measure the NumPy attention's errors beside torch's over 10,000 cases a dtype
-	@$(BIN)/python -m mha_parity.beside_torch $(ARGS)
+	@$(BIN)/python -m mha_parity.selftest.accuracy_survey $(ARGS)
 
 mutants: $(READY) ## run the suite on every wrong attention of the catalogue
 	@$(BIN)/mha-parity mutants $(ARGS)
+
+corpus: $(READY) ## judge public attentions: make corpus ARGS=SOURCES, where their sources lie
+	@$(BIN)/python -m mha_parity.selftest.corpus_run $(ARGS)
+
+docs: $(VENV)/.docs ## build the documentation site in build/docs; each code cell is run
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html parity_tests/docs build/docs
+	@echo "build/docs/index.html is ready"
 
 test-frameworks: $(VENV)/.frameworks ## install JAX and Keras, and judge their attention layers
 	@$(BIN)/pytest -q -m frameworks $(ARGS)
@@ -101,6 +108,11 @@ $(READY): pyproject.toml | $(BIN)/python
 $(VENV)/.frameworks: $(READY)
 	@echo "Installing JAX and Keras"
 	@$(PIP) install --editable '.[dev,frameworks]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml | $(READY)
+	@echo "Installing Sphinx"
+	@$(PIP) install --editable '.[dev,docs]'
 	@touch $@
 
 # pip always takes the newest; uv can take the oldest of what pyproject.toml names. matplotlib 3.9

@@ -1,9 +1,40 @@
-"""mha-parity: proves that a multi-head attention computes what torch's computes.
+"""Prove that an attention computes what torch.nn.MultiheadAttention computes.
 
-``assert_parity`` judges an attention in a test. ``judge`` returns a report that shows itself, in a
-notebook as a page, and ``replay`` prints one of its cases. ``check`` judges what is bound already
-and returns the verdict as data.
-Neither numpy nor torch is loaded until one of them is asked for.
+In a test::
+
+    from mha_parity import assert_parity
+
+
+    def test_attention():
+        assert_parity(attention)  # 500 cases, all features it offers
+        assert_parity(Layer, features="attn=causal", dtypes="float32", cases=200)
+
+In a notebook or a console::
+
+    verdict = mha_parity.judge(attention)  # a notebook shows it as a page
+    verdict.holds  # also bool(verdict)
+    verdict.failures, verdict.diagnosis  # what fails, and which bug it is
+    verdict.save_html("verdict.html")
+    mha_parity.replay(verdict.failures[0].case.id, attention)
+
+A target is a function, a class, or text: ``"package.module:name"``, ``"path/to/file.py:name"``,
+``"path/to/notebook.ipynb:name"``. A target that is given as text runs in a process of its own.
+
+``assert_parity``
+    Raise AssertionError unless parity holds; return the verdict.
+``judge``
+    Return the verdict, whatever it is.
+``replay``
+    Print one case: inputs, the target's output, torch's output, and their difference.
+``Verdict``
+    Cases, features, failures, diagnosis and accuracy of one run.
+``ParityError``
+    What ``assert_parity`` raises; its attribute ``verdict`` is the verdict.
+``Options``
+    The options of a run; their names are the keywords of the three functions above.
+
+The command ``mha-parity`` does the same from a shell: see ``mha-parity --help``. Importing this
+package loads neither numpy nor torch.
 """
 
 from __future__ import annotations
@@ -11,17 +42,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mha_parity.asserting import assert_parity, judge, replay
-    from mha_parity.run import check
+    from mha_parity.api import ParityError, Verdict, assert_parity, judge, replay
+    from mha_parity.core.options import Options
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "assert_parity", "check", "judge", "replay"]
+__all__ = ["Options", "ParityError", "Verdict", "__version__", "assert_parity", "judge", "replay"]
 
 _HOMES = {
-    "assert_parity": "mha_parity.asserting",
-    "check": "mha_parity.run",
-    "judge": "mha_parity.asserting",
-    "replay": "mha_parity.asserting",
+    "Options": "mha_parity.core.options",
+    "ParityError": "mha_parity.api",
+    "Verdict": "mha_parity.api",
+    "assert_parity": "mha_parity.api",
+    "judge": "mha_parity.api",
+    "replay": "mha_parity.api",
 }
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mha_parity import __version__
-from mha_parity.options import Options, add_options, count, dtypes, whole
+from mha_parity.core.options import Options, add_options, count, dtypes, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 COULD_NOT_START = 2
 INTERRUPTED = 130
@@ -19,6 +20,32 @@ EPILOG = (
     "A target is package.module:name, path/to/file.py:name or path/to/notebook.ipynb:name; "
     "it is code that you choose to run: the process it runs in protects the verdict, not you."
 )
+
+
+EPILOG_LINES = textwrap.fill(EPILOG, 90)  # for help whose lines argparse leaves as they are
+TOP = """Prove that an attention computes what torch.nn.MultiheadAttention computes.
+
+examples:
+  mha-parity check                                judge the NumPy attention that comes with it
+  mha-parity check attention.py:attention         judge a function or a class of a file
+  mha-parity check notebook.ipynb:attention -v    judge a function of a notebook, list every feature
+  mha-parity replay CASE attention.py:attention   print one failing case in full
+  mha-parity explain scale-dmodel                 tell what one bug does, with an example
+"""
+EXAMPLES = """examples:
+  mha-parity check attention.py:attention --html verdict.html
+  mha-parity check package.module:Layer --features attn=causal,bias=yes --cases 2000
+  mha-parity check torch.nn:MultiheadAttention --dtypes float32 --grad
+
+"""
+# The groups of `check --help`; what is in none stands under "options".
+GROUPS = {
+    "target": ("convention", "without", "device", "path"),
+    "cases": ("cases", "seed", "dtypes", "features", "grad"),
+    "judging": ("fully-masked", "max-times-torch", "strict-overflow", "forbid"),
+    "process": ("timeout", "memory", "in-process", "jobs"),
+    "reports": ("json", "junit", "html", "markdown", "verbose"),
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,18 +60,28 @@ class Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     top = Parser(
-        prog="mha-parity", description="Prove an attention against torch's.", epilog=EPILOG
+        prog="mha-parity",
+        description=TOP,
+        epilog=EPILOG_LINES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"mha-parity {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
 
-    check = commands.add_parser("check", help="judge a target over many cases", epilog=EPILOG)
+    check = commands.add_parser(
+        "check",
+        help="judge a target over many cases",
+        description="Judge a target over many cases; write the verdict for people and machines.",
+        epilog=EXAMPLES + EPILOG_LINES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     check.add_argument(
         "targets", nargs="*", metavar="TARGET", help="whose attention (default: mha_numpy's own)"
     )
-    add_options(check.add_argument)
-    _reports(check)
-    _of_torch(check)
+    add = _grouped(check)
+    add_options(add)
+    _reports(add)
+    _of_torch(add)
 
     replay = commands.add_parser("replay", help="show one case in full", epilog=EPILOG)
     replay.add_argument("case", metavar="CASE", help="the id that a report printed")
@@ -68,7 +105,7 @@ def _bench(commands: Any) -> None:
     from mha_parity.bench import options
 
     bench = commands.add_parser(
-        "bench", help="time attentions beside torch's own", epilog=options.EPILOG
+        "bench", help="time attentions next to torch's own", epilog=options.EPILOG
     )
     options.add_bench_options(bench)
 
@@ -92,39 +129,55 @@ def _mutants(commands: Any) -> None:
     mutants.add_argument("--markdown", metavar="FILE", help="write the matrix as Markdown")
 
 
-def _of_torch(check: argparse.ArgumentParser) -> None:
-    check.add_argument(
+def _grouped(check: argparse.ArgumentParser) -> Callable[..., object]:
+    """Return a function that adds an option to its group of the help."""
+    groups = {title: check.add_argument_group(title) for title in GROUPS}
+    titles = {name: title for title, names in GROUPS.items() for name in names}
+
+    def add(*flags: str, **keywords: Any) -> object:
+        title = titles.get(flags[-1].removeprefix("--"))
+        return (groups[title] if title else check).add_argument(*flags, **keywords)
+
+    return add
+
+
+def _of_torch(add: Callable[..., object]) -> None:
+    add(
         "--path",
         metavar="NAME",
         help="with torch.nn:MultiheadAttention as the target: fast, slow, sdpa or all tells where "
         "torch does not agree with itself (exit status 0 whatever is found, 3 if a case cannot "
         "run); weights, no-weights, eval, sdpa-math or sdpa-flash judges parity along one path",
     )
-    check.add_argument(
-        "--markdown", metavar="FILE", help="with --path: write what was found as a table"
-    )
+    add("--markdown", metavar="FILE", help="with --path: write what was found as a table")
 
 
-def _reports(check: argparse.ArgumentParser) -> None:
-    check.add_argument("--json", metavar="FILE", help="write the verdict for CI and scripts")
-    check.add_argument("--junit", metavar="FILE", help="write the verdict as JUnit XML")
-    check.add_argument("--html", metavar="FILE", help="write one self-contained page for people")
+def _reports(add: Callable[..., object]) -> None:
+    add("-v", "--verbose", action="store_true", help="list every feature and check")
+    add("--json", metavar="FILE", help="write the verdict for CI and scripts")
+    add("--junit", metavar="FILE", help="write the verdict as JUnit XML")
+    add("--html", metavar="FILE", help="write one self-contained page for people")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status; a user's mistake is one sentence."""
-    asked = parser().parse_args(arguments)
-    from mha_parity import commands
-    from mha_parity.report import encoding
-
-    encoding.standard()
     try:
-        return commands.RUN[asked.command](asked)
+        top = parser()
+        asked = top.parse_args(arguments)
+        if asked.command is None:
+            top.print_help()
+            return 0
+        from mha_parity import cli
+        from mha_parity.report import encoding
+
+        encoding.standard()
+        return cli.RUN[asked.command](asked)
     except ValueError as mistake:
         sys.stderr.write(f"mha-parity: {mistake}\n")
         return COULD_NOT_START
-    except KeyboardInterrupt:
-        sys.stderr.write("mha-parity: interrupted\n")
+    except KeyboardInterrupt as stop:
+        place = f" while {stop}" if str(stop) else ""
+        sys.stderr.write(f"mha-parity: interrupted{place}\n")
         return INTERRUPTED
 
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from mha_parity.opening import opened
-from mha_parity.options import DEFAULT_TARGET, Options, from_namespace
-from mha_parity.verdict import Outcome
+from mha_parity.core.options import DEFAULT_TARGET, Options, from_namespace
+from mha_parity.core.verdict import Outcome
+from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
 
-    from mha_parity.verdict import Verdict
+    from mha_parity.core.verdict import Verdict
 
 # The worst of several targets is the verdict over all of them.
 ORDER = (Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.FAIL)
@@ -22,40 +22,43 @@ ORDER = (Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.FAIL)
 
 def check(asked: argparse.Namespace) -> int:
     """Judge every target and show its verdict; the reports named are written as well."""
-    from mha_parity import torch_trial
-    from mha_parity.report import files, terminal
+    from mha_parity.report import encoding, files, terminal
+    from mha_parity.selftest import torch_audit
 
     options = from_namespace(asked)
     console = Console()
-    if torch_trial.due(asked):
-        return torch_trial.main(asked, console)
+    if torch_audit.is_requested(asked):
+        return torch_audit.main(asked, console)
     if asked.markdown:
         raise ValueError("--markdown is written with --path fast, slow, sdpa or all; add one.")
     files.writable([asked.json, asked.junit, asked.html])
     if asked.html:
         require("jinja2", "report")
         require("matplotlib", "report")
-    verdicts: list[Verdict] = []
-    for target in asked.targets or [DEFAULT_TARGET]:
-        verdicts.append(judged(target, options, console))
-        terminal.show(verdicts[-1], console)
-    for line in files.write(verdicts, json=asked.json, junit=asked.junit, html=asked.html):
-        console.print(f" {line}", soft_wrap=True, markup=False, highlight=False)
+    verdicts = [judged(target, options) for target in asked.targets or [DEFAULT_TARGET]]
+    # Before anything is printed: a pipe that closes early loses no file.
+    written = files.write(verdicts, json=asked.json, junit=asked.junit, html=asked.html)
+    with encoding.closed_pipe_ignored():
+        for verdict in verdicts:
+            terminal.show(verdict, console, verbose=asked.verbose)
+        for line in written:
+            console.print(f" {line}", soft_wrap=True, markup=False, highlight=False)
     return max((v.outcome for v in verdicts), key=ORDER.index).exit_status
 
 
-def judged(target: str, options: Options, console: Console) -> Verdict:
-    """Return the verdict on one target, with a progress bar on a terminal."""
+def judged(target: str, options: Options) -> Verdict:
+    """Return the verdict on one target; progress goes to stderr, so that a pipe has the report."""
     from mha_parity.report.progress import progress
-    from mha_parity.run import check as run
+    from mha_parity.run.check import check as run
 
-    with opened(target, options) as candidate, progress(console, target) as tick:
+    errors = Console(stderr=True)
+    with progress(errors, target) as tick, opened(target, options) as candidate:
         return run(candidate, options, target=target, progress=tick)
 
 
 def replay(asked: argparse.Namespace) -> int:
     """Show one case in full: inputs, the target's answer, torch's, and the difference."""
-    from mha_parity import replaying
+    from mha_parity.commands import replay as replaying
 
     options = from_namespace(asked)
     target = asked.targets or DEFAULT_TARGET
@@ -65,7 +68,7 @@ def replay(asked: argparse.Namespace) -> int:
 
 
 def bench(asked: argparse.Namespace) -> int:
-    """Time attentions beside torch's own, in turn, and each only if it is right."""
+    """Time attentions next to torch's own, one after the other, and each only if it is right."""
     from mha_parity.bench import command
 
     if asked.plot:
@@ -75,14 +78,14 @@ def bench(asked: argparse.Namespace) -> int:
 
 def mutants(asked: argparse.Namespace) -> int:
     """Run the suite on the catalogue and show the kill matrix."""
-    from mha_parity import mutants as matrix
+    from mha_parity.selftest import mutation_run as matrix
 
     return matrix.main(asked)
 
 
 def explain(asked: argparse.Namespace) -> int:
     """Tell the story of one bug."""
-    from mha_parity import explain as story
+    from mha_parity.commands import explain as story
 
     story.show(asked.bug, Console())
     return 0
@@ -90,7 +93,7 @@ def explain(asked: argparse.Namespace) -> int:
 
 def listing(asked: argparse.Namespace) -> int:
     """List conventions, features or bugs."""
-    from mha_parity.report import listings
+    from mha_parity.commands import listing as listings
 
     listings.show(asked.what, Console())
     return 0
@@ -111,7 +114,8 @@ def require(module: str, extra: str) -> None:
 
     Raises
     ------
-        ValueError: the module is not installed.
+    ValueError
+        The module is not installed.
 
     """
     import importlib.util

@@ -21,7 +21,7 @@ def later(rows):
 
 
 class ClonedLinears(nn.Module):
-    """Heads first, a list of four Linears, as in an annotated paper; a mask of unknown shape."""
+    """Heads first, a list of four Linears, as in an annotated paper; a mask (N or 1, L or 1, S)."""
 
     def __init__(self, h, d_model, dropout=0.1):
         super().__init__()
@@ -32,7 +32,8 @@ class ClonedLinears(nn.Module):
     def forward(self, query, key, value, mask=None):
         """Return (N, L, E)."""
         rows = [linear(x) for linear, x in zip(self.linears, (query, key, value), strict=False)]
-        return self.linears[3](attend(*rows, self.h))
+        hidden = None if mask is None else mask.unsqueeze(1) == 0
+        return self.linears[3](attend(*rows, self.h, hidden))
 
 
 class Packed(nn.Module):
@@ -166,7 +167,7 @@ class ValuesFirst(nn.Module):
     def forward(self, values, keys, query, mask):
         """Return (N, L, E)."""
         rows = self.queries(query), self.keys(keys), self.values(values)
-        return self.fc_out(attend(*rows, self.heads))
+        return self.fc_out(attend(*rows, self.heads, mask == 0))
 
 
 class OneHead(nn.Module):
@@ -222,7 +223,8 @@ class InATuple(nn.Module):
     def forward(self, hidden_states, attention_mask=None, use_cache=False):
         """Return ((N, L, E),)."""
         rows = (layer(hidden_states) for layer in (self.query, self.key, self.value))
-        return (self.unify(attend(*rows, self.heads)),)
+        hidden = None if attention_mask is None else attention_mask[:, None, None] == 0
+        return (self.unify(attend(*rows, self.heads, hidden)),)
 
 
 class WithCache(InATuple):
@@ -263,3 +265,12 @@ class Broken(Packed):
     def __init__(self, dim, num_heads):
         super().__init__(dim, num_heads)
         self.each = dim / 0
+
+
+class BiasedRows(Packed):
+    """Linears of q, k and v with biases, and an output without one."""
+
+    def __init__(self, dim, num_heads, qkv_bias=False):
+        super().__init__(dim, num_heads)
+        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
+        self.proj = nn.Linear(dim, dim, bias=False)

@@ -214,3 +214,13 @@ class Sometimes:
     returns_scalar = only_at_four_rows(returns_scalar)
     returns_complex = only_at_four_rows(returns_complex)
     returns_objects = only_at_four_rows(returns_objects)
+
+
+def raises_over_one_head(Q, K, V, n_heads):
+    """Raise an exception where there is one head."""
+    return (raises if n_heads == 1 else right)(Q, K, V, n_heads)
+
+
+def exits_over_one_head(Q, K, V, n_heads):
+    """Leave by os._exit where there is one head."""
+    return (exits_hard if n_heads == 1 else right)(Q, K, V, n_heads)

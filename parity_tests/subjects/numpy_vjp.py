@@ -5,6 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 
+def wide_sum(rows):
+    """Return the sum over samples and rows; of float16 in float32, as kernels sum."""
+    wide = np.promote_types(rows.dtype, np.float32)
+    return rows.sum(axis=(0, 1), dtype=wide).astype(rows.dtype)
+
+
 class Layer:
     """torch's layer with packed weights: query, key and value of one width, and a mask."""
 
@@ -58,7 +64,7 @@ class Layer:
             g = turn(cotangent)
             found = {"out_proj.weight": self.d_out_weight(g, merged)}
             if "out_proj.bias" in self._state:
-                found["out_proj.bias"] = g.sum(axis=(0, 1))
+                found["out_proj.bias"] = wide_sum(g)
             d_heads = self._split(g @ self._state["out_proj.weight"])
             d_scores = self.d_scores(p, d_heads @ v.swapaxes(-1, -2))
             d_rows = [
@@ -72,7 +78,7 @@ class Layer:
             d_weights = [np.einsum("nto,nti->oi", d, a) for d, a in zip(d_rows, x)]
             found["in_proj_weight"] = np.concatenate(d_weights)
             if "in_proj_bias" in self._state:
-                found["in_proj_bias"] = np.concatenate([d.sum(axis=(0, 1)) for d in d_rows])
+                found["in_proj_bias"] = np.concatenate([wide_sum(d) for d in d_rows])
             for name, d, w in zip(("query", "key", "value"), d_rows, weights):
                 found[name] = (d @ w)[0] if single else self._turn(d @ w)
             if attn_mask is not None and attn_mask.dtype != bool:

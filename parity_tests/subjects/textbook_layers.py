@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 
-def attend(q, k, v, heads):
+def attend(q, k, v, heads, visible=None):
     """Return softmax(q k^T / sqrt(D)) v of (..., L, E) rows, heads side by side."""
     q, k, v = (rows.reshape(*rows.shape[:-1], heads, -1).swapaxes(-2, -3) for rows in (q, k, v))
     logits = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if visible is not None:
+        logits = np.where(visible, logits, -1e9).astype(q.dtype)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     mixed = (weights / weights.sum(axis=-1, keepdims=True) @ v).swapaxes(-2, -3)
     return mixed.reshape(*mixed.shape[:-2], -1)
 
 
 class WithMask:
-    """Three inputs and a mask that nobody knows the meaning of."""
+    """Three inputs and a mask of what is visible, (N, L, S), whose name does not say so."""
 
     def __init__(self, d_model, num_heads):
         self.num_heads = num_heads
@@ -23,9 +25,9 @@ class WithMask:
 
     def forward(self, q, k, v, mask=None):
         """Return (N, L, E)."""
-        if mask is not None:
-            raise NotImplementedError
-        return attend(q @ self.W_q, k @ self.W_k, v @ self.W_v, self.num_heads) @ self.W_o
+        rows = q @ self.W_q, k @ self.W_k, v @ self.W_v
+        visible = None if mask is None else mask[..., None, :, :] != 0
+        return attend(*rows, self.num_heads, visible) @ self.W_o
 
 
 class ValuesFirst(WithMask):
@@ -104,5 +106,5 @@ def without_output(x, W_q, W_k, W_v, W_o, n_heads):
 
 
 def packed(x, W_qkv, W_o, n_heads):
-    """Return the attention of x with three matrices in one, which no convention passes."""
+    """Return the attention of x with three matrices in one."""
     return attend(*np.split(x @ W_qkv, 3, axis=-1), n_heads) @ W_o

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mha_torch._gradients import gradients, sdpa_gradients
     from mha_torch._paths import PINNED, Path, PathNotTakenError
     from mha_torch._report import describe
+    from mha_torch._row_tails import rows_share_nan
     from mha_torch._sdpa import scaled_dot_product_attention
     from mha_torch.agreement import OraclesDisagreeError, agree, agree_sdpa
 
@@ -23,6 +24,7 @@ _HOME = {
     "agree": "agreement",
     "agree_sdpa": "agreement",
     "describe": "_report",
+    "rows_share_nan": "_row_tails",
     "gradients": "_gradients",
     "sdpa_gradients": "_gradients",
     "PathNotTakenError": "_paths",
@@ -42,6 +44,7 @@ __all__ = [
     "describe",
     "gradients",
     "multihead_attention",
+    "rows_share_nan",
     "scaled_dot_product_attention",
     "sdpa_gradients",
 ]

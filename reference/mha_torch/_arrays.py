@@ -41,7 +41,7 @@ def to_tensor(array: Array, dtype: str, name: str) -> torch.Tensor:
     ------
     ValueError
         If some value cannot be represented in `dtype`: the oracle would then answer for another
-        problem than the one that was posed.
+        problem than the given one.
     """
     array = np.asarray(array)
     if array.dtype == np.bool_:
@@ -60,8 +60,8 @@ def _narrowed(array: Array, wanted: np.dtype[Any], name: str) -> Array:
     """Return `array` in a dtype that does not hold every value of its own, if it holds these."""
     with np.errstate(over="ignore"):
         cast = np.array(array, dtype=wanted, order="C")
-    wide = np.result_type(array.dtype, np.float64)
-    if not np.array_equal(array.astype(wide), cast.astype(wide), equal_nan=True):
+    common = np.result_type(array.dtype, np.float64)
+    if not np.array_equal(array.astype(common), cast.astype(common), equal_nan=True):
         msg = f"`{name}` of dtype {array.dtype} is not representable in {wanted}: round it first."
         raise ValueError(msg)
     return cast

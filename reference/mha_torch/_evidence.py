@@ -31,6 +31,6 @@ def largest(array: Array) -> float:
     return float(np.abs(array).max())
 
 
-def apart(first: Array, second: Array) -> float:
+def largest_difference(first: Array, second: Array) -> float:
     """Return the largest difference of two answers in float64."""
     return largest(np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64))

@@ -91,11 +91,11 @@ def multihead_attention(
     """
     checked(state, layout)
     tensors = {name: to_tensor(array, dtype, name) for name, array in state.items()}
-    asked, given, told = _inputs(query, key, value, dtype)
+    asked, given, values = _inputs(query, key, value, dtype)
     problem = Tensored(
         asked,
         given,
-        told,
+        values,
         tensors,
         num_heads,
         add_zero_attn,
@@ -118,8 +118,8 @@ def _inputs(
     """Return the three inputs; equal ones are one tensor, as in a call f(x, x, x)."""
     asked = to_tensor(query, dtype, "query")
     given = asked if equal(query, key) else to_tensor(key, dtype, "key")
-    told = given if equal(key, value) else to_tensor(value, dtype, "value")
-    return asked, given, told
+    values = given if equal(key, value) else to_tensor(value, dtype, "value")
+    return asked, given, values
 
 
 def answer(problem: Tensored, layout: Layout, path: Path) -> Answer:

@@ -38,8 +38,8 @@ def forced(kernel: SDPBackend) -> Iterator[None]:
             if not any(refusal in str(error) for refusal in _REFUSALS):
                 raise
             reasons = [str(warning.message).split(" (Triggered", 1)[0] for warning in said]
-            told = " ".join(reason for reason in reasons if not reason.endswith("because:"))
-            msg = f"{kernel.name} cannot compute this: {told or error}"
+            reason_text = " ".join(reason for reason in reasons if not reason.endswith("because:"))
+            msg = f"{kernel.name} cannot compute this: {reason_text or error}"
             raise PathNotTakenError(msg) from None
     for warning in said:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

@@ -13,7 +13,7 @@ def causal(queries: int, keys: int) -> torch.Tensor:
 def of_one_kind(
     attn_mask: torch.Tensor | None, key_padding_mask: torch.Tensor | None, dtype: torch.dtype
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Turn a boolean mask that stands beside a float mask into the float mask torch makes of it.
+    """Turn a boolean mask that is given with a float mask into the float mask torch makes of it.
 
     torch does the same after warning that mixed kinds are deprecated.
     """

@@ -101,7 +101,7 @@ def parameters(
 def _in_projection(
     state: Tensors, configuration: Configuration, dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
-    """Return in_proj_weight, or three weights where torch keeps them apart."""
+    """Return in_proj_weight, or three weights where torch keeps them separate."""
     separate = {name: state[name] for name in STATE_NAMES[1:4] if name in state}
     if not configuration.packed:
         if len(separate) < len(STATE_NAMES[1:4]):

@@ -67,7 +67,7 @@ def has_bias(state: Tensors) -> bool:
 
 
 def samples(problem: Tensored) -> Iterator[Tensored]:
-    """Take the batch apart into problems of one sample without batch axis."""
+    """Split the batch into problems of one sample without batch axis."""
     padding = problem.key_padding_mask
     for n in range(problem.query.shape[0]):
         query, key, value = aliased(problem, partial(torch.select, dim=0, index=n))

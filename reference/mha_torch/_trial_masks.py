@@ -10,7 +10,7 @@ from torch import nn
 
 from mha_torch import _masks
 from mha_torch._arrays import Array, to_array, to_tensor
-from mha_torch._evidence import Evidence, apart, largest, nan_share
+from mha_torch._evidence import Evidence, largest, largest_difference, nan_share
 from mha_torch._forward import multihead_attention
 from mha_torch._gradients import gradients
 from mha_torch._paths import Path
@@ -139,14 +139,14 @@ def boolean_meaning() -> Evidence:
         scaled_dot_product_attention(*heads, attn_mask=given)[:, 0] for given in (mask, ~mask)
     )
     numbers = {
-        "same mask: difference": apart(module, same),
-        "inverted mask: difference": apart(module, inverted),
+        "same mask: difference": largest_difference(module, same),
+        "inverted mask: difference": largest_difference(module, inverted),
     }
     return Evidence(not numbers["same mask: difference"] < 1e-12, numbers)
 
 
 def mask_kinds() -> Evidence:
-    """Give a float attn_mask beside a boolean key_padding_mask, and an integer mask."""
+    """Give a float attn_mask with a boolean key_padding_mask, and an integer mask."""
     module = nn.MultiheadAttention(6, 2)
     x, added = torch.ones(LENGTH, 1, 6), torch.zeros(LENGTH, LENGTH)
     with warnings.catch_warnings(record=True) as said:
@@ -159,7 +159,7 @@ def mask_kinds() -> Evidence:
         except (AssertionError, RuntimeError, TypeError):
             refused += 1
     warned = sum("mismatched" in str(warning.message) for warning in said)
-    numbers = {"float beside bool: warnings": warned, "int64, uint8: refused": refused}
+    numbers = {"float with bool: warnings": warned, "int64, uint8: refused": refused}
     return Evidence(warned > 0, numbers)
 
 
@@ -185,7 +185,7 @@ def empty_with_mask() -> Evidence:
 
 
 def hint_contradicts_mask() -> Evidence:
-    """Give is_causal=True beside a mask that is not causal."""
+    """Give is_causal=True with a mask that is not causal."""
     case, hidden = _case(), np.zeros((LENGTH, LENGTH), dtype=bool)
     hidden[1:, 0] = True
     answers = {
@@ -204,9 +204,9 @@ def hint_contradicts_mask() -> Evidence:
     )
     pinned = answers[Path.WEIGHTS]
     numbers = {
-        "no-weights: difference": apart(pinned, answers[Path.NO_WEIGHTS]),
-        "no-weights, padding mask all False: difference": apart(pinned, padded),
-        "fast: difference": apart(pinned, answers[Path.FAST]),
+        "no-weights: difference": largest_difference(pinned, answers[Path.NO_WEIGHTS]),
+        "no-weights, padding mask all False: difference": largest_difference(pinned, padded),
+        "fast: difference": largest_difference(pinned, answers[Path.FAST]),
     }
     return Evidence(numbers["no-weights: difference"] > 1e-6, numbers)
 
@@ -222,7 +222,7 @@ def hint_hides_appended_key() -> Evidence:
             )[0]
             for path in (Path.WEIGHTS, Path.NO_WEIGHTS)
         )
-        numbers[f"{name}: difference in row 0"] = apart(pinned[:, 0], hinted[:, 0])
+        numbers[f"{name}: difference in row 0"] = largest_difference(pinned[:, 0], hinted[:, 0])
     return Evidence(max(numbers.values()) > 1e-6, numbers)
 
 
@@ -238,7 +238,7 @@ def hint_without_mask() -> Evidence:
             raised[need_weights] = 1
     heads = np.ones((1, 2, LENGTH, 3))
     causal = to_array(~_masks.causal(LENGTH, LENGTH))
-    sdpa = apart(
+    sdpa = largest_difference(
         scaled_dot_product_attention(heads, heads, heads, is_causal=True),
         scaled_dot_product_attention(heads, heads, heads, attn_mask=causal),
     )

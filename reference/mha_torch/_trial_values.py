@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention as torch_sdpa
 
 from mha_torch import _kernels
 from mha_torch._arrays import DTYPES, numpy_dtype
-from mha_torch._evidence import Evidence, apart, largest, nan_share
+from mha_torch._evidence import Evidence, largest, largest_difference, nan_share
 from mha_torch._forward import multihead_attention
 from mha_torch._paths import Path
 from mha_torch.example import example
@@ -85,7 +85,7 @@ def key_value_lengths() -> Evidence:
     except RuntimeError:
         refused = 1
     numbers = {
-        "flash: difference from using the first 11 keys": apart(
+        "flash: difference from using the first 11 keys": largest_difference(
             answered.numpy(), shortened.numpy()
         ),
         "math: raised": refused,
@@ -122,7 +122,7 @@ def precision_of_paths() -> Evidence:
             for path in Path
         }
         pinned = answers[Path.WEIGHTS]
-        farthest = max(apart(pinned, answer) for answer in answers.values())
+        farthest = max(largest_difference(pinned, answer) for answer in answers.values())
         numbers[f"{name}: largest difference in eps"] = farthest / torch.finfo(dtype).eps
     return Evidence(max(numbers.values()) > 0, numbers)
 
@@ -138,15 +138,17 @@ def row_independence() -> Evidence:
     for path in (Path.WEIGHTS, Path.NO_WEIGHTS):
 
         def answer(query: object, key: object, path: Path = path) -> np.ndarray:
-            given, told = np.asarray(query), np.asarray(key)
+            given, keys = np.asarray(query), np.asarray(key)
             return multihead_attention(
-                given, told, told, state, num_heads=HEADS, path=path, dtype="float32"
+                given, keys, keys, state, num_heads=HEADS, path=path, dtype="float32"
             )[0]
 
         whole = answer(x, x.copy())
-        numbers[f"{path}: queries reordered"] = apart(whole[:, order], answer(x[:, order], x))
-        numbers[f"{path}: queries sliced"] = apart(whole[:, :7], answer(x[:, :7], x))
-        numbers[f"{path}: keys reordered"] = apart(whole, answer(x, x[:, order]))
+        numbers[f"{path}: queries reordered"] = largest_difference(
+            whole[:, order], answer(x[:, order], x)
+        )
+        numbers[f"{path}: queries sliced"] = largest_difference(whole[:, :7], answer(x[:, :7], x))
+        numbers[f"{path}: keys reordered"] = largest_difference(whole, answer(x, x[:, order]))
     return Evidence(max(numbers.values()) > 0, numbers)
 
 
@@ -165,7 +167,7 @@ def quantizable_sibling() -> Evidence:
         other.out_proj.weight, other.out_proj.bias = plain.out_proj.weight, plain.out_proj.bias
         x = torch.from_numpy(np.random.default_rng(8).standard_normal((4, 5, 6))).float()
         with torch.no_grad():
-            difference = apart(plain(x, x, x)[0].numpy(), other(x, x, x)[0].numpy())
+            difference = largest_difference(plain(x, x, x)[0].numpy(), other(x, x, x)[0].numpy())
         numbers[f"batch_first={batch_first}: difference"] = difference
     return Evidence(max(numbers.values()) > 1e-3, numbers)
 
@@ -183,5 +185,5 @@ def initialisation() -> Evidence:
         "xavier bound of (64, 64)": math.sqrt(6 / (2 * width)),
     }
     ratio = numbers["separate: largest weight"] / numbers["packed: largest weight"]
-    # 4096 uniform draws come within 1 % of their bound; the bounds are apart by sqrt(2).
+    # 4096 uniform draws come within 1 % of their bound; the bounds differ by sqrt(2).
     return Evidence(ratio > 1.2, numbers)

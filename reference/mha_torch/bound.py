@@ -1,4 +1,4 @@
-r"""A bound on what rounding can do to one attention, computed beside its stages.
+r"""A bound on what rounding can do to one attention, computed with its stages.
 
 Each step is bounded by the standard model of floating-point arithmetic (Higham, Accuracy and
 Stability of Numerical Algorithms, chapters 2 and 3): an inner product of n terms, summed in any

@@ -62,7 +62,7 @@ def multihead_attention(
 ) -> tuple[Array, Array]:
     """Return output (N, L, E) and the weights of each head (N, H, L, S').
 
-    Arguments as in `mha_torch.multihead_attention`; `is_causal` beside an `attn_mask` is a mere
+    Arguments as in `mha_torch.multihead_attention`; `is_causal` with an `attn_mask` is a mere
     hint, as on torch's pinned path. Fully masked rows are NaN, as there.
     """
     found = stages(

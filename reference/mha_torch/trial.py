@@ -66,8 +66,10 @@ class Outcome:
     @property
     def sentence(self) -> str:
         """The outcome in one line, for reports."""
-        told = ", ".join(f"{name} {number:.3g}" for name, number in self.numbers.items())
-        return f"{self.finding.title}: {self.state} in torch {self.torch} ({told or self.error})"
+        formatted = ", ".join(f"{name} {number:.3g}" for name, number in self.numbers.items())
+        return (
+            f"{self.finding.title}: {self.state} in torch {self.torch} ({formatted or self.error})"
+        )
 
 
 def findings(group: str = "all") -> list[Finding]:
@@ -154,7 +156,7 @@ FINDINGS = (
     ),
     Finding(
         "mask-kinds",
-        "A float mask beside a boolean one warns; integer masks are refused",
+        "A float mask with a boolean one warns; integer masks are refused",
         "float attn_mask with boolean key_padding_mask; int64 and uint8 attn_mask",
         ALL,
         masks.mask_kinds,
@@ -177,7 +179,7 @@ FINDINGS = (
     ),
     Finding(
         "hint-contradicts-mask",
-        "is_causal=True beside another mask wins with need_weights=False, loses everywhere else",
+        "is_causal=True with another mask wins with need_weights=False, loses everywhere else",
         "a mask hiding key 0 from the later queries, with the hint; and an idle padding mask",
         SLOW | SDPA | FAST,
         masks.hint_contradicts_mask,
@@ -241,7 +243,7 @@ FINDINGS = (
     Finding(
         "quantizable-sibling",
         "torch.ao.nn.quantizable.MultiheadAttention merges heads wrongly with batch_first=True",
-        "its answer beside nn.MultiheadAttention's, same weights, both layouts",
+        "its answer compared with nn.MultiheadAttention's, same weights, both layouts",
         frozenset({Path.EVAL, Path.WEIGHTS}),
         values.quantizable_sibling,
         _pytorch(67651),

@@ -1,6 +1,6 @@
-"""The benchmark: contenders in turn, each judged before it is timed, ratios with intervals.
+"""How fast attentions are beside torch's: each in its own process, judged first, timed in turn.
 
-sizes -> posing -> shelf -> worker (stands) -> booth -> judging -> contest -> results -> reports
+tasks, workload, array_files, worker (calls), client, judge, timing, results, reports
 """
 
 from __future__ import annotations

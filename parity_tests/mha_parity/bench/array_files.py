@@ -11,7 +11,7 @@ HEAD = "object.pickle"
 SHARED = 1 << 30  # bytes from which a process maps a file in place of reading it
 
 
-def lay_down(thing: Any, folder: str) -> None:
+def write_arrays(thing: Any, folder: str) -> None:
     """Write ``thing`` into the folder, each of its array buffers as a file of its own."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(thing, protocol=5, buffer_callback=buffers.append)

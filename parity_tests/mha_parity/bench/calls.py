@@ -8,30 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.candidate import Answer
+from mha_parity.core.candidate import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.bench.contenders import Contender
-    from mha_parity.bench.posing import Posed
-    from mha_parity.conventions.base import Convention
+    from mha_parity.bench.workload import TaskArrays
+    from mha_parity.targets.conventions.base import Convention
 
 
 @dataclass(frozen=True, eq=False)
-class Stand:
+class Workload:
     """A call ready to be made, and what turns its result into an answer."""
 
     call: Callable[[], Any]
     answer: Callable[[Any], Answer]
 
 
-def built(contender: Contender, posed: Posed, bound: Convention | None = None) -> Stand:
-    """Return the contender's stand for one task.
+def built(contender: Contender, posed: TaskArrays, bound: Convention | None = None) -> Workload:
+    """Return the contender's workload for one task.
 
     Raises
     ------
-        NotImplementedError: the contender cannot do this, for the reason given.
+    NotImplementedError
+        The contender cannot do this, for the reason given.
 
     """
     if bound is not None:
@@ -44,7 +45,7 @@ def causal_mask(length: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.triu(np.ones((length, length), dtype=bool), k=1)
 
 
-def _options(contender: Contender, posed: Posed) -> dict[str, Any]:
+def _options(contender: Contender, posed: TaskArrays) -> dict[str, Any]:
     """Return the keywords of the call, masks as NumPy's arrays."""
     options: dict[str, Any] = {"need_weights": contender.weights}
     if posed.task.causal:
@@ -55,7 +56,7 @@ def _options(contender: Contender, posed: Posed) -> dict[str, Any]:
     return options
 
 
-def _numpy(contender: Contender, posed: Posed) -> Stand:
+def _numpy(contender: Contender, posed: TaskArrays) -> Workload:
     import mha_numpy
 
     size, x = posed.task.size, posed.x
@@ -79,23 +80,23 @@ def _numpy(contender: Contender, posed: Posed) -> Stand:
     if contender.name == "numpy-prepared":
         prepared = layer.prepare()
         del options["need_weights"], layer
-        return Stand(lambda: prepared(x, x, x, **options), lambda output: Answer(output=output))
-    return Stand(
+        return Workload(lambda: prepared(x, x, x, **options), lambda output: Answer(output=output))
+    return Workload(
         lambda: layer(x, x, x, **options), lambda pair: Answer(output=pair[0], weights=pair[1])
     )
 
 
-def _numpy_backward(layer: Any, posed: Posed, options: dict[str, Any]) -> Stand:
+def _numpy_backward(layer: Any, posed: TaskArrays, options: dict[str, Any]) -> Workload:
     x = posed.x
 
     def call() -> Any:
         (output, weights), pull = layer.vjp(x, x, x, **options)
         return output, weights, pull(posed.cotangent)
 
-    return Stand(call, lambda got: Answer(output=got[0], weights=got[1], gradients=got[2]))
+    return Workload(call, lambda got: Answer(output=got[0], weights=got[1], gradients=got[2]))
 
 
-def _torch(contender: Contender, posed: Posed) -> Stand:
+def _torch(contender: Contender, posed: TaskArrays) -> Workload:
     import torch
 
     assert contender.path is not None  # noqa: S101  (torch's contenders all have one)
@@ -123,10 +124,10 @@ def _torch(contender: Contender, posed: Posed) -> Stand:
         with torch.inference_mode():
             return module(x, x, x, **options)
 
-    return Stand(call, _torch_answer)
+    return Workload(call, _torch_answer)
 
 
-def _torch_backward(module: Any, x: Any, cotangent: Any, options: dict[str, Any]) -> Stand:
+def _torch_backward(module: Any, x: Any, cotangent: Any, options: dict[str, Any]) -> Workload:
     import torch
 
     asked = {"query": x.requires_grad_()}
@@ -141,7 +142,7 @@ def _torch_backward(module: Any, x: Any, cotangent: Any, options: dict[str, Any]
         gradients = {name: each.numpy() for name, each in zip(asked, result[2], strict=True)}
         return replace(_torch_answer(result[:2]), gradients=gradients)
 
-    return Stand(call, answer)
+    return Workload(call, answer)
 
 
 def _torch_answer(pair: tuple[Any, Any]) -> Answer:
@@ -149,7 +150,7 @@ def _torch_answer(pair: tuple[Any, Any]) -> Answer:
     return Answer(output=output.numpy(), weights=None if weights is None else weights.numpy())
 
 
-def _target(bound: Convention, posed: Posed) -> Stand:
+def _target(bound: Convention, posed: TaskArrays) -> Workload:
     """Pose the problem by the target's convention; torch's are spared the record for gradients."""
     if posed.task.backward:
         raise NotImplementedError("is timed forward alone")
@@ -165,4 +166,4 @@ def _target(bound: Convention, posed: Posed) -> Stand:
         with quiet():
             return made.function(*made.args, **made.kwargs)
 
-    return Stand(call, lambda result: bound.answer(problem, result))
+    return Workload(call, lambda result: bound.answer(problem, result))

@@ -6,8 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.bench.worker import Built, Memory, Open, Opened, Sgemm, Turn, Unable, Used
-from mha_parity.process import Lost, Process
+from mha_parity.bench.worker import Built, Measurement, Memory, Open, Opened, Sgemm, Unable, Used
+from mha_parity.worker.process import Process, WorkerLost
 
 if TYPE_CHECKING:
     from typing import Self
@@ -30,7 +30,7 @@ class UnableError(Exception):
         self.failed = failed
 
 
-class Booth:
+class WorkerClient:
     """A contender in a process of its own. Close it, or use it in a ``with``."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Booth:
 
     def turn(self, calls: int) -> float:
         """Return the seconds of one call, the mean of so many."""
-        return float(self.ask(Turn(calls=calls)))
+        return float(self.ask(Measurement(calls=calls)))
 
     def built(self, request: Any) -> Built:
         """Return the first answer to a task."""
@@ -101,7 +101,7 @@ class Booth:
     def _reply(self, limit: float) -> Any:
         try:
             reply = self._process.wait(time.monotonic(), limit)[0]
-        except Lost as lost:
+        except WorkerLost as lost:
             raise UnableError(str(lost), failed=True) from None
         if isinstance(reply, Unable):
             raise UnableError(reply.reason, failed=reply.failed)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from mha_parity.bench import compare, document, machine, markdown, peaks, table
+from mha_parity.bench import compare, json_document, machine, markdown, table
+from mha_parity.bench import peak as peaks
 from mha_parity.bench.contenders import CONTENDERS, target
-from mha_parity.bench.contest import Settings, hold
-from mha_parity.bench.intervals import LEAST
 from mha_parity.bench.options import BOTH
-from mha_parity.bench.progress import progress
-from mha_parity.bench.results import Report, Result, result
-from mha_parity.bench.sizes import SETS, tasks
+from mha_parity.bench.results import BenchReport, Result, result
+from mha_parity.bench.stats import LEAST
 from mha_parity.bench.target import of_target
+from mha_parity.bench.tasks import SETS, tasks
+from mha_parity.bench.timing import BenchSettings, time_task
+from mha_parity.report.progress import progress
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
 
-    from mha_parity.bench.sizes import Task
+    from mha_parity.bench.tasks import Task
 
 
 def bench(asked: argparse.Namespace, console: Console) -> int:
@@ -28,16 +29,17 @@ def bench(asked: argparse.Namespace, console: Console) -> int:
 
     Raises
     ------
-        ValueError: an option makes no sense, or a file cannot be read or written.
+    ValueError
+        An option makes no sense, or a file cannot be read or written.
 
     """
     settings = _settings(asked)
-    baseline = document.read(asked.compare) if asked.compare else None
-    document.writable([asked.json, asked.markdown], asked.plot)
+    baseline = json_document.read(asked.compare) if asked.compare else None
+    json_document.writable([asked.json, asked.markdown], asked.plot)
     report = run(_tasks(asked), settings, console)
     table.summary(report, console)
     if asked.json:
-        document.write(report, asked.json)
+        json_document.write(report, asked.json)
         console.print(f" JSON written to {asked.json}", soft_wrap=True)
     if asked.markdown:
         markdown.write(report, asked.markdown)
@@ -47,11 +49,11 @@ def bench(asked: argparse.Namespace, console: Console) -> int:
 
         for path in plots.write(report, asked.plot):
             console.print(f" picture written to {path}", soft_wrap=True)
-    grew = baseline is not None and compare.show(baseline, document.of(report), console)
+    grew = baseline is not None and compare.show(baseline, json_document.of(report), console)
     return int(grew or any(each.fails for each in report.results))
 
 
-def run(work: list[Task], settings: Settings, console: Console) -> Report:
+def run(work: list[Task], settings: BenchSettings, console: Console) -> BenchReport:
     """Return the report on all tasks; each one's table is printed when it is done."""
     started = time.perf_counter()
     contenders, offer = list(CONTENDERS), None
@@ -59,8 +61,8 @@ def run(work: list[Task], settings: Settings, console: Console) -> Report:
         offer = of_target(settings)
         contenders.append(target(settings.text))
     results: list[Result] = []
-    with progress(console, len(work)) as show:
-        show(0, "measuring the peak of matrix products")
+    with progress(console, "the benchmark", "timing", "tasks") as steps:
+        steps.at("measuring the peak of matrix products", 0, len(work))
         measured = peaks.measure(settings.threads)
         environment = peaks.environment(settings, measured)
         peak = max(measured.flops.values())
@@ -68,12 +70,12 @@ def run(work: list[Task], settings: Settings, console: Console) -> Report:
         for number, task in enumerate(work):
 
             def tell(what: str, number: int = number, task: Task = task) -> None:
-                show(number, f"{task.name}: {what}")
+                steps.at(f"{task.name}: {what}", number, len(work))
 
-            contest = hold(task, contenders, settings, tell, offer)
+            contest = time_task(task, contenders, settings, tell, offer)
             results.append(result(contest, peak))
             table.show(results[-1], console)
-    return Report(
+    return BenchReport(
         environment=environment,
         peaks=measured.flops,
         results=tuple(results),
@@ -81,13 +83,13 @@ def run(work: list[Task], settings: Settings, console: Console) -> Report:
     )
 
 
-def _settings(asked: argparse.Namespace) -> Settings:
+def _settings(asked: argparse.Namespace) -> BenchSettings:
     rounds = asked.rounds or (LEAST if asked.quick else None)
     if rounds is not None and rounds < LEAST:
         raise ValueError(
             f"--rounds is {rounds}, but should be at least {LEAST}: fewer bound no median."
         )
-    return Settings(
+    return BenchSettings(
         threads=asked.threads or machine.cores(),
         rounds=rounds,
         text=asked.target,

@@ -1,8 +1,6 @@
 """The regression gate: ratios beside those of a baseline; times are never compared.
 
-A ratio has grown when the interval of its median lies wholly above the baseline's. The intervals
-are as wide as it takes for all ratios of a run together to raise a false alarm in at most one run
-of a hundred, as far as the rounds allow.
+A ratio has grown when the interval of its median lies wholly above the baseline's.
 """
 
 from __future__ import annotations
@@ -12,20 +10,18 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from mha_parity.bench import words
-from mha_parity.bench.intervals import Interval, chance_apart, grew, interval, ranks, ratios
+from mha_parity.bench.stats import Interval, grew, interval, ratios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console
 
-    from mha_parity.bench.document import Document
+    from mha_parity.bench.json_document import Document
 
 MACHINE = ("cpu", "cores", "threads", "numpy_blas", "torch_blas", "numpy", "torch")
 RATIOS = {"ratio": "× torch", "weights_ratio": "× torch with weights"}
 RIVALS = {"ratio": "rival", "weights_ratio": "weights_rival"}
-FALSE_ALARMS = 0.01  # of the runs in which nothing changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +34,15 @@ class Change:
     then: list[float]
     now: list[float]
 
-    def grew(self, chance: float) -> bool:
-        """Return whether they have grown; mistaken no oftener than ``chance``, if it can be."""
-        return grew(self.now, self.then, chance)
+    @property
+    def grew(self) -> bool:
+        """Whether the ratio has grown."""
+        return grew(self.now, self.then)
 
-    def shrank(self, chance: float) -> bool:
-        """Return whether they have become smaller."""
-        return grew(self.then, self.now, chance)
-
-    def mistaken(self, chance: float) -> float:
-        """Return how often equal ratios look grown, where ``chance`` is asked for."""
-        sizes = len(self.now), len(self.then)
-        return chance_apart(*sizes, *ranks(*sizes, chance))
+    @property
+    def shrank(self) -> bool:
+        """Whether the ratio has become smaller."""
+        return grew(self.then, self.now)
 
     @property
     def medians(self) -> tuple[Interval, Interval]:
@@ -101,7 +94,8 @@ def show(then: Document, now: Document, console: Console) -> bool:
 
     Raises
     ------
-        ValueError: the two have no ratio in common.
+    ValueError
+        The two have no ratio in common.
 
     """
     found = changes(then, now)
@@ -111,27 +105,19 @@ def show(then: Document, now: Document, console: Console) -> bool:
         )
     for line in differences(then, now):
         console.print(Text(f" {line}", style="yellow"), soft_wrap=True)
-    chance = FALSE_ALARMS / len(found)
-    failed = [change for change in found if change.grew(chance)]
+    failed = [change for change in found if change.grew]
     for change in failed:
         _say(change, "grew", "bold red", console)
     for change in found:
-        if change.shrank(chance):
+        if change.shrank:
             _say(change, "shrank", "green", console)
-    expected = sum(change.mistaken(chance) for change in found)
-    console.print(
-        Text.assemble(
-            (
-                f" {len(failed)} of {len(found)} ratios grew beyond the intervals",
-                "bold red" if failed else "bold green",
-            ),
-            (f"; if nothing changed, {100 * expected:.2g} of 100 runs say so of one\n", "dim"),
-        )
-    )
+    style = "bold red" if failed else "bold green"
+    said = f" {len(failed)} of {len(found)} ratios grew beyond the intervals of their medians\n"
+    console.print(Text(said, style))
     return bool(failed)
 
 
 def _say(change: Change, word: str, style: str, console: Console) -> None:
-    then, now = map(words.ratio, change.medians)
+    then, now = change.medians
     line = f" {change.task}, {change.label}: {change.what} {word} from {then} to {now}"
     console.print(Text(line, style=style), soft_wrap=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mha_parity.bench.sizes import SEPARABLE
-from mha_parity.features import label, of_case
+from mha_parity.bench.tasks import SEPARABLE
+from mha_parity.core.features import label
 from mha_torch import Path
 
 if TYPE_CHECKING:
-    from mha_parity.bench.sizes import Task
-    from mha_parity.case import Case
-    from mha_parity.features import Offer
+    from mha_parity.bench.tasks import Task
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
 
 Library = Literal["numpy", "torch", "target"]
 
@@ -85,7 +85,7 @@ def obstacle(
 
 def _lacks(case: Case, offer: Offer) -> str:
     """Return what of the case is not offered."""
-    missing = [label(axis, v) for axis, v in of_case(case).items() if v not in offer[axis]]
+    missing = [label(axis, v) for axis, v in case.features().items() if v not in offer[axis]]
     if case.layout == "unbatched" and case.batch > 1:
         missing.append("several samples at once")
     return ", ".join(missing)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mha_parity.bench.results import Report, Result
+    from mha_parity.bench.results import BenchReport, Result
 
 SCHEMA = "mha-parity-bench/1"
 
 Document = dict[str, Any]
 
 
-def of(report: Report) -> Document:
+def of(report: BenchReport) -> Document:
     """Return the report as plain JSON values: seconds, bytes, flop/s."""
     return {
         "schema": SCHEMA,
@@ -47,7 +47,8 @@ def writable(files: Iterable[str | None], folder: str | None) -> None:
 
     Raises
     ------
-        ValueError: a folder is missing, or a file stands where one should be, or the reverse.
+    ValueError
+        A folder is missing, or a file stands where one should be, or the reverse.
 
     """
     from mha_parity.report.files import writable as files_writable
@@ -62,7 +63,7 @@ def writable(files: Iterable[str | None], folder: str | None) -> None:
         raise ValueError(f"{folder} cannot be made: there is no folder {path.parent}; make it.")
 
 
-def write(report: Report, file: str) -> None:
+def write(report: BenchReport, file: str) -> None:
     """Write the report's document."""
     Path(file).write_text(json.dumps(of(report), indent=1, allow_nan=False) + "\n", "utf-8")
 
@@ -72,7 +73,8 @@ def read(file: str) -> Document:
 
     Raises
     ------
-        ValueError: there is no such file, or it is none of ours.
+    ValueError
+        There is no such file, or it is none of ours.
 
     """
     try:

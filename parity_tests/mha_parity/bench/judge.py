@@ -7,29 +7,32 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mha_parity.bench.posing import cut, judged_part
-from mha_parity.gold import Gold, golden, merge, split
-from mha_parity.gradients import judge_gradients
-from mha_parity.judgement import Severity
-from mha_parity.judging import judge
-from mha_parity.orders import ORDERS
-from mha_parity.yardstick import Yardstick
+from mha_parity.bench.workload import cut, judged_part
+from mha_parity.core.arrays import merge, split
+from mha_parity.core.check_result import Severity
+from mha_parity.judging.gradients import judge_gradients
+from mha_parity.judging.output import judge_answer
+from mha_parity.judging.tolerance import OrderSpread
+from mha_parity.oracle.eval_orders import EVAL_ORDERS
+from mha_parity.oracle.reference import Reference, reference_answer
 from mha_torch import plain
 
 if TYPE_CHECKING:
-    from mha_parity.bench.posing import Posed
-    from mha_parity.candidate import Answer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.bench.workload import TaskArrays
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.problem import Problem
 
 LARGE = 1 << 18  # numbers in the projected rows, from which the judge asks the swift orders alone
 # The others hold every term of a sum at once, or go through it term by term.
 SWIFT = tuple(
-    order for order in ORDERS if order.projection == "blas" and order.sums in {"blas", "blocked"}
+    order
+    for order in EVAL_ORDERS
+    if order.projection == "blas" and order.sums in {"blas", "blocked"}
 )
 
 
-class Finding(NamedTuple):
+class JudgedAnswer(NamedTuple):
     """Whether an answer may be timed, else why not; its error in units of what is allowed."""
 
     status: str
@@ -38,40 +41,46 @@ class Finding(NamedTuple):
 
 
 class Judge:
-    """The gold of one task, and who agrees with it."""
+    """The reference of one task, and who agrees with it."""
 
-    def __init__(self, posed: Posed) -> None:
+    def __init__(self, posed: TaskArrays) -> None:
         self.part = judged_part(posed.task)
         self._problem = cut(posed.problem(), self.part)
         self._backward = posed.task.backward
         self.words = self.part.words(posed.task)
 
     @cached_property
-    def gold(self) -> Gold:
+    def reference(self) -> Reference:
         """The right answer."""
-        gold = _of_heads(self._problem) if self.part.heads is not None else golden(self._problem)
+        reference = (
+            _of_heads(self._problem)
+            if self.part.heads is not None
+            else reference_answer(self._problem)
+        )
         problem = self._problem
         if problem.key.size > LARGE:
-            Yardstick.of(problem, gold, SWIFT)
-        return gold
+            OrderSpread.of(problem, reference, SWIFT)
+        return reference
 
-    def finding(self, answer: Answer) -> Finding:
+    def finding(self, answer: Answer) -> JudgedAnswer:
         """Return what the judged part of an answer comes to, gradients included if it has any."""
         wanted = "none" if answer.weights is None else "averaged"
         problem = self._problem.replace(case=self._problem.case.replace(weights=wanted))
-        judgements = judge(problem, self.gold, answer)
+        check_results = judge_answer(problem, self.reference, answer)
         if self.part.gradients and self._backward:
-            judgements += judge_gradients(problem, self.gold, answer)
-        units = max((j.error / j.allowed for j in judgements if j.allowed > 0), default=None)
-        flawed = next((j for j in judgements if j.severity is not Severity.MATCH), None)
+            check_results += judge_gradients(problem, self.reference, answer)
+        units = max((j.error / j.allowed for j in check_results if j.allowed > 0), default=None)
+        flawed = next((j for j in check_results if j.severity is not Severity.MATCH), None)
         if flawed is None:
-            return Finding("timed", "", units)
+            return JudgedAnswer("timed", "", units)
         reason = (flawed.detail or flawed.check).splitlines()[0]
-        return Finding("wrong" if flawed.severity.fails else flawed.severity.value, reason, units)
+        return JudgedAnswer(
+            "wrong" if flawed.severity.fails else flawed.severity.value, reason, units
+        )
 
 
-def _of_heads(problem: Problem) -> Gold:
-    """Return the gold of some heads of a layer too wide for torch in float64: plain NumPy's."""
+def _of_heads(problem: Problem) -> Reference:
+    """Return plain NumPy's reference of some heads, where torch in float64 takes too long."""
     rows = problem.query.astype(np.float64)
     q, k, v = (split(_linear(rows, *_weights(problem, x)), problem.num_heads) for x in "qkv")
     hidden = problem.hidden()
@@ -80,7 +89,7 @@ def _of_heads(problem: Problem) -> Gold:
     output = merge(stages.heads)
     if problem.w_out is not None:
         output = _linear(output, problem.w_out, problem.b_out)
-    return Gold(
+    return Reference(
         q=q, k=k, v=v, logits=stages.logits, weights=stages.weights, heads=stages.heads,
         output=output,
     )  # fmt: skip

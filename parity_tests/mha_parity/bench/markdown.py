@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mha_parity.bench import table, words
+from mha_parity.bench import table
+from mha_parity.report import units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.bench.results import Report, Result, Row
+    from mha_parity.bench.results import BenchReport, ContenderRow, Result
 
 FIRST = ("N,L,E,H", "torch's fastest")
 LAST = ("memory, NumPy / torch", "of the peak, NumPy / torch")
@@ -18,12 +19,12 @@ PATHS = {"torch": "need_weights=False", "torch-fast": "fast path"}
 PLAIN = "numpy"  # whose memory and share stand for our own
 
 
-def write(report: Report, file: str) -> None:
+def write(report: BenchReport, file: str) -> None:
     """Write the table into a file."""
     Path(file).write_text("\n".join(lines(report)) + "\n", "utf-8")
 
 
-def lines(report: Report) -> Iterator[str]:
+def lines(report: BenchReport) -> Iterator[str]:
     """Yield the lines: times of torch, ratios of all others with their 95 % intervals."""
     yield from (f"- {line}" for line in table.machine_lines(report.environment, report.peaks))
     yield ""
@@ -55,22 +56,22 @@ def _cells(result: Result, names: tuple[str, ...]) -> Iterator[str]:
     for name in names:
         yield _ratio(rows.get(name))
     both = (rows.get(PLAIN), rival)
-    yield " / ".join(words.memory(row.memory if row else None) for row in both)
-    yield " / ".join(words.share(row.share if row else None) for row in both)
+    yield " / ".join(units.memory(row.memory if row else None) for row in both)
+    yield " / ".join(units.share(row.share if row else None) for row in both)
 
 
-def _beside(row: Row) -> str:
+def _beside(row: ContenderRow) -> str:
     return "× torch with weights" if row.weights else "× torch"
 
 
-def _fastest(rival: Row | None) -> str:
+def _fastest(rival: ContenderRow | None) -> str:
     if rival is None or rival.seconds is None:
         return "none"
-    return f"{words.seconds(rival.seconds)}, {PATHS.get(rival.name, rival.label)}"
+    return f"{units.seconds(rival.seconds)}, {PATHS.get(rival.name, rival.label)}"
 
 
-def _ratio(row: Row | None) -> str:
+def _ratio(row: ContenderRow | None) -> str:
     if row is None:
         return "not timed"
     found = row.weights_ratio if row.weights else row.ratio
-    return words.ratio(found).replace(" ", " (", 1) + ")" if found else "alone"
+    return str(found).replace(" ", " (", 1) + ")" if found else "alone"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.bench.sizes import parse_sizes
-from mha_parity.options import whole
+from mha_parity.bench.tasks import parse_sizes
+from mha_parity.core.options import whole
 
 if TYPE_CHECKING:
     import argparse

@@ -9,43 +9,44 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mha_parity.bench import machine
-from mha_parity.bench.booth import Booth
+from mha_parity.bench.client import WorkerClient
 from mha_parity.bench.contenders import CONTENDERS, Contender
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mha_parity.bench.contest import Settings
+    from mha_parity.bench.timing import BenchSettings
 
 SIZE = 2048  # rows and columns: larger products are no faster
 TURNS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class PeakMeasurement:
     """The highest rate of each library in flop/s, and the BLAS kernels each one runs."""
 
     flops: Mapping[str, float]
     kernels: Mapping[str, str]
 
 
-def measure(threads: int) -> Measured:
+def measure(threads: int) -> PeakMeasurement:
     """Let both libraries multiply in turn, and keep the best of each."""
     first: dict[str, Contender] = {each.library: each for each in reversed(CONTENDERS)}
     best: dict[str, float] = {}
     with ExitStack() as stack:
-        booths = {
-            name: stack.enter_context(Booth(each, threads=threads)) for name, each in first.items()
+        clients = {
+            name: stack.enter_context(WorkerClient(each, threads=threads))
+            for name, each in first.items()
         }
-        kernels = {name: ", ".join(booth.opened().libraries) for name, booth in booths.items()}
+        kernels = {name: ", ".join(client.opened().libraries) for name, client in clients.items()}
         for _ in range(TURNS):
-            for name, booth in booths.items():
-                rate = 2 * SIZE**3 / booth.sgemm(SIZE)
+            for name, client in clients.items():
+                rate = 2 * SIZE**3 / client.sgemm(SIZE)
                 best[name] = max(rate, best.get(name, 0.0))
-    return Measured(flops=best, kernels=kernels)
+    return PeakMeasurement(flops=best, kernels=kernels)
 
 
-def environment(settings: Settings, measured: Measured) -> dict[str, str]:
+def environment(settings: BenchSettings, measured: PeakMeasurement) -> dict[str, str]:
     """Return what figures of this run belong to."""
     import numpy as np
 

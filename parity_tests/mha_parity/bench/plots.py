@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from mha_parity.bench.intervals import Interval
-    from mha_parity.bench.results import Report, Result, Row
-    from mha_parity.bench.sizes import Task
+    from mha_parity.bench.results import BenchReport, ContenderRow, Result
+    from mha_parity.bench.stats import Interval
+    from mha_parity.bench.tasks import Task
 
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 LEAST_LENGTHS = 3  # points that make a line worth drawing
@@ -31,7 +31,7 @@ STYLE: Any = {
 }  # fmt: skip
 
 
-def write(report: Report, folder: str) -> Iterator[str]:
+def write(report: BenchReport, folder: str) -> Iterator[str]:
     """Write the pictures that the run has figures for; yield their paths."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -49,7 +49,7 @@ def write(report: Report, folder: str) -> Iterator[str]:
                 yield path
 
 
-def lengths(report: Report, figure_class: Any) -> Any:
+def lengths(report: BenchReport, figure_class: Any) -> Any:
     """Return the figure of time and memory against L, or None where too few L were timed."""
     results = _by_length(report)
     if len(results) < LEAST_LENGTHS:
@@ -72,7 +72,7 @@ def lengths(report: Report, figure_class: Any) -> Any:
     return figure
 
 
-def ratios(report: Report, figure_class: Any) -> Any:
+def ratios(report: BenchReport, figure_class: Any) -> Any:
     """Return the figure of the ratio to torch's fastest path, task by task, or None."""
     shown = [r for r in report.results if any(_points(0, r.rows))]
     if not shown:
@@ -106,7 +106,7 @@ def ratios(report: Report, figure_class: Any) -> Any:
 Point = tuple[int, str, str, "Interval"]
 
 
-def _points(line: int, rows: tuple[Row, ...]) -> Iterator[Point]:
+def _points(line: int, rows: tuple[ContenderRow, ...]) -> Iterator[Point]:
     """Yield what is compared with torch: who returns weights, with torch returning them too."""
     for row in rows:
         ratio = row.weights_ratio or row.ratio
@@ -129,7 +129,7 @@ def _whiskers(axes: Axes, name: str, points: list[tuple[float, Interval, str]]) 
     )  # fmt: skip
 
 
-def _by_length(report: Report) -> list[Result]:
+def _by_length(report: BenchReport) -> list[Result]:
     """Return the results that differ in L alone: the family of most lengths, by rising length."""
     families: defaultdict[Task, dict[int, Result]] = defaultdict(dict)
     for result in report.results:
@@ -143,8 +143,8 @@ def _family(task: Task) -> Task:
     return dataclasses.replace(task, size=dataclasses.replace(task.size, length=0))
 
 
-def _by_name(results: list[Result]) -> dict[str, list[tuple[Result, Row]]]:
-    found: defaultdict[str, list[tuple[Result, Row]]] = defaultdict(list)
+def _by_name(results: list[Result]) -> dict[str, list[tuple[Result, ContenderRow]]]:
+    found: defaultdict[str, list[tuple[Result, ContenderRow]]] = defaultdict(list)
     for result in results:
         for row in result.rows:
             if row.status == "timed":
@@ -162,6 +162,6 @@ def _logarithmic(axes: Axes, lengths: list[int], title: str) -> None:
     axes.grid(color="#dddddd")
 
 
-def _machine(report: Report) -> str:
+def _machine(report: BenchReport) -> str:
     of = report.environment
     return f"{of['cpu']}, {of['threads']} threads, NumPy {of['numpy']}, torch {of['torch']}"

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mha_parity.bench import intervals
+from mha_parity.bench import stats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mha_parity.bench.contest import Contest, Entry
-    from mha_parity.bench.intervals import Interval
-    from mha_parity.bench.sizes import Task
+    from mha_parity.bench.stats import Interval
+    from mha_parity.bench.tasks import Task
+    from mha_parity.bench.timing import ContenderTimes, TaskTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ContenderRow:
     """One contender on one task; ``weights``: it returns the attention weights too.
 
     ``seconds`` is the median of a call; ``ratio`` that of the rounds' ratios to torch's fastest
@@ -51,7 +51,7 @@ class Result:
     judged: str
     rival: str | None
     weights_rival: str | None
-    rows: tuple[Row, ...]
+    rows: tuple[ContenderRow, ...]
     disturbed: float | None = None
 
     @property
@@ -61,7 +61,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class BenchReport:
     """A whole run. ``peak``: the larger of NumPy's and torch's float32 products, in flop/s."""
 
     environment: Mapping[str, str]
@@ -75,7 +75,7 @@ class Report:
         return max(self.peaks.values())
 
 
-def result(contest: Contest, peak: float) -> Result:
+def result(contest: TaskTimes, peak: float) -> Result:
     """Return the contest's rows."""
     timed = [entry for entry in contest.entries if entry.status == "timed"]
     rival = _fastest(timed)
@@ -93,23 +93,27 @@ def result(contest: Contest, peak: float) -> Result:
     )
 
 
-def _fastest(entries: list[Entry]) -> Entry | None:
+def _fastest(entries: list[ContenderTimes]) -> ContenderTimes | None:
     """Return torch's fastest of the entries, by the median over all rounds."""
     torch = [entry for entry in entries if entry.contender.library == "torch"]
     return min(torch, key=lambda entry: entry.median, default=None)
 
 
 def _row(
-    entry: Entry, task: Task, rival: Entry | None, weights_rival: Entry | None, peak: float
-) -> Row:
+    entry: ContenderTimes,
+    task: Task,
+    rival: ContenderTimes | None,
+    weights_rival: ContenderTimes | None,
+    peak: float,
+) -> ContenderRow:
     contender = entry.contender
     if entry.status != "timed":
-        return Row(
+        return ContenderRow(
             name=contender.name, label=contender.label, weights=contender.weights,
             status=entry.status, reason=entry.reason, error=entry.units,
         )  # fmt: skip
     flops = task.flops / entry.median
-    return Row(
+    return ContenderRow(
         name=contender.name,
         label=contender.label,
         status="timed",
@@ -125,5 +129,5 @@ def _row(
     )
 
 
-def _beside(entry: Entry, rival: Entry | None) -> Interval | None:
-    return intervals.ratio(entry.times, rival.times) if rival else None
+def _beside(entry: ContenderTimes, rival: ContenderTimes | None) -> Interval | None:
+    return stats.ratio(entry.times, rival.times) if rival else None

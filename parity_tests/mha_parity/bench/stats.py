@@ -1,4 +1,4 @@
-"""Medians with intervals that hold whatever the noise looks like, and what chance can do to them.
+"""Medians with intervals that hold for any distribution of the noise.
 
 The interval between the k-th smallest and the k-th largest of n independent values misses the
 median of their distribution only if fewer than k of them fall on one side of it: by a coin's law,
@@ -12,6 +12,8 @@ import math
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from mha_parity.report import units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,13 +30,21 @@ class Interval:
     median: float
     high: float
 
+    def __str__(self) -> str:
+        """Return the median and its bounds with two digits; a constant 1 is the unit itself."""
+        if self.low == self.high == 1:
+            return "1"
+        low, median, high = (units.two_decimals(x) for x in (self.low, self.median, self.high))
+        return f"{median} {low}–{high}"
+
 
 def rank(count: int, confidence: float = CONFIDENCE) -> int:
     """Return the largest k for which the k-th smallest and k-th largest of ``count`` still do.
 
     Raises
     ------
-        ValueError: there are too few values for any k.
+    ValueError
+        There are too few values for any k.
 
     """
     missed, k = 0.0, 0
@@ -67,39 +77,9 @@ def ratios(times: Sequence[float], rival: Sequence[float]) -> list[float]:
     return [mine / its for mine, its in zip(times, rival, strict=True)]
 
 
-def grew(now: Sequence[float], then: Sequence[float], chance: float) -> bool:
-    """Return whether values have grown, a mistake no likelier than ``chance`` where they have not.
-
-    The intervals of both are compared: those of ``CONFIDENCE``, or wider ones where these would be
-    mistaken too often. Six values each have none wider than 1 in 924.
-    """
-    low, high = ranks(len(now), len(then), chance)
-    return sorted(now)[low - 1] > sorted(then)[-high]
-
-
-def ranks(first: int, second: int, chance: float) -> tuple[int, int]:
-    """Return the ranks k and j for which first's k-th smallest passes second's j-th largest."""
-    k, j = rank(first), rank(second)
-    while chance_apart(first, second, k, j) > chance and max(k, j) > 1:
-        if j == 1 or (k > 1 and k * second >= j * first):
-            k -= 1
-        else:
-            j -= 1
-    return k, j
-
-
-def chance_apart(first: int, second: int, k: int, j: int) -> float:
-    """Return how often the k-th smallest of ``first`` values is above second's j-th largest.
-
-    For values of one and the same distribution. All orders of the values are then equally likely,
-    and that is so in those where at most k - 1 of the first come before all but j - 1 of the
-    second.
-    """
-    u = second + 1 - j
-    orders = sum(
-        math.comb(u - 1 + i, i) * math.comb(second - u + first - i, first - i) for i in range(k)
-    )
-    return orders / math.comb(first + second, first)
+def grew(now: Sequence[float], then: Sequence[float]) -> bool:
+    """Return whether the interval of the median now lies wholly above the one then."""
+    return interval(now).low > interval(then).high
 
 
 def geometric_mean(values: Iterable[float]) -> float:

@@ -8,17 +8,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mha_parity.bench import words
-from mha_parity.bench.intervals import geometric_mean
-from mha_parity.bench.sizes import LARGE, Task
+from mha_parity.bench.stats import geometric_mean
+from mha_parity.bench.tasks import LARGE, Task
+from mha_parity.report import units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from rich.console import Console
 
-    from mha_parity.bench.intervals import Interval
-    from mha_parity.bench.results import Report, Result, Row
+    from mha_parity.bench.results import BenchReport, ContenderRow, Result
+    from mha_parity.bench.stats import Interval
 
 LABEL = 20
 WIDTHS = (8, 14, 14, 8, 5, 5, 5)
@@ -53,7 +53,7 @@ def machine_lines(of: Mapping[str, str], peaks: Mapping[str, float]) -> list[str
 
 
 def _library(name: str, version: str, kernel: str, peak: float) -> str:
-    return f"{name} {version} ({kernel}): {words.rate(peak)} GFLOP/s in float32 products"
+    return f"{name} {version} ({kernel}): {units.rate(peak)} GFLOP/s in float32 products"
 
 
 def show(result: Result, console: Console) -> None:
@@ -82,14 +82,14 @@ def show(result: Result, console: Console) -> None:
         console.print(rest)
 
 
-def _cells(row: Row) -> Iterator[Text]:
+def _cells(row: ContenderRow) -> Iterator[Text]:
     assert row.seconds is not None  # noqa: S101  (it was timed)
-    yield Text(words.seconds(row.seconds))
-    yield Text(words.ratio(row.ratio), style=_colour(row.ratio))
-    yield Text(words.ratio(row.weights_ratio), style=_colour(row.weights_ratio))
-    yield Text(words.memory(row.memory))
-    yield Text(words.rate(row.flops))
-    yield Text(words.share(row.share))
+    yield Text(units.seconds(row.seconds))
+    yield Text(str(row.ratio or ""), style=_colour(row.ratio))
+    yield Text(str(row.weights_ratio or ""), style=_colour(row.weights_ratio))
+    yield Text(units.memory(row.memory))
+    yield Text(units.rate(row.flops))
+    yield Text(units.share(row.share))
     yield Text("" if row.error is None else f"{row.error:.2f}")
 
 
@@ -100,7 +100,7 @@ def _colour(ratio: Interval | None) -> str:
     return "green" if ratio.high < 1 else "yellow"
 
 
-def summary(report: Report, console: Console) -> None:
+def summary(report: BenchReport, console: Console) -> None:
     """Print what the ratios come to over all tasks, and how to read them."""
     console.print()
     if noise := disturbance(report):
@@ -112,7 +112,7 @@ def summary(report: Report, console: Console) -> None:
     console.print(Text(f" {report.seconds:.0f} s\n", style="dim"))
 
 
-def disturbance(report: Report) -> str:
+def disturbance(report: BenchReport) -> str:
     """Return a sentence on other processes that used more than a tenth of the cores, or none."""
     cores = float(report.environment["cores"])
     taken = [result.disturbed for result in report.results if result.disturbed is not None]
@@ -124,7 +124,7 @@ def disturbance(report: Report) -> str:
     )
 
 
-def totals(report: Report) -> Iterator[str]:
+def totals(report: BenchReport) -> Iterator[str]:
     """Yield the geometric means: large tasks, forward and with backward apart."""
     least = Task(size=LARGE[0]).flops
     names = {row.name: row.label for result in report.results for row in result.rows}

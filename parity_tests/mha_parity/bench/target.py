@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.bench.booth import Booth, UnableError
+from mha_parity.bench.client import UnableError, WorkerClient
 from mha_parity.bench.contenders import target
 
 if TYPE_CHECKING:
-    from mha_parity.bench.contest import Settings
-    from mha_parity.features import Offer
+    from mha_parity.bench.timing import BenchSettings
+    from mha_parity.core.features import Offer
 
 
-def of_target(settings: Settings) -> Offer:
+def of_target(settings: BenchSettings) -> Offer:
     """Return what the target of a run offers.
 
     Raises
     ------
-        ValueError: it cannot be loaded, or takes projected inputs, which are no whole layer.
+    ValueError
+        It cannot be loaded, or takes projected inputs, which are no whole layer.
 
     """
     text = settings.text
     assert text is not None  # noqa: S101  (asked of runs with a target)
     contender = target(text)
-    booth = Booth(contender, threads=settings.threads, text=text, convention=settings.convention)
-    with booth:
+    client = WorkerClient(
+        contender, threads=settings.threads, text=text, convention=settings.convention
+    )
+    with client:
         try:
-            offer = booth.opened().offer
+            offer = client.opened().offer
         except UnableError as why:
             raise ValueError(str(why)) from None
     assert offer is not None  # noqa: S101  (a target has one)

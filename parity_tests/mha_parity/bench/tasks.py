@@ -129,7 +129,8 @@ def parse_sizes(text: str) -> tuple[Size, ...]:
 
     Raises
     ------
-        argparse.ArgumentTypeError: neither four numbers from 1 up, H dividing E, nor a set's name.
+    argparse.ArgumentTypeError
+        Neither four numbers from 1 up, H dividing E, nor a set's name.
 
     """
     found: dict[Size, None] = {}

@@ -9,21 +9,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mha_parity.bench import machine, shelf
-from mha_parity.bench.booth import Booth, UnableError
+from mha_parity.bench import array_files, machine
+from mha_parity.bench.client import UnableError, WorkerClient
 from mha_parity.bench.contenders import obstacle
-from mha_parity.bench.intervals import LEAST
-from mha_parity.bench.judging import Judge
-from mha_parity.bench.posing import case_of, companion, pose
+from mha_parity.bench.judge import Judge
+from mha_parity.bench.stats import LEAST
 from mha_parity.bench.worker import Build
+from mha_parity.bench.workload import case_of, companion, draw_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mha_parity.bench.contenders import Contender
-    from mha_parity.bench.judging import Finding
-    from mha_parity.bench.sizes import Task
-    from mha_parity.features import Offer
+    from mha_parity.bench.judge import JudgedAnswer
+    from mha_parity.bench.tasks import Task
+    from mha_parity.core.features import Offer
 
 TURN = 0.02  # seconds that a turn lasts at least: the clock and the switch are far below it
 PAUSE = 0.04  # seconds between turns: OpenBLAS's threads go on spinning for 26 ms after a product
@@ -32,7 +32,7 @@ MOST = 21  # rounds: the interval narrows with the root of their number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class BenchSettings:
     """How a run is timed. ``rounds`` None: as many as fit the budget."""
 
     threads: int
@@ -42,7 +42,7 @@ class Settings:
 
 
 @dataclass(slots=True, kw_only=True)
-class Entry:
+class ContenderTimes:
     """One contender's part in a task: its times, or why there are none.
 
     ``status`` is "timed", "wrong", "less accurate", "inconclusive", "failed" or "left out"; of all
@@ -62,7 +62,7 @@ class Entry:
         """The median of the times."""
         return statistics.median(self.times)
 
-    def judged(self, finding: Finding) -> None:
+    def judged(self, finding: JudgedAnswer) -> None:
         """Take the judge's finding; the worst error of several stays."""
         found = [each for each in (self.units, finding.units) if each is not None]
         self.units = max(found, default=None)
@@ -76,46 +76,46 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
+class TaskTimes:
     """What came of one task. ``disturbed``: how many cores other processes used meanwhile."""
 
     task: Task
     judged: str
-    entries: tuple[Entry, ...]
+    entries: tuple[ContenderTimes, ...]
     disturbed: float | None = None
 
 
-def hold(
+def time_task(
     task: Task,
     contenders: Sequence[Contender],
-    settings: Settings,
+    settings: BenchSettings,
     tell: Callable[[str], None],
     offer: Offer | None = None,
-) -> Contest:
+) -> TaskTimes:
     """Judge and time the contenders on one task. ``tell`` is called with what goes on."""
     free = machine.free_memory()
-    entries = [Entry(contender=each) for each in contenders]
+    entries = [ContenderTimes(contender=each) for each in contenders]
     case = case_of(task, offer)
     for entry in entries:
         if reason := obstacle(entry.contender, task, case, free, offer):
             entry.give_up("left out", reason)
     with ExitStack() as stack:
-        booths = _opened(stack, entries, settings)
+        clients = _opened(stack, entries, settings)
         tell("drawing")
-        grounds = [_Ground.of(each, offer, stack) for each in _judged_on(task)]
-        calls = _judged(booths, grounds, tell)
-        quiet = Disturbance(booths)
-        _rounds(booths, calls, settings.rounds, tell)
+        judged_tasks = [_JudgedTask.of(each, offer, stack) for each in _judged_on(task)]
+        calls = _judged(clients, judged_tasks, tell)
+        quiet = Disturbance(clients)
+        _rounds(clients, calls, settings.rounds, tell)
         disturbed = quiet.cores()
-        for entry, booth in booths:
+        for entry, client in clients:
             if entry.status == "timed":
-                entry.memory = booth.memory()
-    return Contest(
-        task=task, judged=_words(task, grounds), entries=tuple(entries), disturbed=disturbed
+                entry.memory = client.memory()
+    return TaskTimes(
+        task=task, judged=_words(task, judged_tasks), entries=tuple(entries), disturbed=disturbed
     )
 
 
-Booths = list[tuple[Entry, Booth]]
+Clients = list[tuple[ContenderTimes, WorkerClient]]
 
 
 def _judged_on(task: Task) -> list[Task]:
@@ -123,16 +123,16 @@ def _judged_on(task: Task) -> list[Task]:
     return list(dict.fromkeys((companion(task), task))) if task.backward else [task]
 
 
-def _words(task: Task, grounds: list[_Ground]) -> str:
-    first = f"gradients judged at {companion(task).size}, " if len(grounds) > 1 else ""
-    return first + grounds[-1].judge.words
+def _words(task: Task, judged_tasks: list[_JudgedTask]) -> str:
+    first = f"gradients judged at {companion(task).size}, " if len(judged_tasks) > 1 else ""
+    return first + judged_tasks[-1].judge.words
 
 
 class Disturbance:
     """How busy others keep the cores from now on: all that the machine does, less our own part."""
 
-    def __init__(self, booths: Booths) -> None:
-        self._booths = booths
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
         self._start = self._now()
 
     def cores(self) -> float | None:
@@ -146,22 +146,22 @@ class Disturbance:
         busy = machine.busy_seconds()
         if busy is None:
             return None
-        own = sum(booth.used() for entry, booth in self._booths if entry.status == "timed")
+        own = sum(client.used() for entry, client in self._clients if entry.status == "timed")
         return time.perf_counter(), busy, own + time.process_time()
 
 
-def _opened(stack: ExitStack, entries: list[Entry], settings: Settings) -> Booths:
+def _opened(stack: ExitStack, entries: list[ContenderTimes], settings: BenchSettings) -> Clients:
     """Start the processes; they load while the task is drawn."""
     return [
-        (entry, stack.enter_context(_booth(entry.contender, settings)))
+        (entry, stack.enter_context(_worker_client(entry.contender, settings)))
         for entry in entries
         if entry.status == "timed"
     ]
 
 
-def _booth(contender: Contender, settings: Settings) -> Booth:
+def _worker_client(contender: Contender, settings: BenchSettings) -> WorkerClient:
     own = contender.library == "target"
-    return Booth(
+    return WorkerClient(
         contender,
         threads=settings.threads,
         text=settings.text if own else None,
@@ -170,34 +170,36 @@ def _booth(contender: Contender, settings: Settings) -> Booth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ground:
-    """A task laid down in a folder, and its judge."""
+class _JudgedTask:
+    """A task whose arrays are files of a folder, and its judge."""
 
     judge: Judge
     folder: str
 
     @staticmethod
-    def of(task: Task, offer: Offer | None, stack: ExitStack) -> _Ground:
+    def of(task: Task, offer: Offer | None, stack: ExitStack) -> _JudgedTask:
         """Draw the task."""
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mha-parity-"))
-        posed = pose(task, offer)
-        shelf.lay_down(posed, folder)
-        return _Ground(judge=Judge(posed), folder=folder)
+        posed = draw_task(task, offer)
+        array_files.write_arrays(posed, folder)
+        return _JudgedTask(judge=Judge(posed), folder=folder)
 
-    def finding(self, booth: Booth) -> tuple[Finding, float]:
+    def finding(self, client: WorkerClient) -> tuple[JudgedAnswer, float]:
         """Return what the contender's answer comes to, and how long a call takes."""
-        built = booth.built(Build(folder=self.folder, part=self.judge.part))
+        built = client.built(Build(folder=self.folder, part=self.judge.part))
         return self.judge.finding(built.answer), built.seconds
 
 
-def _judged(booths: Booths, grounds: list[_Ground], tell: Callable[[str], None]) -> dict[str, int]:
-    """Judge everybody on every ground; return how many calls on the last make a turn."""
+def _judged(
+    clients: Clients, judged_tasks: list[_JudgedTask], tell: Callable[[str], None]
+) -> dict[str, int]:
+    """Judge every contender on every task; return how many calls make a measurement of it."""
     calls = {}
-    for entry, booth in booths:
+    for entry, client in clients:
         tell(f"judging {entry.contender.label}")
         try:
-            for ground in grounds:
-                finding, seconds = ground.finding(booth)
+            for judged_task in judged_tasks:
+                finding, seconds = judged_task.finding(client)
                 entry.judged(finding)
                 if entry.status != "timed":
                     break
@@ -208,23 +210,23 @@ def _judged(booths: Booths, grounds: list[_Ground], tell: Callable[[str], None])
 
 
 def _rounds(
-    booths: Booths, calls: dict[str, int], wanted: int | None, tell: Callable[[str], None]
+    clients: Clients, calls: dict[str, int], wanted: int | None, tell: Callable[[str], None]
 ) -> None:
-    """Time all in turn, every other round backwards, so that nobody always follows the same."""
-    racing = [(entry, booth) for entry, booth in booths if entry.status == "timed"]
+    """Time all contenders in each round, in reverse order in every other one."""
+    racing = [(entry, client) for entry, client in clients if entry.status == "timed"]
     if not racing:
         return
     rounds, done = wanted or LEAST, 0
     while done < rounds:
         tell(f"round {done + 1} of {rounds}")
         started = time.perf_counter()
-        for entry, booth in racing[:: -1 if done % 2 else 1]:
+        for entry, client in racing[:: -1 if done % 2 else 1]:
             time.sleep(PAUSE)
             try:
-                entry.times.append(booth.turn(calls[entry.contender.name]))
+                entry.times.append(client.turn(calls[entry.contender.name]))
             except UnableError as why:
                 entry.give_up("failed", str(why))
-        racing = [(entry, booth) for entry, booth in racing if entry.status == "timed"]
+        racing = [(entry, client) for entry, client in racing if entry.status == "timed"]
         done += 1
         if wanted is None and done == 1:
             spent = time.perf_counter() - started

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.bench import machine
-from mha_parity.pipes import messages, send
+from mha_parity.worker.framing import messages, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mha_parity.bench.calls import Workload
     from mha_parity.bench.contenders import Contender
-    from mha_parity.bench.posing import Part
-    from mha_parity.bench.stands import Stand
-    from mha_parity.candidate import Answer
-    from mha_parity.conventions.base import Convention
-    from mha_parity.features import Offer
+    from mha_parity.bench.workload import JudgedPart
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.features import Offer
+    from mha_parity.targets.conventions.base import Convention
 
 WARM = 0.005  # seconds of untimed calls, after which caches hold what they can
 SLOW = 0.5  # seconds that a first call takes which is no guess at the next one's time
@@ -57,7 +57,7 @@ class Build:
     """Take the task up from its folder and answer it once, the part that is judged."""
 
     folder: str
-    part: Part
+    part: JudgedPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Measurement:
     """Make so many calls and answer with the seconds that one took."""
 
     calls: int
@@ -111,7 +111,7 @@ class Worker:
         _limit_threads(opening)
         self._try_small()
         self._baseline = machine.resident()
-        self._stand: Stand | None = None
+        self._workload: Workload | None = None
         self._seconds = 0.0
 
     def opened(self) -> Opened:
@@ -121,37 +121,37 @@ class Worker:
 
     def _try_small(self) -> None:
         """Load what a library loads on its first call, so that it counts as loaded."""
-        from mha_parity.bench.posing import pose
-        from mha_parity.bench.sizes import SMALL, Task
-        from mha_parity.bench.stands import built
+        from mha_parity.bench.calls import built
+        from mha_parity.bench.tasks import SMALL, Task
+        from mha_parity.bench.workload import draw_task
 
         if self.bound is None:
-            built(self.contender, pose(Task(size=SMALL[1]))).call()
+            built(self.contender, draw_task(Task(size=SMALL[1]))).call()
 
     def build(self, request: Build) -> Built:
-        """Build the stand; the peak of memory is looked for from here on."""
-        from mha_parity.bench import shelf
-        from mha_parity.bench.stands import built
+        """Build the workload; the peak of memory is looked for from here on."""
+        from mha_parity.bench import array_files
+        from mha_parity.bench.calls import built
 
-        posed = shelf.take_up(request.folder)
-        self._stand = stand = built(self.contender, posed, self.bound)
+        posed = array_files.take_up(request.folder)
+        self._workload = workload = built(self.contender, posed, self.bound)
         machine.forget_peak()
         start = time.perf_counter()
-        result = stand.call()
+        result = workload.call()
         self._seconds = time.perf_counter() - start
-        answer = request.part.of(stand.answer(result), posed.task.size.head_dim)
+        answer = request.part.of(workload.answer(result), posed.task.size.head_dim)
         del result
         if self._seconds < SLOW:
-            self._seconds = _least(stand.call)
+            self._seconds = _least(workload.call)
         return Built(answer=answer, seconds=self._seconds)
 
-    def turn(self, request: Turn) -> float:
+    def turn(self, request: Measurement) -> float:
         """Return the seconds of one call, the mean over the turn."""
-        assert self._stand is not None  # noqa: S101  (a turn follows a build)
+        assert self._workload is not None  # noqa: S101  (a turn follows a build)
         until = time.perf_counter() + SPREAD
         while self._seconds < LONG and time.perf_counter() < until:
-            self._stand.call()
-        return _timed(self._stand.call, request.calls)
+            self._workload.call()
+        return _timed(self._workload.call, request.calls)
 
     def memory(self, _: Memory) -> int | None:
         """Return the growth of memory at its peak."""
@@ -192,9 +192,10 @@ def _timed(call: Callable[[], Any], calls: int) -> float:
 
 
 def _bind(text: str, convention: str | None) -> Convention:
-    from mha_parity import conventions, targets
+    from mha_parity.targets import load
+    from mha_parity.targets.bind import bind
 
-    return conventions.bind(targets.load(text), convention, label=text)
+    return bind(load.load(text), convention, label=text)
 
 
 def _limit_threads(opening: Open) -> None:
@@ -228,7 +229,7 @@ def answered(worker: Worker | None, request: Any) -> Any:
         return Unable(reason="did not start", failed=True)
     kinds: dict[type, Callable[[Any], Any]] = {
         Build: worker.build,
-        Turn: worker.turn,
+        Measurement: worker.turn,
         Memory: worker.memory,
         Sgemm: worker.sgemm,
         Used: lambda _: time.process_time(),
@@ -252,7 +253,7 @@ def unable(error: Exception) -> Unable:
 
 def main() -> None:
     """Run as a process."""
-    from mha_parity.worker import end_with_parent
+    from mha_parity.worker.server import end_with_parent
 
     end_with_parent()
     serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.bench.sizes import SEPARABLE
-from mha_parity.candidate import Answer
-from mha_parity.case import Case
-from mha_parity.making import cotangent
-from mha_parity.problem import Problem
+from mha_parity.bench.tasks import SEPARABLE
+from mha_parity.cases.generate import cotangent
+from mha_parity.core.candidate import Answer
+from mha_parity.core.case import Case
+from mha_parity.core.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mha_parity.bench.sizes import Task
-    from mha_parity.features import Offer
-    from mha_parity.values import Array
+    from mha_parity.bench.tasks import Task
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
 
 SEED = 20260
 JUDGED_HEADS = 2
@@ -34,7 +34,7 @@ OPTIONAL = {
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Posed:
+class TaskArrays:
     """A task's arrays: x (N, L, E), torch's state dict, key_padding_mask (N, L) or None.
 
     An identity ``out_proj`` is written out: every contender multiplies by it. ``cotangent``, shaped
@@ -66,11 +66,11 @@ class Posed:
         )  # fmt: skip
 
 
-def pose(task: Task, offer: Offer | None = None) -> Posed:
+def draw_task(task: Task, offer: Offer | None = None) -> TaskArrays:
     """Return the task's arrays, as far as ``offer`` allows with biases and output projection.
 
     Numbers are standard normal, weights divided by the root of their width. In layers that are
-    judged by some heads alone, the output projection keeps the heads apart.
+    judged by some heads alone, the output projection keeps the head independence.
     """
     size, dtype = task.size, np.dtype(task.dtype)
     case = case_of(task, offer)
@@ -89,7 +89,7 @@ def pose(task: Task, offer: Offer | None = None) -> Posed:
         state["in_proj_bias"] = normal(3 * width)
         general = case.out_proj == "general"
         state["out_proj.bias"] = normal(width) if general else np.zeros(width, dtype)
-    posed = Posed(
+    posed = TaskArrays(
         task=task,
         case=case,
         x=normal(size.batch, size.length, width),
@@ -134,7 +134,7 @@ def case_of(task: Task, offer: Offer | None = None) -> Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class JudgedPart:
     """The part of an answer that is judged: some query rows, or the first heads; None is all.
 
     Gradients are judged of whole small tasks alone.
@@ -163,17 +163,17 @@ class Part:
         return "all judged"
 
 
-def judged_part(task: Task) -> Part:
+def judged_part(task: Task) -> JudgedPart:
     """Return the part of the task that fits the judge's float64 arrays."""
     size = task.size
     if size.parameters >= SEPARABLE:
-        return Part(heads=min(JUDGED_HEADS, size.num_heads))
+        return JudgedPart(heads=min(JUDGED_HEADS, size.num_heads))
     if size.cells <= JUDGED_CELLS:
-        return Part(gradients=task == companion(task))
+        return JudgedPart(gradients=task == companion(task))
     row = size.cells // size.length
     count = min(max(JUDGED_CELLS // row, LEAST_ROWS), size.length)
     spread = np.linspace(0, size.length - 1, count)
-    return Part(rows=tuple(round(place) for place in spread.tolist()))
+    return JudgedPart(rows=tuple(round(place) for place in spread.tolist()))
 
 
 def companion(task: Task) -> Task:
@@ -182,7 +182,7 @@ def companion(task: Task) -> Task:
     return replace(task, size=replace(size, batch=1, length=min(size.length, JUDGED_LENGTH)))
 
 
-def cut(problem: Problem, part: Part) -> Problem:
+def cut(problem: Problem, part: JudgedPart) -> Problem:
     """Return the problem whose whole answer is that part of the problem's answer."""
     if part.heads is not None:
         return _first_heads(problem, part.heads)

@@ -6,13 +6,14 @@ import itertools
 import random
 from typing import TYPE_CHECKING
 
-from mha_parity.case import BLOCK, Case
-from mha_parity.features import AXES, PLAIN
+from mha_parity.cases.sizes import SizeDraw
+from mha_parity.core.case import Case
+from mha_parity.core.features import AXES, PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.features import Offer
+    from mha_parity.core.features import Offer
 
 Features = dict[str, str]
 Pair = tuple[tuple[str, str], tuple[str, str]]
@@ -53,8 +54,10 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
     # One head cannot be grouped.
     ({"kv_heads": "fewer"}, {"heads": "one"}),
     # These regimes work through the biases of a layer.
-    ({"form": "mha", "bias": "no"}, {"regime": "low"}),
+    ({"form": "mha", "bias": "no"}, {"regime": "very_negative"}),
     ({"form": "mha", "bias": "no"}, {"regime": "offset"}),
+    ({"form": "mha", "bias": "no"}, {"regime": "rising"}),
+    ({"form": "mha", "bias": "no"}, {"regime": "falling"}),
     # An appended key is visible to every row.
     ({"bias_kv": "yes"}, {"masked_rows": "some"}),
     ({"zero_attn": "yes"}, {"masked_rows": "some"}),
@@ -133,10 +136,10 @@ def drawing(offer: Offer, count: int, seed: int) -> Iterator[Case]:
     All of them ask for gradients where the offer has them.
     """
     chance = random.Random(seed)
-    drawn = _drawn(offer)
+    drawn, sizes = _drawn(offer), SizeDraw(random.Random(f"sizes of {seed}"))
     features = itertools.chain(cover(drawn, chance), _random(drawn, chance))
     for i, each in enumerate(itertools.islice(features, count)):
-        yield _case(each | {ASIDE: offer[ASIDE][-1]}, chance, seed, i)
+        yield _case(each | {ASIDE: offer[ASIDE][-1]}, sizes, seed, i)
 
 
 def cover(offer: Offer, chance: random.Random) -> Iterator[Features]:
@@ -193,43 +196,8 @@ def _random(offer: Offer, chance: random.Random) -> Iterator[Features]:
             yield features
 
 
-def _case(features: Features, chance: random.Random, seed: int, index: int) -> Case:
+def _case(features: Features, sizes: SizeDraw, seed: int, index: int) -> Case:
     """Return a case with these features: sizes drawn to fit, and a seed of its own."""
     named = {a: v for a, v in features.items() if a not in {"heads", "size", "kv_heads", "v_dim"}}
-    sizes = _sizes(features, chance)
-    return Case(seed=(seed * APART + index) % 2**32, **sizes, **named)  # type: ignore[arg-type]
-
-
-def _sizes(features: Features, chance: random.Random) -> dict[str, int]:
-    """Return sizes that break symmetry, or that have the one symmetry asked for."""
-    kind = features["size"]
-    heads = 1 if features["heads"] == "one" else chance.choice((2, 3, 4, 5))
-    head_dim = chance.choice([d for d in (2, 3, 5, 6, 7, 9, 11) if d != heads])
-    batch = chance.choice([n for n in (2, 3, 4) if n != heads])
-    queries, keys = chance.sample((4, 5, 6, 7, 9, 10, 11, 13), 2)
-    sizes = {"batch": batch, "queries": queries, "keys": keys}
-    if kind == "medium":
-        sizes |= {"keys": BLOCK + chance.choice((1, 3, 7, 13)), "queries": chance.choice((5, 9))}
-    if kind == "equal":
-        sizes |= {"keys": queries}
-        head_dim = heads
-    if kind in {"ones", "empty"}:
-        small = int(kind == "ones")
-        names = ("batch", "queries", "keys", "head_dim")[: 4 if small else 3]
-        name = chance.choice(names[features["layout"] == "unbatched" :])
-        sizes |= {name: small} if name != "head_dim" else {}
-        head_dim = small if name == "head_dim" else head_dim
-    if features["inputs"] == "self":
-        sizes["queries" if sizes["keys"] in (0, 1) or kind == "medium" else "keys"] = (
-            sizes["keys"] if sizes["keys"] in (0, 1) or kind == "medium" else sizes["queries"]
-        )
-    if features["layout"] == "unbatched":
-        sizes["batch"] = 1
-    if features["kv_heads"] == "fewer":
-        heads, sizes["kv_heads_count"] = chance.choice(((4, 2), (6, 2), (6, 3), (4, 1)))
-    if features["v_dim"] == "other":
-        sizes["v_head_dim"] = head_dim + chance.choice((1, 2, 3))
-    if features["projection"] == "separate":
-        width = heads * head_dim
-        sizes |= {"kdim": width + chance.choice((1, 2)), "vdim": width + chance.choice((3, 4))}
-    return sizes | {"heads_count": heads, "head_dim": head_dim}
+    drawn = sizes.sizes(features)
+    return Case(seed=(seed * APART + index) % 2**32, **drawn, **named)  # type: ignore[arg-type]  # fields vary in type

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.problem import Problem
-from mha_parity.values import SPREAD, Stream, numpy_dtype
+from mha_parity.cases.rng import SPREAD, Stream, numpy_dtype
+from mha_parity.core.problem import Problem
 
 if TYPE_CHECKING:
-    from mha_parity.case import Case
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
 
 # What a regime multiplies the logits by. exp leaves its range at 11 (float16), 88 (float32) and
 # 709 (float64); a logit of the standard problem has standard deviation 1 and stays below 12.
@@ -24,6 +24,15 @@ DEPTH = {"float16": 20.0, "bfloat16": 150.0, "float32": 150.0, "float64": 1000.0
 LOUD = {"float16": 1e3}  # V x 1e4 would pass float16's largest number
 OFFSET = 8.0
 TINY = 0.05
+# Below the smallest normal number of the dtype by so many powers of two.
+SUBNORMAL = {
+    "float16": 2.0**-16,
+    "bfloat16": 2.0**-128,
+    "float32": 2.0**-128,
+    "float64": 2.0**-1024,
+}
+RISE, STEPS = 12.0, 4.0  # logits between first and last key; how far the key's first channel goes
+SLOPES = {"rising": 1.0, "falling": -1.0}
 COTANGENT = 0xC07A << 32  # keeps the cotangent's stream apart from the problem's
 
 
@@ -62,6 +71,8 @@ def _weighted(case: Case, stream: Stream) -> dict[str, Array]:
         arrays["w_out"] = stream.normal(width, width) / math.sqrt(max(width, 1))
         if case.bias == "yes":
             arrays["b_out"] = stream.normal(width)
+    if case.regime == "subnormal":
+        arrays["w_k"][::3] *= SUBNORMAL[case.dtype]
     _shape_weights(case, arrays)
     return {"query": query, "key": key, "value": value} | arrays
 
@@ -94,7 +105,14 @@ def _shape_rows(
             rows[:, 1::2] = rows[:, : 2 * (rows.shape[1] // 2) : 2]
         if case.regime == "constant" and not is_query and not is_value:
             rows[:] = rows[:, :1]
-        if case.regime == "apart" and is_query:
+        if case.regime == "zeros":
+            rows[:, ::3], rows[:, 1::3, ::2] = 0.0, -0.0
+        if case.regime == "subnormal":
+            rows[:, ::2] *= SUBNORMAL[case.dtype]
+        is_key = not is_value and (case.inputs == "self" or not is_query)
+        if case.regime in SLOPES and case.form == "mha" and is_key:
+            rows[..., 0] += _slope(case, rows.shape[1])
+        if case.regime == "wide_range" and is_query:
             rows[:, ::2] *= 2 * HUGE[case.dtype]
         seen[id(array)] = rows
     return seen[id(array)]
@@ -109,16 +127,26 @@ def _shape_weights(case: Case, arrays: dict[str, Array]) -> None:
     factor = _logit_factor(case)
     arrays["w_q"] *= factor
     for name in ("w_v", "b_v", "bias_v"):
-        if name in arrays and case.regime == "loud":
+        if name in arrays and case.regime == "large_head":
             arrays[name][: case.head_dim] *= LOUD.get(case.dtype, 1e4)
     if "b_q" not in arrays:
         return
     arrays["b_q"] *= factor
-    if case.regime == "low":
+    if case.regime == "very_negative":
         arrays["b_q"] += _sink(case)
         arrays["b_k"] -= _sink(case)
     if case.regime == "offset":
         arrays["b_v"] += OFFSET
+    if case.regime in SLOPES:
+        # q gains t W_k e_0, so that its product with W_k e_0 of each key is t |W_k e_0|^2.
+        width = arrays["w_k"].shape[1]
+        arrays["b_q"] += arrays["w_k"][:, 0] * (RISE / STEPS * width / math.sqrt(case.head_dim))
+
+
+def _slope(case: Case, length: int) -> Array:
+    """Return what is added to the first channel of each key: from 0 to 4, or from 4 to 0."""
+    steps = np.arange(length) * (STEPS / max(length - 1, 1))
+    return steps[:: int(SLOPES[case.regime])]
 
 
 def _sink(case: Case) -> float:
@@ -145,12 +173,15 @@ def _projected(case: Case, stream: Stream) -> dict[str, Array]:
         for a, q, v in ((query, True, False), (key, False, False), (value, False, True))
     )
     query *= _logit_factor(case)
-    if case.regime == "low":
+    if case.regime == "very_negative":
         query += _sink(case)
         key -= _sink(case)
+    if case.regime in SLOPES:
+        query[..., :: case.head_dim] += RISE / STEPS * math.sqrt(case.head_dim)
+        key[..., :: case.head_dim] += _slope(case, case.keys)[:, None]
     if case.regime == "offset":
         value += OFFSET
-    if case.regime == "loud":
+    if case.regime == "large_head":
         value[..., : case.v_head_dim or case.head_dim] *= LOUD.get(case.dtype, 1e4)
     return {"query": query, "key": key, "value": value}
 

@@ -16,8 +16,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
 CENTRE = 2 * 0xFFFF
 # The standard deviation of the sum of four uniform integers on 0..65535.
 SPREAD = math.sqrt(4 * (65536.0**2 - 1) / 12)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from mha_parity.problem import Problem
+    from mha_parity.core.problem import Problem
 
 
 def one_hot(problem: Problem, times: int = 1) -> Problem:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.features import PLAIN
+from mha_parity.core.features import PLAIN
 
 if TYPE_CHECKING:
-    from mha_parity.case import Case
-    from mha_parity.features import Offer
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
 
 # Made plain where the candidate takes it so; dtype, layout, projections and biases stay.
 LEVELLED = ("padding", "attn", "masked_rows", "bias_kv", "zero_attn")

@@ -5,38 +5,39 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mha_parity.wrong import (
+from mha_parity.catalogue import (
     appended,
     batching,
     biases,
+    block_softmax,
     causal,
     equivalents,
     gradients,
-    kernels,
-    layer,
-    layers,
-    layout,
+    head_layout,
+    layer_base,
+    layer_bugs,
+    mask_values,
     masks,
-    maskvalues,
+    not_drawn,
     outputs,
     precision,
     projection,
     scaling,
+    side_effects,
     softmax,
     state,
-    unasked,
 )
-from mha_parity.wrong.bug import CATALOGUE, FAMILIES, Bug, whole_offer
-from mha_parity.wrong.plain import Attention, attend
+from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.registry import CATALOGUE, FAMILIES, Bug, whole_offer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Loading a module of a family enters its bugs.
 MODULES = (
-    projection, biases, layout, scaling, softmax, kernels, masks, maskvalues, causal, appended,
-    outputs, precision, batching, state, equivalents,
-    gradients, layers, unasked,
+    projection, biases, head_layout, scaling, softmax, block_softmax, masks, mask_values, causal,
+    appended, outputs, precision, batching, state, side_effects, equivalents,
+    gradients, layer_bugs, not_drawn,
 )  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def catalogue() -> Mapping[str, Bug]:
 
 __all__ = [
     "CATALOGUE", "FAMILIES", "MODULES", "Attention", "Bug", "appended", "attend", "batching",
-    "biases", "catalogue", "causal", "equivalents", "gradients", "kernels", "layer", "layers",
-    "layout", "masks", "maskvalues", "outputs", "precision", "projection", "scaling", "softmax",
-    "state", "unasked", "whole_offer",
+    "biases", "block_softmax", "catalogue", "causal", "equivalents", "gradients", "head_layout",
+    "layer_base", "layer_bugs", "mask_values", "masks", "not_drawn", "outputs", "precision",
+    "projection", "scaling", "side_effects", "softmax", "state", "whole_offer",
 ]  # fmt: skip

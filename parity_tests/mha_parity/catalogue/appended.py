@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.plain import Attention, row_behind
+from mha_parity.catalogue.base import Attention, append_row
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 
-@wrong(
+@enter_bug(
     "biaskv-prepended",
     7,
     "bias_k and bias_v are put before the first key",
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 class Prepended(Attention):
     """The same sum in another order; the weights show the order."""
 
-    def returned(self, weights: Array) -> Array:
+    def returned_weights(self, weights: Array) -> Array:
         """Put the column of bias_kv first."""
         if self.problem.bias_k is None:
             return weights
         own = self.problem.key.shape[1]
         order = [own, *range(own), *range(own + 1, weights.shape[-1])]
-        return super().returned(weights[..., order])
+        return super().returned_weights(weights[..., order])
 
 
-@wrong(
+@enter_bug(
     "biaskv-prepended-mask",
     7,
     "bias_k and bias_v are put first while the mask is widened at the end",
@@ -49,16 +49,16 @@ class Prepended(Attention):
 class PrependedMask(Attention):
     """Masks one key off."""
 
-    def apply(self, scores: Array, mask: Array) -> Array:
+    def apply_mask(self, scores: Array, mask: Array) -> Array:
         """Move the mask by one key."""
         if self.problem.bias_k is None:
-            return super().apply(scores, mask)
+            return super().apply_mask(scores, mask)
         own = self.problem.key.shape[1]
         order = [*range(1, own + 1), 0, *range(own + 1, mask.shape[-1])]
-        return super().apply(scores, mask[..., order])
+        return super().apply_mask(scores, mask[..., order])
 
 
-@wrong(
+@enter_bug(
     "biaskv-before-projection",
     7,
     "bias_k and bias_v are appended before the projection",
@@ -79,7 +79,7 @@ class BeforeProjection(Attention):
         return self.linear(own, name[-1])
 
 
-@wrong(
+@enter_bug(
     "biaskv-gets-inproj-bias",
     7,
     "in_proj_bias is added to bias_k and bias_v",
@@ -99,7 +99,7 @@ class GetsBias(Attention):
         return own if own is None or bias is None else own + bias
 
 
-@wrong(
+@enter_bug(
     "biaskv-swapped",
     7,
     "bias_k is appended to v and bias_v to k",
@@ -117,7 +117,7 @@ class Swapped(Attention):
         return super().parameter({"bias_k": "bias_v", "bias_v": "bias_k"}.get(name, name))
 
 
-@wrong(
+@enter_bug(
     "biaskv-ignored",
     7,
     "bias_k and bias_v have no effect",
@@ -130,15 +130,15 @@ class Swapped(Attention):
 class BiasKvIgnored(Attention):
     """The appended key hidden; its column stays, at 0."""
 
-    def masked(self, scores: Array) -> Array:
+    def mask_scores(self, scores: Array) -> Array:
         """Hide the key of bias_kv."""
-        masked = super().masked(scores).copy()
+        masked = super().mask_scores(scores).copy()
         if self.problem.bias_k is not None:
             masked[..., self.problem.key.shape[1]] = -np.inf
         return masked
 
 
-@wrong(
+@enter_bug(
     "zeroattn-ignored",
     7,
     "add_zero_attn has no effect",
@@ -151,15 +151,15 @@ class BiasKvIgnored(Attention):
 class ZeroIgnored(Attention):
     """The zero key hidden; its column stays, at 0."""
 
-    def masked(self, scores: Array) -> Array:
+    def mask_scores(self, scores: Array) -> Array:
         """Hide the zero key."""
-        masked = super().masked(scores).copy()
+        masked = super().mask_scores(scores).copy()
         if self.problem.add_zero_attn:
             masked[..., -1] = -np.inf
         return masked
 
 
-@wrong(
+@enter_bug(
     "zeroattn-raw-space",
     7,
     "the zero row is appended before the projection",
@@ -178,10 +178,10 @@ class RawSpace(Attention):
         b_k, b_v = self.parameter("b_k"), self.parameter("b_v")
         if not self.problem.add_zero_attn or b_k is None or b_v is None:
             return k, v
-        return row_behind(k[:, :-1], b_k), row_behind(v[:, :-1], b_v)
+        return append_row(k[:, :-1], b_k), append_row(v[:, :-1], b_v)
 
 
-@wrong(
+@enter_bug(
     "zeroattn-mask-pad",
     7,
     "the mask hides the appended key",
@@ -195,14 +195,14 @@ class RawSpace(Attention):
 class MaskPad(Attention):
     """The appended keys hidden wherever there is a mask."""
 
-    def widen(self, mask: Array) -> Array:
+    def broadcast_mask(self, mask: Array) -> Array:
         """Pad with -inf."""
-        wide = super().widen(mask).copy()
-        wide[..., self.problem.key.shape[1] :] = -np.inf
-        return wide
+        wider = super().broadcast_mask(mask).copy()
+        wider[..., self.problem.key.shape[1] :] = -np.inf
+        return wider
 
 
-@wrong(
+@enter_bug(
     "appended-key-causal",
     7,
     "the causal rule hides the appended key from early queries",
@@ -215,9 +215,9 @@ class MaskPad(Attention):
 class AppendedCausal(Attention):
     """The rule on all S' keys."""
 
-    def widen(self, mask: Array) -> Array:
+    def broadcast_mask(self, mask: Array) -> Array:
         """Hide appended keys beyond the diagonal."""
-        wide = super().widen(mask)
+        wider = super().broadcast_mask(mask)
         if not self.problem.is_causal:
-            return wide
-        return np.where(np.triu(np.ones(wide.shape[-2:], dtype=bool), k=1), -np.inf, wide)
+            return wider
+        return np.where(np.triu(np.ones(wider.shape[-2:], dtype=bool), k=1), -np.inf, wider)

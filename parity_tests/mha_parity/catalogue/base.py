@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.candidate import Answer, CandidateError
+from mha_parity.core.candidate import Answer, CandidateError
 
 if TYPE_CHECKING:
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
 
 Triple = tuple["Array", "Array", "Array"]
 
@@ -31,7 +31,7 @@ class Attention:
         """Take the problem; nothing is computed before ``answer``."""
         self.problem = problem
         self.case = problem.case
-        self.work: np.dtype[np.floating] = np.dtype(
+        self.work_dtype: np.dtype[np.floating] = np.dtype(
             np.float64 if problem.dtype == np.float64 else np.float32
         )
         self.stages: dict[str, Array] = {}
@@ -44,12 +44,12 @@ class Attention:
             q, k, v = self.project()
             k, v = self.append(k, v)
             q = self.split(q, self.problem.num_heads)
-            k, v = (self.group(self.split(x, self.problem.num_kv_heads)) for x in (k, v))
+            k, v = (self.repeat_heads(self.split(x, self.problem.num_kv_heads)) for x in (k, v))
             scores = self.scores(q, k)
-            masked = self.masked(scores)
+            masked = self.mask_scores(scores)
             weights = self.softmax(masked)
-            mixed = self.mix(weights, v)
-            output = self.out(self.merge(mixed))
+            outputs = self.apply_weights(weights, v)
+            output = self.project_output(self.merge(outputs))
             self.stages = {
                 "query heads": q,
                 "key heads": k,
@@ -57,7 +57,7 @@ class Attention:
                 "scores": scores,
                 "masked scores": masked,
                 "weights": weights,
-                "mixed": mixed,
+                "head outputs": outputs,
                 "output": output,
             }
             return Answer(output=self.rounded(output), weights=self._asked(weights))
@@ -65,12 +65,12 @@ class Attention:
     def inputs(self) -> Triple:
         """Return query (N, L, E), key (N, S, kdim) and value (N, S, vdim)."""
         p = self.problem
-        return self.wide(p.query), self.wide(p.key), self.wide(p.value)
+        return self.precise(p.query), self.precise(p.key), self.precise(p.value)
 
     def parameter(self, name: str) -> Array | None:
         """Return the weight, bias or appended row of this name, None where there is none."""
         array: Array | None = getattr(self.problem, name)
-        return None if array is None else self.wide(array)
+        return None if array is None else self.precise(array)
 
     def project(self) -> Triple:
         """Return q (N, L, E), k (N, S, E), v (N, S, E), each x W^T + b."""
@@ -87,9 +87,9 @@ class Attention:
         """Return k and v with the rows of bias_kv, then the zero row, behind their own."""
         bias_k, bias_v = self.parameter("bias_k"), self.parameter("bias_v")
         if bias_k is not None and bias_v is not None:
-            k, v = row_behind(k, bias_k), row_behind(v, bias_v)
+            k, v = append_row(k, bias_k), append_row(v, bias_v)
         if self.problem.add_zero_attn:
-            k, v = (row_behind(x, np.zeros(x.shape[2], dtype=self.work)) for x in (k, v))
+            k, v = (append_row(x, np.zeros(x.shape[2], dtype=self.work_dtype)) for x in (k, v))
         return k, v
 
     def split(self, x: Array, heads: int) -> Array:
@@ -97,7 +97,7 @@ class Attention:
         n, t, width = x.shape
         return x.reshape(n, t, heads, width // heads).swapaxes(1, 2)
 
-    def group(self, x: Array) -> Array:
+    def repeat_heads(self, x: Array) -> Array:
         """Return key or value heads repeated so that each query head has its own."""
         times = self.problem.num_heads // self.problem.num_kv_heads
         return x if times == 1 else np.repeat(x, times, axis=1)
@@ -108,54 +108,58 @@ class Attention:
 
     def scores(self, q: Array, k: Array) -> Array:
         """Return scale q k^T, (N, H, L, S')."""
-        return np.asarray((q * self.work.type(self.scale())) @ k.swapaxes(-1, -2))
+        return np.asarray((q * self.work_dtype.type(self.scale())) @ k.swapaxes(-1, -2))
 
     # Masks are added to the scores: 0 or a finite bias where a key is seen, -inf where hidden.
 
-    def masked(self, scores: Array) -> Array:
+    def mask_scores(self, scores: Array) -> Array:
         """Return the scores with all masks applied."""
-        parts = [m for m in (self.padding(), self.attn(), self.causal()) if m is not None]
-        return self.apply(scores, self.widen(self.combine(parts))) if parts else scores
+        parts = [
+            m for m in (self.padding_mask(), self.attn_mask(), self.causal_mask()) if m is not None
+        ]
+        return (
+            self.apply_mask(scores, self.broadcast_mask(self.sum_masks(parts))) if parts else scores
+        )
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Return the key_padding_mask as (N, 1, 1, S)."""
         mask = self.problem.key_padding_mask
-        return None if mask is None else self.added(mask)[:, None, None, :]
+        return None if mask is None else self.additive(mask)[:, None, None, :]
 
-    def attn(self) -> Array | None:
+    def attn_mask(self) -> Array | None:
         """Return the attn_mask as (1, 1, L, S) or (N, H, L, S)."""
         mask = self.problem.attn_mask
         if mask is None:
             return None
-        added = self.added(mask)
+        added = self.additive(mask)
         return added if mask.ndim == 2 else added.reshape(self._by_head(mask))
 
-    def causal(self) -> Array | None:
+    def causal_mask(self) -> Array | None:
         """Return the causal mask as (L, S), top-left."""
-        return self.future(1) if self.problem.is_causal else None
+        return self.future_mask(1) if self.problem.is_causal else None
 
-    def future(self, diagonal: int) -> Array:
+    def future_mask(self, diagonal: int) -> Array:
         """Return -inf on and above the diagonal of (L, S), 0 below."""
         shape = (self.case.queries, self.problem.key.shape[1])
-        return self.added(np.triu(np.ones(shape, dtype=bool), k=diagonal))
+        return self.additive(np.triu(np.ones(shape, dtype=bool), k=diagonal))
 
-    def added(self, mask: Array) -> Array:
+    def additive(self, mask: Array) -> Array:
         """Return a mask as a float to add: -inf where a boolean one is True."""
         if mask.dtype == np.bool_:
-            return np.where(mask, self.work.type(-np.inf), self.work.type(0))
-        return self.wide(mask)
+            return np.where(mask, self.work_dtype.type(-np.inf), self.work_dtype.type(0))
+        return self.precise(mask)
 
-    def combine(self, parts: list[Array]) -> Array:
+    def sum_masks(self, parts: list[Array]) -> Array:
         """Return the sum of the masks."""
         return sum(parts[1:], parts[0])
 
-    def widen(self, mask: Array) -> Array:
+    def broadcast_mask(self, mask: Array) -> Array:
         """Return the mask over all N, H, L, S', with 0 for the appended keys."""
         n, h, length, total = self.problem.weights_shape
         own = np.broadcast_to(mask, (n, h, length, total - self.problem.appended))
         return np.pad(own, ((0, 0), (0, 0), (0, 0), (0, self.problem.appended)))
 
-    def apply(self, scores: Array, mask: Array) -> Array:
+    def apply_mask(self, scores: Array, mask: Array) -> Array:
         """Return scores + mask."""
         return scores + mask
 
@@ -169,7 +173,7 @@ class Attention:
         """Return e^x."""
         return np.asarray(np.exp(x))
 
-    def mix(self, weights: Array, v: Array) -> Array:
+    def apply_weights(self, weights: Array, v: Array) -> Array:
         """Return P v, (N, H, L, Dv)."""
         return np.asarray(weights @ v)
 
@@ -178,23 +182,23 @@ class Attention:
         n, h, length, width = x.shape
         return x.swapaxes(1, 2).reshape(n, length, h * width)
 
-    def out(self, x: Array) -> Array:
+    def project_output(self, x: Array) -> Array:
         """Return the output projection."""
         return self.linear(x, "out")
 
-    def returned(self, weights: Array) -> Array:
+    def returned_weights(self, weights: Array) -> Array:
         """Return the weights of every head, (N, H, L, S'), as the caller gets them."""
         return weights
 
-    def averaged(self, weights: Array) -> Array:
+    def averaged_weights(self, weights: Array) -> Array:
         """Return the mean of the weights over the heads, (N, L, S')."""
         return np.asarray(weights.mean(axis=1))
 
     # Small tools.
 
-    def wide(self, array: Array) -> Array:
+    def precise(self, array: Array) -> Array:
         """Return a float array in the working dtype."""
-        return np.asarray(array, dtype=self.work)
+        return np.asarray(array, dtype=self.work_dtype)
 
     def rounded(self, array: Array) -> Array:
         """Return the result in the problem's dtype."""
@@ -206,11 +210,13 @@ class Attention:
     def _asked(self, weights: Array) -> Array | None:
         if self.case.weights == "none":
             return None
-        every = self.returned(weights)
-        return self.rounded(self.averaged(every) if self.case.weights == "averaged" else every)
+        every = self.returned_weights(weights)
+        return self.rounded(
+            self.averaged_weights(every) if self.case.weights == "averaged" else every
+        )
 
 
-def row_behind(x: Array, row: Array) -> Array:
+def append_row(x: Array, row: Array) -> Array:
     """Return x (N, T, E) with one row (E,) behind the last of every sample."""
     return np.concatenate((x, np.broadcast_to(row, (x.shape[0], 1, x.shape[2]))), axis=1)
 
@@ -220,7 +226,8 @@ def attend(kind: type[Attention], problem: Problem) -> Answer:
 
     Raises
     ------
-        CandidateError: the attention cannot treat shapes like these.
+    CandidateError
+        The attention cannot treat shapes like these.
 
     """
     try:

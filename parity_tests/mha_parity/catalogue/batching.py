@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.memory import present
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.plain import Attention, Triple
+from mha_parity.cases.memory_layout import present
+from mha_parity.catalogue.base import Attention, Triple
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.candidate import Answer
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
 
 
-@wrong(
+@enter_bug(
     "batch-first-confusion",
     10,
     "attention runs across the samples, batch and sequence exchanged",
@@ -34,9 +34,9 @@ class AcrossSamples(Attention):
         """Return (L, H, N, N)."""
         return super().scores(exchanged(q), exchanged(k))
 
-    def mix(self, weights: Array, v: Array) -> Array:
+    def apply_weights(self, weights: Array, v: Array) -> Array:
         """Mix samples."""
-        return exchanged(super().mix(weights, exchanged(v)))
+        return exchanged(super().apply_weights(weights, exchanged(v)))
 
 
 def exchanged(x: Array) -> Array:
@@ -44,7 +44,7 @@ def exchanged(x: Array) -> Array:
     return x.swapaxes(0, 2)
 
 
-@wrong(
+@enter_bug(
     "swapped-rows-differ",
     10,
     "a sample's answer depends on its place in the batch",
@@ -57,14 +57,14 @@ def exchanged(x: Array) -> Array:
 class PlaceMatters(Attention):
     """A drift along the batch."""
 
-    def mix(self, weights: Array, v: Array) -> Array:
+    def apply_weights(self, weights: Array, v: Array) -> Array:
         """Drift."""
-        mixed = super().mix(weights, v)
-        drift = 1 + 1e-3 * np.arange(len(mixed), dtype=self.work)
+        mixed = super().apply_weights(weights, v)
+        drift = 1 + 1e-3 * np.arange(len(mixed), dtype=self.work_dtype)
         return mixed * drift[:, None, None, None]
 
 
-@wrong(
+@enter_bug(
     "samples-mixed",
     10,
     "each sample's queries meet the keys and values of another sample",
@@ -87,7 +87,7 @@ class SamplesMixed(Attention):
         return (k if self.values_alone else k[order]), v[order]
 
 
-@wrong(
+@enter_bug(
     "strides-ignored",
     10,
     "the buffer of an array is read as if it were contiguous",
@@ -114,13 +114,13 @@ class StridesIgnored(Attention):
         """Return the first elements in memory of the array as it was presented."""
         array = getattr(self.problem, name)
         if name not in self.unstrided:
-            return self.wide(array)
+            return self.precise(array)
         shown = present(array, self.case.memory)
         buffer = shown if shown.base is None else np.asarray(shown.base)
-        return self.wide(buffer.ravel(order="K")[: array.size].reshape(array.shape))
+        return self.precise(buffer.ravel(order="K")[: array.size].reshape(array.shape))
 
 
-@wrong(
+@enter_bug(
     "gqa-tile",
     11,
     "key heads are tiled over the query heads",
@@ -134,13 +134,13 @@ class StridesIgnored(Attention):
 class Tiled(Attention):
     """Query head h meets key head h mod Hkv."""
 
-    def group(self, x: Array) -> Array:
+    def repeat_heads(self, x: Array) -> Array:
         """Tile."""
         times = self.problem.num_heads // self.problem.num_kv_heads
         return np.concatenate([x] * times, axis=1)
 
 
-@wrong(
+@enter_bug(
     "gqa-repeat-wrong-axis",
     11,
     "keys are repeated along the tokens, before the split",
@@ -154,7 +154,7 @@ class Tiled(Attention):
 class RepeatWrongAxis(Attention):
     """Tokens repeated."""
 
-    def group(self, x: Array) -> Array:
+    def repeat_heads(self, x: Array) -> Array:
         """Repeat tokens, then read the buffer as (N, S, H, D)."""
         n, _, tokens, width = x.shape
         heads = self.problem.num_heads
@@ -162,7 +162,7 @@ class RepeatWrongAxis(Attention):
         return rows.reshape(n, tokens, heads, width).swapaxes(1, 2)
 
 
-@wrong(
+@enter_bug(
     "gqa-first-only",
     11,
     "all query heads use the first key head",
@@ -175,13 +175,13 @@ class RepeatWrongAxis(Attention):
 class FirstGroup(Attention):
     """One key head for all, where heads are grouped."""
 
-    def group(self, x: Array) -> Array:
+    def repeat_heads(self, x: Array) -> Array:
         """Broadcast head 0."""
-        grouped = super().group(x)
+        grouped = super().repeat_heads(x)
         return grouped if grouped is x else grouped * 0 + grouped[:, :1]
 
 
-@wrong(
+@enter_bug(
     "squeeze-l1",
     14,
     "axes of size 1 are squeezed away",
@@ -200,7 +200,7 @@ class Squeezed(Attention):
         return type(own)(output=own.output.squeeze(), weights=own.weights)
 
 
-@wrong(
+@enter_bug(
     "s0-undefined",
     14,
     "an empty sequence of keys has no answer",
@@ -219,7 +219,7 @@ class EmptyUndefined(Attention):
         return super().softmax(scores)
 
 
-@wrong(
+@enter_bug(
     "zero-length-sample",
     14,
     "a sample of length 0 is given its first key",
@@ -234,16 +234,16 @@ class EmptyUndefined(Attention):
 class ZeroLength(Attention):
     """Key 0 shown to a sample without keys."""
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Show key 0 where all are hidden."""
-        own = super().padding()
+        own = super().padding_mask()
         if own is None:
             return None
         emptied = (own == -np.inf).all(axis=-1)
         return np.concatenate((np.where(emptied, 0, own[..., 0])[..., None], own[..., 1:]), axis=-1)
 
 
-@wrong(
+@enter_bug(
     "fixed-buffer",
     14,
     "keys beyond a fixed number are left out",
@@ -258,8 +258,8 @@ class FixedBuffer(Attention):
 
     room = 64
 
-    def masked(self, scores: Array) -> Array:
+    def mask_scores(self, scores: Array) -> Array:
         """Hide what does not fit."""
-        masked = super().masked(scores).copy()
+        masked = super().mask_scores(scores).copy()
         masked[..., self.room : self.problem.key.shape[1]] = -np.inf
         return masked

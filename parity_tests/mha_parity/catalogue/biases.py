@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.plain import Attention
+from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 
-@wrong(
+@enter_bug(
     "qv-bias-dropped",
     1,
     "a bias of in_proj is left out",
@@ -35,7 +35,7 @@ class BiasDropped(Attention):
         return None if name in self.dropped else super().parameter(name)
 
 
-@wrong(
+@enter_bug(
     "k-bias-dropped",
     1,
     "the bias of k is left out",
@@ -53,7 +53,7 @@ class KeyBiasDropped(BiasDropped):
     dropped = ("b_k",)
 
 
-@wrong(
+@enter_bug(
     "bias-wrong-index",
     1,
     "the bias is added after the split, by the index it had before",
@@ -70,12 +70,12 @@ class BiasWrongIndex(BiasDropped):
     def split(self, x: Array, heads: int) -> Array:
         """Add the bias of the next projection in line along the flat buffer."""
         split = np.ascontiguousarray(super().split(x, heads))
-        self.turn = getattr(self, "turn", -1) + 1
-        bias = Attention.parameter(self, f"b_{'qkv'[self.turn % 3]}")
+        self.calls = getattr(self, "calls", -1) + 1
+        bias = Attention.parameter(self, f"b_{'qkv'[self.calls % 3]}")
         return split if bias is None else split + np.resize(bias, split.size).reshape(split.shape)
 
 
-@wrong(
+@enter_bug(
     "q-bias-unscaled",
     1,
     "the scale reaches q before its bias does",
@@ -92,10 +92,10 @@ class QueryBiasUnscaled(Attention):
         """Undo the later scaling for b_q."""
         array = super().parameter(name)
         undo = name == "b_q" and array is not None
-        return array / self.work.type(self.scale()) if undo and array is not None else array
+        return array / self.work_dtype.type(self.scale()) if undo and array is not None else array
 
 
-@wrong(
+@enter_bug(
     "out-bias-kept",
     1,
     "an offset is added to every output though the layer has no bias",
@@ -109,14 +109,14 @@ class QueryBiasUnscaled(Attention):
 class OutBiasKept(Attention):
     """A bias from somewhere: 1/sqrt(E), the bound of a linear layer's initial bias."""
 
-    def out(self, x: Array) -> Array:
+    def project_output(self, x: Array) -> Array:
         """Add the offset where the layer has no biases."""
         kept = self.case.form == "mha" and self.case.bias == "no"
-        offset = self.work.type(1 / max(self.case.embed_dim, 1) ** 0.5) if kept else 0
-        return super().out(x) + offset
+        offset = self.work_dtype.type(1 / max(self.case.embed_dim, 1) ** 0.5) if kept else 0
+        return super().project_output(x) + offset
 
 
-@wrong(
+@enter_bug(
     "out-bias-dropped",
     1,
     "the bias of the output projection is left out",

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.plain import Attention
+from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 STABLE = "exp(z - m) / sum exp(z - m) with m the maximum of the row"
 
@@ -24,11 +24,11 @@ class _Shifted(Attention):
 
     def softmax(self, scores: Array) -> Array:
         """Subtract the shift; right in exact arithmetic whatever it is."""
-        powers = self.exp(scores - self.work.type(1) * self.shift(scores))
+        powers = self.exp(scores - self.work_dtype.type(1) * self.shift(scores))
         return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
-@wrong(
+@enter_bug(
     "softmax-no-max",
     4,
     "the maximum of the row is not subtracted before exp",
@@ -37,7 +37,7 @@ class _Shifted(Attention):
     visible="logits past 88.7 (float32) or 709 (float64): infinity over infinity",
     remedy="subtract the maximum of each row before exp",
     sources="pytorch/executorch#18407",
-    needs="regime=huge/low/apart/peaky",
+    needs="regime=huge/very_negative/wide_range/peaky",
 )
 class NoMax(_Shifted):
     """Nothing subtracted."""
@@ -47,7 +47,7 @@ class NoMax(_Shifted):
         return 0.0
 
 
-@wrong(
+@enter_bug(
     "softmax-fixed-max",
     4,
     "a constant is subtracted in place of the maximum of the row",
@@ -56,7 +56,7 @@ class NoMax(_Shifted):
     visible="logits past 98, or a row all below -93 (float32)",
     remedy="subtract the maximum of each row",
     sources="HabanaAI/vllm-fork#275",
-    needs="regime=huge/low/apart/peaky",
+    needs="regime=huge/very_negative/wide_range/peaky",
 )
 class FixedMax(_Shifted):
     """10 subtracted."""
@@ -66,7 +66,7 @@ class FixedMax(_Shifted):
         return 10.0
 
 
-@wrong(
+@enter_bug(
     "softmax-max-from-zero",
     4,
     "the running maximum starts at 0",
@@ -75,7 +75,7 @@ class FixedMax(_Shifted):
     visible="a row whose logits all lie below about -90 (float32) or -700 (float64)",
     remedy="start the running maximum at -inf",
     sources="bytedance/lightseq#74 Dao-AILab/flash-attention#2082",
-    needs="regime=low/apart",
+    needs="regime=very_negative/wide_range",
 )
 class MaxFromZero(_Shifted):
     """max(0, z)."""
@@ -85,7 +85,7 @@ class MaxFromZero(_Shifted):
         return np.asarray(np.max(scores, axis=-1, keepdims=True, initial=0))
 
 
-@wrong(
+@enter_bug(
     "softmax-global-max",
     4,
     "one maximum over all rows, heads and samples is subtracted",
@@ -93,7 +93,7 @@ class MaxFromZero(_Shifted):
     right="z - z.max(axis=-1, keepdims=True)",
     visible="a row whose maximum lies some 90 (float32) or 700 (float64) below the largest of all",
     remedy="take the maximum of each row: axis=-1, keepdims=True",
-    needs="regime=apart/huge/low",
+    needs="regime=wide_range/huge/very_negative",
 )
 class GlobalMax(_Shifted):
     """One maximum for all."""
@@ -116,7 +116,7 @@ class _Blocked(Attention):
 SMALLER = tuple({"size": size} for size in (2, 3, 4, 5, 8, 16, 32))
 
 
-@wrong(
+@enter_bug(
     "lse-base-merge",
     4,
     "blocks of keys are merged by a logarithm of another base",
@@ -139,14 +139,14 @@ class BaseMerge(_Blocked):
             top = np.max(own, axis=-1, keepdims=True)
             total = np.where(top == -np.inf, 0, np.exp(own - top).sum(axis=-1, keepdims=True))
             parts.append(np.where(top == -np.inf, 0, np.exp(own - top) / total))
-            sizes.append((np.log(total) + top) * self.work.type(np.log2(np.e)))
+            sizes.append((np.log(total) + top) * self.work_dtype.type(np.log2(np.e)))
         if not parts:
             return super().softmax(scores)
         shares = super().softmax(np.concatenate(sizes, axis=-1))
         return np.concatenate([p * shares[..., i, None] for i, p in enumerate(parts)], axis=-1)
 
 
-@wrong(
+@enter_bug(
     "online-no-rescale",
     4,
     "the accumulator is not rescaled when the running maximum rises",
@@ -176,7 +176,7 @@ class NoRescale(_Blocked):
         return np.where(top == -np.inf, 0, top)
 
 
-@wrong(
+@enter_bug(
     "online-nothing-rescaled",
     4,
     "neither accumulator nor sum is rescaled when the running maximum rises",
@@ -196,7 +196,7 @@ class NothingRescaled(NoRescale):
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
-@wrong(
+@enter_bug(
     "online-inf-minus-inf",
     4,
     "a block without a visible key poisons its row",
@@ -217,10 +217,10 @@ class InfMinusInf(_Blocked):
         """Lose each row whose first block is hidden."""
         first = np.max(scores[..., : self.size], axis=-1, keepdims=True, initial=-np.inf)
         lost = (first == -np.inf) & (scores.shape[-1] > 0)
-        return np.where(lost, self.work.type(np.nan), super().softmax(scores))
+        return np.where(lost, self.work_dtype.type(np.nan), super().softmax(scores))
 
 
-@wrong(
+@enter_bug(
     "tail-block-zero-keys",
     4,
     "keys are filled up to whole blocks with zeros that take part in the softmax",
@@ -241,7 +241,7 @@ class TailZeroKeys(_Blocked):
         return super().softmax(filled)[..., : scores.shape[-1]]
 
 
-@wrong(
+@enter_bug(
     "tail-block-dropped",
     4,
     "the keys of an unfinished last block are left out",
@@ -255,16 +255,16 @@ class TailZeroKeys(_Blocked):
 class TailDropped(_Blocked):
     """Whole blocks alone; keys fewer than a block are read as one."""
 
-    def masked(self, scores: Array) -> Array:
+    def mask_scores(self, scores: Array) -> Array:
         """Hide the tail."""
-        masked = super().masked(scores).copy()
+        masked = super().mask_scores(scores).copy()
         total = scores.shape[-1]
         if total > self.size:
             masked[..., total - total % self.size :] = -np.inf
         return masked
 
 
-@wrong(
+@enter_bug(
     "query-tail-zero",
     4,
     "the rows of an unfinished last block of queries stay zero",
@@ -279,16 +279,16 @@ class QueryTailZero(_Blocked):
 
     size = 4
 
-    def mix(self, weights: Array, v: Array) -> Array:
+    def apply_weights(self, weights: Array, v: Array) -> Array:
         """Leave the tail unwritten."""
-        mixed = super().mix(weights, v).copy()
+        mixed = super().apply_weights(weights, v).copy()
         length = mixed.shape[2]
         if length > self.size:
             mixed[:, :, length - length % self.size :] = 0
         return mixed
 
 
-@wrong(
+@enter_bug(
     "blocks-averaged",
     4,
     "each block of keys is normalised alone, and the blocks are averaged",

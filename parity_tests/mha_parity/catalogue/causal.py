@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.plain import Attention
+from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 RIGHT = "query i sees the keys j <= i, counted from the top left"
 REMEDY = "hide np.triu(ones((L, S)), k=1)"
@@ -25,18 +25,18 @@ class _Ruled(Attention):
         """Return the rule as (L, S)."""
         raise NotImplementedError
 
-    def causal(self) -> Array | None:
+    def causal_mask(self) -> Array | None:
         """Apply the rule where the causal one was asked for."""
         if not self.problem.is_causal:
             return None
         masked = self.problem.key_padding_mask is not None
-        return self.future(1) if self.alone and masked else self.rule()
+        return self.future_mask(1) if self.alone and masked else self.rule()
 
 
 ALONE = ({"alone": True},)
 
 
-@wrong(
+@enter_bug(
     "causal-bottom-right",
     6,
     "the causal rule is aligned at the bottom right",
@@ -54,10 +54,10 @@ class BottomRight(_Ruled):
 
     def rule(self) -> Array:
         """Shift the diagonal by S - L."""
-        return self.future(1 + self.problem.key.shape[1] - self.case.queries)
+        return self.future_mask(1 + self.problem.key.shape[1] - self.case.queries)
 
 
-@wrong(
+@enter_bug(
     "causal-dropped-with-weights",
     6,
     "the causal rule is dropped when weights are asked for",
@@ -71,12 +71,12 @@ class BottomRight(_Ruled):
 class DroppedWithWeights(Attention):
     """Not causal with weights."""
 
-    def causal(self) -> Array | None:
+    def causal_mask(self) -> Array | None:
         """Forget the rule on the path that returns weights."""
-        return super().causal() if self.case.weights == "none" else None
+        return super().causal_mask() if self.case.weights == "none" else None
 
 
-@wrong(
+@enter_bug(
     "causal-strict",
     6,
     "the causal rule hides the diagonal too",
@@ -95,10 +95,10 @@ class Strict(_Ruled):
 
     def rule(self) -> Array:
         """Start the triangle elsewhere."""
-        return self.future(self.diagonal)
+        return self.future_mask(self.diagonal)
 
 
-@wrong(
+@enter_bug(
     "causal-loose",
     6,
     "the causal rule lets each query see one key of the future",
@@ -116,7 +116,7 @@ class Loose(Strict):
     diagonal = 2
 
 
-@wrong(
+@enter_bug(
     "causal-anti",
     6,
     "the causal rule hides the past and shows the future",
@@ -136,10 +136,10 @@ class Anti(_Ruled):
     def rule(self) -> Array:
         """Hide the lower triangle."""
         shape = (self.case.queries, self.problem.key.shape[1])
-        return self.added(np.tril(np.ones(shape, dtype=bool), k=self.diagonal))
+        return self.additive(np.tril(np.ones(shape, dtype=bool), k=self.diagonal))
 
 
-@wrong(
+@enter_bug(
     "causal-forced",
     6,
     "the causal rule is applied where no mask was given",
@@ -156,13 +156,13 @@ class Forced(Attention):
 
     always = False
 
-    def causal(self) -> Array | None:
+    def causal_mask(self) -> Array | None:
         """Apply the rule unless there is an attn_mask."""
         unasked = self.always or self.problem.attn_mask is None
-        return self.future(1) if unasked else super().causal()
+        return self.future_mask(1) if unasked else super().causal_mask()
 
 
-@wrong(
+@enter_bug(
     "causal-ignored",
     6,
     "the causal rule has no effect",
@@ -180,10 +180,10 @@ class Ignored(_Ruled):
 
     def rule(self) -> Array:
         """Hide nothing."""
-        return self.future(self.case.keys + self.case.queries)
+        return self.future_mask(self.case.keys + self.case.queries)
 
 
-@wrong(
+@enter_bug(
     "causal-zero-scores",
     6,
     "future scores are set to 0 in place of -inf",
@@ -196,18 +196,18 @@ class Ignored(_Ruled):
 class ZeroScores(Attention):
     """exp(0) for the future."""
 
-    def masked(self, scores: Array) -> Array:
+    def mask_scores(self, scores: Array) -> Array:
         """Set the future to 0 before other masks."""
         past = np.tril(np.ones(scores.shape[-2:], dtype=bool))
         past |= np.arange(scores.shape[-1]) >= self.problem.key.shape[1]
-        return super().masked(np.where(past, scores, 0) if self.problem.is_causal else scores)
+        return super().mask_scores(np.where(past, scores, 0) if self.problem.is_causal else scores)
 
-    def causal(self) -> Array | None:
+    def causal_mask(self) -> Array | None:
         """Leave nothing to add."""
         return None
 
 
-@wrong(
+@enter_bug(
     "last-key-unseen",
     6,
     "the last key is never read",
@@ -222,16 +222,16 @@ class LastKeyUnseen(Attention):
 
     unseen = slice(-1, None)
 
-    def masked(self, scores: Array) -> Array:
+    def mask_scores(self, scores: Array) -> Array:
         """Hide the last key of the caller's."""
-        masked = super().masked(scores).copy()
+        masked = super().mask_scores(scores).copy()
         keys = self.problem.key.shape[1]
         if keys > 1:
             masked[..., :keys][..., self.unseen] = -np.inf
         return masked
 
 
-@wrong(
+@enter_bug(
     "self-unseen",
     6,
     "no token attends to itself",
@@ -243,9 +243,9 @@ class LastKeyUnseen(Attention):
 class SelfUnseen(Attention):
     """The diagonal hidden, always."""
 
-    def masked(self, scores: Array) -> Array:
+    def mask_scores(self, scores: Array) -> Array:
         """Hide the diagonal where some other key is left."""
-        masked = super().masked(scores).copy()
+        masked = super().mask_scores(scores).copy()
         length = min(scores.shape[-2], self.problem.key.shape[1])
         if scores.shape[-1] > 1:
             masked[..., range(length), range(length)] = -np.inf

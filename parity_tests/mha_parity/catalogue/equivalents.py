@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.plain import Attention
+from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 SOFTMAX = "exp(z - max z) / sum exp(z - max z)"
 NOTHING = "nothing to mend"
 
 
-@wrong(
+@enter_bug(
     "scale-in-halves",
     3,
     "the scale is split between query and key",
@@ -31,11 +31,11 @@ class Halves(Attention):
 
     def scores(self, q: Array, k: Array) -> Array:
         """Scale both sides."""
-        root = self.work.type(np.sqrt(self.scale()))
+        root = self.work_dtype.type(np.sqrt(self.scale()))
         return np.asarray((q * root) @ (k * root).swapaxes(-1, -2))
 
 
-@wrong(
+@enter_bug(
     "softmax-exact-base2",
     4,
     "the softmax is computed with powers of 2",
@@ -50,10 +50,10 @@ class ExactBase2(Attention):
 
     def exp(self, x: Array) -> Array:
         """Return e^x."""
-        return np.asarray(np.exp2(x * self.work.type(np.log2(np.e))))
+        return np.asarray(np.exp2(x * self.work_dtype.type(np.log2(np.e))))
 
 
-@wrong(
+@enter_bug(
     "softmax-divided-late",
     4,
     "the values are mixed with powers, and divided by their sum behind that",
@@ -66,16 +66,16 @@ class ExactBase2(Attention):
 class DividedLate(Attention):
     """As the flash algorithm does."""
 
-    def mix(self, weights: Array, v: Array) -> Array:
+    def apply_weights(self, weights: Array, v: Array) -> Array:
         """Undo the division, and divide again."""
         top = np.max(weights, axis=-1, keepdims=True, initial=0)
-        powers = weights / np.where(top > 0, top, self.work.type(1))
+        powers = weights / np.where(top > 0, top, self.work_dtype.type(1))
         total = powers.sum(axis=-1, keepdims=True)
         empty = np.zeros((*weights.shape[:-1], v.shape[-1]), dtype=weights.dtype)
         return (powers @ v) / total if weights.shape[-1] else empty
 
 
-@wrong(
+@enter_bug(
     "softmax-another-shift",
     4,
     "something else than the maximum is subtracted before exp, within its range",
@@ -90,10 +90,10 @@ class AnotherShift(Attention):
 
     def exp(self, x: Array) -> Array:
         """Return e^(x - 1)."""
-        return np.asarray(np.exp(x - self.work.type(1)))
+        return np.asarray(np.exp(x - self.work_dtype.type(1)))
 
 
-@wrong(
+@enter_bug(
     "masks-joined-first",
     5,
     "the masks are joined to one boolean and one float mask before they are applied",
@@ -106,17 +106,17 @@ class AnotherShift(Attention):
 class JoinedFirst(Attention):
     """As torch does."""
 
-    def apply(self, scores: Array, mask: Array) -> Array:
+    def apply_mask(self, scores: Array, mask: Array) -> Array:
         """Fill the hidden, and add the rest."""
         hidden = mask == -np.inf
-        biased = scores + np.where(hidden, self.work.type(0), mask)
-        return np.where(hidden, self.work.type(-np.inf), biased)
+        biased = scores + np.where(hidden, self.work_dtype.type(0), mask)
+        return np.where(hidden, self.work_dtype.type(-np.inf), biased)
 
 
-@wrong(
+@enter_bug(
     "heads-one-by-one",
     2,
-    "the heads are computed in a loop and written one beside the other",
+    "the heads are computed in a loop and written next to each other",
     wrong="for h: out[:, :, h d:(h + 1) d] = P_h v_h",
     right="merge all heads at once",
     visible="never",

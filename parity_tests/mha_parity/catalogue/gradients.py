@@ -1,4 +1,4 @@
-"""Family 12: the forward pass is right, and the way back is not."""
+"""Family 12: the forward pass is right, and the backward pass is not."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.making import cotangent
-from mha_parity.orders import ORDERS, Prepared
-from mha_parity.pullback import Pull
-from mha_parity.wrong.bug import Bug, add, features
-from mha_parity.wrong.plain import Attention, attend
+from mha_parity.cases.generate import cotangent
+from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.registry import Bug, enter, features
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared
+from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mha_parity.candidate import Answer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.problem import Problem
 
 BLOCK = 16
 
 
-def backwards(kind: type[Pull]) -> Callable[[], Callable[[Problem], Answer]]:
-    """Return what makes a right attention with gradients of a kind."""
+def with_gradients(kind: type[VJP]) -> Callable[[], Callable[[Problem], Answer]]:
+    """Return a function that makes the right attention with the gradients of a backward pass."""
 
     def function(problem: Problem) -> Answer:
         answer = attend(Attention, problem)
@@ -33,22 +33,22 @@ def backwards(kind: type[Pull]) -> Callable[[], Callable[[Problem], Answer]]:
         if problem.case.gradients == "no" or nothing:
             return answer
         with np.errstate(all="ignore"):
-            found = kind(Prepared(problem), ORDERS[0]).gradients(cotangent(problem))
+            found = kind(Prepared(problem), EVAL_ORDERS[0]).gradients(cotangent(problem))
         kept = {name: array.astype(problem.dtype) for name, array in found.items()}
         return dataclasses.replace(answer, gradients=kept)
 
     return lambda: function
 
 
-class NoScale(Pull):
-    """The factor on the scores has no part in the way back to q and k."""
+class NoScale(VJP):
+    """The scale is left out of the gradients of q and k."""
 
     def scale(self) -> float:
         """Return 1."""
         return 1.0
 
 
-class PaddedScale(Pull):
+class PaddedScale(VJP):
     """The scale of the head width rounded up to a block."""
 
     def scale(self) -> float:
@@ -58,7 +58,7 @@ class PaddedScale(Pull):
         return 1 / math.sqrt(-(-self.problem.head_dim // BLOCK) * BLOCK)
 
 
-class Diagonal(Pull):
+class Diagonal(VJP):
     """The softmax as if each weight depended on its own score alone."""
 
     def level(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (nothing is subtracted)
@@ -66,12 +66,12 @@ class Diagonal(Pull):
         return np.zeros((*d_p.shape[:-1], 1), dtype=d_p.dtype)
 
 
-def _enter(bug_id: str, kind: type[Pull], title: str, **told: str) -> None:
-    sources = tuple(told.pop("sources", "").split())
-    add(
+def _enter(bug_id: str, kind: type[VJP], title: str, **texts: str) -> None:
+    sources = tuple(texts.pop("sources", "").split())
+    enter(
         Bug(
-            id=bug_id, family=12, title=title, sources=sources, make=backwards(kind),
-            needs=features("gradients=yes"), **told,  # type: ignore[arg-type]  # the texts of a bug
+            id=bug_id, family=12, title=title, sources=sources, make=with_gradients(kind),
+            needs=features("gradients=yes"), **texts,  # type: ignore[arg-type]  # the texts of a bug
         )
     )  # fmt: skip
 
@@ -87,8 +87,8 @@ _enter(
 )  # fmt: skip
 _enter(
     "grad-padded-scale", PaddedScale,
-    "the way back scales by the head width rounded up to a block",
-    wrong="1/sqrt(D rounded up to 16) backwards, 1/sqrt(D) forwards",
+    "the backward pass scales by the head width rounded up to a block",
+    wrong="1/sqrt(D rounded up to 16) in the backward pass, 1/sqrt(D) in the forward",
     right="the same scale both ways",
     visible_when="gradients where D is not a multiple of 16",
     remedy="hand the scale of the forward pass to the backward one",
@@ -104,8 +104,8 @@ _enter(
 )  # fmt: skip
 
 
-class NanRows(Pull):
-    """0 times NaN on the way back through rows that see no key."""
+class NanRows(VJP):
+    """0 times NaN in the backward pass of rows that see no key."""
 
     def level(self, d_p: Array, d_heads: Array) -> Array:
         """Let the rows' NaN through."""

@@ -1,7 +1,7 @@
-"""The plain attention as a layer of NumPy that is asked like any other: with dropout, with modes.
+"""The plain attention as a NumPy layer with torch's constructor, state dict, dropout and modes.
 
-A wrong layer is a subclass with one step changed. It is bound by the real convention and watched by
-the real watch over conduct, whose findings are what sees it.
+A wrong layer is a subclass with one step changed. The convention torch-module binds it like any
+layer of a user, so that the checks of conduct and dropout apply to it.
 """
 
 from __future__ import annotations
@@ -10,76 +10,79 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mha_parity.case import Case
-from mha_parity.orders import ORDERS, Prepared
-from mha_parity.problem import Problem
-from mha_parity.pullback import Pull
-from mha_parity.wrong.gradients import backwards
-from mha_parity.wrong.plain import Attention
+from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.gradients import with_gradients
+from mha_parity.catalogue.registry import Bug, enter, features
+from mha_parity.core.case import Case
+from mha_parity.core.problem import Problem
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared
+from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mha_parity.candidate import Answer
-    from mha_parity.orders import Order
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.oracle.eval_orders import EvalOrder
+    from mha_parity.targets.conventions.base import Convention
 
 Result = tuple["Array", "Array | None"]
 
 
-class Dropping(Attention):
-    """The right attention with dropout: ``dropped`` is what the weights are multiplied with."""
+class DropoutAttention(Attention):
+    """The right attention with dropout: ``multiplier`` is the factor on each weight."""
 
-    def __init__(self, problem: Problem, rate: float, chance: np.random.Generator) -> None:
-        """Draw what is dropped; 1 everywhere without dropout."""
+    def __init__(self, problem: Problem, rate: float, rng: np.random.Generator) -> None:
+        """Draw the multiplier; 1 everywhere without dropout."""
         super().__init__(problem)
         self.rate = rate
-        self.dropped = np.ones((), dtype=self.work)
+        self.multiplier = np.ones((), dtype=self.work_dtype)
         if rate:
-            self.dropped = self.draw(chance.random(problem.weights_shape)).astype(self.work)
+            uniform = rng.random(problem.weights_shape)
+            self.multiplier = self.draw(uniform).astype(self.work_dtype)
 
-    def draw(self, numbers: Array) -> Array:
-        """Return 0 or 1/(1 - p), from even numbers in [0, 1)."""
-        return self.kept(numbers) * self.factor()
+    def draw(self, uniform: Array) -> Array:
+        """Return 0 or 1/(1 - p), from uniform numbers in [0, 1)."""
+        return self.kept(uniform) * self.factor()
 
-    def kept(self, numbers: Array) -> Array:
+    def kept(self, uniform: Array) -> Array:
         """Return which weights are kept."""
-        return np.asarray(numbers >= self.rate)
+        return np.asarray(uniform >= self.rate)
 
     def factor(self) -> float:
-        """Return what kept weights are multiplied with; with p = 1 there are none."""
+        """Return the factor on kept weights; with p = 1 none is kept."""
         return 1 / (1 - self.rate) if self.rate < 1 else 0.0
 
     def softmax(self, scores: Array) -> Array:
-        """Drop weights behind the softmax."""
-        return super().softmax(scores) * self.dropped
+        """Drop weights after the softmax."""
+        return super().softmax(scores) * self.multiplier
 
 
-class DroppingPull(Pull):
-    """The way back through what was dropped."""
+class DropoutVJP(VJP):
+    """The backward pass of a call in training, with its multiplier."""
 
-    def __init__(self, prepared: Prepared, order: Order, dropped: Array) -> None:
-        """Take the way forth, with the weights as they met the values."""
+    def __init__(self, prepared: Prepared, order: EvalOrder, multiplier: Array) -> None:
+        """Repeat the forward pass with the dropped weights."""
         super().__init__(prepared, order)
-        self.clean, self.dropped = self.p, dropped
-        self.p = self.clean * dropped
+        self.clean, self.multiplier = self.p, multiplier
+        self.p = self.clean * multiplier
         self.heads = self._product(self.p, self.v)
 
-    def back(self) -> Array:
-        """Return what the gradient of the weights is multiplied with."""
-        return self.dropped
+    def factor(self) -> Array:
+        """Return the factor on the gradient of each weight."""
+        return self.multiplier
 
     def _scores(self, d_heads: Array) -> Array:
-        d_p = self._product(d_heads, self.v.swapaxes(-1, -2)) * self.back()
+        d_p = self._product(d_heads, self.v.swapaxes(-1, -2)) * self.factor()
         level = (self.clean * d_p).sum(axis=-1, keepdims=True)
         return np.asarray(self.clean * (d_p - level))
 
 
 class Layer:
-    """torch's constructor, state dict, call and modes; ``vjp`` returns the way back as well."""
+    """torch's constructor, state dict, call and modes; ``vjp`` gives the gradients as well."""
 
-    attention: ClassVar[type[Dropping]] = Dropping
-    pull: ClassVar[type[DroppingPull]] = DroppingPull
+    attention: ClassVar[type[DropoutAttention]] = DropoutAttention
+    backward: ClassVar[type[DropoutVJP]] = DropoutVJP
 
     def __init__(
         self,
@@ -107,11 +110,11 @@ class Layer:
         }
 
     def train(self, mode: bool = True) -> None:
-        """Switch dropout on, or off."""
+        """Switch to training mode, or to eval mode."""
         self.training = mode
 
     def eval(self) -> None:
-        """Switch dropout off."""
+        """Switch to eval mode: no dropout."""
         self.training = False
 
     def state_dict(self) -> dict[str, Array]:
@@ -119,7 +122,7 @@ class Layer:
         return dict(self._state)
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Take all weights over."""
+        """Copy all weights."""
         if set(state) != set(self._state):
             raise KeyError(f"got {sorted(state)}, but should be {sorted(self._state)}.")
         self._state = {name: np.array(array, self.dtype) for name, array in state.items()}
@@ -134,9 +137,9 @@ class Layer:
         attn_mask: Array | None = None,
         average_attn_weights: bool = True,
     ) -> Result:
-        """Return output and weights, laid out as the inputs are."""
-        asked = _asked(need_weights, average_attn_weights)
-        return self._forth(query, key, value, key_padding_mask, attn_mask, asked)[0]
+        """Return output and weights, in the layout of the inputs."""
+        mode = _weights_mode(need_weights, average_attn_weights)
+        return self._forward(query, key, value, key_padding_mask, attn_mask, mode)[0]
 
     def vjp(
         self,
@@ -148,53 +151,58 @@ class Layer:
         attn_mask: Array | None = None,
         average_attn_weights: bool = True,
     ) -> tuple[Result, Callable[[Array], dict[str, Array]]]:
-        """Return what the call returns, and the function from its cotangent to the gradients."""
-        asked = _asked(need_weights, average_attn_weights)
-        result, attention = self._forth(query, key, value, key_padding_mask, attn_mask, asked)
-        turn, back = self._layout(query)
+        """Return the result of the call, and the function from its cotangent to the gradients."""
+        mode = _weights_mode(need_weights, average_attn_weights)
+        result, attention = self._forward(query, key, value, key_padding_mask, attn_mask, mode)
+        batch_first, original = self._layouts(query)
 
-        def pulled(cotangent: Array) -> dict[str, Array]:
-            pull = self.pull(Prepared(attention.problem), ORDERS[0], attention.dropped)
-            found = pull.gradients(turn(cotangent))
-            rows = {name: back(found[name]) for name in ("query", "key", "value")}
-            return {name: array.astype(self.dtype) for name, array in (found | rows).items()}
+        def gradients(cotangent: Array) -> dict[str, Array]:
+            prepared = Prepared(attention.problem)
+            backward = self.backward(prepared, EVAL_ORDERS[0], attention.multiplier)
+            found = backward.gradients(batch_first(cotangent))
+            inputs = {name: original(found[name]) for name in ("query", "key", "value")}
+            return {name: array.astype(self.dtype) for name, array in (found | inputs).items()}
 
-        return result, pulled
+        return result, gradients
 
-    def _forth(
+    def _forward(
         self,
         query: Array,
         key: Array,
         value: Array,
         padding: Array | None,
         attn_mask: Array | None,
-        asked: str,
-    ) -> tuple[Result, Dropping]:
-        turn, back = self._layout(query)
-        rows = self.checked(*(turn(array) for array in (query, key, value)))
+        mode: str,
+    ) -> tuple[Result, DropoutAttention]:
+        batch_first, original = self._layouts(query)
+        inputs = self.inputs(*(batch_first(array) for array in (query, key, value)))
         if padding is not None and padding.ndim == 1:
             padding = padding[None]
-        problem = self._problem(rows, padding, attn_mask, asked)
-        attention = self.attention(problem, self.dropout if self.training else 0.0, self.rng)
+        problem = self._problem(inputs, padding, attn_mask, mode)
+        attention = self.attention(problem, self.rate(), self.rng)
         answer = attention.answer()
         weights = answer.weights
         if weights is not None and query.ndim == 2:
             weights = weights[0]
-        return (back(self.finished(query, answer.output)), weights), attention
+        return (original(self.output(query, answer.output)), weights), attention
 
-    def checked(self, *rows: Array) -> tuple[Array, ...]:
-        """Return query, key and value as floats; refuse keys and values of unlike length."""
-        if rows[1].shape[1] != rows[2].shape[1]:
-            raise ValueError(f"got {rows[1].shape[1]} keys, but {rows[2].shape[1]} values.")
-        return tuple(np.asarray(array, self.dtype) for array in rows)
+    def rate(self) -> float:
+        """Return the dropout of a call in the current mode."""
+        return self.dropout if self.training else 0.0
 
-    def finished(self, query: Array, output: Array) -> Array:
-        """Return the output as the caller gets it."""
+    def inputs(self, *given: Array) -> tuple[Array, ...]:
+        """Return query, key and value as floats; refuse keys and values of different lengths."""
+        if given[1].shape[1] != given[2].shape[1]:
+            raise ValueError(f"got {given[1].shape[1]} keys, but {given[2].shape[1]} values.")
+        return tuple(np.asarray(array, self.dtype) for array in given)
+
+    def output(self, query: Array, output: Array) -> Array:
+        """Return the output as the caller gets it; ``query`` is the caller's array."""
         del query
         return output
 
-    def _layout(self, query: Array) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-        """Return how rows become (N, T, E), and how they become as they came."""
+    def _layouts(self, query: Array) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+        """Return the functions from the caller's layout to (N, T, E), and back."""
         if query.ndim == 2:
             return (lambda rows: rows[None]), (lambda rows: rows[0])
         if self.batch_first:
@@ -202,15 +210,15 @@ class Layer:
         return (lambda rows: rows.swapaxes(0, 1)), (lambda rows: rows.swapaxes(0, 1))
 
     def _problem(
-        self, rows: tuple[Array, ...], padding: Array | None, attn_mask: Array | None, asked: str
+        self, inputs: tuple[Array, ...], padding: Array | None, attn_mask: Array | None, mode: str
     ) -> Problem:
-        query, key, value = rows
+        query, key, value = inputs
         heads = self.num_heads
         packed = "in_proj_weight" in self._state
         case = Case(
             seed=0, batch=len(query), queries=query.shape[1], keys=key.shape[1],
             heads_count=heads, head_dim=query.shape[2] // heads, inputs="distinct",
-            projection="packed" if packed else "separate", weights=asked,
+            projection="packed" if packed else "separate", weights=mode,
             zero_attn="yes" if self.add_zero_attn else "no",
         )  # fmt: skip
         return Problem(
@@ -219,32 +227,55 @@ class Layer:
         )  # fmt: skip
 
 
-def watched(kind: type[Layer]) -> Callable[[], Callable[[Problem], Answer]]:
-    """Return what binds a layer and watches it; what is no whole layer's is answered rightly."""
+def bound_layer(kind: type[Layer]) -> Convention:
+    """Return a layer as the convention torch-module binds it."""
+    from mha_parity.targets.bind import bind
 
-    def make() -> Callable[[Problem], Answer]:
-        from mha_parity.conduct import Watched
-        from mha_parity.conventions import bind
-
-        candidate = Watched(bind(kind, "torch-module", probe=False))
-        plain = backwards(Pull)()
-
-        def function(problem: Problem) -> Answer:
-            empty = 0 in (*problem.output_shape, problem.key.shape[1])
-            whole = problem.case.form == "mha" and not empty
-            return candidate(problem) if whole else plain(problem)
-
-        return function
-
-    return make
+    return bind(kind, "torch-module", probe=False)
 
 
-def _asked(need_weights: bool, average: bool) -> str:
+def or_right(candidate: Callable[[Problem], Answer]) -> Callable[[Problem], Answer]:
+    """Return a candidate for all problems: the right attention answers what no layer takes."""
+    right = with_gradients(VJP)()
+
+    def answer(problem: Problem) -> Answer:
+        empty = 0 in (*problem.output_shape, problem.key.shape[1])
+        return candidate(problem) if problem.case.form == "mha" and not empty else right(problem)
+
+    return answer
+
+
+def enter_layer(
+    layer: type[Layer] | Callable[[], type[Layer]],
+    bug_id: str,
+    family: int,
+    title: str,
+    *,
+    forbid: str = "",
+    sources: str = "",
+    needs: str = "form=mha",
+    **texts: str,
+) -> None:
+    """Enter a wrong layer, or a function that makes its class, under its id."""
+
+    def make() -> type[Layer]:
+        return layer if isinstance(layer, type) else layer()
+
+    enter(
+        Bug(
+            id=bug_id, family=family, title=title, sources=tuple(sources.split()),
+            needs=features(needs), plain=False, layer=make, forbid=tuple(forbid.split()),
+            make=lambda: or_right(bound_layer(make())), **texts,  # type: ignore[arg-type]  # the texts of a bug
+        )
+    )  # fmt: skip
+
+
+def _weights_mode(need_weights: bool, average: bool) -> str:
     return ("averaged" if average else "per_head") if need_weights else "none"
 
 
 def _shapes(width: int, kdim: int | None, vdim: int | None) -> dict[str, tuple[int, ...]]:
-    """Return torch's names and shapes."""
+    """Return the shapes of all weights under torch's names."""
     separate = kdim is not None or vdim is not None
     names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
     widths = [(width, each or width) for each in (width, kdim, vdim)]

@@ -1,4 +1,4 @@
-"""Bugs of layers that are right in every case: with dropout, on integers, on unlike lengths."""
+"""Bugs of layers that only dropout or rejected inputs show."""
 
 from __future__ import annotations
 
@@ -6,43 +6,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import Bug, add, features
-from mha_parity.wrong.layer import Dropping, DroppingPull, Layer, watched
+from mha_parity.catalogue.layer_base import DropoutAttention, DropoutVJP, Layer, enter_layer
 
 if TYPE_CHECKING:
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
 
 
-def _enter(kind: type[Layer], bug_id: str, family: int, title: str, **told: str) -> None:
-    sources = tuple(told.pop("sources", "").split())
-    needs = features(told.pop("needs", "form=mha"))
-    add(
-        Bug(
-            id=bug_id, family=family, title=title, sources=sources, make=watched(kind),
-            needs=needs, plain=False, **told,  # type: ignore[arg-type]  # the texts of a bug
-        )
-    )  # fmt: skip
-
-
-def _layer(attention: type[Dropping]) -> type[Layer]:
+def _layer(attention: type[DropoutAttention]) -> type[Layer]:
     """Return the layer with another attention."""
     return type(attention.__name__, (Layer,), {"attention": attention})
 
 
-class CleanReturned(Dropping):
+class CleanReturned(DropoutAttention):
     """Clean weights to the caller, dropped ones to the values."""
 
     def softmax(self, scores: Array) -> Array:
         """Drop nothing yet."""
-        return super(Dropping, self).softmax(scores)
+        return super(DropoutAttention, self).softmax(scores)
 
-    def mix(self, weights: Array, v: Array) -> Array:
+    def apply_weights(self, weights: Array, v: Array) -> Array:
         """Drop here, where the weights are already on their way out."""
-        return super().mix(weights * self.dropped, v)
+        return super().apply_weights(weights * self.multiplier, v)
 
 
-_enter(
+enter_layer(
     _layer(CleanReturned), "weights-before-dropout", 8,
     "the weights returned are those before dropout",
     wrong="return P, and dropout(P) V",
@@ -54,7 +42,7 @@ _enter(
 )  # fmt: skip
 
 
-class Unscaled(Dropping):
+class Unscaled(DropoutAttention):
     """What is kept stays as large as it was."""
 
     def factor(self) -> float:
@@ -62,7 +50,7 @@ class Unscaled(Dropping):
         return 1.0
 
 
-_enter(
+enter_layer(
     _layer(Unscaled), "dropout-no-rescale", 8,
     "the weights that dropout keeps are not larger by 1/(1 - p)",
     wrong="P * (random >= p)",
@@ -72,16 +60,16 @@ _enter(
 )  # fmt: skip
 
 
-class ByLogits(Dropping):
+class ByLogits(DropoutAttention):
     """Drops the logits."""
 
     def softmax(self, scores: Array) -> Array:
         """Set logits to 0, whence the softmax makes weights of them again."""
-        found = np.where(self.dropped > 0, scores * self.dropped, 0)
-        return super(Dropping, self).softmax(found.astype(self.work))
+        found = np.where(self.multiplier > 0, scores * self.multiplier, 0)
+        return super(DropoutAttention, self).softmax(found.astype(self.work_dtype))
 
 
-_enter(
+enter_layer(
     _layer(ByLogits), "dropout-before-softmax", 8,
     "dropout is applied before the softmax",
     wrong="softmax(dropout(Q K^T)) V",
@@ -91,26 +79,26 @@ _enter(
 )  # fmt: skip
 
 
-class OnOutput(Dropping):
+class OnOutput(DropoutAttention):
     """Drops elements of the heads' output."""
 
-    def __init__(self, problem: Problem, rate: float, chance: np.random.Generator) -> None:
+    def __init__(self, problem: Problem, rate: float, rng: np.random.Generator) -> None:
         """Draw for the output, too."""
-        super().__init__(problem, rate, chance)
-        self.of_output = np.ones((), dtype=self.work)
+        super().__init__(problem, rate, rng)
+        self.of_output = np.ones((), dtype=self.work_dtype)
         if rate:
-            self.of_output = self.draw(chance.random(problem.output_shape)).astype(self.work)
+            self.of_output = self.draw(rng.random(problem.output_shape)).astype(self.work_dtype)
 
     def softmax(self, scores: Array) -> Array:
         """Drop nothing yet."""
-        return super(Dropping, self).softmax(scores)
+        return super(DropoutAttention, self).softmax(scores)
 
     def merge(self, x: Array) -> Array:
         """Drop behind the values."""
         return super().merge(x) * self.of_output
 
 
-_enter(
+enter_layer(
     _layer(OnOutput), "dropout-on-output", 8,
     "dropout is applied to the output and not to the weights",
     wrong="dropout(P V)",
@@ -120,15 +108,15 @@ _enter(
 )  # fmt: skip
 
 
-class KeepsShare(Dropping):
+class KeepsShare(DropoutAttention):
     """Takes p for the share to keep."""
 
-    def kept(self, numbers: Array) -> Array:
+    def kept(self, uniform: Array) -> Array:
         """Keep the share p."""
-        return np.asarray(numbers < self.rate)
+        return np.asarray(uniform < self.rate)
 
 
-_enter(
+enter_layer(
     _layer(KeepsShare), "dropout-keeps-p", 8,
     "dropout p keeps the share p, and drops the rest",
     wrong="P * (random < p) / (1 - p)",
@@ -138,16 +126,16 @@ _enter(
 )  # fmt: skip
 
 
-class ZeroByZero(Dropping):
+class ZeroByZero(DropoutAttention):
     """Divides by 1 - p whatever p is."""
 
-    def draw(self, numbers: Array) -> Array:
+    def draw(self, uniform: Array) -> Array:
         """Divide 0 by 0 where p is 1."""
         with np.errstate(all="ignore"):
-            return self.kept(numbers) / np.float64(1 - self.rate)
+            return self.kept(uniform) / np.float64(1 - self.rate)
 
 
-_enter(
+enter_layer(
     _layer(ZeroByZero), "dropout-one-nan", 8,
     "dropout 1 gives NaN",
     wrong="0 / (1 - p) at p = 1",
@@ -166,7 +154,7 @@ class Sticky(Layer):
         self.dropout = 0.0
 
 
-_enter(
+enter_layer(
     Sticky, "sticky-eval", 13,
     "dropout stays off after one evaluation",
     wrong="if not self.training: self.dropout_p = 0",
@@ -177,24 +165,26 @@ _enter(
 )  # fmt: skip
 
 
-class ScaledByP(DroppingPull):
-    """The way back multiplies what was kept with p."""
+class ScaledByP(DropoutVJP):
+    """The backward pass multiplies kept weights by p."""
 
-    def back(self) -> Array:
+    def factor(self) -> Array:
         """Return 0 or p."""
-        rate = 1 - 1 / self.dropped.max(initial=1)
-        return np.where(self.dropped > 0, rate if rate > 0 else 1, 0).astype(self.dropped.dtype)
+        rate = 1 - 1 / self.multiplier.max(initial=1)
+        return np.where(self.multiplier > 0, rate if rate > 0 else 1, 0).astype(
+            self.multiplier.dtype
+        )
 
 
 class WrongWayBack(Layer):
     """Right forth, and wrong back."""
 
-    pull = ScaledByP
+    backward = ScaledByP
 
 
-_enter(
+enter_layer(
     WrongWayBack, "grad-dropout-scale", 12,
-    "the way back through dropout multiplies by p, not by 1/(1 - p)",
+    "the backward pass of dropout multiplies by p, not by 1/(1 - p)",
     wrong="dP = m p (dO V^T), m = 1 where kept",
     right="dP = m/(1 - p) (dO V^T)",
     visible_when="gradients with dropout in training mode; the output is right",
@@ -207,34 +197,34 @@ _enter(
 class IntegersStay(Layer):
     """Makes its output of the queries' kind."""
 
-    def finished(self, query: Array, output: Array) -> Array:
+    def output(self, query: Array, output: Array) -> Array:
         """Fill an array like the query."""
         buffer = np.zeros_like(query, shape=output.shape)
         buffer[...] = output
         return buffer
 
 
-_enter(
+enter_layer(
     IntegersStay, "int-truncation", 9,
     "the output is cut down to integers where the inputs are integers",
     wrong="out = np.zeros_like(Q); out[...] = P V",
     right="integers become floats at the border, or are refused",
     visible_when="integer queries, keys or values",
     remedy="convert integers to a floating dtype, or refuse them",
-    beyond="torch refuses integers: who cuts them down is told so in a note, and not failed",
+    beyond="torch refuses integers, so that a cut-down output is a remark and no failure",
 )  # fmt: skip
 
 
 class Shorter(Layer):
     """Goes as far as the shorter of keys and values."""
 
-    def checked(self, *rows: Array) -> tuple[Array, ...]:
+    def inputs(self, *given: Array) -> tuple[Array, ...]:
         """Cut keys and values to one length."""
-        both = min(rows[1].shape[1], rows[2].shape[1])
-        return super().checked(rows[0], rows[1][:, :both], rows[2][:, :both])
+        length = min(given[1].shape[1], given[2].shape[1])
+        return super().inputs(given[0], given[1][:, :length], given[2][:, :length])
 
 
-_enter(
+enter_layer(
     Shorter, "kv-length-mismatch", 14,
     "keys and values of different length are taken for one sequence",
     wrong="S taken from the keys alone, or from the shorter",

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.masks import ANY
-from mha_parity.wrong.plain import Attention
+from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.masks import ANY
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 HIDDEN = "-inf where hidden"
 
@@ -22,9 +22,9 @@ class _Filled(Attention):
     fill: float = -np.inf
     adds = False
 
-    def apply(self, scores: Array, mask: Array) -> Array:
+    def apply_mask(self, scores: Array, mask: Array) -> Array:
         """Fill where the mask says -inf."""
-        fill = self.work.type(self.filler())
+        fill = self.work_dtype.type(self.filler())
         filled = scores + fill if self.adds else np.broadcast_to(fill, scores.shape)
         return np.where(mask == -np.inf, filled, scores + np.where(mask == -np.inf, 0, mask))
 
@@ -33,7 +33,7 @@ class _Filled(Attention):
         return self.fill
 
 
-@wrong(
+@enter_bug(
     "float-mask-as-bool",
     5,
     "every non-zero entry of a float mask hides its key",
@@ -50,14 +50,14 @@ class FloatAsBool(Attention):
 
     hides_zero = False
 
-    def added(self, mask: Array) -> Array:
+    def additive(self, mask: Array) -> Array:
         """Cast first."""
         if mask.dtype == np.bool_:
-            return super().added(mask)
-        return super().added(np.asarray(mask == 0) if self.hides_zero else np.asarray(mask != 0))
+            return super().additive(mask)
+        return super().additive(np.asarray(mask == 0) if self.hides_zero else np.asarray(mask != 0))
 
 
-@wrong(
+@enter_bug(
     "bool-mask-added",
     5,
     "a boolean mask is cast and added to the scores",
@@ -71,12 +71,12 @@ class FloatAsBool(Attention):
 class BoolAdded(Attention):
     """+1 on hidden keys."""
 
-    def added(self, mask: Array) -> Array:
+    def additive(self, mask: Array) -> Array:
         """Cast to float."""
-        return self.wide(mask)
+        return self.precise(mask)
 
 
-@wrong(
+@enter_bug(
     "float-kpm-ignored",
     5,
     "a float key_padding_mask has no effect",
@@ -90,12 +90,12 @@ class BoolAdded(Attention):
 class FloatPaddingIgnored(Attention):
     """Boolean padding alone."""
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Ignore a float mask."""
-        return None if self.case.padding == "float" else super().padding()
+        return None if self.case.padding == "float" else super().padding_mask()
 
 
-@wrong(
+@enter_bug(
     "float-mask-infinities-only",
     5,
     "of a float mask only -inf counts",
@@ -108,13 +108,13 @@ class FloatPaddingIgnored(Attention):
 class InfinitiesOnly(Attention):
     """Finite entries dropped."""
 
-    def added(self, mask: Array) -> Array:
+    def additive(self, mask: Array) -> Array:
         """Keep -inf alone."""
-        own = super().added(mask)
-        return np.where(own == -np.inf, own, self.work.type(0))
+        own = super().additive(mask)
+        return np.where(own == -np.inf, own, self.work_dtype.type(0))
 
 
-@wrong(
+@enter_bug(
     "mask-as-zero-logit",
     5,
     "hidden scores become 0 in place of -inf",
@@ -132,7 +132,7 @@ class ZeroLogit(_Filled):
     fill = 0.0
 
 
-@wrong(
+@enter_bug(
     "mask-minus-10",
     5,
     "hidden scores are set to, or lowered by, too small a number",
@@ -158,7 +158,7 @@ class MinusTen(_Filled):
     fill = -10.0
 
 
-@wrong(
+@enter_bug(
     "mask-finite-sentinel",
     5,
     "hidden scores become a finite number that true scores can pass below",
@@ -179,7 +179,7 @@ class FiniteSentinel(_Filled):
     fill = -1e4
 
 
-@wrong(
+@enter_bug(
     "mask-1e9-full-row",
     5,
     "a row that sees no key gets uniform weights",
@@ -203,7 +203,7 @@ class LargeNegative(_Filled):
         return self.fill if self.case.dtype != "float16" else -6e4
 
 
-@wrong(
+@enter_bug(
     "mask-double-min",
     5,
     "two masks of the most negative number add up to -inf",
@@ -218,13 +218,13 @@ class LargeNegative(_Filled):
 class DoubleMin(Attention):
     """finfo.min a mask."""
 
-    def added(self, mask: Array) -> Array:
+    def additive(self, mask: Array) -> Array:
         """Fill with the most negative number."""
-        own = super().added(mask)
-        return np.maximum(own, np.finfo(self.work).min)
+        own = super().additive(mask)
+        return np.maximum(own, np.finfo(self.work_dtype).min)
 
 
-@wrong(
+@enter_bug(
     "mask-zero-times-inf",
     5,
     "the mask is multiplied by -inf",
@@ -238,12 +238,12 @@ class DoubleMin(Attention):
 class ZeroTimesInf(Attention):
     """0 * inf."""
 
-    def added(self, mask: Array) -> Array:
+    def additive(self, mask: Array) -> Array:
         """Multiply."""
-        return self.wide(mask) * -np.inf if mask.dtype == np.bool_ else super().added(mask)
+        return self.precise(mask) * -np.inf if mask.dtype == np.bool_ else super().additive(mask)
 
 
-@wrong(
+@enter_bug(
     "mask-after-softmax",
     5,
     "hidden weights are set to 0 after the softmax, and rows sum to less than 1",
@@ -257,7 +257,7 @@ class ZeroTimesInf(Attention):
 class AfterSoftmax(Attention):
     """Weights blanked."""
 
-    def apply(self, scores: Array, mask: Array) -> Array:
+    def apply_mask(self, scores: Array, mask: Array) -> Array:
         """Keep the mask for later; add what is finite."""
         self.hides = mask == -np.inf
         return scores + np.where(self.hides, 0, mask)
@@ -265,10 +265,10 @@ class AfterSoftmax(Attention):
     def softmax(self, scores: Array) -> Array:
         """Blank the weights of hidden keys."""
         weights = super().softmax(scores)
-        return np.where(getattr(self, "hides", np.False_), self.work.type(0), weights)
+        return np.where(getattr(self, "hides", np.False_), self.work_dtype.type(0), weights)
 
 
-@wrong(
+@enter_bug(
     "mask-after-softmax-renorm",
     5,
     "hidden weights are set to 0 after the softmax, and rows are normalised again",
@@ -277,7 +277,7 @@ class AfterSoftmax(Attention):
     visible="hidden scores that pass the visible ones by more than 88 (float32), 709 (float64)",
     remedy="set the scores to -inf where they are hidden, and take the softmax of that",
     sources="abisee/pointer-generator#88",
-    needs=f"{ANY} regime=huge/apart/peaky",
+    needs=f"{ANY} regime=huge/wide_range/peaky",
     aliases="(right)",
 )
 class AfterSoftmaxRenormalised(AfterSoftmax):
@@ -289,7 +289,7 @@ class AfterSoftmaxRenormalised(AfterSoftmax):
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
-@wrong(
+@enter_bug(
     "mask-on-values",
     5,
     "hidden keys are blanked in v alone and keep their weight",
@@ -303,21 +303,21 @@ class AfterSoftmaxRenormalised(AfterSoftmax):
 class OnValues(Attention):
     """Padded values blanked, scores untouched."""
 
-    def mix(self, weights: Array, v: Array) -> Array:
+    def apply_weights(self, weights: Array, v: Array) -> Array:
         """Blank the padded rows of v."""
-        own = super().padding()
+        own = super().padding_mask()
         if own is None:
-            return super().mix(weights, v)
-        keep = np.ones((*v.shape[:1], 1, v.shape[2], 1), dtype=self.work)
+            return super().apply_weights(weights, v)
+        keep = np.ones((*v.shape[:1], 1, v.shape[2], 1), dtype=self.work_dtype)
         keep[:, :, : own.shape[-1]] = (own == 0).swapaxes(-1, -2)
-        return super().mix(weights, v * keep)
+        return super().apply_weights(weights, v * keep)
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Add nothing."""
         return None
 
 
-@wrong(
+@enter_bug(
     "masked-nan-sanitised",
     5,
     "keys and values behind a mask are replaced by 0",
@@ -333,7 +333,7 @@ class OnValues(Attention):
 class Sanitised(Attention):
     """Values behind the padding blanked."""
 
-    def mix(self, weights: Array, v: Array) -> Array:
+    def apply_weights(self, weights: Array, v: Array) -> Array:
         """Blank the values that no query sees."""
         seen = (weights != 0).any(axis=-2)[..., None]
-        return super().mix(weights, np.where(seen, v, self.work.type(0)))
+        return super().apply_weights(weights, np.where(seen, v, self.work_dtype.type(0)))

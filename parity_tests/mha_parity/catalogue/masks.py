@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.plain import Attention
+from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 BOOLEAN = "padding=bool attn=bool2d/bool3d"
 ANY = "padding=bool/float/lengths attn=bool2d/float2d/bool3d/float3d/causal"
 
 
-@wrong(
+@enter_bug(
     "bool-inverted",
     5,
     "True in a boolean mask is read as: keep",
@@ -36,24 +36,24 @@ class Inverted(Attention):
     attended = True
     together = False
 
-    def combine(self, parts: list[Array]) -> Array:
+    def sum_masks(self, parts: list[Array]) -> Array:
         """Invert the joined mask, if it is boolean."""
-        joined = super().combine(parts)
+        joined = super().sum_masks(parts)
         others = self.problem.key_padding_mask is not None or self.problem.attn_mask is not None
         return flipped(joined) if self.together and others and boolean(joined) else joined
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Invert a boolean key_padding_mask."""
         mask = self.problem.key_padding_mask
         invert = self.padded and not self.together and mask is not None and mask.dtype == np.bool_
-        own = super().padding()
+        own = super().padding_mask()
         return flipped(own) if invert and own is not None else own
 
-    def attn(self) -> Array | None:
+    def attn_mask(self) -> Array | None:
         """Invert a boolean attn_mask."""
         mask = self.problem.attn_mask
         invert = self.attended and not self.together and mask is not None and mask.dtype == np.bool_
-        own = super().attn()
+        own = super().attn_mask()
         return flipped(own) if invert and own is not None else own
 
 
@@ -67,7 +67,7 @@ def flipped(mask: Array) -> Array:
     return np.asarray(np.where(mask == 0, mask.dtype.type(-np.inf), mask.dtype.type(0)))
 
 
-@wrong(
+@enter_bug(
     "kpm-query-axis",
     5,
     "key_padding_mask is laid along the queries",
@@ -82,13 +82,13 @@ def flipped(mask: Array) -> Array:
 class QueryAxis(Attention):
     """(N, 1, S, 1)."""
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Turn the mask."""
-        own = super().padding()
+        own = super().padding_mask()
         return None if own is None else own.swapaxes(-1, -2)
 
 
-@wrong(
+@enter_bug(
     "kpm-both-axes",
     5,
     "padded positions are hidden as keys and as queries",
@@ -105,9 +105,9 @@ class BothAxes(Attention):
 
     self_alone = True
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Hide what the mask or its transpose hides."""
-        own = super().padding()
+        own = super().padding_mask()
         if own is None or own.shape[-1] != self.case.queries:
             return own
         if self.self_alone and self.case.inputs != "self":
@@ -115,7 +115,7 @@ class BothAxes(Attention):
         return own + np.where(own == -np.inf, own, 0).swapaxes(-1, -2)
 
 
-@wrong(
+@enter_bug(
     "kpm-zeroes-queries",
     5,
     "the output of padded query rows is set to zero",
@@ -131,13 +131,13 @@ class ZeroesQueries(Attention):
 
     def merge(self, x: Array) -> Array:
         """Blank the rows of padded queries, in self-attention."""
-        merged, padding = super().merge(x), self.padding()
+        merged, padding = super().merge(x), self.padding_mask()
         if padding is None or self.case.inputs != "self":
             return merged
-        return np.where(padding[:, 0, 0, :, None] == -np.inf, self.work.type(0), merged)
+        return np.where(padding[:, 0, 0, :, None] == -np.inf, self.work_dtype.type(0), merged)
 
 
-@wrong(
+@enter_bug(
     "mask3d-tile-order",
     5,
     "the masks of samples and heads are tiled in the wrong order",
@@ -154,14 +154,14 @@ class TileOrder(Attention):
 
     padded = False
 
-    def attn(self) -> Array | None:
+    def attn_mask(self) -> Array | None:
         """Unfold the mask as (H, N)."""
-        own = super().attn()
+        own = super().attn_mask()
         return own if own is None or own.ndim < 4 else misfolded(own)
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Repeat the padding for the heads in the wrong order, where it is folded."""
-        own = super().padding()
+        own = super().padding_mask()
         if own is None or not self.padded:
             return own
         return misfolded(np.repeat(own, self.problem.num_heads, axis=1))
@@ -173,7 +173,7 @@ def misfolded(mask: Array) -> Array:
     return mask.reshape(h, n, *mask.shape[2:]).swapaxes(0, 1)
 
 
-@wrong(
+@enter_bug(
     "mask-batch-on-head-axis",
     5,
     "a mask per sample is broadcast along the heads",
@@ -187,13 +187,13 @@ def misfolded(mask: Array) -> Array:
 class BatchOnHeads(Attention):
     """The sample axis in the place of the heads."""
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Put the samples where the heads are."""
-        own = super().padding()
+        own = super().padding_mask()
         return None if own is None else own.swapaxes(0, 1)
 
 
-@wrong(
+@enter_bug(
     "mask-first-sample-only",
     5,
     "the mask of sample 0 is used for all samples",
@@ -207,18 +207,18 @@ class BatchOnHeads(Attention):
 class FirstSample(Attention):
     """Sample 0's masks."""
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Take the first row."""
-        own = super().padding()
+        own = super().padding_mask()
         return None if own is None else own[:1]
 
-    def attn(self) -> Array | None:
+    def attn_mask(self) -> Array | None:
         """Take the first sample's masks."""
-        own = super().attn()
+        own = super().attn_mask()
         return own if own is None or own.ndim < 4 else own[:1]
 
 
-@wrong(
+@enter_bug(
     "mask-first-head-only",
     5,
     "the mask of head 0 is used for all heads",
@@ -231,13 +231,13 @@ class FirstSample(Attention):
 class FirstHead(Attention):
     """Head 0's mask."""
 
-    def attn(self) -> Array | None:
+    def attn_mask(self) -> Array | None:
         """Take the first head's mask."""
-        own = super().attn()
+        own = super().attn_mask()
         return own if own is None or own.ndim < 4 else own[:, :1]
 
 
-@wrong(
+@enter_bug(
     "mask-ignored",
     5,
     "a mask is accepted and has no effect",
@@ -255,20 +255,20 @@ class MaskIgnored(Attention):
 
     ignored: tuple[str, ...] = ("padding", "attn", "causal")
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Ignore the padding."""
-        return None if "padding" in self.ignored else super().padding()
+        return None if "padding" in self.ignored else super().padding_mask()
 
-    def attn(self) -> Array | None:
+    def attn_mask(self) -> Array | None:
         """Ignore the attn_mask."""
-        return None if "attn" in self.ignored else super().attn()
+        return None if "attn" in self.ignored else super().attn_mask()
 
-    def causal(self) -> Array | None:
+    def causal_mask(self) -> Array | None:
         """Ignore the causal rule."""
-        return None if "causal" in self.ignored else super().causal()
+        return None if "causal" in self.ignored else super().causal_mask()
 
 
-@wrong(
+@enter_bug(
     "masks-last-wins",
     5,
     "of two masks only one counts",
@@ -284,7 +284,7 @@ class LastWins(Attention):
 
     chosen: int | None = -1
 
-    def combine(self, parts: list[Array]) -> Array:
+    def sum_masks(self, parts: list[Array]) -> Array:
         """Choose one; or hide what both hide."""
         if self.chosen is not None:
             return parts[self.chosen]
@@ -294,7 +294,7 @@ class LastWins(Attention):
         return largest
 
 
-@wrong(
+@enter_bug(
     "mask-transposed",
     5,
     "attn_mask is applied transposed",
@@ -307,13 +307,13 @@ class LastWins(Attention):
 class Transposed(Attention):
     """M^T."""
 
-    def attn(self) -> Array | None:
+    def attn_mask(self) -> Array | None:
         """Turn the mask."""
-        own = super().attn()
+        own = super().attn_mask()
         return None if own is None else own.swapaxes(-1, -2)
 
 
-@wrong(
+@enter_bug(
     "mask-from-values",
     5,
     "padding is guessed from rows that sum to 0",
@@ -328,14 +328,14 @@ class Transposed(Attention):
 class FromValues(Attention):
     """A guess."""
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Guess from the key."""
         if self.problem.key_padding_mask is None:
             return None
-        return self.added(self.wide(self.problem.key).sum(axis=-1) == 0)[:, None, None, :]
+        return self.additive(self.precise(self.problem.key).sum(axis=-1) == 0)[:, None, None, :]
 
 
-@wrong(
+@enter_bug(
     "lengths-off-by-one",
     5,
     "valid lengths are counted one too far",
@@ -351,16 +351,16 @@ class OffByOne(Attention):
 
     more = 1
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Move the edge."""
         lengths = self.problem.lengths
         if lengths is None:
-            return super().padding()
+            return super().padding_mask()
         positions = np.arange(self.problem.key.shape[1])
-        return self.added(positions >= lengths[:, None] + self.more)[:, None, None, :]
+        return self.additive(positions >= lengths[:, None] + self.more)[:, None, None, :]
 
 
-@wrong(
+@enter_bug(
     "padding-from-start",
     5,
     "padding is hidden at the other end of the sequence",
@@ -371,9 +371,9 @@ class OffByOne(Attention):
     needs="padding=bool/float/lengths",
 )
 class FromStart(Attention):
-    """The mask backwards."""
+    """The mask reversed."""
 
-    def padding(self) -> Array | None:
+    def padding_mask(self) -> Array | None:
         """Reverse the mask."""
-        own = super().padding()
+        own = super().padding_mask()
         return None if own is None else own[..., ::-1]

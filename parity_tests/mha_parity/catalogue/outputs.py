@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.plain import Attention
+from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 ASKED = "weights=averaged/per_head"
 
 
-@wrong(
+@enter_bug(
     "weights-sum",
     8,
     "the weights are summed over the heads",
@@ -28,12 +28,12 @@ ASKED = "weights=averaged/per_head"
 class WeightsSum(Attention):
     """Summed."""
 
-    def averaged(self, weights: Array) -> Array:
+    def averaged_weights(self, weights: Array) -> Array:
         """Sum."""
         return np.asarray(weights.sum(axis=1))
 
 
-@wrong(
+@enter_bug(
     "weights-wrong-head",
     8,
     "the weights of head 0 are returned for all",
@@ -51,14 +51,14 @@ class WrongHead(Attention):
     head = 0
     each = False
 
-    def returned(self, weights: Array) -> Array:
+    def returned_weights(self, weights: Array) -> Array:
         """Return one head for all."""
         if self.each and self.case.weights == "per_head":
             return weights
         return weights * 0 + weights[:, self.head, None]
 
 
-@wrong(
+@enter_bug(
     "weights-average-for-each",
     8,
     "the averaged weights are returned where each head's were asked for",
@@ -72,12 +72,12 @@ class WrongHead(Attention):
 class AverageForEach(Attention):
     """The mean in the place of each head."""
 
-    def returned(self, weights: Array) -> Array:
+    def returned_weights(self, weights: Array) -> Array:
         """Return the mean for each head."""
         return np.asarray(weights * 0 + weights.mean(axis=1, keepdims=True))
 
 
-@wrong(
+@enter_bug(
     "weights-presoftmax",
     8,
     "scores are returned as weights",
@@ -98,18 +98,18 @@ class Presoftmax(Attention):
         self.kept = super().scores(q, k)
         return self.kept
 
-    def masked(self, scores: Array) -> Array:
+    def mask_scores(self, scores: Array) -> Array:
         """Keep the masked scores, where they are what is returned."""
-        masked = super().masked(scores)
+        masked = super().mask_scores(scores)
         self.kept = masked if self.stage == "masked" else self.kept
         return masked
 
-    def returned(self, weights: Array) -> Array:  # noqa: ARG002  (returns another stage)
+    def returned_weights(self, weights: Array) -> Array:  # noqa: ARG002  (returns another stage)
         """Return what was kept."""
         return Attention.softmax(self, self.kept) if self.stage == "unmasked" else self.kept
 
 
-@wrong(
+@enter_bug(
     "weights-transposed",
     8,
     "the weights are returned transposed",
@@ -122,12 +122,12 @@ class Presoftmax(Attention):
 class WeightsTransposed(Attention):
     """Rows for keys."""
 
-    def returned(self, weights: Array) -> Array:
+    def returned_weights(self, weights: Array) -> Array:
         """Turn."""
         return weights.swapaxes(-1, -2)
 
 
-@wrong(
+@enter_bug(
     "weights-no-added-column",
     8,
     "the columns of appended keys are cut off the weights",
@@ -140,12 +140,12 @@ class WeightsTransposed(Attention):
 class NoAddedColumn(Attention):
     """Cut to S."""
 
-    def returned(self, weights: Array) -> Array:
+    def returned_weights(self, weights: Array) -> Array:
         """Cut."""
         return weights[..., : self.problem.key.shape[1]]
 
 
-@wrong(
+@enter_bug(
     "weights-renormalised",
     8,
     "the weights returned are divided by their largest, for a picture",
@@ -158,12 +158,12 @@ class NoAddedColumn(Attention):
 class Pictured(Attention):
     """Made for the eye."""
 
-    def returned(self, weights: Array) -> Array:
+    def returned_weights(self, weights: Array) -> Array:
         """Stretch each row to 1."""
         return np.asarray(weights / weights.max(axis=-1, keepdims=True, initial=0))
 
 
-@wrong(
+@enter_bug(
     "residual-added",
     8,
     "the query is added to the output",
@@ -179,14 +179,14 @@ class Residual(Attention):
 
     twice = False
 
-    def out(self, x: Array) -> Array:
+    def project_output(self, x: Array) -> Array:
         """Add the query, or double the answer where there is no layer."""
-        own = super().out(x)
+        own = super().project_output(x)
         query = self.inputs()[0]
         return own + (own if self.twice or query.shape != own.shape else query)
 
 
-@wrong(
+@enter_bug(
     "norm-inside",
     8,
     "the output is layer-normalised",
@@ -201,17 +201,17 @@ class NormInside(Attention):
 
     residual = False
 
-    def out(self, x: Array) -> Array:
+    def project_output(self, x: Array) -> Array:
         """Normalise each token."""
-        own = super().out(x)
+        own = super().project_output(x)
         query = self.inputs()[0]
         own = own + query if self.residual and query.shape == own.shape else own
         centred = own - own.mean(axis=-1, keepdims=True)
         variance = (centred * centred).mean(axis=-1, keepdims=True)
-        return np.asarray(centred / np.sqrt(variance + self.work.type(1e-5)))
+        return np.asarray(centred / np.sqrt(variance + self.work_dtype.type(1e-5)))
 
 
-@wrong(
+@enter_bug(
     "rotary-applied",
     8,
     "q and k are rotated by their positions",
@@ -234,7 +234,7 @@ class Rotary(Attention):
         """Turn each pair of channels by position times frequency."""
         half = x.shape[-1] // 2
         frequency = 10000.0 ** (-np.arange(half) / max(half, 1))
-        angle = (np.arange(x.shape[-2])[:, None] * frequency).astype(self.work)
+        angle = (np.arange(x.shape[-2])[:, None] * frequency).astype(self.work_dtype)
         first, second = self.pairs(half)
         a, b = x[..., first], x[..., second]
         turned = x.copy()
@@ -249,7 +249,7 @@ class Rotary(Attention):
         return slice(0, half), slice(half, 2 * half)
 
 
-@wrong(
+@enter_bug(
     "positions-added",
     8,
     "a bias by distance is added to the scores",
@@ -266,11 +266,11 @@ class Distances(Attention):
         heads = self.problem.num_heads
         slopes = 2.0 ** (-8.0 * np.arange(1, heads + 1) / max(heads, 1))
         distance = np.abs(np.arange(q.shape[2])[:, None] - np.arange(k.shape[2]))
-        bias = (slopes[:, None, None] * distance).astype(self.work)
+        bias = (slopes[:, None, None] * distance).astype(self.work_dtype)
         return np.asarray(super().scores(q, k) - bias)
 
 
-@wrong(
+@enter_bug(
     "values-returned",
     8,
     "the values are returned unmixed",
@@ -282,13 +282,13 @@ class Distances(Attention):
 class ValuesReturned(Attention):
     """No mixing."""
 
-    def mix(self, weights: Array, v: Array) -> Array:
+    def apply_weights(self, weights: Array, v: Array) -> Array:
         """Return the values, cut or repeated to L rows."""
         rows = np.arange(weights.shape[2]) % max(v.shape[2], 1)
-        return v[:, :, rows] if v.shape[2] else super().mix(weights, v)
+        return v[:, :, rows] if v.shape[2] else super().apply_weights(weights, v)
 
 
-@wrong(
+@enter_bug(
     "output-rounded",
     8,
     "the output is rounded to a few decimals",
@@ -303,12 +303,12 @@ class OutputRounded(Attention):
 
     digits = 4
 
-    def out(self, x: Array) -> Array:
+    def project_output(self, x: Array) -> Array:
         """Round."""
-        return np.asarray(np.round(super().out(x), self.digits))
+        return np.asarray(np.round(super().project_output(x), self.digits))
 
 
-@wrong(
+@enter_bug(
     "zeros-returned",
     8,
     "the answer is zero everywhere",
@@ -321,6 +321,6 @@ class OutputRounded(Attention):
 class Zeros(Attention):
     """An array never written."""
 
-    def out(self, x: Array) -> Array:
+    def project_output(self, x: Array) -> Array:
         """Return zeros."""
-        return np.zeros_like(super().out(x))
+        return np.zeros_like(super().project_output(x))

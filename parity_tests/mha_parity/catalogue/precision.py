@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.plain import Attention, Triple
+from mha_parity.catalogue.base import Attention, Triple
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 
-@wrong(
+@enter_bug(
     "low-precision-softmax",
     9,
     "the softmax is computed in half precision",
@@ -38,12 +38,12 @@ class LowSoftmax(Attention):
 
 def rounded(x: Array, dtype: str) -> Array:
     """Return ``x`` rounded to ``dtype``, in the dtype it had."""
-    from mha_parity.values import numpy_dtype
+    from mha_parity.cases.rng import numpy_dtype
 
     return np.asarray(x.astype(numpy_dtype(dtype)).astype(x.dtype))
 
 
-@wrong(
+@enter_bug(
     "low-precision-matmul",
     9,
     "the matrix products are computed in half precision",
@@ -62,9 +62,9 @@ class LowProducts(Attention):
         """Round q and k."""
         return super().scores(self.fewer(q), self.fewer(k))
 
-    def mix(self, weights: Array, v: Array) -> Array:
+    def apply_weights(self, weights: Array, v: Array) -> Array:
         """Round weights and values."""
-        return super().mix(self.fewer(weights), self.fewer(v))
+        return super().apply_weights(self.fewer(weights), self.fewer(v))
 
     def fewer(self, x: Array) -> Array:
         """Return x with fewer bits; TF32 has the bits of float16 and the range of float32."""
@@ -74,7 +74,7 @@ class LowProducts(Attention):
         return np.asarray(np.ldexp(np.round(fraction * 2048) / 2048, exponent), dtype=x.dtype)
 
 
-@wrong(
+@enter_bug(
     "f64-capped-at-f32",
     9,
     "float64 inputs are computed in float32",
@@ -96,15 +96,15 @@ class Capped(Attention):
         """Work in float32 throughout, where everything is capped."""
         super().__init__(problem)  # type: ignore[arg-type]  # handed on as it came
         if self.everything:
-            self.work = np.dtype(np.float32)
+            self.work_dtype = np.dtype(np.float32)
 
     def softmax(self, scores: Array) -> Array:
         """Round scores and weights to float32."""
         weights = super().softmax(scores.astype(np.float32))
-        return weights.astype(np.float32).astype(self.work)
+        return weights.astype(np.float32).astype(self.work_dtype)
 
 
-@wrong(
+@enter_bug(
     "silent-upcast",
     9,
     "the answer has a wider dtype than the inputs",
@@ -123,7 +123,7 @@ class Upcast(Attention):
         return array.astype(np.float64)
 
 
-@wrong(
+@enter_bug(
     "silent-downcast",
     9,
     "the answer has a narrower dtype than the inputs",
@@ -142,7 +142,7 @@ class Downcast(Attention):
         return array.astype(np.float32)
 
 
-@wrong(
+@enter_bug(
     "f16-qk-overflow",
     9,
     "q k^T overflows float16 before it is scaled",
@@ -152,7 +152,7 @@ class Downcast(Attention):
     remedy="scale q before the product, or accumulate in float32",
     sources="ultralytics/ultralytics#24990 stanford-crfm/mistral#66",
     dtypes=("float16",),
-    needs="dtype=float16 regime=huge/apart",
+    needs="dtype=float16 regime=huge/wide_range",
     beyond="no regime draws raw dot products past 65504: the plain q k^T / sqrt(D) of every "
     "textbook, right in all else, would fail there in half",
 )
@@ -164,10 +164,10 @@ class HalfOverflow(Attention):
         raw = q @ k.swapaxes(-1, -2)
         half = np.where(np.abs(raw) > 65504, np.copysign(np.inf, raw), raw)
         kept = half if self.case.dtype == "float16" else raw
-        return np.asarray(kept * self.work.type(self.scale()), dtype=self.work)
+        return np.asarray(kept * self.work_dtype.type(self.scale()), dtype=self.work_dtype)
 
 
-@wrong(
+@enter_bug(
     "inputs-truncated",
     9,
     "inputs lose their fractions",
@@ -185,7 +185,7 @@ class Truncated(Attention):
         return np.trunc(query), np.trunc(key), np.trunc(value)
 
 
-@wrong(
+@enter_bug(
     "weights-truncated",
     9,
     "the weights are cut to whole numbers",

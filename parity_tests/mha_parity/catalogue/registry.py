@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mha_parity.candidate import FunctionCandidate
-from mha_parity.features import AXES, offer
-from mha_parity.wrong.plain import Attention, attend
+from mha_parity.catalogue.base import Attention, attend
+from mha_parity.core.candidate import FunctionCandidate
+from mha_parity.core.features import AXES, offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mha_parity.candidate import Answer
-    from mha_parity.problem import Problem
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.problem import Problem
 
 DTYPES = ("float64", "float32")
 FAMILIES: Mapping[int, str] = MappingProxyType(
@@ -48,7 +48,9 @@ class Bug:
     ``plain`` is false where the answer to a plain call is right (dropout, inputs torch refuses);
     ``policy`` is true where only fully masked rows differ, about which torch disagrees with itself.
     ``kinds`` are spellings of the bug (block sizes, fill values), the usual one first; ``make``
-    replaces them where the bug needs state: it returns a fresh function of problems.
+    replaces them where the bug needs state: it returns a fresh function of problems. ``layer``
+    makes the class of a wrong layer, whose calls are to be checked for side effects, with the
+    modules ``forbid`` forbidden.
     """
 
     id: str
@@ -68,6 +70,8 @@ class Bug:
     dtypes: tuple[str, ...] = DTYPES
     kinds: tuple[type[Attention], ...] = ()
     make: Callable[[], Callable[[Problem], Answer]] | None = None
+    layer: Callable[[], type] | None = None
+    forbid: tuple[str, ...] = ()
 
     @property
     def what(self) -> str:
@@ -75,7 +79,7 @@ class Bug:
         return f"{self.title[:1].upper()}{self.title[1:]}: {self.wrong}; right: {self.right}."
 
     def function(self) -> Callable[[Problem], Answer]:
-        """Return the wrong attention as a function, with no memory of earlier calls."""
+        """Return the wrong attention as a function, with statelessness."""
         if self.make is not None:
             return self.make()
         return self.attend
@@ -98,7 +102,7 @@ def whole_offer() -> dict[str, tuple[str, ...]]:
 CATALOGUE: dict[str, Bug] = {}
 
 
-def add(bug: Bug) -> Bug:
+def enter(bug: Bug) -> Bug:
     """Enter ``bug`` under its id, each once."""
     if bug.id in CATALOGUE:
         raise ValueError(f"the bug `{bug.id}` is in the catalogue twice; one id names one bug.")
@@ -106,7 +110,7 @@ def add(bug: Bug) -> Bug:
     return bug
 
 
-def wrong(
+def enter_bug(
     bug_id: str,
     family: int,
     title: str,
@@ -129,7 +133,7 @@ def wrong(
     ``sources`` and ``aliases`` are separated by blanks; ``needs`` is written ``axis=a/b axis=c``.
     """
 
-    def enter(kind: type[Attention]) -> type[Attention]:
+    def register(kind: type[Attention]) -> type[Attention]:
         others = tuple(
             type(f"{kind.__name__}{i}", (kind,), dict(v)) for i, v in enumerate(variants, 2)
         )
@@ -150,10 +154,10 @@ def wrong(
             dtypes=dtypes,
             kinds=(kind, *others),
         )
-        add(bug)
+        enter(bug)
         return kind
 
-    return enter
+    return register
 
 
 def features(text: str) -> Mapping[str, tuple[str, ...]]:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.plain import Attention
+from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 RIGHT = "scale = 1/sqrt(head_dim)"
 REMEDY = "divide the scores by sqrt(head_dim), once, before masks and softmax"
@@ -30,7 +30,7 @@ class _Scaled(Attention):
         return self.default() if given is None else given
 
 
-@wrong(
+@enter_bug(
     "scale-none",
     3,
     "the scores are not scaled",
@@ -45,7 +45,7 @@ class ScaleNone(_Scaled):
     """1."""
 
 
-@wrong(
+@enter_bug(
     "scale-dmodel",
     3,
     "the scores are divided by the root of the whole width",
@@ -66,7 +66,7 @@ class ScaleModel(_Scaled):
         return float(self.case.embed_dim**-0.5)
 
 
-@wrong(
+@enter_bug(
     "scale-num-heads",
     3,
     "the scores are divided by the root of the number of heads",
@@ -85,7 +85,7 @@ class ScaleHeads(_Scaled):
         return float(self.case.heads_count**-0.5)
 
 
-@wrong(
+@enter_bug(
     "scale-linear",
     3,
     "the scores are divided by the head width, not by its root",
@@ -105,7 +105,7 @@ class ScaleLinear(_Scaled):
         return 1 / self.problem.head_dim
 
 
-@wrong(
+@enter_bug(
     "scale-inverted",
     3,
     "the scores are multiplied by the root of the head width",
@@ -124,7 +124,7 @@ class ScaleInverted(_Scaled):
         return float(self.problem.head_dim**0.5)
 
 
-@wrong(
+@enter_bug(
     "scale-after-softmax",
     3,
     "the scale is applied to the weights, after the softmax",
@@ -143,10 +143,10 @@ class ScaleAfter(Attention):
 
     def softmax(self, scores: Array) -> Array:
         """Scale the weights."""
-        return np.asarray(super().softmax(scores) * self.work.type(self.problem.scale))
+        return np.asarray(super().softmax(scores) * self.work_dtype.type(self.problem.scale))
 
 
-@wrong(
+@enter_bug(
     "scale-padded-dim",
     3,
     "the scale is taken from the head width rounded up to a block",
@@ -168,7 +168,7 @@ class ScalePadded(_Scaled):
         return float((-(-self.problem.head_dim // self.block) * self.block) ** -0.5)
 
 
-@wrong(
+@enter_bug(
     "scale-hardcoded-64",
     3,
     "the scale is a constant",
@@ -187,7 +187,7 @@ class ScaleConstant(_Scaled):
         return 0.125
 
 
-@wrong(
+@enter_bug(
     "scale-seqlen",
     3,
     "the scores are divided by the root of the number of keys",
@@ -208,7 +208,7 @@ class ScaleLength(_Scaled):
         return float(max(getattr(self.case, self.counted), 1) ** -0.5)
 
 
-@wrong(
+@enter_bug(
     "scale-batch",
     3,
     "the scores are divided by the root of the batch size",
@@ -226,7 +226,7 @@ class ScaleBatch(_Scaled):
         return float(max(self.case.batch, 1) ** -0.5)
 
 
-@wrong(
+@enter_bug(
     "scale-includes-mask",
     3,
     "the float mask is scaled together with the scores",
@@ -240,12 +240,12 @@ class ScaleBatch(_Scaled):
 class ScaleIncludesMask(Attention):
     """M scaled too."""
 
-    def combine(self, parts: list[Array]) -> Array:
+    def sum_masks(self, parts: list[Array]) -> Array:
         """Scale the sum of the masks."""
-        return np.asarray(super().combine(parts) * self.work.type(self.scale()))
+        return np.asarray(super().sum_masks(parts) * self.work_dtype.type(self.scale()))
 
 
-@wrong(
+@enter_bug(
     "scale-given-ignored",
     3,
     "the scale given by the caller is ignored",
@@ -265,7 +265,7 @@ class GivenIgnored(Attention):
         return float(self.problem.head_dim**-0.5)
 
 
-@wrong(
+@enter_bug(
     "scale-given-on-top",
     3,
     "the scale given by the caller is applied on top of the default",
@@ -285,7 +285,7 @@ class GivenOnTop(Attention):
         return default if given is None else given * default
 
 
-@wrong(
+@enter_bug(
     "scale-v-width",
     3,
     "the scale is taken from the width of the values",
@@ -303,7 +303,7 @@ class ScaleValueWidth(_Scaled):
         return float(self.problem.v_head_dim**-0.5)
 
 
-@wrong(
+@enter_bug(
     "scale-off-by-one",
     3,
     "the root is taken of the head width minus one, or plus one",
@@ -324,7 +324,7 @@ class ScaleOffByOne(_Scaled):
         return float(max(self.problem.head_dim + self.more, 1) ** -0.5)
 
 
-@wrong(
+@enter_bug(
     "qk-normalised",
     3,
     "q and k are normalised to length 1 before the product",
@@ -343,5 +343,5 @@ class Normalised(Attention):
         """Divide each row by its length."""
         q, k = (x / np.sqrt((x * x).sum(axis=-1, keepdims=True)) for x in (q, k))
         return np.asarray(
-            super().scores(q, k) / self.work.type(self.scale() if self.unscaled else 1)
+            super().scores(q, k) / self.work_dtype.type(self.scale() if self.unscaled else 1)
         )

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.wrong.bug import wrong
-from mha_parity.wrong.plain import Attention
+from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.registry import enter_bug
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 RIGHT = "softmax over the last axis of (N, H, L, S)"
 REMEDY = "softmax over axis=-1 of the (…, L, S) scores: each query's weights sum to 1"
@@ -28,7 +28,7 @@ class _OverAxis(Attention):
         return np.asarray(powers / powers.sum(axis=self.axis, keepdims=True))
 
 
-@wrong(
+@enter_bug(
     "softmax-query-axis",
     4,
     "softmax runs over the queries",
@@ -45,7 +45,7 @@ class OverQueries(_OverAxis):
     axis = -2
 
 
-@wrong(
+@enter_bug(
     "softmax-head-axis",
     4,
     "softmax runs over the heads",
@@ -61,7 +61,7 @@ class OverHeads(_OverAxis):
     axis = 1
 
 
-@wrong(
+@enter_bug(
     "softmax-batch-axis",
     4,
     "softmax runs over the batch",
@@ -77,7 +77,7 @@ class OverBatch(_OverAxis):
     axis = 0
 
 
-@wrong(
+@enter_bug(
     "softmax-joint-heads",
     4,
     "one softmax runs over heads and keys together",
@@ -94,7 +94,7 @@ class JointHeads(_OverAxis):
     axis = (1, -1)
 
 
-@wrong(
+@enter_bug(
     "softmax-whole-matrix",
     4,
     "one softmax runs over queries and keys together",
@@ -110,7 +110,7 @@ class WholeMatrix(_OverAxis):
     axis = (-2, -1)
 
 
-@wrong(
+@enter_bug(
     "softmax-missing",
     4,
     "the softmax is left out",
@@ -127,11 +127,11 @@ class Missing(Attention):
 
     def softmax(self, scores: Array) -> Array:
         """Return the scores themselves, or over their sum."""
-        weights = np.where(scores == -np.inf, self.work.type(0), scores)
+        weights = np.where(scores == -np.inf, self.work_dtype.type(0), scores)
         return weights / weights.sum(axis=-1, keepdims=True) if self.over else weights
 
 
-@wrong(
+@enter_bug(
     "softmax-unnormalised",
     4,
     "the exponentials are not divided by their sum",
@@ -152,7 +152,7 @@ class Unnormalised(Attention):
         return self.exp(scores - top)
 
 
-@wrong(
+@enter_bug(
     "softmax-twice",
     4,
     "the softmax is applied twice",
@@ -169,7 +169,7 @@ class Twice(Attention):
         return super().softmax(super().softmax(scores))
 
 
-@wrong(
+@enter_bug(
     "softmax-log",
     4,
     "log-softmax is used for the weights",
@@ -186,7 +186,7 @@ class Logarithm(Attention):
         return np.asarray(np.log(super().softmax(scores)))
 
 
-@wrong(
+@enter_bug(
     "softmax-sigmoid",
     4,
     "each weight is a sigmoid of its score",
@@ -203,7 +203,7 @@ class Sigmoid(Attention):
         return np.asarray(1 / (1 + np.exp(-scores)))
 
 
-@wrong(
+@enter_bug(
     "softmax-add-eps",
     4,
     "a small number is added to the sum of exponentials",
@@ -222,10 +222,12 @@ class AddEps(Attention):
         """Guard against a division by zero that cannot happen."""
         top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
         powers = self.exp(scores - top)
-        return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + self.work.type(self.eps)))
+        return np.asarray(
+            powers / (powers.sum(axis=-1, keepdims=True) + self.work_dtype.type(self.eps))
+        )
 
 
-@wrong(
+@enter_bug(
     "softmax-plus-one",
     4,
     "the denominator has one term too many",
@@ -246,7 +248,7 @@ class PlusOne(Attention):
         return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + self.exp(-top)))
 
 
-@wrong(
+@enter_bug(
     "softmax-base2",
     4,
     "powers of 2 are taken in place of powers of e",
@@ -264,7 +266,7 @@ class BaseTwo(Attention):
         return np.asarray(np.exp2(x))
 
 
-@wrong(
+@enter_bug(
     "exp-approximated",
     4,
     "the exponential is approximated too coarsely",
@@ -281,17 +283,17 @@ class Approximated(Attention):
 
     def exp(self, x: Array) -> Array:
         """Return 2^round(t) times the series of e^(fraction)."""
-        t = np.where(np.isfinite(x), x, 0) * self.work.type(np.log2(np.e))
+        t = np.where(np.isfinite(x), x, 0) * self.work_dtype.type(np.log2(np.e))
         whole = np.round(t)
-        fraction = (t - whole) * self.work.type(np.log(2))
+        fraction = (t - whole) * self.work_dtype.type(np.log(2))
         series = np.ones_like(fraction)
         for power in range(self.degree, 0, -1):
             series = 1 + fraction * series / power
         rough = np.ldexp(series, whole.astype(np.int32))
-        return np.where(np.isfinite(x), rough, np.exp(x)).astype(self.work)
+        return np.where(np.isfinite(x), rough, np.exp(x)).astype(self.work_dtype)
 
 
-@wrong(
+@enter_bug(
     "mean-pooling",
     4,
     "the answer is the plain mean of the values",
@@ -306,6 +308,6 @@ class MeanPooling(Attention):
 
     blind = False
 
-    def masked(self, scores: Array) -> Array:
+    def mask_scores(self, scores: Array) -> Array:
         """Forget the masks as well, if blind."""
-        return scores * 0 if self.blind else super().masked(scores * 0)
+        return scores * 0 if self.blind else super().mask_scores(scores * 0)

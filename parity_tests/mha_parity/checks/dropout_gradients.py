@@ -1,4 +1,4 @@
-"""The gradients of a call in training, from which of its weights were dropped.
+"""Check the gradients of a call in training against those of its dropped weights.
 
 With P the weights, m = 0 or 1/(1 - p) each, G the cotangent of the heads and s the scale:
 
@@ -11,53 +11,57 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.alike import differ, same
-from mha_parity.making import cotangent
+from mha_parity.cases.generate import cotangent
+from mha_parity.core.arrays import merge, split
+from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.candidate import Answer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.problem import Problem
 
 NAME = "gradients with dropout"
 
 
-def gradients(problem: Problem, answer: Answer, weights: Array, kept: Array) -> Iterator[str]:
-    """Judge the gradients of query and value; ``kept`` is m. Both (N, H, L, S).
+def check_gradients(problem: Problem, answer: Answer, weights: Array, kept: Array) -> Iterator[str]:
+    """Yield the finding on the gradients of query and value; ``kept`` is m. Both (N, H, L, S).
 
     The problem has an output projection of the identity, or none, and appends no keys.
     """
-    apart = len({id(rows) for rows in (problem.query, problem.key, problem.value)}) == 3
-    if answer.gradients is None or not apart or problem.appended:
+    distinct = len({id(rows) for rows in (problem.query, problem.key, problem.value)}) == 3
+    if answer.gradients is None or not distinct or problem.appended:
         return
-    for name, due in _due(problem, weights, kept).items():
-        found = answer.gradients.get(name)
-        if found is None or found.shape != due.shape:
+    for name, right in _right_gradients(problem, weights, kept).items():
+        actual = answer.gradients.get(name)
+        if actual is None or actual.shape != right.shape:
             return
-        wanted = due.astype(found.dtype)
-        if not same(wanted, found):
-            unlike = differ(wanted, found)
-            yield f"{NAME}: {unlike} in the gradient of {name} from what the dropped weights give."
+        expected = right.astype(actual.dtype)
+        if not equal_up_to_rounding(expected, actual):
+            difference = describe_difference(expected, actual)
+            yield f"{NAME}: {difference} in the gradient of {name} from that of the kept weights."
             return
     yield NAME
 
 
-def _due(problem: Problem, weights: Array, kept: Array) -> dict[str, Array]:
+def _right_gradients(problem: Problem, weights: Array, kept: Array) -> dict[str, Array]:
     """Return the gradients of value and query in float64."""
     heads, groups = problem.num_heads, problem.num_heads // problem.num_kv_heads
-    given = _split(cotangent(problem).astype(np.float64), heads)
+    d_heads = split(cotangent(problem).astype(np.float64), heads)
     k, v = (
-        np.repeat(_split(_projected(problem, name, which), problem.num_kv_heads), groups, axis=1)
+        np.repeat(split(_projected(problem, name, which), problem.num_kv_heads), groups, axis=1)
         for name, which in (("key", "k"), ("value", "v"))
     )
-    d_v = (kept * weights).swapaxes(-1, -2) @ given
+    d_v = (kept * weights).swapaxes(-1, -2) @ d_heads
     d_v = d_v.reshape(len(d_v), -1, groups, *d_v.shape[2:]).sum(axis=2)
-    d_p = kept * (given @ v.swapaxes(-1, -2))
+    d_p = kept * (d_heads @ v.swapaxes(-1, -2))
     d_scores = weights * (d_p - (weights * d_p).sum(axis=-1, keepdims=True))
     d_q = problem.scale * d_scores @ k
-    return {"value": _back(d_v, problem.w_v), "query": _back(d_q, problem.w_q)}
+    return {
+        "value": _input_gradient(d_v, problem.w_v),
+        "query": _input_gradient(d_q, problem.w_q),
+    }
 
 
 def _projected(problem: Problem, name: str, which: str) -> Array:
@@ -67,13 +71,7 @@ def _projected(problem: Problem, name: str, which: str) -> Array:
     return np.asarray(rows if bias is None else rows + bias)
 
 
-def _back(rows: Array, weight: Array | None) -> Array:
-    """Return the gradient (N, T, E) of what was projected to heads (N, H, T, D)."""
-    n, h, length, width = rows.shape
-    merged = rows.swapaxes(1, 2).reshape(n, length, h * width)
+def _input_gradient(rows: Array, weight: Array | None) -> Array:
+    """Return the gradient (N, T, E) of an input, from that of its heads (N, H, T, D)."""
+    merged = merge(rows)
     return merged if weight is None else merged @ weight.astype(np.float64)
-
-
-def _split(rows: Array, heads: int) -> Array:
-    n, length, width = rows.shape
-    return rows.reshape(n, length, heads, width // heads).swapaxes(1, 2)

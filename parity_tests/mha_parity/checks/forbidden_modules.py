@@ -1,8 +1,8 @@
-"""``--forbid``: whether a call goes through a module that its author should not lean on.
+"""Check, for ``--forbid``, that a call runs no function of a forbidden module.
 
-Python reports every call of a Python function and of most C functions to a profiler; those whose
-module is forbidden are noted. What this cannot see: a child process, C code that calls C code, and
-operators on arrays that the candidate kept from an earlier, unwatched moment.
+Python reports every call of a Python function and of most C functions to a profiler, which records
+those of a forbidden module. It does not see child processes, C code called by C code, and operators
+on arrays that the candidate kept from an earlier call.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class Forbidden:
-    """Within, calls into ``modules`` are noted, in this thread and in those that it starts."""
+class ForbiddenModules:
+    """Context that records calls into ``modules``, in this thread and in those that it starts."""
 
     def __init__(self, modules: Iterable[str]) -> None:
         self._modules = frozenset(modules)
-        self._seen: dict[str, str] = {}
+        self._calls: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         if self._modules:
             self._before = sys.getprofile()
-            threading.setprofile(self._note)
-            sys.setprofile(self._note)
+            threading.setprofile(self._record)
+            sys.setprofile(self._record)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -37,11 +37,11 @@ class Forbidden:
             threading.setprofile(None)
 
     def findings(self) -> Iterator[str]:
-        """Yield one note for each forbidden module that was called."""
-        for module, where in self._seen.items():
-            yield f"forbidden modules: the call went through {module} ({where})."
+        """Yield one finding for each forbidden module that was called."""
+        for module, function in self._calls.items():
+            yield f"forbidden modules: the call ran {function} of {module}."
 
-    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+    def _record(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
             module = frame.f_globals.get("__name__", "")
             name = frame.f_code.co_name
@@ -51,10 +51,10 @@ class Forbidden:
             name = getattr(argument, "__name__", "?")
         else:
             return
-        # Modules nested in a forbidden one count, by their dotted name.
+        # Submodules of a forbidden module are forbidden.
         for forbidden in self._modules:
             if module == forbidden or str(module).startswith(f"{forbidden}."):
-                self._seen.setdefault(forbidden, f"{module}.{name}")
+                self._calls.setdefault(forbidden, f"{module}.{name}")
 
 
 def _module_of(owner: object) -> str:

@@ -1,8 +1,7 @@
-"""Inputs that torch refuses: integers, and keys and values of unlike lengths.
+"""Check inputs that torch refuses: integers, and keys and values of different lengths.
 
-Who gives integers another answer than the same floats is told so, and not failed: there is no
-answer of torch's to be equal to, and casting an output to the queries' dtype is an honest way to
-keep float32.
+An answer to integers that differs from that to the same floats is a remark and no failure: torch
+has no answer to compare with, and casting the output to the dtype of the queries keeps float32.
 """
 
 from __future__ import annotations
@@ -13,32 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.alike import same
-from mha_parity.beside import beside
-from mha_parity.candidate import REMARK, CandidateError
-from mha_parity.making import make
+from mha_parity.cases.generate import make
+from mha_parity.cases.variants import beside
+from mha_parity.core.candidate import REMARK, CandidateError
+from mha_parity.core.compare import equal_up_to_rounding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.case import Case
-    from mha_parity.conventions.base import Call, Convention
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Call, Convention
 
 CHECKS = {
-    "unlike lengths": "keys and values of unlike length are refused",
+    "rejects mismatched K/V lengths": "keys and values of different lengths are refused",
 }
-CUT = (
-    "the answer to integers is not that to the same numbers as floats (torch refuses integers); "
+INTEGER_REMARK = (
+    "integer inputs give another output than the same numbers as floats (torch refuses integers); "
     "convert them to floats, or refuse them"
 )
 SIZES = (5, 7, 6)  # queries, keys, head_dim
 ROWS = ("query", "key", "value")
 
 
-def judged(bound: Convention, case: Case) -> Iterator[str]:
-    """Yield what is found on problems beside ``case``."""
+def check_rejected_inputs(bound: Convention, case: Case) -> Iterator[str]:
+    """Yield the findings on plain problems like ``case``."""
     sized = beside(case, bound.offer, *SIZES)
     if sized is None:
         return
@@ -48,9 +47,9 @@ def judged(bound: Convention, case: Case) -> Iterator[str]:
 
 
 def _integers(bound: Convention, problem: Problem) -> Iterator[str]:
-    """Pose the same small whole numbers as floats and as integers.
+    """Ask for the same small whole numbers as floats and as integers.
 
-    In float64 alone: beside float32 integers make NumPy compute in float64.
+    In float64 alone: NumPy promotes float32 with integers to float64.
     """
     if bound.library.name != "numpy" or "float64" not in bound.offer["dtype"]:
         return
@@ -60,42 +59,44 @@ def _integers(bound: Convention, problem: Problem) -> Iterator[str]:
     floats = problem.replace(**changes)
     call = bound.prepare(floats)
     first = bound.answer(floats, call.make()).output
-    with contextlib.suppress(CandidateError):  # it refuses them
+    with contextlib.suppress(CandidateError):  # refused, as torch does
         second = bound.answer(floats, _of_integers(call).make()).output.astype(first.dtype)
-        # Another answer to the same floats is chance, or memory, and told elsewhere.
-        if not same(first, second) and same(first, bound.answer(floats, call.make()).output):
-            yield REMARK + CUT
+        again = bound.answer(floats, call.make()).output
+        # The checks of determinism and statelessness judge an answer that varies by itself.
+        if equal_up_to_rounding(first, again) and not equal_up_to_rounding(first, second):
+            yield REMARK + INTEGER_REMARK
 
 
 def _of_integers(call: Call) -> Call:
-    """Return the call with its rows as integers; one object stays one object."""
+    """Return the call with integer inputs; one array passed twice stays one array."""
     given = {id(array) for name, array in call.given if name in ROWS}
-    done: dict[int, Any] = {}
+    converted: dict[int, Any] = {}
     args = tuple(
-        done.setdefault(id(arg), arg.astype(np.int64)) if id(arg) in given else arg
+        converted.setdefault(id(arg), arg.astype(np.int64)) if id(arg) in given else arg
         for arg in call.args
     )
     return dataclasses.replace(call, args=args)
 
 
 def _lengths(bound: Convention, problem: Problem) -> Iterator[str]:
-    """Pose keys one row shorter than the values, where both are given and nothing is masked.
+    """Ask for one key less than values, where both are given and nothing is masked.
 
-    torch's function answers that on a CPU (pytorch#193728): who is called as it is, is not asked.
+    Not for functions like scaled_dot_product_attention: torch's own answers on a CPU
+    (pytorch#193728).
     """
     case = problem.case
     masked = case.attn != "none" or case.padding != "none"
-    given_apart = case.form == "mha" and case.inputs == "distinct"
-    if masked or not given_apart:
+    separate = case.form == "mha" and case.inputs == "distinct"
+    if masked or not separate:
         return
     shorter = problem.replace(key=problem.key[:, :-1])
     try:
         bound(shorter)
     except CandidateError:
-        yield "unlike lengths"
+        yield "rejects mismatched K/V lengths"
         return
     keys, values = shorter.key.shape[1], shorter.value.shape[1]
     yield (
-        f"unlike lengths: {keys} keys and {values} values get an answer, but should be refused; "
-        "raise an error that names both lengths."
+        f"rejects mismatched K/V lengths: {keys} keys and {values} values get an answer, but "
+        "should be refused; raise an error that names both lengths."
     )

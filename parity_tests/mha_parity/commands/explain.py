@@ -11,22 +11,23 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from mha_parity.candidate import Answer, CandidateError
-from mha_parity.drawing import draw_cases
-from mha_parity.features import label
-from mha_parity.making import make
-from mha_parity.shrink import smallest
-from mha_parity.wrong import FAMILIES, Attention, attend, catalogue, whole_offer
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import make
+from mha_parity.catalogue import FAMILIES, Attention, attend, catalogue, whole_offer
+from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.compare import equal_up_to_rounding, max_difference
+from mha_parity.core.features import label
+from mha_parity.run.shrink import smallest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console
 
-    from mha_parity.case import Case
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
-    from mha_parity.wrong import Bug
+    from mha_parity.catalogue import Bug
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
 
 TRIED = 150  # cases of the suite: in how many the bug shows, and from which the example is shrunk
 MANY = 16  # keys that no eye takes in
@@ -48,7 +49,8 @@ def find(name: str) -> Bug:
 
     Raises
     ------
-        ValueError: the catalogue has none of that name.
+    ValueError
+        The catalogue has none of that name.
 
     """
     bugs = catalogue()
@@ -144,9 +146,9 @@ def example(bug: Bug, case: Case) -> Example | None:
     except (CandidateError, ValueError, IndexError):
         return Example(problem, "output", right.output, None)
     for what in ("output", "weights"):
-        found, due = _of(wrong, what), _of(right, what)
-        if found is not None and due is not None and _differs(found, due):
-            return Example(problem, what, due, found)
+        found, expected = _of(wrong, what), _of(right, what)
+        if found is not None and expected is not None and not equal_up_to_rounding(expected, found):
+            return Example(problem, what, expected, found)
     return None
 
 
@@ -155,27 +157,11 @@ def _of(answer: Answer, what: str) -> Array | None:
     return array
 
 
-def _differs(wrong: Array, right: Array) -> bool:
-    if wrong.shape != right.shape or wrong.dtype != right.dtype:
-        return True
-    return not np.array_equal(wrong, right, equal_nan=True) and _gap(wrong, right) > 0
-
-
-def _gap(wrong: Array, right: Array) -> float:
-    """Return the largest difference beyond the last digits, infinite where NaN has no partner."""
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(wrong - right)
-    same = (wrong == right) | (np.isnan(wrong) & np.isnan(right))
-    noise = 256 * np.finfo(right.dtype).eps * np.abs(np.nan_to_num(right)).max(initial=0)
-    apart = np.where(same | (apart <= noise), 0, np.where(np.isnan(apart), np.inf, apart))
-    return float(apart.max(initial=0))
-
-
 def _large(found: Example) -> bool:
     if found.wrong is None or found.wrong.shape != found.right.shape:
         return True
     largest = float(np.abs(np.nan_to_num(found.right)).max(initial=0))
-    return _gap(found.wrong, found.right) > VISIBLE * largest
+    return max_difference(found.right, found.wrong) > VISIBLE * largest
 
 
 def _shrunk(bug: Bug, first: Example) -> Example:
@@ -204,8 +190,8 @@ def _order(found: Example) -> tuple[bool, bool, bool, bool, int, str]:
     """Return what makes an example a good one to start from, best first."""
     case = found.problem.case
     narrow = min(case.queries, case.keys) < 2
-    cells = case.batch * case.queries * case.keys * case.embed_dim
-    return _empty(found), not _large(found), narrow, case.form == "mha", cells, case.id
+    elements = case.batch * case.queries * case.keys * case.embed_dim
+    return _empty(found), not _large(found), narrow, case.form == "mha", elements, case.id
 
 
 def _arrays(found: Example) -> Iterator[tuple[str, Array]]:
@@ -217,8 +203,8 @@ def _arrays(found: Example) -> Iterator[tuple[str, Array]]:
     for name in ("key_padding_mask", "attn_mask"):
         mask = getattr(problem, name)
         if mask is not None:
-            told = f"{name} (True: hidden)" if mask.dtype == np.bool_ else name
-            yield told, mask if name == "attn_mask" and mask.ndim == 2 else mask[:1]
+            text = f"{name} (True: hidden)" if mask.dtype == np.bool_ else name
+            yield text, mask if name == "attn_mask" and mask.ndim == 2 else mask[:1]
     yield f"{found.what}, right ({found.right.dtype})", found.right[:1]
     if found.wrong is None:
         yield f"{found.what}, wrong: none, it raises an error", np.zeros(0)

@@ -1,4 +1,4 @@
-"""What ``mha-parity list`` prints."""
+"""``mha-parity list``: the conventions, features and bugs that a run knows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from mha_parity.report.layout import Layout
+from mha_parity import catalogue
+from mha_parity.core.features import AXES
+from mha_parity.report.columns import Layout
+from mha_parity.targets.bind import KNOWN
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,21 +25,15 @@ def show(what: str, console: Console) -> None:
 
 
 def _conventions() -> list[tuple[str, str]]:
-    from mha_parity import conventions
-
-    return [(each.name, each.call) for each in conventions.KNOWN.values()]
+    return [(each.name, each.call) for each in KNOWN.values()]
 
 
 def _features() -> list[tuple[str, str]]:
-    from mha_parity.features import AXES
-
     return [(f"{a}={v}", words) for a, values in AXES.items() for v, words in values.items()]
 
 
 def _bugs() -> list[tuple[str, str]]:
-    from mha_parity import wrong
-
-    return [(bug.id, bug.title) for bug in wrong.catalogue().values()]
+    return [(bug.id, bug.title) for bug in catalogue.catalogue().values()]
 
 
 _ROWS = {"conventions": _conventions, "features": _features, "bugs": _bugs}

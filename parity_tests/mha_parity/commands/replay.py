@@ -6,26 +6,25 @@ import dataclasses
 import pdb  # noqa: T100  (what --pdb asks for)
 from typing import TYPE_CHECKING, cast
 
-from mha_parity.beyond import error_units
-from mha_parity.case import parse
-from mha_parity.conventions.base import blamed
-from mha_parity.features import of_case
-from mha_parity.report import close_up
-from mha_parity.run import settings_of
-from mha_parity.trial import try_case
+from mha_parity.core.case import parse
+from mha_parity.report import case_view
+from mha_parity.run.build_verdict import settings_of
+from mha_parity.run.case_detail import case_detail
+from mha_parity.run.case_run import run_case
+from mha_parity.targets.conventions.base import blamed
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from rich.console import Console
 
-    from mha_parity.candidate import Answer, Candidate
-    from mha_parity.case import Case
-    from mha_parity.conduct import Watched
-    from mha_parity.conventions.base import Convention
-    from mha_parity.features import Offer
-    from mha_parity.options import Options
-    from mha_parity.problem import Problem
+    from mha_parity.checks.conduct import MonitoredCandidate
+    from mha_parity.core.candidate import Answer, Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
+    from mha_parity.core.options import Options
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
 
 # Nobody who debugs a layer wants to stop in the call machinery around it.
 SKIPPED = ("mha_parity.*", "numpy._core.*", "torch.nn.modules.module")
@@ -51,7 +50,8 @@ def replay(
 
     Raises
     ------
-        ValueError: the id is no case, or the target does not offer what the case needs.
+    ValueError
+        The id is no case, or the target does not offer what the case needs.
 
     """
     case = parse(text)
@@ -59,13 +59,10 @@ def replay(
     settings = settings_of(options)
     with opened as candidate:
         offered(case, candidate.offer, target)
-        asked = Stopping(cast("Watched", candidate).bound) if pdb else candidate
-        trial = try_case(asked, case, settings)
-    units = None
-    if trial.problem and trial.gold and trial.answer:
-        units = error_units(trial.problem, trial.gold, trial.answer, settings)
-    close_up.show(trial, units, target, console)
-    return int(trial.fails)
+        asked = Stopping(cast("MonitoredCandidate", candidate).bound) if pdb else candidate
+        case_result = run_case(asked, case, settings)
+    case_view.show(case_detail(case_result, settings), target, console)
+    return int(case_result.fails)
 
 
 def offered(case: Case, offer: Offer, target: str) -> None:
@@ -73,10 +70,11 @@ def offered(case: Case, offer: Offer, target: str) -> None:
 
     Raises
     ------
-        ValueError: it does not.
+    ValueError
+        A feature of the case is not offered.
 
     """
-    for axis, value in of_case(case).items():
+    for axis, value in case.features().items():
         if value not in offer[axis]:
             raise ValueError(
                 f"the case needs {axis}={value}, but {target} offers {', '.join(offer[axis])}; "

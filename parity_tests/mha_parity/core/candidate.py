@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -20,7 +22,9 @@ class Answer:
     ``gradients`` maps state-dict names, "query", "key", "value" and float masks to arrays.
     ``notes`` are facts about the candidate's conduct seen during the call (see ``conduct``), and
     ``held`` names the checks of conduct that were asked of this call and held; ``remarks`` are said
-    and fail nothing. ``seconds`` is how long the call took, where it was made.
+    and fail nothing. ``parameters`` has the keys of the target's parameters that were passed so
+    far, True where with another value than the default. ``seconds`` is how long the call took,
+    where it was made.
     """
 
     output: Array
@@ -29,13 +33,14 @@ class Answer:
     notes: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    parameters: Mapping[str, bool] = field(default_factory=dict)
     seconds: float = 0.0
 
 
 REMARK = "remark: "  # how a finding begins that is said and fails nothing
-# How the sentences on cases begin that a lost target never saw, or that had less than the timeout.
+# How the sentences begin on cases that were not sent, and on calls that the harness could not make.
 NOT_ASKED = "not asked any more"
-NOT_AWAITED = "not waited for any longer"
+NOT_CALLED = "could not be called"
 
 
 class CandidateError(Exception):
@@ -43,6 +48,7 @@ class CandidateError(Exception):
 
     ``severity`` is "crash", "timeout" or "structure", or "inconclusive" where it was not asked; the
     message is one sentence, followed by the last lines of the candidate's own output if any.
+    ``raised_in``: of an exception, the files of the frames behind the harness's last one.
     """
 
     def __init__(self, severity: str, message: str, detail: str = "", seconds: float = 0.0) -> None:
@@ -51,6 +57,7 @@ class CandidateError(Exception):
         self.severity = severity
         self.detail = detail
         self.seconds = seconds
+        self.raised_in: tuple[str, ...] | None = None
 
 
 class Candidate(Protocol):
@@ -90,3 +97,16 @@ class FunctionCandidate:
         """Call the function; anything but an ``Answer`` counts as the output alone."""
         result = self.function(problem)  # type: ignore[operator]  # any callable may be given
         return result if isinstance(result, Answer) else Answer(output=result)
+
+
+def ask(candidate: Candidate, problems: Sequence[Problem]) -> Iterator[Answer | CandidateError]:
+    """Yield the candidate's answer to each problem, or what it failed with."""
+    many = getattr(candidate, "many", None)
+    if many is not None:
+        yield from many(problems)
+        return
+    for problem in problems:
+        try:
+            yield candidate(problem)
+        except CandidateError as failure:
+            yield failure

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mha_parity.features import AXES, PLAIN
+from mha_parity.core.features import AXES, PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,9 @@ WORDS: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
         "scale": {"default": None, "given": "scaled"},
         "gradients": {"no": None, "yes": "grad"},
         "dtype": {name: name for name in AXES["dtype"]},
-        "regime": {name: None if name == "normal" else name for name in AXES["regime"]},
+        "regime": {
+            name: None if name == "normal" else name.replace("_", "") for name in AXES["regime"]
+        },
         "memory": {name: None if name == "c" else name for name in AXES["memory"]},
     }
 )
@@ -65,7 +67,7 @@ SIZES = MappingProxyType(
         "s": "seed",
     }
 )
-BLOCK = 64  # keys: longer problems cross the block edge of every tiled kernel known to us
+BLOCK = 64  # queries or keys: longer problems have several tiles in most tiled kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +135,13 @@ class Case:
         one_sample = self.batch == 1 and self.layout != "unbatched"
         if one_sample or 1 in (self.queries, self.keys, self.head_dim):
             return "ones"
-        if self.keys > BLOCK:
+        if max(self.queries, self.keys) > BLOCK:
             return "medium"
         return "equal" if self.heads_count == self.head_dim else "small"
+
+    def features(self) -> dict[str, str]:
+        """Return the value of every feature axis."""
+        return {axis: getattr(self, axis) for axis in AXES}
 
     @property
     def id(self) -> str:
@@ -162,7 +168,8 @@ def parse(text: str) -> Case:
 
     Raises
     ------
-        ValueError: a word is unknown, a size is missing or given twice.
+    ValueError
+        A word is unknown, a size is missing or given twice.
 
     """
     fields: dict[str, object] = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mha_parity.case import Case
+    from mha_parity.core.case import Case
 
 
 class Severity(StrEnum):
@@ -30,6 +32,7 @@ class Severity(StrEnum):
 _FAILING = frozenset({Severity.WRONG, Severity.STRUCTURE, Severity.CRASH, Severity.TIMEOUT})
 
 
+SYSTEMATIC = "systematic error"  # the check over the run that no single case fails
 NOWHERE = -1  # for the sample of a weight's gradient, and for the head where heads are mixed
 
 
@@ -53,13 +56,13 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class CheckResult:
     """One check of one case.
 
-    ``check`` is "output", "weights", "gradient of X", "swapped rows", ... ``error`` and ``allowed``
-    are in the same unit (absolute); ``times_torch`` is the error in units of torch's own error in
-    the same dtype on the same problem, where it was measured. ``detail`` is one sentence for a
-    person: what was got, what should be.
+    ``check`` is "output", "weights", "gradient of X", "permutation equivariance", ...
+    ``error`` and ``allowed`` are in the same unit (absolute); ``times_torch`` is the error in
+    units of torch's own error in the same dtype on the same problem, where it was measured.
+    ``detail`` is one sentence for a person: what was got, what should be.
     """
 
     case: Case
@@ -70,3 +73,15 @@ class Judgement:
     where: Place | None = None
     times_torch: float | None = None
     detail: str = ""
+
+    @property
+    def kind(self) -> tuple[str, Severity, str]:
+        """Check, severity, and what failed: the type of an exception, shape, dtype, a NaN.
+
+        Of a crash or an answer of the wrong structure it is the sentence up to its first number,
+        since these change with the sizes of the case.
+        """
+        if self.severity in {Severity.CRASH, Severity.STRUCTURE}:
+            return self.check, self.severity, re.split(r"[\d:(\[]", self.detail)[0]
+        finite = self.severity is not Severity.WRONG or math.isfinite(self.error)
+        return self.check, self.severity, "" if finite else "not finite"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from mha_parity.case import Case
 
 AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -28,8 +27,8 @@ AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         "heads": {"one": "one head", "many": "several heads"},
         "size": {
-            "small": "small sizes, all distinct",
-            "medium": "longer than a block of 64 keys",
+            "small": "sizes up to 64",
+            "medium": "more than 64 queries or keys",
             "equal": "equal sizes (L = S, H = D)",
             "ones": "sizes of one",
             "empty": "an empty axis",
@@ -73,12 +72,16 @@ AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "tiny": "tiny inputs",
             "peaky": "peaked softmax (logit sd 10)",
             "huge": "logits past the range of exp",
-            "low": "rows of logits far below 0",
-            "apart": "rows of logits far apart",
-            "loud": "one loud head (V x 10^4)",
+            "very_negative": "very negative logits",
+            "wide_range": "wide range of logits",
+            "large_head": "one large head (V x 10^4)",
             "offset": "values with a common offset",
             "ties": "tied keys",
             "constant": "constant key rows",
+            "zeros": "rows of 0 and -0",
+            "subnormal": "subnormal inputs and weights",
+            "rising": "logits that rise from key to key",
+            "falling": "logits that fall from key to key",
         },
         "memory": {
             "c": "contiguous arrays",
@@ -127,11 +130,6 @@ def offer(**axes: str | Iterable[str]) -> Offer:
             raise ValueError(message)
         result[axis] = wanted
     return result
-
-
-def of_case(case: Case) -> dict[str, str]:
-    """Return the feature of every axis that ``case`` has."""
-    return {axis: getattr(case, axis) for axis in AXES}
 
 
 def label(axis: str, value: str) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mha_parity.candidate import Answer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
-from mha_parity.features import AXES
+from mha_parity.core.features import AXES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 DEFAULT_TARGET = "mha_numpy:MultiheadAttention"
 Policy = Literal["nan", "zero", "uniform"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
+MEANINGS = ("hides", "keeps", "additive")  # of a True or 1 in a mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,76 @@ class Options:
     shrink: bool = True
     draw: bool = False
     jobs: int | None = None
+    without: tuple[str, ...] = ()
+    masks: tuple[tuple[str, str], ...] = ()
+    strict_overflow: bool = False
+
+
+class OptionKeywords(TypedDict, total=False):
+    """The fields of ``Options`` as keywords of a call; lists also as text, ``"float32,float64"``.
+
+    Parameters
+    ----------
+    cases
+        Number of cases drawn (500).
+    seed
+        Seed of the draw (0).
+    dtypes
+        Only these dtypes, as ``"float32"`` or ``("float32", "float64")``.
+    features
+        Only these features, as ``"attn=causal,bias=yes"``.
+    convention
+        How the target is called (default: recognised from its signature).
+    timeout, memory
+        Seconds and GiB that a case may take in a process of its own.
+    in_process
+        Run a target that is given as text in this process.
+    forbid
+        Modules through which the target may not compute.
+    fully_masked
+        What rows without a visible key have to be: ``"nan"``, ``"zero"`` or ``"uniform"``.
+    max_times_torch
+        Fail errors above this factor times torch's own.
+    grad
+        Judge gradients too.
+    device
+        Device of a torch module (``"cpu"``).
+    path
+        Path through torch.nn.MultiheadAttention, where that is the target.
+    diagnose, shrink, draw
+        Look for the bug's name; shrink failing cases; draw the pictures of the page.
+    jobs
+        Processes to judge in.
+    without
+        Masks, lengths or causal switches of the target that are knowingly left untried.
+    masks
+        What masks of the target mean, as ``"mask=keeps:(N,1,L,S)"``: hides, keeps or additive.
+    strict_overflow
+        Fail a float16 product q k^T that overflows before it is scaled.
+
+    """
+
+    cases: int
+    seed: int
+    dtypes: str | Sequence[str]
+    features: str | Sequence[tuple[str, str]]
+    convention: str | None
+    timeout: float
+    memory: float
+    in_process: bool
+    forbid: str | Sequence[str]
+    fully_masked: Policy | None
+    max_times_torch: float | None
+    grad: bool
+    device: str
+    path: str | None
+    diagnose: bool
+    shrink: bool
+    draw: bool
+    jobs: int | None
+    without: str | Sequence[str]
+    masks: str | Sequence[tuple[str, str]]
+    strict_overflow: bool
 
 
 def whole(text: str) -> int:
@@ -84,6 +158,23 @@ def modules(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Return the parameters named in a comma-separated list."""
+    return modules(text)
+
+
+def masks(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the (parameter, meaning) pairs of a list such as ``mask=keeps:(N,1,L,S)``."""
+    pairs = []
+    for word in re.split(r",(?![^(]*\))", text):
+        name, equals, meaning = (part.strip() for part in word.partition("="))
+        if not equals:
+            raise argparse.ArgumentTypeError(f"got {word!r}, but should be NAME=keeps, say")
+        _one_of(meaning.partition(":")[0], MEANINGS, "meaning of a mask")
+        pairs.append((name, meaning))
+    return tuple(pairs)
+
+
 def features(text: str) -> tuple[tuple[str, str], ...]:
     """Return the (axis, value) pairs of a list such as ``attn=causal,bias=yes``."""
     pairs = []
@@ -104,22 +195,77 @@ def _one_of(word: str, known: tuple[str, ...], what: str) -> str:
     raise argparse.ArgumentTypeError(f"got {word!r}, but no such {what}{hint}")
 
 
+def with_keywords(options: Options, keywords: Mapping[str, object]) -> Options:
+    """Return ``options`` with the fields that keywords name, held to the command line's rules.
+
+    Raises
+    ------
+    ValueError
+        A keyword is no field of ``Options``, or its value is none that the command would take.
+
+    """
+    known = tuple(field.name for field in dataclasses.fields(Options))
+    given: dict[str, Any] = {}
+    for name, value in keywords.items():
+        try:
+            field = _one_of(name, known, "option")
+            given[field] = _parsed(field, value)
+        except argparse.ArgumentTypeError as error:
+            raise ValueError(f"{name}: {error}." if name in known else f"{error}.") from None
+    return dataclasses.replace(options, **given)
+
+
+def _parsed(name: str, value: object) -> object:
+    """Return the value of a keyword as its option's parser gives it."""
+    plain = getattr(Options(), name)
+    if value is None and plain is None:
+        return None
+    if isinstance(plain, bool):
+        if not isinstance(value, bool):
+            raise argparse.ArgumentTypeError(f"got {value!r}, but should be True or False")
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if not value:
+            return ()
+        value = ",".join("=".join(each) if isinstance(each, tuple) else each for each in value)
+    return _PARSERS.get(name, str)(str(value))
+
+
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    "cases": whole,
+    "seed": count,
+    "dtypes": dtypes,
+    "features": features,
+    "timeout": positive,
+    "memory": positive,
+    "forbid": modules,
+    "fully_masked": policy,
+    "max_times_torch": positive,
+    "jobs": whole,
+    "without": names,
+    "masks": masks,
+}
+
+
 def add_options(addoption: Callable[..., Any], prefix: str = "") -> None:
     """Add every option of a run through ``addoption``: argparse's or pytest's.
 
     The command passes its parser's ``add_argument``; the plugin its group's ``addoption`` and the
-    prefix ``mha-parity-``.
+    prefix ``mha-parity-``. Lists given by an option several times are joined.
     """
 
     def add(name: str, **keywords: Any) -> None:
         addoption(f"--{prefix}{name}", **keywords)
 
+    def add_list(name: str, **keywords: Any) -> None:
+        add(name, action="extend", default=[], **keywords)
+
     plain = Options()
     add("convention", metavar="NAME", help="how the target is called (default: recognised)")
     add("cases", type=whole, default=plain.cases, metavar="N", help="how many cases (%(default)s)")
     add("seed", type=count, default=plain.seed, metavar="N", help="which cases (%(default)s)")
-    add("dtype", type=dtypes, default=(), metavar="A,B", help="only these dtypes")
-    add("feature", type=features, default=(), metavar="AXIS=VALUE,...", help="only these features")
+    add_list("dtypes", type=dtypes, metavar="A,B", help="only these dtypes")
+    add_list("features", type=features, metavar="AXIS=VALUE,...", help="only these features")
     add(
         "timeout",
         type=positive,
@@ -139,10 +285,9 @@ def add_options(addoption: Callable[..., Any], prefix: str = "") -> None:
         action="store_true",
         help="run the target here, for debuggers; protects from nothing",
     )
-    add(
+    add_list(
         "forbid",
         type=modules,
-        default=(),
         metavar="A,B",
         help="fail a target that computes through these modules",
     )
@@ -161,6 +306,23 @@ def add_options(addoption: Callable[..., Any], prefix: str = "") -> None:
     add("max-times-torch", type=positive, metavar="X", help="fail errors above X times torch's own")
     add("grad", action="store_true", help="judge gradients too")
     add(
+        "strict-overflow",
+        action="store_true",
+        help="fail a float16 product q k^T that overflows before it is scaled (default: named)",
+    )
+    add_list(
+        "masks",
+        type=masks,
+        metavar="NAME=MEANING[:SHAPE]",
+        help="what a mask means: True hides, keeps, or is additive; (N,1,L,S) say (default: tried)",
+    )
+    add_list(
+        "without",
+        type=names,
+        metavar="A,B",
+        help="leave these masks, lengths or causal switches of the target untried, and say so",
+    )
+    add(
         "device",
         default=plain.device,
         metavar="NAME",
@@ -171,14 +333,20 @@ def add_options(addoption: Callable[..., Any], prefix: str = "") -> None:
 def from_namespace(namespace: object, prefix: str = "") -> Options:
     """Return the options that a parsed command line or a pytest config holds."""
 
-    def got(name: str) -> Any:
+    def read(name: str) -> Any:
         return getattr(namespace, prefix.replace("-", "_") + name)
 
+    def joined(name: str) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(read(name)))
+
     return Options(
-        cases=got("cases"), seed=got("seed"), dtypes=got("dtype"), features=got("feature"),
-        convention=got("convention"), timeout=got("timeout"), memory=got("memory"),
-        in_process=got("in_process"), forbid=got("forbid"), fully_masked=got("fully_masked"),
-        max_times_torch=got("max_times_torch"), grad=got("grad"), device=got("device"),
-        path=getattr(namespace, "path", None), jobs=got("jobs"),
+        cases=read("cases"), seed=read("seed"),
+        dtypes=joined("dtypes"), features=joined("features"),
+        convention=read("convention"), timeout=read("timeout"), memory=read("memory"),
+        in_process=read("in_process"), forbid=joined("forbid"), fully_masked=read("fully_masked"),
+        max_times_torch=read("max_times_torch"), grad=read("grad"), device=read("device"),
+        path=getattr(namespace, "path", None), jobs=read("jobs"),
+        without=joined("without"), masks=joined("masks"),
+        strict_overflow=read("strict_overflow"),
         draw=bool(getattr(namespace, "html", None)),
     )  # fmt: skip

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from mha_parity.case import Case
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -165,7 +165,7 @@ class Problem:
     def mask_sums(self, scores: Array) -> dict[str, Array]:
         """Return the sums of an array over all scores for each float mask, in its own shape.
 
-        ``scores`` is (N, H, L, S), or has axes of one where no mask tells samples or heads apart.
+        ``scores`` is (N, H, L, S), or has axes of one over which no mask varies.
         """
         sums: dict[str, Array] = {}
         attn, padding = self.attn_mask, self.key_padding_mask
@@ -188,8 +188,8 @@ def _hides(mask: Array) -> Array:
 def _finite(mask: Array) -> Array:
     if mask.dtype == np.bool_:
         return np.zeros(mask.shape)
-    wide = mask.astype(np.float64)
-    return np.where(wide == -np.inf, 0.0, wide)
+    mask64 = mask.astype(np.float64)
+    return np.where(mask64 == -np.inf, 0.0, mask64)
 
 
 def _per_head(mask: Array, n: int, h: int) -> Array:

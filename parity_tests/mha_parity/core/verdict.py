@@ -9,12 +9,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from mha_parity.judgement import Judgement, Severity
+from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.parameters import Status
 
 if TYPE_CHECKING:
-    from mha_parity.case import Case
-    from mha_parity.values import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.parameters import Parameter
+    from mha_parity.core.pictures import GradientPicture, Picture
 
+TARGET = "target"  # the contender of an accuracy row that is judged
+PINNED = "weights"  # torch's path that the oracle takes, whose errors are the unit
+TOO_COARSE = "rounding error too large to tell"
 NAMED = 3  # features that the verdict's sentence names, of those that no case could tell about
 
 
@@ -49,7 +54,7 @@ class FeatureRow:
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """One check (output, weights, swapped rows, inputs unchanged, ...) over the whole run.
+    """One check over the whole run.
 
     The target took ``seconds`` over the cases that it judged.
     """
@@ -64,7 +69,7 @@ class CheckRow:
 class Failure:
     """A failed check, its case shrunk to the smallest that still fails (``case``)."""
 
-    judgement: Judgement
+    check_result: CheckResult
     case: Case
     replay: str
     first_seen: Case | None = None
@@ -86,7 +91,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Errors beside torch's own in one dtype, over the cases where both were taken.
+    """Errors in units of torch's own in one dtype, over the cases where both were taken.
 
     ``contender`` is "target" or one of torch's paths ("weights" is the pinned one: 1 by
     definition); ``axis`` and ``value`` name the feature that the cases have, or nothing: all.
@@ -106,79 +111,15 @@ class Accuracy:
     right_bits: float = float("nan")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Picture:
-    """What the page draws of one failing case: the sample that holds the worst error.
-
-    Weights are (H, L, S'), or (1, L, S') where only their average is known (``averaged``); NaN
-    where the candidate's could not be had, which ``source`` explains. ``error_units`` is the
-    output's error in units of the allowed error, (H, L), or (1, L) where the heads are mixed.
-    """
-
-    check: str
-    case: Case
-    sample: int
-    averaged: bool
-    source: str
-    candidate_weights: Array | None
-    gold_weights: Array
-    error_units: Array
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One side of a drawn matrix: what its numbers count, from ``first`` on, in which equal parts.
-
-    ``blocks`` are the names of its parts, and each of these holds ``heads`` heads.
-    """
-
-    label: str
-    blocks: tuple[str, ...] = ()
-    heads: int = 1
-    first: int = 0
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Plate:
-    """A gradient of the candidate beside the right one, both (rows, columns).
-
-    ``first`` is the number of the first column in the whole array.
-    """
-
-    name: str
-    candidate: Array
-    gold: Array
-    first: int = 0
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class GradientPicture:
-    """What the page draws of one failing gradient, the plate with the worst error first.
-
-    There is a plate a head where the heads' gradients are arrays of their own, else one. Of inputs
-    and masks they are those of ``sample``, which holds the worst error; it is negative elsewhere.
-    ``error_units`` is the largest error of each group in units of the allowed error, and
-    ``unit_rows`` and ``unit_columns`` name its rows and columns.
-    """
-
-    check: str
-    case: Case
-    sample: int
-    plates: tuple[Plate, ...]
-    rows: Side
-    columns: Side
-    error_units: Array
-    unit_rows: tuple[str, ...]
-    unit_columns: tuple[str, ...]
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Verdict:
     """All that a run found out about one target.
 
     ``accuracy`` is the target's, a row a dtype over all cases; ``accuracy_table`` has every
     contender over all cases, and target and pinned path over those of each feature that varies.
+    ``parameters`` are the target's, each with whether some case passed it.
     ``power`` counts, of the ``weighed`` cases, those that would have shown each gross error.
+    ``dtype_finding`` says that answers have a narrower dtype than the inputs, where cases fail so.
     """
 
     target: str
@@ -189,12 +130,13 @@ class Verdict:
     failed: int
     inconclusive: int
     features: tuple[FeatureRow, ...]
+    parameters: tuple[Parameter, ...] = ()
     checks: tuple[CheckRow, ...]
     failures: tuple[Failure, ...]
     diagnosis: tuple[Diagnosis, ...] = ()
     accuracy: tuple[Accuracy, ...] = ()
     accuracy_table: tuple[Accuracy, ...] = ()
-    worst: Judgement | None = None
+    worst: CheckResult | None = None
     power: dict[str, int] = field(default_factory=dict)
     weighed: int = 0
     notes: tuple[str, ...] = ()
@@ -202,31 +144,68 @@ class Verdict:
     pictures: tuple[Picture, ...] = ()
     gradient_pictures: tuple[GradientPicture, ...] = ()
     seconds: float = 0.0
+    dtype_finding: str = ""
 
     def __repr__(self) -> str:
         """Return the sentence: all the data would fill pages."""
         return f"<{type(self).__name__}: {self.sentence}>"
 
     @property
+    def holds(self) -> bool:
+        """Whether parity holds; False where it does not and where the run is inconclusive."""
+        return self.outcome is Outcome.PASS
+
+    def __bool__(self) -> bool:
+        """Return ``holds``."""
+        return self.holds
+
+    @property
     def sentence(self) -> str:
         """Say the verdict in one sentence."""
         if self.outcome is Outcome.PASS:
-            left = f"; rounding drowns the other {self.inconclusive}" if self.inconclusive else ""
-            cases = f"{self.passed} of {self.run} cases{left}"
+            left = f"; {self.inconclusive} inconclusive: {TOO_COARSE}" if self.inconclusive else ""
+            cases = f"{self.passed} of {self.run} cases{left}{self._left_out}"
             return f"Parity holds: {self.target} equals torch in {cases}."
         if self.outcome is Outcome.FAIL:
             left = f"; {self.inconclusive} could not be judged" if self.inconclusive else ""
             cases = f"{self.failed} of {self.run} cases{left}"
-            return f"Parity does not hold: {self.target} fails {cases}."
+            dtype = f" {self.dtype_finding}, and" if self.dtype_finding else ""
+            return f"Parity does not hold: {self.target}{dtype} fails {cases}."
+        untried = [each for each in self.parameters if each.is_untried]
+        if untried:
+            return f"Inconclusive: {self.target}: {_way_out(untried)}{self._left_out}."
         open_rows = [f"{r.axis}={r.value}" for r in self.features if r.status == "inconclusive"]
         what = f"{self.inconclusive} of {self.run} cases could not be judged"
         if open_rows:
             more = f" and {len(open_rows) - NAMED} more" if len(open_rows) > NAMED else ""
             what = f"no case could have shown a bug in {', '.join(open_rows[:NAMED])}{more}"
-        return f"Inconclusive: {self.target}: {what}."
+        return f"Inconclusive: {self.target}: {what}{self._left_out}."
+
+    @property
+    def _left_out(self) -> str:
+        """Name the parameters that no case passed, by status."""
+        said = ""
+        for status in (Status.NEVER_PASSED, Status.DEFAULT_ONLY, Status.EXCLUDED):
+            names = dict.fromkeys(
+                p.name for p in self.parameters if p.status is status and not p.is_untried
+            )
+            said += f"; {status.value}: {', '.join(names)}" if names else ""
+        return said
+
+
+def _way_out(untried: list[Parameter]) -> str:
+    """Say which parameters were not tried, why, and the options that help."""
+    names = ", ".join(f"`{each.name}`" for each in untried)
+    reasons = "; ".join(dict.fromkeys(each.reason for each in untried if each.reason))
+    verb = "was" if len(untried) == 1 else "were"
+    without = ",".join(dict.fromkeys(each.name for each in untried))
+    return (
+        f"{names} ({untried[0].role.value}) {verb} never tried{': ' + reasons if reasons else ''}; "
+        f"say what it means by --masks {untried[0].name}=hides, keeps or additive, name another "
+        f"--convention, or exclude it with --without {without}"
+    )
 
 
 __all__ = [
-    "Accuracy", "CheckRow", "Diagnosis", "Failure", "FeatureRow", "GradientPicture", "Outcome",
-    "Picture", "Plate", "Severity", "Side", "Verdict",
+    "Accuracy", "CheckRow", "Diagnosis", "Failure", "FeatureRow", "Outcome", "Severity", "Verdict",
 ]  # fmt: skip

@@ -1,31 +1,34 @@
-"""Names the bug of a failing candidate, or measures what it does where no name fits."""
+"""Name the bug of a failing candidate, or measure its errors where no name fits."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mha_parity import probes
-from mha_parity.diagnose import cases, evidence, habits, hypotheses
+from mha_parity.catalogue import catalogue
+from mha_parity.core.verdict import Diagnosis
+from mha_parity.diagnose import cases, conduct, evidence, hypotheses
 from mha_parity.diagnose.evidence import Observation
-from mha_parity.verdict import Diagnosis
-from mha_parity.wrong import catalogue
+from mha_parity.diagnose.measured import Measurements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mha_parity.candidate import Answer, Candidate
+    from mha_parity.core.candidate import Answer, Candidate
+    from mha_parity.core.problem import Problem
     from mha_parity.diagnose.hypotheses import Fit, Hypothesis
-    from mha_parity.problem import Problem
 
 FAILURES = 24  # failing cases that are looked at: the plainest
 FIRST = 6  # of these, how many a bug must explain one of to stay in the running
 SHOWN = 3  # names given where several partial ones remain
-ENOUGH = 0.5  # a name that explains less of the failures is not worth giving
+LEAST_SHARE = 0.5  # a name that explains less of the failures is not worth giving
 MOST = 0.9  # of the failures a confident name explains, at least: the rest has other causes
 NEARLY = 0.95  # explained by one: a second bug would explain how roundings fell
 SURE = 2  # telling cases that a confident name rests on, at least
+PART = 2 / 3  # of the time that is left when no single name fits: for experiments
+LEAST = 1.5  # seconds that experiments get, though the names took longer than they should
 PAIRED = 6  # partial explanations that are tried in pairs
 
 
@@ -33,26 +36,38 @@ def diagnose(
     candidate: Candidate,
     failures: Sequence[tuple[Problem, Answer]],
     *,
+    crashes: bool = False,
     budget: float = 5.0,
 ) -> tuple[Diagnosis, ...]:
     """Say why ``candidate`` failed on ``failures``; most certain first.
 
     A name is confident where the wrong attention of that name predicts all failing answers, and
-    those to further cases drawn to refute it. What no name explains is measured. ``budget`` is in
-    seconds; the candidate's own time counts.
+    those to further cases drawn to refute it. What no name explains is found by experiments, and
+    so is where calls fail, if some cases did (``crashes``). ``budget`` is in seconds; the
+    candidate's own time counts.
     """
+    if not failures:
+        return _crashes_alone(candidate, budget) if crashes else ()
     session = _Session(candidate, failures, budget)
-    noted, beside = habits.noted(session.failing)
-    habit = habits.named(candidate, session.failing, session.running)
-    if habit or (noted and not any(each.failing for each in session.seen)):
-        known = [n for n in noted if n.bug is not None]
+    findings, extra = conduct.from_findings(session.failing)
+    habit = conduct.name_state(candidate, session.failing, session.running)
+    if habit or (findings and not any(each.failing for each in session.seen)):
+        known = [n for n in findings if n.bug is not None]
         others = [h for h in habit if h.bug not in {n.bug for n in known}]
-        return (*known, *others, *(n for n in noted if n.bug is None))
+        return (*known, *others, *(n for n in findings if n.bug is None))
     # About rows that see no key torch disagrees with itself: an answer there may be right.
     wrong = (o for o in session.seen if o.failing and not o.problem.masked_rows().any())
-    if beside and not noted and not any(wrong):
-        return beside
-    return (*noted, *(session.names() or session.measurements()))
+    if extra and not findings and not any(wrong):
+        return extra
+    named = session.names()
+    where = session.measurements.crashes if crashes else ()
+    return (*findings, *where, *(named or session.facts()))
+
+
+def _crashes_alone(candidate: Candidate, budget: float) -> tuple[Diagnosis, ...]:
+    """Return for which sizes calls fail, where no case was answered wrongly."""
+    ends = time.perf_counter() + budget
+    return Measurements(candidate, lambda: time.perf_counter() < ends).crashes
 
 
 class _Session:
@@ -66,7 +81,7 @@ class _Session:
     ) -> None:
         self.candidate = candidate
         self.ends = time.perf_counter() + budget
-        chosen = cases.plainest([problem.case for problem, _ in failures], FAILURES)
+        chosen = cases.plainest_cases([problem.case for problem, _ in failures], FAILURES)
         self.failing = [Observation(*failures[i], failing=True) for i in chosen]
         # A case may fail by a relation or by conduct while its answer is right.
         self.seen = [o if o.fault > 1 else replace(o, failing=False) for o in self.failing]
@@ -78,25 +93,33 @@ class _Session:
     def names(self) -> tuple[Diagnosis, ...]:
         """Return the names that explain the failures."""
         plainest = [each.problem.case for each in self.seen if each.failing][: cases.ALIKE]
-        self.see_more(cases.relatives(plainest, self.candidate.offer))
-        self.see_more(cases.varied(self.candidate.offer))
+        self.see_more(cases.similar_problems(plainest, self.candidate.offer))
+        self.see_more(cases.varied_problems(self.candidate.offer))
         failing = [each for each in self.seen if each.failing]
         if not failing:
             return ()
-        every = hypotheses.singles()
-        remaining = hypotheses.plausible(every, failing[:FIRST])
+        every = hypotheses.single_bugs()
+        remaining = hypotheses.plausible_hypotheses(every, failing[:FIRST])
         fits = self.weighed(self.separated(remaining))
         best = fits[0] if fits else None
         if best is not None and (best.holds or (best.share >= NEARLY and not best.refuted)):
-            return self.told(fits)
-        learnt = habits.by_heart(self.candidate, failing, self.running)
-        if learnt and learnt[0].confident:
-            return learnt
-        by_size = habits.by_size(self.seen)
+            return self.diagnoses(fits)
+        stored = conduct.stored_answers(self.candidate, failing, self.running)
+        if stored:
+            return stored
+        by_size = conduct.size_border(self.seen)
         if by_size and by_size[0].confident:
             return by_size
-        both = self.combined(every, fits, failing)
-        return self.told([*both, *fits]) or learnt or by_size
+        causes = self.measurements.causes
+        self.seen += self.measurements.observations()
+        both = [f for f in self.combined(every, fits, failing) if f.share >= MOST]
+        if both:
+            return self.diagnoses(both)
+        weighed = self.weighed([f.hypothesis for f in fits])
+        nearly = [f for f in weighed if f.sole or (f.share >= MOST and not f.refuted)]
+        partial = self.diagnoses(nearly)
+        sure = tuple(each for each in partial if each.confident)
+        return (*sure, *causes) or partial or by_size
 
     def see_more(self, drawn: Sequence[Problem]) -> None:
         """Ask the candidate about further problems, while there is time."""
@@ -110,18 +133,18 @@ class _Session:
         holding = [f.hypothesis for f in self.weighed(remaining) if f.holds]
         if not holding:
             return remaining
-        pool = cases.pool(self.candidate.offer)
+        pool = cases.problem_pool(self.candidate.offer)
         if len({h.bugs for h in holding}) > 1:
-            chosen = cases.separating([h.kind for h in holding], pool, self.running)
+            chosen = cases.separating_problems([h.kind for h in holding], pool, self.running)
             self.see_more(chosen)
             holding = [f.hypothesis for f in self.weighed(remaining) if f.holds]
         if holding:
-            self.see_more(cases.showing(holding[0].kind, pool, self.running))
+            self.see_more(cases.revealing_problems(holding[0].kind, pool, self.running))
         return remaining
 
     def weighed(self, remaining: Sequence[Hypothesis]) -> list[Fit]:
         """Return how the hypotheses stand against all that was seen, best first."""
-        fits = [hypotheses.fit(h, self.seen) for h in remaining]
+        fits = [hypotheses.fit_hypothesis(h, self.seen) for h in remaining]
         return sorted(
             (f for f in fits if f.telling),
             key=lambda f: (-f.holds, f.refuted > 0, -f.share, -fame(f), f.hypothesis.spelling > 0),
@@ -135,16 +158,16 @@ class _Session:
         unexplained = [each for each in failing if not any(each.matches(h.kind) for h in partial)]
         first = (unexplained or failing)[0]
         found = list(self._pairs(every, first, partial))
-        return [f for f in self.weighed(found) if f.sole and f.share >= ENOUGH]
+        return [f for f in self.weighed(found) if f.sole and f.share >= LEAST_SHARE]
 
     def _pairs(
         self, every: list[Hypothesis], first: Observation, partial: list[Hypothesis]
     ) -> list[Hypothesis]:
         in_time = partial_time(self.running)
-        with_partial = list(hypotheses.pairs(every, first, partial, in_time)) if partial else []
-        return with_partial or list(hypotheses.pairs(every, first, (), in_time))
+        with_partial = list(hypotheses.bug_pairs(every, first, partial, in_time)) if partial else []
+        return with_partial or list(hypotheses.bug_pairs(every, first, (), in_time))
 
-    def told(self, fits: list[Fit]) -> tuple[Diagnosis, ...]:
+    def diagnoses(self, fits: list[Fit]) -> tuple[Diagnosis, ...]:
         """Return the fits in words: those that hold as one name with aliases, else partial ones."""
         holding = [f for f in fits if f.holds]
         if holding:
@@ -157,7 +180,7 @@ class _Session:
                 continue
             shown.setdefault(each.hypothesis.id, self._diagnosis(each, ()))
             covered |= explained
-        whole = len(covered) >= ENOUGH * sum(o.failing for o in self.seen)
+        whole = len(covered) >= LEAST_SHARE * sum(o.failing for o in self.seen)
         return tuple(shown.values()) if whole else ()
 
     def _explained(self, each: Fit) -> set[int]:
@@ -182,13 +205,16 @@ class _Session:
             source=", ".join(bugs[0].sources[:3]),
         )
 
-    def measurements(self) -> tuple[Diagnosis, ...]:
-        """Return what probes of the candidate say."""
-        findings = probes.measure(self.candidate, lambda: self.running(reserve=0.2))
-        return tuple(
-            Diagnosis(bug=None, title=finding, evidence="measured from outside")
-            for finding in findings
-        )
+    @cached_property
+    def measurements(self) -> Measurements:
+        """The experiments on the candidate; two thirds of the time that is left are theirs."""
+        now = time.perf_counter()
+        ends = now + max(self.ends - now, LEAST) * PART
+        return Measurements(self.candidate, lambda: time.perf_counter() < ends)
+
+    def facts(self) -> tuple[Diagnosis, ...]:
+        """Return what the experiments understood, or the facts that narrow it down."""
+        return self.measurements.causes or self.measurements.facts()
 
 
 def partial_time(running: Callable[[float], bool]) -> Callable[[], bool]:

@@ -1,21 +1,21 @@
-"""The further cases of a diagnosis: plain values, all offered features, sizes that tell apart."""
+"""The further cases of a diagnosis: plain values, all offered features, distinct sizes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.case import plain_distance
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import make
+from mha_parity.core.case import plain_distance
 from mha_parity.diagnose.evidence import Observation
-from mha_parity.drawing import draw_cases
-from mha_parity.making import make
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mha_parity.case import Case
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
-    from mha_parity.wrong import Attention
+    from mha_parity.catalogue import Attention
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
 
 SEED = 20_240_607
 VARIED = 32
@@ -24,10 +24,15 @@ CHOSEN = 12
 CONFIRMING = 4
 ALIKE = 4  # failing cases of which relatives are drawn
 RELATIVES = 3
-WILD = {"low", "apart", "huge", "tiny"}  # regimes in which rounding hides what bugs do
+WILD = {
+    "very_negative",
+    "wide_range",
+    "huge",
+    "tiny",
+}  # regimes in which rounding hides what bugs do
 
 
-def plainest(cases: Sequence[Case], count: int) -> list[int]:
+def plainest_cases(cases: Sequence[Case], count: int) -> list[int]:
     """Return which cases have the fewest odd features, the plainest first."""
     order = sorted(range(len(cases)), key=lambda i: (cases[i].regime in WILD, _half(cases[i]),
                                                      plain_distance(cases[i]), i))  # fmt: skip
@@ -38,7 +43,7 @@ def _half(case: Case) -> bool:
     return case.dtype in {"float16", "bfloat16"}
 
 
-def narrowed(offer: Offer) -> Offer:
+def plain_offer(offer: Offer) -> Offer:
     """Return the offer in its most exact dtype, without odd values, rows without keys and so on."""
     dtypes = [d for d in ("float64", "float32", "float16", "bfloat16") if d in offer["dtype"]]
     wanted: dict[str, tuple[str, ...]] = {
@@ -57,14 +62,14 @@ def narrowed(offer: Offer) -> Offer:
     return result
 
 
-def varied(offer: Offer) -> list[Problem]:
+def varied_problems(offer: Offer) -> list[Problem]:
     """Return problems over all offered features, values plain."""
-    return [make(case) for case in draw_cases(narrowed(offer), VARIED, SEED)]
+    return [make(case) for case in draw_cases(plain_offer(offer), VARIED, SEED)]
 
 
-def relatives(cases: Sequence[Case], offer: Offer) -> list[Problem]:
-    """Return problems with the features of the given cases, values plain, sizes that tell apart."""
-    exact = narrowed(offer)["dtype"][0]
+def similar_problems(cases: Sequence[Case], offer: Offer) -> list[Problem]:
+    """Return problems with the features of the given cases, values plain, distinct sizes."""
+    exact = plain_offer(offer)["dtype"][0]
     return [make(_relative(case, seed, exact)) for case in cases for seed in range(RELATIVES)]
 
 
@@ -76,15 +81,15 @@ def _relative(case: Case, seed: int, dtype: str) -> Case:
     )  # fmt: skip
 
 
-def pool(offer: Offer) -> list[Problem]:
+def problem_pool(offer: Offer) -> list[Problem]:
     """Return many problems, odd values included, to choose from."""
-    plain = draw_cases(narrowed(offer), POOL, SEED + 1)
-    exact = {axis: narrowed(offer)[axis] for axis in ("dtype", "gradients")}
+    plain = draw_cases(plain_offer(offer), POOL, SEED + 1)
+    exact = {axis: plain_offer(offer)[axis] for axis in ("dtype", "gradients")}
     odd = draw_cases({**offer, **exact}, POOL // 2, SEED + 2)
     return [make(case) for case in (*plain, *odd)]
 
 
-def separating(
+def separating_problems(
     kinds: Sequence[type[Attention]], pool: Sequence[Problem], running: Callable[[], bool]
 ) -> list[Problem]:
     """Return problems on which the kinds predict different answers: each adds a split."""
@@ -102,7 +107,7 @@ def separating(
     return chosen
 
 
-def showing(
+def revealing_problems(
     kind: type[Attention], pool: Sequence[Problem], running: Callable[[], bool]
 ) -> list[Problem]:
     """Return a few problems on which ``kind`` departs from the right answer."""

@@ -1,4 +1,4 @@
-"""Conduct that no formula explains: chance, memory, writing into inputs, answers by heart."""
+"""Name conduct that no formula explains: nondeterminism, state, side effects, stored answers."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity import dropout, unusual
-from mha_parity.candidate import Answer, CandidateError
-from mha_parity.diagnose.evidence import Observation, Prediction, as_float, observe
-from mha_parity.making import make
-from mha_parity.reading import plain_case, read
-from mha_parity.verdict import Diagnosis
-from mha_parity.wrong import catalogue
-from mha_parity.wrong.state import INPUTS, WEIGHTS
+from mha_parity.cases.generate import make
+from mha_parity.catalogue import catalogue
+from mha_parity.catalogue.state import INPUTS, WEIGHTS
+from mha_parity.checks import dropout, rejected_inputs
+from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.verdict import Diagnosis
+from mha_parity.diagnose.evidence import Observation, Prediction, as_float64, observe
+from mha_parity.diagnose.read_weights import plain_case, read_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mha_parity.candidate import Candidate
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.problem import Problem
 
 # The checks of conduct whose failure has a name in the catalogue.
 NAMES = {
@@ -36,47 +36,47 @@ NAMES = {
     "dropped weights returned": "weights-before-dropout",
     "dropout of everything": "dropout-one-nan",
     "gradients with dropout": "grad-dropout-scale",
-    "unlike lengths": "kv-length-mismatch",
+    "rejects mismatched K/V lengths": "kv-length-mismatch",
 }
-BESIDE = ({*dropout.CHECKS} - {"dropout off"}) | {*unusual.CHECKS}
+EXTRA_CHECKS = ({*dropout.CHECKS} - {"dropout off"}) | {*rejected_inputs.CHECKS}
 SEEDS = 8
-APART = 5  # cases on either side that a border between sizes rests on
+CASES_A_SIDE = 5  # cases on either side that a border between sizes rests on
 ALIKE = 1e-3  # kept weights share one factor to this accuracy
 # Sizes that are asked for nowhere else.
 UNUSUAL = {"batch": 2, "queries": 6, "keys": 8, "head_dim": 13}
 
 
-def noted(
+def from_findings(
     failing: Sequence[Observation],
 ) -> tuple[tuple[Diagnosis, ...], tuple[Diagnosis, ...]]:
-    """Return what was noted during the calls themselves, and beside them, each check once.
+    """Return the findings on the calls themselves, and those on further problems, each check once.
 
-    What was noted on problems beside the cases says nothing of why an answer to a case is wrong.
+    A finding on a further problem does not explain why the answer to a case is wrong.
     """
     notes = [note for each in failing if each.answer for note in each.answer.notes]
     first = {note.partition(": ")[0]: note for note in reversed(notes)}
-    told = {check: _noted(note) for check, note in reversed(first.items())}
+    named_checks = {check: _from_finding(note) for check, note in reversed(first.items())}
     return (
-        tuple(each for check, each in told.items() if check not in BESIDE),
-        tuple(each for check, each in told.items() if check in BESIDE),
+        tuple(each for check, each in named_checks.items() if check not in EXTRA_CHECKS),
+        tuple(each for check, each in named_checks.items() if check in EXTRA_CHECKS),
     )
 
 
-def _noted(note: str) -> Diagnosis:
-    """Return a note under the catalogue's name where it has one."""
+def _from_finding(note: str) -> Diagnosis:
+    """Return a finding under the catalogue's name where it has one."""
     check, _, sentence = note.partition(": ")
     if check in NAMES:
         return _known(NAMES[check], sentence)[0]
     return Diagnosis(bug=None, title=sentence, explains=1.0, evidence=f"the check: {check}")
 
 
-def named(
+def name_state(
     candidate: Candidate, failing: Sequence[Observation], running: Callable[[], bool]
 ) -> tuple[Diagnosis, ...]:
-    """Return the name of chance or memory at work, or nothing."""
+    """Return the name of nondeterminism or of a state between calls, or nothing."""
     if not failing or not running():
         return ()
-    return chance(candidate, failing[0]) or memory(candidate, failing)
+    return nondeterminism(candidate, failing[0]) or state_between_calls(candidate, failing)
 
 
 def _known(bug_id: str, evidence: str, *, confident: bool = True) -> tuple[Diagnosis, ...]:
@@ -103,15 +103,15 @@ def ask(candidate: Candidate, problem: Problem) -> Answer | None:
         return None
 
 
-def chance(candidate: Candidate, seen: Observation) -> tuple[Diagnosis, ...]:
+def nondeterminism(candidate: Candidate, seen: Observation) -> tuple[Diagnosis, ...]:
     """Ask the same thing twice: rounding may differ, the answer may not."""
     first, second = ask(candidate, seen.problem), ask(candidate, seen.problem)
     if first is None or second is None or first.output.shape != second.output.shape:
         return ()
-    apart = seen.gap(Prediction(first, seen.right.reach), Prediction(second, seen.right.reach))
-    if apart <= 1:
+    distance = seen.gap(Prediction(first, seen.right.reach), Prediction(second, seen.right.reach))
+    if distance <= 1:
         return ()
-    unlike = float(np.nanmax(np.abs(as_float(first.output) - as_float(second.output))))
+    unlike = float(np.nanmax(np.abs(as_float64(first.output) - as_float64(second.output))))
     sentence = f"two identical calls differ by {unlike:.3g}"
     rate = _dropped(candidate)
     if rate is None:
@@ -124,7 +124,7 @@ def chance(candidate: Candidate, seen: Observation) -> tuple[Diagnosis, ...]:
 
 def _dropped(candidate: Candidate) -> float | None:
     """Return the rate of dropout if weights are zero in places and too large by one factor else."""
-    reading = read(candidate, plain_case(candidate.offer))
+    reading = read_weights(candidate, plain_case(candidate.offer))
     if reading is None or not reading.weights.size:
         return None
     with np.errstate(all="ignore"):
@@ -135,7 +135,9 @@ def _dropped(candidate: Candidate) -> float | None:
     return float(1 - 1 / kept.mean())
 
 
-def memory(candidate: Candidate, failing: Sequence[Observation]) -> tuple[Diagnosis, ...]:
+def state_between_calls(
+    candidate: Candidate, failing: Sequence[Observation]
+) -> tuple[Diagnosis, ...]:
     """Ask problems of the same unusual shapes: later ones may get something of the first."""
     for each in failing[:4]:
         case = each.problem.case
@@ -191,10 +193,14 @@ def _words(names: tuple[str, ...]) -> str:
     )
 
 
-def by_heart(
+def stored_answers(
     candidate: Candidate, failing: Sequence[Observation], running: Callable[[], bool]
 ) -> tuple[Diagnosis, ...]:
-    """Ask the same case with other seeds: a formula is right for all of them or for none."""
+    """Say that answers are keyed to inputs where the same sizes are right and wrong by turns.
+
+    A formula that departs at some values (a clipped score, a pruned weight) is right at others as
+    well; its wrong answers depend on the inputs. Proof is one constant in place of each wrong one.
+    """
     for each in failing[:2]:
         case = each.problem.case
         answers = []
@@ -204,13 +210,12 @@ def by_heart(
             answers.append(observe(candidate, make(case.replace(seed=seed))))
         right = sum(o.answer is not None and o.fault <= 1 for o in answers)
         wrong = [o for o in answers if o.failing]
-        if not right or not wrong:
-            continue
-        sentence = (
-            f"of {SEEDS} seeds of one case {right} are answered rightly, {len(wrong)} wrongly"
-        )
-        constant = all(_constant(o.answer) for o in wrong)
-        return _known("input-keyed-shortcut", sentence, confident=constant)
+        if right and wrong and all(_constant(o.answer) for o in (*wrong, each)):
+            sentence = (
+                f"of {SEEDS} seeds of one case {right} are answered rightly, {len(wrong)} by one "
+                "constant"
+            )
+            return _known("input-keyed-shortcut", sentence)
     return ()
 
 
@@ -219,29 +224,33 @@ SIZES = {
 }  # fmt: skip
 
 
-def by_size(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
+def size_border(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
     """Say which size decides between right and wrong: what is made up there is a shortcut."""
     answered = [each for each in seen if each.answer is not None]
     wrong = [each for each in answered if each.failing]
     right = [each for each in answered if not each.failing]
-    if min(len(wrong), len(right)) < APART:
+    if min(len(wrong), len(right)) < CASES_A_SIDE:
         return ()
     for name, letter in SIZES.items():
         low, high = ([getattr(o.problem.case, name) for o in group] for group in (right, wrong))
         if max(low) < min(high):
-            told = f"right wherever {letter} <= {max(low)}, wrong wherever {letter} >= {min(high)}"
+            border = (
+                f"right wherever {letter} <= {max(low)}, wrong wherever {letter} >= {min(high)}"
+            )
         elif max(high) < min(low):
-            told = f"right wherever {letter} >= {min(low)}, wrong wherever {letter} <= {max(high)}"
+            border = (
+                f"right wherever {letter} >= {min(low)}, wrong wherever {letter} <= {max(high)}"
+            )
         else:
             continue
         if all(_constant(each.answer) for each in wrong):
-            return _known("size-keyed-shortcut", f"{told}, by one constant")
-        return (Diagnosis(bug=None, title=told, explains=1.0, evidence=f"{len(answered)} cases"),)
+            return _known("size-keyed-shortcut", f"{border}, by one constant")
+        return (Diagnosis(bug=None, title=border, explains=1.0, evidence=f"{len(answered)} cases"),)
     return ()
 
 
 def _constant(answer: Answer | None) -> bool:
     if answer is None:
         return False
-    output: Array = as_float(answer.output)
+    output: Array = as_float64(answer.output)
     return bool(output.size and np.ptp(output) == 0)

@@ -1,4 +1,4 @@
-"""What the candidate was seen to answer, and how near an attention's prediction comes to it.
+"""Compare the answers of a candidate with the predictions of a wrong attention.
 
 Two answers agree when they differ by no more than rounding explains: a few dozen roundings of the
 largest value, times what an error of the scores is multiplied by in the softmax. A prediction
@@ -13,21 +13,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.candidate import Answer, CandidateError
-from mha_parity.wrong import Attention
+from mha_parity.catalogue import Attention
+from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.compare import absolute_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
 
 # Sums over fewer than a hundred terms lose some ten roundings; two computations are compared.
 ROUNDINGS = {"float64": 32.0, "float32": 32.0}
 HALF_ROUNDINGS = 6.0
 MOST = 0.5  # of the largest value: what differs by more is not the same answer, however rounded
 TELLING = 30.0  # times the allowance: a departure that no rounding imitates
-BEYOND = frozenset({"huge", "low", "apart", "peaky"})  # regimes of scores that exp overflows at
+BEYOND = frozenset(
+    {"huge", "very_negative", "wide_range", "peaky"}
+)  # regimes of scores that exp overflows at
 # A match must also be this much nearer to the prediction than the prediction is to the truth.
 NEARER = 1e-2
 
@@ -63,11 +66,11 @@ def reach(attention: Attention) -> float:
     """
     scores, weights = attention.stages["masked scores"], attention.stages["weights"]
     if scores.shape != weights.shape:
-        return largest(scores)
-    return largest(np.where(weights != 0, scores, 0))
+        return largest_magnitude(scores)
+    return largest_magnitude(np.where(weights != 0, scores, 0))
 
 
-def largest(array: Array) -> float:
+def largest_magnitude(array: Array) -> float:
     """Return the largest magnitude among the finite entries."""
     return float(np.abs(np.where(np.isfinite(array), array, 0)).max(initial=0))
 
@@ -94,31 +97,35 @@ class Observation:
 
     @cached_property
     def skipped(self) -> Array:
-        """Which outputs belong to rows that see no key, (N, L, H Dv): torch itself is of two minds.
+        """Which outputs belong to rows that see no key, (N, L, H Dv), where torch's paths differ.
 
         Nothing is skipped where the candidate departs nowhere else.
         """
         rows = self.problem.masked_rows()
         width = self.problem.v_head_dim
-        cells = np.repeat(rows.swapaxes(1, 2), width, axis=2)
+        elements = np.repeat(rows.swapaxes(1, 2), width, axis=2)
         if self.problem.case.form == "mha":
-            cells = np.broadcast_to(cells.any(axis=2, keepdims=True), cells.shape)
+            elements = np.broadcast_to(elements.any(axis=2, keepdims=True), elements.shape)
         if self.answer is None or self.right.answer is None or not self.failing:
-            return cells
-        found, due = self.answer.output, self.right.answer.output
-        if found.shape != due.shape or found.dtype != due.dtype or self._elsewhere(cells):
-            return cells
+            return elements
+        found, expected = self.answer.output, self.right.answer.output
+        if (
+            found.shape != expected.shape
+            or found.dtype != expected.dtype
+            or self._elsewhere(elements)
+        ):
+            return elements
         if self.problem.case.form == "qkv":
-            return np.zeros_like(cells)
+            return np.zeros_like(elements)
         # A NaN of one head that came through an identity out_proj to the others is nobody's bug.
-        return np.asarray(cells & np.isnan(as_float(found)))
+        return np.asarray(elements & np.isnan(as_float64(found)))
 
-    def _elsewhere(self, cells: Array) -> bool:
+    def _elsewhere(self, elements: Array) -> bool:
         """Whether the candidate departs outside the rows that see no key."""
         if self.answer is None or self.right.answer is None:
             return False
         allowed = self._allowed(self.right)
-        if distance(self.answer.output, self.right.answer.output, cells) > allowed:
+        if max_distance(self.answer.output, self.right.answer.output, elements) > allowed:
             return True
         weights = self._weights_gap(self.answer.weights, self.right.answer.weights)
         return weights * self.height > allowed
@@ -128,19 +135,19 @@ class Observation:
 
         A softmax that overflows there is one mistake more, and speaks against no other.
         """
-        due = self.of(kind).answer
-        if self.answer is None or due is None or self.problem.case.regime not in BEYOND:
+        expected = self.of(kind).answer
+        if self.answer is None or expected is None or self.problem.case.regime not in BEYOND:
             return False
         found = self.answer.output
-        same = found.shape == due.output.shape
+        same = found.shape == expected.output.shape
         return same and bool(
-            (~np.isfinite(as_float(found)) & np.isfinite(as_float(due.output))).any()
+            (~np.isfinite(as_float64(found)) & np.isfinite(as_float64(expected.output))).any()
         )
 
     def _allowed(self, prediction: Prediction) -> float:
         name = self.problem.case.dtype
         bits = {"bfloat16": 7, "float16": 10, "float32": 23}.get(name, 52)
-        found = 0.0 if self.answer is None else largest(as_float(self.answer.output))
+        found = 0.0 if self.answer is None else largest_magnitude(as_float64(self.answer.output))
         height = max(self.height, found)
         reach = max(prediction.reach, self.right.reach)
         roundings = ROUNDINGS.get(name, HALF_ROUNDINGS)
@@ -152,14 +159,16 @@ class Observation:
         attention = Attention(self.problem)
         attention.answer()
         stages = attention.stages
-        return max(1e-30, largest(stages["value heads"]), largest(stages["output"]))
+        return max(
+            1e-30, largest_magnitude(stages["value heads"]), largest_magnitude(stages["output"])
+        )
 
     def gap(self, first: Prediction, second: Prediction) -> float:
-        """Return how far two predictions are apart, in allowances."""
+        """Return the distance of two predictions, in tolerances."""
         if first.answer is None or second.answer is None:
             return 0.0 if first.answer is second.answer else np.inf
         allowed = max(self._allowed(first), self._allowed(second))
-        output = distance(first.answer.output, second.answer.output, self.skipped)
+        output = max_distance(first.answer.output, second.answer.output, self.skipped)
         weights = self._weights_gap(first.answer.weights, second.answer.weights)
         return max(output / allowed, weights * self.height / allowed)
 
@@ -170,11 +179,11 @@ class Observation:
         rows: Array = (
             masked if self.problem.case.weights == "per_head" else np.asarray(masked.any(axis=1))
         )
-        return distance(first, second, np.expand_dims(rows, -1))
+        return max_distance(first, second, np.expand_dims(rows, -1))
 
     @cached_property
     def fault(self) -> float:
-        """How far the candidate's answer is from the right one, in allowances."""
+        """How far the candidate's answer is from the right one, in tolerances."""
         return self.gap(Prediction(self.answer), self.right)
 
     def tells(self, kind: type[Attention]) -> bool:
@@ -190,20 +199,17 @@ class Observation:
         return missed <= 1 and missed <= max(1e-300, NEARER * self.gap(prediction, self.right), 1)
 
 
-def distance(first: Array, second: Array, skipped: Array) -> float:
+def max_distance(first: Array, second: Array, skipped: Array) -> float:
     """Return the largest difference; infinite where shapes, dtypes or kinds of NaN differ."""
     if first.shape != second.shape or first.dtype != second.dtype:
         return np.inf
-    a, b = as_float(first), as_float(second)
-    with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.abs(a - b)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    if skipped.shape[:-1] == a.shape[:-1] and skipped.shape[-1] in (1, a.shape[-1]):
-        same = same | skipped
-    return float(np.where(same, 0, np.where(np.isfinite(apart), apart, np.inf)).max(initial=0))
+    difference = absolute_difference(first, second)
+    if skipped.shape[:-1] == first.shape[:-1] and skipped.shape[-1] in (1, first.shape[-1]):
+        difference = np.where(skipped, 0, difference)
+    return float(difference.max(initial=0))
 
 
-def as_float(array: Array) -> Array:
+def as_float64(array: Array) -> Array:
     """Return any answer as float64, for comparing."""
     return np.asarray(array, dtype=np.float64)
 

@@ -1,4 +1,4 @@
-"""Which wrong attentions explain what was seen: each alone, then two at a time."""
+"""Find the wrong attentions that explain the answers seen: each alone, then two at a time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from mha_parity.wrong import catalogue
+from mha_parity.catalogue import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from mha_parity.catalogue import Attention, Bug
     from mha_parity.diagnose.evidence import Observation
-    from mha_parity.wrong import Attention, Bug
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class Fit:
         return self.telling > 0 and not self.refuted and not self.missed
 
 
-def singles() -> list[Hypothesis]:
+def single_bugs() -> list[Hypothesis]:
     """Return every spelling of every bug that outputs can show."""
     return [
         Hypothesis((bug,), kind, spelling)
@@ -78,7 +78,7 @@ def singles() -> list[Hypothesis]:
     ]
 
 
-def fit(hypothesis: Hypothesis, seen: Iterable[Observation]) -> Fit:
+def fit_hypothesis(hypothesis: Hypothesis, seen: Iterable[Observation]) -> Fit:
     """Hold a hypothesis against every observation."""
     kind = hypothesis.kind
     explained = failing = telling = refuted = missed = 0
@@ -96,13 +96,15 @@ def fit(hypothesis: Hypothesis, seen: Iterable[Observation]) -> Fit:
     return Fit(hypothesis, explained, failing, telling, refuted, missed)
 
 
-def plausible(hypotheses: Iterable[Hypothesis], seen: Sequence[Observation]) -> list[Hypothesis]:
+def plausible_hypotheses(
+    hypotheses: Iterable[Hypothesis], seen: Sequence[Observation]
+) -> list[Hypothesis]:
     """Return the hypotheses that explain at least one of a few failing observations."""
     failing = [each for each in seen if each.failing]
     return [h for h in hypotheses if any(each.matches(h.kind) for each in failing)]
 
 
-def pairs(
+def bug_pairs(
     hypotheses: Sequence[Hypothesis],
     first: Observation,
     fixed: Sequence[Hypothesis],
@@ -120,7 +122,7 @@ def pairs(
         for left, right in ((a, b), (b, a)):
             if not running():
                 return
-            both = joined(left, right)
+            both = join_bugs(left, right)
             if both is not None and first.matches(both.kind):
                 yield both
                 break
@@ -128,7 +130,7 @@ def pairs(
                 break
 
 
-def joined(first: Hypothesis, second: Hypothesis) -> Hypothesis | None:
+def join_bugs(first: Hypothesis, second: Hypothesis) -> Hypothesis | None:
     """Return both bugs in one attention: a class with both as bases."""
     a, b = first.kind, second.kind
     if issubclass(a, b) or issubclass(b, a):

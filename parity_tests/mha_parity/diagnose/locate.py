@@ -1,4 +1,4 @@
-"""The first stage of attention at which a candidate and the right answer part."""
+"""Find the first stage of attention at which a candidate departs from the right answer."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.candidate import CandidateError
-from mha_parity.making import make
-from mha_parity.reading import EXACT, Reading, output, plain_case, read, slope
-from mha_parity.wrong import Attention
+from mha_parity.cases.generate import make
+from mha_parity.catalogue import Attention
+from mha_parity.core.candidate import CandidateError
+from mha_parity.diagnose.read_weights import (
+    ATOL,
+    WeightsReading,
+    ask_output,
+    fit_scale,
+    plain_case,
+    read_weights,
+)
 
 if TYPE_CHECKING:
-    from mha_parity.candidate import Candidate
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Candidate
 
 
-def stage(candidate: Candidate, reading: Reading) -> str:
+def first_wrong_stage(candidate: Candidate, reading: WeightsReading) -> str:
     """Return the first stage at which candidate and right answer part."""
     looks = (_in_weights, _in_features, _after_weights, _returned)
     found = (look(candidate, reading) for look in looks)
@@ -25,21 +32,21 @@ def stage(candidate: Candidate, reading: Reading) -> str:
     return next((name for name in found if name), nowhere)
 
 
-def _in_weights(_: Candidate, reading: Reading) -> str | None:
+def _in_weights(_: Candidate, reading: WeightsReading) -> str | None:
     """Return the stage of plain problems that the weights themselves show."""
     if not _off(reading):
         return None
     if _below_zero(reading):
         return "projection of v, mixing or merge (weights read out of it are negative)"
-    if sums_off(reading):
+    if rows_not_summing_to_one(reading):
         return "softmax (its rows do not sum to 1)"
-    slopes, misfit = slope(reading)
-    if slopes is None or misfit > math.sqrt(reading.near):
+    slopes, misfit = fit_scale(reading)
+    if slopes is None or misfit > math.sqrt(reading.atol):
         return "projection, split or scores of q and k"
-    return "scale" if np.abs(slopes - reading.problem.scale).max() > reading.near else "softmax"
+    return "scale" if np.abs(slopes - reading.problem.scale).max() > reading.atol else "softmax"
 
 
-def _in_features(candidate: Candidate, _: Reading) -> str | None:
+def _in_features(candidate: Candidate, _: WeightsReading) -> str | None:
     """Return the feature with which the weights depart."""
     names = {
         "padding": "mask",
@@ -56,7 +63,7 @@ def _in_features(candidate: Candidate, _: Reading) -> str | None:
     return None
 
 
-def _after_weights(candidate: Candidate, _: Reading) -> str | None:
+def _after_weights(candidate: Candidate, _: WeightsReading) -> str | None:
     """Return the stage behind the weights at which plain problems depart."""
     offered = candidate.offer["out_proj"]
     if _departs(candidate, {"out_proj": offered[0]}):
@@ -66,50 +73,52 @@ def _after_weights(candidate: Candidate, _: Reading) -> str | None:
     return None
 
 
-def _returned(candidate: Candidate, _: Reading) -> str | None:
+def _returned(candidate: Candidate, _: WeightsReading) -> str | None:
     """Return the kind of returned weights that departs, though the output does not."""
     for kind in candidate.offer["weights"]:
         problem = make(plain_case(candidate.offer, weights=kind))
-        due = Attention(problem).answer().weights
+        expected = Attention(problem).answer().weights
         try:
-            got = None if due is None else candidate(problem).weights
+            actual = None if expected is None else candidate(problem).weights
         except CandidateError:
             continue
-        if due is not None and not _same(got, due, EXACT[problem.case.dtype]):
+        if expected is not None and not _same(actual, expected, ATOL[problem.case.dtype]):
             return f"the weights that are returned (weights={kind}); the output is right"
     return None
 
 
-def _same(got: Array | None, due: Array, near: float) -> bool:
-    if got is None or got.shape != due.shape:
+def _same(actual: Array | None, expected: Array, atol: float) -> bool:
+    if actual is None or actual.shape != expected.shape:
         return False
-    apart = np.abs(np.asarray(got, dtype=np.float64) - np.asarray(due, dtype=np.float64))
-    return bool(apart.max(initial=0) <= 10 * near)
+    difference = np.abs(
+        np.asarray(actual, dtype=np.float64) - np.asarray(expected, dtype=np.float64)
+    )
+    return bool(difference.max(initial=0) <= 10 * atol)
 
 
-def _off(reading: Reading) -> bool:
+def _off(reading: WeightsReading) -> bool:
     """Return whether the weights depart; NaN does."""
-    return not np.abs(reading.weights - reading.right).max(initial=0) <= reading.near
+    return not np.abs(reading.weights - reading.right).max(initial=0) <= reading.atol
 
 
-def _below_zero(reading: Reading) -> bool:
-    return bool((reading.weights < -10 * reading.near).any())
+def _below_zero(reading: WeightsReading) -> bool:
+    return bool((reading.weights < -10 * reading.atol).any())
 
 
-def _try(candidate: Candidate, changes: dict[str, object]) -> Reading | None:
-    return read(candidate, plain_case(candidate.offer, **changes))
+def _try(candidate: Candidate, changes: dict[str, object]) -> WeightsReading | None:
+    return read_weights(candidate, plain_case(candidate.offer, **changes))
 
 
 def _departs(candidate: Candidate, changes: dict[str, object]) -> bool:
     problem = make(plain_case(candidate.offer, **changes))
-    found = output(candidate, problem)
+    found = ask_output(candidate, problem)
     if found is None:
         return False
     right = np.asarray(Attention(problem).answer().output, dtype=np.float64)
     scale = max(1.0, float(np.abs(right).max(initial=0)))
-    return bool(np.abs(found - right).max(initial=0) > 10 * EXACT[problem.case.dtype] * scale)
+    return bool(np.abs(found - right).max(initial=0) > 10 * ATOL[problem.case.dtype] * scale)
 
 
-def sums_off(reading: Reading) -> bool:
+def rows_not_summing_to_one(reading: WeightsReading) -> bool:
     """Return whether the rows of weights do not sum to 1."""
-    return bool(np.abs(reading.weights.sum(axis=-1) - 1).max(initial=0) > 10 * reading.near)
+    return bool(np.abs(reading.weights.sum(axis=-1) - 1).max(initial=0) > 10 * reading.atol)

@@ -1,4 +1,4 @@
-"""Measurements of a candidate from outside, within what it offers.
+"""Measure a candidate by its outputs, within what it offers.
 
 From the weights that are read out of its output follow row and column sums (over which axis the
 softmax runs), and log-ratios (the effective scale, a mask, a hidden bias); changed inputs show who
@@ -12,18 +12,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.making import make
-from mha_parity.reading import EXACT, Reading, output, plain_case, read, slope
-from mha_parity.stages import stage, sums_off
+from mha_parity.cases.generate import make
+from mha_parity.diagnose.locate import first_wrong_stage, rows_not_summing_to_one
+from mha_parity.diagnose.read_weights import (
+    ATOL,
+    WeightsReading,
+    ask_output,
+    fit_scale,
+    plain_case,
+    read_weights,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mha_parity.candidate import Candidate
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.problem import Problem
 
-BARELY = 1e-3  # a sum so near to 1 is told by its distance
+BARELY = 1e-3  # of a sum closer to 1 the distance is shown
 
 
 def measure(candidate: Candidate, running: Callable[[], bool] = lambda: True) -> tuple[str, ...]:
@@ -32,26 +39,26 @@ def measure(candidate: Candidate, running: Callable[[], bool] = lambda: True) ->
 
 
 def _findings(candidate: Candidate, running: Callable[[], bool]) -> Iterator[str]:
-    reading = read(candidate, plain_case(candidate.offer))
+    reading = read_weights(candidate, plain_case(candidate.offer))
     if reading is None:
         yield "the candidate does not answer the plainest problem that it offers"
         return
-    yield f"the first stage to depart from torch: {stage(candidate, reading)}"
-    for probe in (sums, scales, hidden_cells):
+    yield f"the first stage to depart from torch: {first_wrong_stage(candidate, reading)}"
+    for probe in (weight_sums, effective_scales, hidden_keys):
         yield from probe(reading)
     if running():
-        yield from channels(candidate)
+        yield from channel_mixing(candidate)
     if running():
-        yield from samples(candidate)
+        yield from sample_influence(candidate)
     if running():
-        yield from rows(candidate)
+        yield from row_influence(candidate)
 
 
-def sums(reading: Reading) -> Iterator[str]:
+def weight_sums(reading: WeightsReading) -> Iterator[str]:
     """Say over which axis the weights sum to 1, where that is not the keys."""
-    if not sums_off(reading):
+    if not rows_not_summing_to_one(reading):
         return
-    weights, near = reading.weights, 10 * reading.near
+    weights, atol = reading.weights, 10 * reading.atol
     names = {
         "each column (over the queries)": weights.sum(axis=-2),
         "each cell over the heads": weights.sum(axis=1),
@@ -60,7 +67,7 @@ def sums(reading: Reading) -> Iterator[str]:
         "each head's whole matrix": weights.sum(axis=(2, 3)),
     }
     for name, total in names.items():
-        if total.size and np.abs(total - 1).max() <= near:
+        if total.size and np.abs(total - 1).max() <= atol:
             yield f"weights sum to 1 in {name}, but should in each row (over the keys)"
             return
     row = weights.sum(axis=-1)
@@ -71,27 +78,27 @@ def sums(reading: Reading) -> Iterator[str]:
         yield f"rows of weights sum to {row.min():.4g} ... {row.max():.4g}, but should to 1"
 
 
-def scales(reading: Reading) -> Iterator[str]:
+def effective_scales(reading: WeightsReading) -> Iterator[str]:
     """Say the effective scale, and which size it is made of."""
-    slopes, misfit = slope(reading)
+    slopes, misfit = fit_scale(reading)
     if slopes is None:
         yield "some weights are zero or negative, so that no scale can be read"
         return
-    due, near = reading.problem.scale, math.sqrt(reading.near)
-    if misfit > near:
+    expected, atol = reading.problem.scale, math.sqrt(reading.atol)
+    if misfit > atol:
         yield (
             f"log-ratios of the weights are not proportional to q k^T (misfit {misfit:.2g}): "
             "q, k or their split differ, or something is added to the scores"
         )
-    elif np.ptp(slopes) > near:
+    elif np.ptp(slopes) > atol:
         yield f"each head has its own scale: {', '.join(f'{s:.4f}' for s in slopes)}"
-    elif abs(slopes[0] - due) > near * due:
+    elif abs(slopes[0] - expected) > atol * expected:
         found = float(slopes.mean())
         meaning = "; ".join(named_sizes(reading.problem, found))
         known = f"; {meaning}" if meaning else ""
         formula = " = 1/sqrt(head_dim)" if reading.problem.given_scale is None else ""
-        apart = f" ({found / due:.4g} times what is due)" if found else ""
-        yield f"effective scale {found:.4f}, expected {due:.4f}{formula}{known or apart}"
+        ratio = f" ({found / expected:.4g} times that)" if found else ""
+        yield f"effective scale {found:.4f}, expected {expected:.4f}{formula}{known or ratio}"
 
 
 def named_sizes(problem: Problem, found: float) -> Iterator[str]:
@@ -114,7 +121,7 @@ def named_sizes(problem: Problem, found: float) -> Iterator[str]:
         yield "the scores are not scaled"
 
 
-def hidden_cells(reading: Reading) -> Iterator[str]:
+def hidden_keys(reading: WeightsReading) -> Iterator[str]:
     """Say which keys get no weight though they should."""
     lost = (np.abs(reading.weights) < 1e-12) & (reading.right > 1e-6)
     if not lost.any():
@@ -134,20 +141,20 @@ def hidden_cells(reading: Reading) -> Iterator[str]:
     yield f"{int(lost.sum())} of {lost.size} weights are 0, but should not be"
 
 
-def channels(candidate: Candidate) -> Iterator[str]:
+def channel_mixing(candidate: Candidate) -> Iterator[str]:
     """Say which output channels a channel of v reaches, where that is not its own."""
     problem = make(plain_case(candidate.offer))
     if problem.num_kv_heads != problem.num_heads or problem.w_out is not None:
         return
-    first = output(candidate, problem)
+    first = ask_output(candidate, problem)
     if first is None:
         return
     width = problem.num_heads * problem.v_head_dim
     for channel in (1, width // 2, width - 1):
-        second = output(candidate, _negated(problem, channel))
+        second = ask_output(candidate, _negated(problem, channel))
         if second is None:
             return
-        moved = np.flatnonzero(np.abs(second - first).max(axis=(0, 1)) > EXACT[problem.case.dtype])
+        moved = np.flatnonzero(np.abs(second - first).max(axis=(0, 1)) > ATOL[problem.case.dtype])
         if moved.tolist() != [channel]:
             shown = ", ".join(map(str, moved[:6])) + (" ..." if len(moved) > 6 else "")
             yield f"channel {channel} of v reaches output channels {shown or 'none'}"
@@ -167,7 +174,7 @@ def _negated(problem: Problem, channel: int) -> Problem:
     return problem.replace(**changes)
 
 
-def samples(candidate: Candidate) -> Iterator[str]:
+def sample_influence(candidate: Candidate) -> Iterator[str]:
     """Say whether one sample reaches the answer to another."""
     problem = make(plain_case(candidate.offer))
     if problem.case.batch < 2:
@@ -177,7 +184,7 @@ def samples(candidate: Candidate) -> Iterator[str]:
         yield f"changing sample 0 changes the answers to samples {np.flatnonzero(moved).tolist()}"
 
 
-def rows(candidate: Candidate) -> Iterator[str]:
+def row_influence(candidate: Candidate) -> Iterator[str]:
     """Say whether one query row reaches the answer to another."""
     problem = make(plain_case(candidate.offer))
     if problem.query is problem.key:
@@ -189,16 +196,16 @@ def rows(candidate: Candidate) -> Iterator[str]:
 
 def _moved(candidate: Candidate, problem: Problem, where: Array, axis: int) -> Array | None:
     """Return which samples (0) or rows (1) of the output move when inputs change there."""
-    cells = where[:, None, None] if axis == 0 else where[None, :, None]
+    changed_elements = where[:, None, None] if axis == 0 else where[None, :, None]
     names = ("query", "key", "value") if axis == 0 else ("query",)
     changed: dict[int, Array] = {}
     changes: dict[str, object] = {}
     for name in names:
         array = getattr(problem, name)
-        changes[name] = changed.setdefault(id(array), np.where(cells, -array, array))
-    first = output(candidate, problem)
-    second = output(candidate, problem.replace(**changes))
+        changes[name] = changed.setdefault(id(array), np.where(changed_elements, -array, array))
+    first = ask_output(candidate, problem)
+    second = ask_output(candidate, problem.replace(**changes))
     if first is None or second is None:
         return None
     others = tuple(i for i in range(3) if i != axis)
-    return np.asarray(np.abs(second - first).max(axis=others) > EXACT[problem.case.dtype])
+    return np.asarray(np.abs(second - first).max(axis=others) > ATOL[problem.case.dtype])

@@ -1,7 +1,7 @@
-"""How accurate a candidate is beside torch: errors in units of torch's own, and in bits.
+"""Measure the accuracy of a candidate: errors in units of torch's own, and in bits.
 
 An error is relative to the largest number of its head, and that of an output is the worst of its
-heads. It counts as at least one rounding of the gold: no answer in the dtype can promise less.
+heads. It counts as at least one rounding of the reference: no answer in the dtype can promise less.
 torch's own error is that of the pinned path in the same dtype; its other paths are contenders.
 """
 
@@ -15,26 +15,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import mha_torch
-from mha_parity.gold import merge, split
-from mha_parity.quantity import quantity
-from mha_parity.verdict import Accuracy
+from mha_parity.core.arrays import merge, split
+from mha_parity.core.verdict import PINNED, TARGET, Accuracy
+from mha_parity.judging.groups import judged_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mha_parity.gold import Gold
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.oracle.reference import Reference
     from mha_torch import Path
 
-TARGET = "target"
-PINNED = "weights"
 # What torch's module is called along, and what its function on Q, K, V goes through there.
-PATHS = {"no-weights": "default", "fast": None, "sdpa-math": None, "sdpa-flash": "flash"}
+TORCH_PATHS = {"no-weights": "default", "fast": None, "sdpa-math": None, "sdpa-flash": "flash"}
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredError:
     """One contender's error on one case: in units of torch's own, and the bits that are right."""
 
     contender: str
@@ -47,7 +45,8 @@ def torch_output(problem: Problem, path: str = PINNED) -> Array:
 
     Raises
     ------
-        mha_torch.PathNotTakenError: torch computes such problems along another path.
+    mha_torch.PathNotTakenError
+        Torch computes such problems along another path.
 
     """
     dtype = problem.case.dtype
@@ -68,7 +67,7 @@ def torch_output(problem: Problem, path: str = PINNED) -> Array:
             dtype=dtype,
             path=_path(path),
         )[0]
-    backend: Any = "math" if path == PINNED else PATHS[path]
+    backend: Any = "math" if path == PINNED else TORCH_PATHS[path]
     if backend is None:
         raise mha_torch.PathNotTakenError(f"`path`={path!r} is one of the layer's alone.")
     mask = np.where(problem.hidden(), -np.inf, problem.additive()).astype(problem.dtype)
@@ -89,24 +88,24 @@ def _path(name: str) -> Path:
     return mha_torch.Path(name)
 
 
-def relative_error(problem: Problem, gold: Gold, output: Array) -> float:
+def relative_error(problem: Problem, reference: Reference, output: Array) -> float:
     """Return a head's largest error over its largest number; not finite where the answer is."""
-    judged = quantity("output", problem, gold)
+    judged = judged_array("output", problem, reference)
     # A row that sees no key is a policy, and NaN times the identity may carry it to other heads.
     masked: Array = np.asarray(problem.masked_rows().any(axis=1))
-    judged = replace(judged, gold=np.where(masked[..., None], np.nan, judged.gold))
-    # In roundings of the gold first: a head of zeros has no largest number to divide by.
+    judged = replace(judged, reference=np.where(masked[..., None], np.nan, judged.reference))
+    # In roundings of the reference first: a head of zeros has no largest number to divide by.
     return judged.unit * float((judged.error(output) / judged.rounding).max(initial=1))
 
 
-def times_torch(problem: Problem, gold: Gold, output: Array) -> float:
+def times_torch(problem: Problem, reference: Reference, output: Array) -> float:
     """Return the candidate's error over torch's.
 
-    1 where neither has an error above one rounding of the gold; infinite where the candidate has
-    no number though torch has one; NaN where torch has none.
+    1 where neither has an error above one rounding of the reference; infinite where torch
+    alone has a number; NaN where torch has none.
     """
-    own = relative_error(problem, gold, torch_output(problem))
-    return _times(relative_error(problem, gold, output), own)
+    own = relative_error(problem, reference, torch_output(problem))
+    return _times(relative_error(problem, reference, output), own)
 
 
 def _times(its: float, own: float) -> float:
@@ -115,32 +114,32 @@ def _times(its: float, own: float) -> float:
     return its / own if math.isfinite(its) else math.inf
 
 
-def measured(
-    problem: Problem, gold: Gold, output: Array, *, paths: Iterable[str] = ()
-) -> tuple[Measured, ...]:
+def measure_errors(
+    problem: Problem, reference: Reference, output: Array, *, paths: Iterable[str] = ()
+) -> tuple[MeasuredError, ...]:
     """Return how the target, torch's pinned path and other ``paths`` of it do on a problem.
 
     Nothing for empty problems; no path that torch does not take.
     """
-    if not gold.output.size:
+    if not reference.output.size:
         return ()
-    own = relative_error(problem, gold, torch_output(problem))
-    errors = {TARGET: relative_error(problem, gold, output), PINNED: own}
+    own = relative_error(problem, reference, torch_output(problem))
+    errors = {TARGET: relative_error(problem, reference, output), PINNED: own}
     for path in paths:
         try:
-            errors[path] = relative_error(problem, gold, torch_output(problem, path))
+            errors[path] = relative_error(problem, reference, torch_output(problem, path))
         except mha_torch.PathNotTakenError:
             continue
-    return tuple(Measured(name, _times(its, own), _bits(its)) for name, its in errors.items())
+    return tuple(MeasuredError(name, _times(its, own), _bits(its)) for name, its in errors.items())
 
 
 def _bits(error: float) -> float:
     return -math.log2(error) if math.isfinite(error) else math.nan
 
 
-def summary(
+def accuracy_row(
     dtype: str,
-    found: Iterable[Measured],
+    found: Iterable[MeasuredError],
     *,
     contender: str = TARGET,
     feature: tuple[str, str] = ("", ""),

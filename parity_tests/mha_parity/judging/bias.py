@@ -1,8 +1,9 @@
-r"""Systematic error: rounding scatters around 0, a mistake pushes one way.
+r"""Test a run for systematic error: rounding scatters around 0, a mistake has one direction.
 
-Far below any tolerance a mistake still has a direction. For each case the error e = answer - gold
-is projected on how the output would move under a suspected mistake, g: beta = <e, g> / <g, g> is
-the size of that mistake, in roundoffs. Over a run rounding makes beta scatter; a mistake does not.
+Far below any tolerance a mistake still has a direction. For each case the error e = answer -
+reference is projected on how the output would move under a suspected mistake, g: beta = <e, g> /
+<g, g> is the size of that mistake, in roundoffs. Over a run rounding makes
+beta scatter; a mistake does not.
 
 - *gain*: all outputs of a head too large by one factor (something added to a denominator);
 - *scale*: all scores too large by one factor (a scale written with five digits);
@@ -28,26 +29,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.bound import roundoff
-from mha_parity.directions import (
+from mha_parity.core.check_result import SYSTEMATIC, CheckResult, Severity
+from mha_parity.core.features import AXES
+from mha_parity.judging.bias_directions import (
     DIRECTIONS,
     DISTANCE_BINS,
     FRACTION_BINS,
     GAIN,
     SCALE,
-    along,
+    project_error,
 )
-from mha_parity.features import AXES, of_case
-from mha_parity.gold import EXTENDED
-from mha_parity.judgement import Judgement, Severity
-from mha_parity.yardstick import Yardstick
+from mha_parity.judging.tolerance import OrderSpread
+from mha_parity.oracle.error_bound import roundoff
+from mha_parity.oracle.reference import EXTENDED
 
 if TYPE_CHECKING:
-    from mha_parity.candidate import Answer
-    from mha_parity.case import Case
-    from mha_parity.gold import Gold
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.oracle.reference import Reference
 
 FALSE_ALARMS = 1e-6  # a run
 DTYPES = ("float64", "float32")  # in 16 bits the least effect is larger than the mistakes
@@ -67,7 +68,7 @@ THRESHOLD = math.sqrt(2 * math.log(TESTS / FALSE_ALARMS))
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class BiasFinding:
     """A systematic error: which direction, where, how large (in roundoffs), how sure.
 
     ``share``: the part of all error that lies along the direction.
@@ -104,42 +105,46 @@ class Finding:
         )
 
 
-class Systematic:
+class SystematicErrorTest:
     """Gathers the signed errors of a run."""
 
     def __init__(self) -> None:
         """Start with no case."""
         # (dtype, group) -> per direction, the sums of the rows that ``_terms`` returns.
         self._sums: dict[tuple[str, str], Array] = defaultdict(_no_terms)
-        self._wide: dict[str, Array] = defaultdict(_no_cases)
+        self._spread_counts: dict[str, Array] = defaultdict(_no_cases)
         self._last: dict[str, Case] = {}
 
-    def add(self, problem: Problem, gold: Gold, answer: Answer) -> None:
+    def add(self, problem: Problem, reference: Reference, answer: Answer) -> None:
         """Take in the errors of one case; what cannot be measured here is left out."""
         dtype = problem.case.dtype
         exact = dtype != "float64" or np.finfo(EXTENDED).eps < np.finfo(np.float64).eps
-        fits = answer.output.shape == gold.output.shape and gold.output.size
+        fits = answer.output.shape == reference.output.shape and reference.output.size
         fits = fits and answer.output.dtype == problem.dtype
         if dtype not in DTYPES or not exact or not fits:
             return
         with np.errstate(all="ignore"):
-            error = _error(problem, gold, answer.output)
-            noise = _error(problem, gold, next(Yardstick.of(problem, gold).answers())[0])
+            error = _error(problem, reference, answer.output)
+            noise = _error(
+                problem, reference, next(OrderSpread.of(problem, reference).answers())[0]
+            )
             if not (np.isfinite(error).all() and np.isfinite(noise).all()):
                 return
-            self._add(problem, gold, error, noise)
+            self._add(problem, reference, error, noise)
 
-    def _add(self, problem: Problem, gold: Gold, error: Array, noise: Array) -> None:
+    def _add(self, problem: Problem, reference: Reference, error: Array, noise: Array) -> None:
         case, unit = problem.case, roundoff(problem.dtype)
-        right = _by_head(problem, np.where(np.isfinite(gold.output), gold.output, 0))
+        right = _by_head(problem, np.where(np.isfinite(reference.output), reference.output, 0))
         floor = unit * _rms(right)
         sigma = np.maximum(_rms(noise), floor / 4)
         if not sigma.all():
             return
         self._last[case.dtype] = case
-        self._wide[case.dtype][0] += 1
-        self._wide[case.dtype][1] += bool((_rms(error) > SPREAD * np.maximum(sigma, floor)).any())
-        pushed, norms = along(problem, gold, error)
+        self._spread_counts[case.dtype][0] += 1
+        self._spread_counts[case.dtype][1] += bool(
+            (_rms(error) > SPREAD * np.maximum(sigma, floor)).any()
+        )
+        pushed, norms = project_error(problem, reference, error)
         # (H, K), in units of the noise and of the roundoff.
         sigma = sigma[:, None] / unit
         pushed, norms = pushed / sigma**2 / unit, norms / sigma**2
@@ -148,18 +153,18 @@ class Systematic:
             terms = _terms(pushed[head], norms[head], energy[head])
             self._sums[case.dtype, f"head {head}"] += terms
         terms = _terms(pushed.sum(axis=0), norms.sum(axis=0), energy.sum(axis=0))
-        for group in ("all", *(f"{axis}={value}" for axis, value in of_case(case).items())):
+        for group in ("all", *(f"{axis}={value}" for axis, value in case.features().items())):
             self._sums[case.dtype, group] += terms
 
-    def merge(self, other: Systematic) -> None:
+    def merge(self, other: SystematicErrorTest) -> None:
         """Take in what another has gathered over later cases."""
         for key, terms in other._sums.items():
             self._sums[key] += terms
-        for dtype, counts in other._wide.items():
-            self._wide[dtype] += counts
+        for dtype, counts in other._spread_counts.items():
+            self._spread_counts[dtype] += counts
         self._last |= other._last
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[BiasFinding]:
         """Return all that stands out."""
         found = []
         for (dtype, group), sums in self._sums.items():
@@ -168,16 +173,16 @@ class Systematic:
                 statistic = np.nan_to_num(_statistic(sums))
                 effect, shares = sums[2] / sums[1], _shares(sums)
             found += [
-                Finding(dtype, DIRECTIONS[i], group, int(sums[0, i]), float(effect[i]),
+                BiasFinding(dtype, DIRECTIONS[i], group, int(sums[0, i]), float(effect[i]),
                         float(statistic[i]), shares[DIRECTIONS[i]], self._last[dtype])
                 for i in range(tested) if statistic[i] > THRESHOLD
             ]  # fmt: skip
-        return found + [finding for dtype in self._wide for finding in self._spread(dtype)]
+        return found + [finding for dtype in self._spread_counts for finding in self._spread(dtype)]
 
-    def _spread(self, dtype: str) -> list[Finding]:
+    def _spread(self, dtype: str) -> list[BiasFinding]:
         """Return the finding that errors spread too far, by Chernoff's bound on the count."""
-        cases, wide = self._wide[dtype].tolist()
-        share = wide / cases
+        cases, precise = self._spread_counts[dtype].tolist()
+        share = precise / cases
         if share <= SPREAD_RATE:
             return []
         rest = (1 - share) * math.log((1 - share) / (1 - SPREAD_RATE)) if share < 1 else 0.0
@@ -185,20 +190,20 @@ class Systematic:
         if statistic <= THRESHOLD:
             return []
         last = self._last[dtype]
-        return [Finding(dtype, SPREAD_OUT, "all", cases, share, statistic, NO_DIRECTION, last)]
+        return [BiasFinding(dtype, SPREAD_OUT, "all", cases, share, statistic, NO_DIRECTION, last)]
 
-    def judgements(self) -> list[Judgement]:
-        """Return one judgement for each dtype in which something stands out: what explains most.
+    def check_results(self) -> list[CheckResult]:
+        """Return one check result for each dtype in which something stands out: what explains most.
 
         A finding in some heads alone is named by its head, one with some feature by the feature.
         """
-        best: dict[str, Finding] = {}
+        best: dict[str, BiasFinding] = {}
         for finding in sorted(self.findings(), key=_telling):
             best[finding.dtype] = finding
         return [
-            Judgement(
+            CheckResult(
                 case=finding.case,
-                check="systematic error",
+                check=SYSTEMATIC,
                 severity=Severity.WRONG,
                 error=abs(finding.effect),
                 allowed=SPREAD_RATE
@@ -218,7 +223,7 @@ def _no_cases() -> Array:
     return np.zeros(2, dtype=np.int64)
 
 
-def _telling(finding: Finding) -> tuple[bool, float, float]:
+def _telling(finding: BiasFinding) -> tuple[bool, float, float]:
     """Return how much a finding says: over all cases or a head, explaining much, surely."""
     broad = finding.group == "all" or finding.group.startswith("head")
     return broad, round(finding.share, 1), finding.statistic
@@ -261,11 +266,11 @@ def _rms(array: Array) -> Array:
     return np.asarray(np.sqrt(np.mean(np.square(array), axis=(0, 2, 3))))
 
 
-def _error(problem: Problem, gold: Gold, output: Array) -> Array:
-    """Return answer - gold by head in float64, 0 where the gold is no number."""
-    finite = np.isfinite(gold.output)
-    wide = output.astype(gold.output.dtype) - gold.output
-    return _by_head(problem, np.where(finite, wide, 0))
+def _error(problem: Problem, reference: Reference, output: Array) -> Array:
+    """Return answer - reference by head in float64, 0 where the reference is no number."""
+    finite = np.isfinite(reference.output)
+    precise = output.astype(reference.output.dtype) - reference.output
+    return _by_head(problem, np.where(finite, precise, 0))
 
 
 def _by_head(problem: Problem, array: Array) -> Array:

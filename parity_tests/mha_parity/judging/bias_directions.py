@@ -1,9 +1,9 @@
-"""The directions in which mistakes push an attention's output, for the systematic-error test.
+"""Project an error on the directions in which mistakes move an attention's output.
 
 A direction is the derivative of the output for a small mistake of one kind: all outputs too large
-by one factor (gain), all scores (scale), exp too large in one bin of its argument. Each is taken
-apart from those that right programs may have a little of, so that these do not leak into it: gain
-and scale from each other, the bins of exp from both.
+by one factor (gain), all scores (scale), exp too large in one bin of its argument. Each is made
+orthogonal to those of which right programs may have a little: gain and scale to each other, the
+bins of exp to both.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from mha_parity.gold import Gold
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.oracle.reference import Reference
 
 FRACTIONS = 8  # bins of the fraction of the exponent in base 2
 DISTANCES = (0.25, 0.75, 1.5, 2.5, 4.0, 6.0, 9.0)  # edges of bins of the exponent
@@ -34,29 +34,31 @@ MOST = 6000  # weights: in larger problems the bins of exp are left out, to stay
 NOTHING_LEFT = 1e-6  # of a squared length: what is less after projections is rounding
 
 
-def along(problem: Problem, gold: Gold, error: Array) -> tuple[Array, Array]:
+def project_error(problem: Problem, reference: Reference, error: Array) -> tuple[Array, Array]:
     """Return <e, g> and <g, g> of an error e, (N, H, L, Dv), and each direction g, (H, K) both.
 
     K is that of ``DIRECTIONS``, or 2 in large problems; H is 1 where heads are mixed.
     """
-    found = _directions(problem, gold)
+    found = _directions(problem, reference)
     groups, count = found.shape[1:3]
     rows = found.transpose(1, 2, 0, 3, 4).reshape(groups, count, -1)
     products = rows @ rows.swapaxes(1, 2)
-    combined = _apart(products)
+    combined = _orthogonalised(products)
     pushed = combined @ (rows @ error.swapaxes(0, 1).reshape(groups, -1, 1))
     return pushed[..., 0], np.maximum(_lengths(combined, products), 0)
 
 
-def _directions(problem: Problem, gold: Gold) -> Array:
+def _directions(problem: Problem, reference: Reference) -> Array:
     """Return how the output moves, (N, H, K, L, Dv), or (N, 1, K, L, E) where heads are mixed.
 
     Weights p moved by relative amounts t move the heads by sum_j p_j t_j (v_j - o).
     """
-    p, heads, v = (rows.astype(np.float64) for rows in (gold.weights, gold.heads, gold.v))
+    p, heads, v = (
+        rows.astype(np.float64) for rows in (reference.weights, reference.heads, reference.v)
+    )
     seen = np.isfinite(heads).all(axis=-1, keepdims=True) & np.isfinite(p).all(-1, keepdims=True)
     p, heads = np.where(seen, p, 0), np.where(seen, heads, 0)
-    moved = p[:, :, None] * _moves(problem, gold, p)  # (N, H, K - 1, L, S')
+    moved = p[:, :, None] * _moves(problem, reference, p)  # (N, H, K - 1, L, S')
     pushed = moved @ v[:, :, None] - moved.sum(axis=-1, keepdims=True) * heads[:, :, None]
     found = np.concatenate((heads[:, :, None], pushed), axis=2)
     if problem.w_out is not None:
@@ -66,7 +68,7 @@ def _directions(problem: Problem, gold: Gold) -> Array:
     return np.asarray(found)
 
 
-# Directions are taken apart as combinations of the found ones, (H, K, K): a row for each, with its
+# Orthogonal directions are combinations of the found ones, (H, K, K): a row for each, with
 # inner products from those of the found ones. No array of the output's size is touched again.
 
 
@@ -84,7 +86,7 @@ def _without(rest: Array, other: Array, products: Array) -> Array:
     return np.asarray(np.where(kept[:, :, None], left, 0))
 
 
-def _apart(products: Array) -> Array:
+def _orthogonalised(products: Array) -> Array:
     """Take gain and scale from each other, and the rest from both."""
     one = np.broadcast_to(np.eye(products.shape[-1]), products.shape)
     gain, scale, rest = one[:, :1], one[:, 1:2], one[:, 2:]
@@ -93,9 +95,9 @@ def _apart(products: Array) -> Array:
     return np.concatenate((_without(gain, scale, products), pure, rest), axis=1)
 
 
-def _moves(problem: Problem, gold: Gold, p: Array) -> Array:
+def _moves(problem: Problem, reference: Reference, p: Array) -> Array:
     """Return the suspected relative moves of the weights, (N, H, K - 1, L, S')."""
-    logits = gold.logits.astype(np.float64)
+    logits = reference.logits.astype(np.float64)
     usable = (p > 0) & np.isfinite(logits)
     logits = np.where(usable, logits, 0)
     floats = any(

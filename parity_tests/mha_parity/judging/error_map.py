@@ -1,4 +1,4 @@
-"""Where an output's error is, in units of what the judge allows there."""
+"""Return the error of every output element in units of the allowed error."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.judging import ROUNDINGS
-from mha_parity.quantity import quantity
-from mha_parity.yardstick import Yardstick
+from mha_parity.judging.groups import judged_array
+from mha_parity.judging.output import ROUNDINGS
+from mha_parity.judging.tolerance import OrderSpread
 
 if TYPE_CHECKING:
-    from mha_parity.candidate import Answer
-    from mha_parity.gold import Gold
-    from mha_parity.judging import Settings
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.problem import Problem
+    from mha_parity.judging.output import JudgeSettings
+    from mha_parity.oracle.reference import Reference
 
 TINY = np.finfo(np.float64).tiny
 
 
-def error_units(problem: Problem, gold: Gold, answer: Answer, settings: Settings) -> Array | None:
+def error_units(
+    problem: Problem, reference: Reference, answer: Answer, settings: JudgeSettings
+) -> Array | None:
     """Return the error of every element of the output over the allowed error of its group.
 
     The shape is (N, L, G, W): the groups are the heads, or one where the output projection mixes
-    them. Infinite where the answer alone is not finite; 0 where the gold is not; None where the
-    answer is no array to compare.
+    them. Infinite where the answer alone is not finite; 0 where the reference is not; None where
+    the answer is no array to compare.
     """
-    judged = quantity("output", problem, gold)
-    if np.shape(answer.output) != judged.gold.shape or not numeric(answer.output):
+    judged = judged_array("output", problem, reference)
+    if np.shape(answer.output) != judged.reference.shape or not is_numeric(answer.output):
         return None
-    *_, yard = Yardstick.of(problem, gold).errors(judged)
+    *_, yard = OrderSpread.of(problem, reference).errors(judged)
     allowed = settings.k * yard + ROUNDINGS * judged.rounding
     error = np.abs(np.asarray(judged.difference(np.asarray(answer.output)), dtype=np.float64))
     units = np.nan_to_num(error, nan=np.inf, posinf=np.inf) / np.maximum(
@@ -39,6 +41,6 @@ def error_units(problem: Problem, gold: Gold, answer: Answer, settings: Settings
     return np.asarray(units.reshape(judged.shape))
 
 
-def numeric(array: object) -> bool:
+def is_numeric(array: object) -> bool:
     """Whether this is an array of real numbers: what else a target returned has no difference."""
     return isinstance(array, np.ndarray) and array.dtype.kind not in "cOSU"

@@ -1,4 +1,4 @@
-"""Which parts of a gradient arithmetic keeps apart, and what to call a place in it."""
+"""Split a gradient into the parts that no sum joins, and name a place in it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.gold import split
-from mha_parity.judgement import NOWHERE, Place
+from mha_parity.core.arrays import split
+from mha_parity.core.check_result import NOWHERE, Place
 
 if TYPE_CHECKING:
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
 
 INPUTS = ("query", "key", "value")
 IN_PROJECTIONS = ("in_proj", "q_proj", "k_proj", "v_proj")
 
 
-def groups(problem: Problem, name: str, array: Array) -> Array:
+def group_rows(problem: Problem, name: str, array: Array) -> Array:
     """Return a gradient with one row for all that arithmetic mixes.
 
     Per head: the rows of in-projections, the columns of out_proj.weight, bias_k and bias_v; per
@@ -38,7 +38,7 @@ def groups(problem: Problem, name: str, array: Array) -> Array:
     return array.reshape(rows, -1)
 
 
-def place(problem: Problem, name: str, index: tuple[int, ...]) -> Place:
+def gradient_place(problem: Problem, name: str, index: tuple[int, ...]) -> Place:
     """Return the place of one element of a gradient; row and column are those of the array.
 
     The sample is that of inputs and masks, the head that of whatever belongs to one head.
@@ -61,8 +61,8 @@ def place(problem: Problem, name: str, index: tuple[int, ...]) -> Place:
     return Place(NOWHERE, head, row, column)
 
 
-def worst_in(problem: Problem, name: str, group: int, difference: Array) -> tuple[int, ...]:
+def worst_index(problem: Problem, name: str, group: int, difference: Array) -> tuple[int, ...]:
     """Return the index of the largest number of one group."""
-    numbers = groups(problem, name, np.arange(difference.size).reshape(difference.shape))[group]
-    worst = numbers[groups(problem, name, difference)[group].argmax()]
+    numbers = group_rows(problem, name, np.arange(difference.size).reshape(difference.shape))[group]
+    worst = numbers[group_rows(problem, name, difference)[group].argmax()]
     return tuple(int(i) for i in np.unravel_index(int(worst), difference.shape))

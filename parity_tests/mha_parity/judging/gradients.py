@@ -1,10 +1,11 @@
-"""Gradients judged by the same rule: gold, yardstick, bound, in groups that arithmetic keeps apart.
+"""Judge gradients by reference, order spread and bound, group by group.
 
 The candidate gives the vector-Jacobian product with ``making.cotangent(problem)``: random numbers,
 because ones make the gradient of V the same in all features and hide what permutes them.
 
 A row that sees no key makes all of torch's gradients NaN on the pinned path (pytorch#41508). The
-gold leaves such a row out, and a candidate that does as torch is named, not failed.
+reference leaves such a row out, and a candidate that does as torch is named, not failed. Where its
+output is the mean of the values there, gradients flow through that mean: they are not judged.
 """
 
 from __future__ import annotations
@@ -14,70 +15,104 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.bound import machine, roundoff, smallest
-from mha_parity.gold import EXTENDED
-from mha_parity.gold_gradients import GoldGradient, golden_gradients
-from mha_parity.gradient_places import INPUTS, groups, place, worst_in
-from mha_parity.judgement import Judgement, Severity
-from mha_parity.judging import IN_FORCE, ROUNDINGS, VOID, Settings, structure
-from mha_parity.making import cotangent
-from mha_parity.orders import ORDERS, Prepared
-from mha_parity.pullback import pull_back
+from mha_parity.cases.generate import cotangent
+from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.judging.gradient_groups import INPUTS, gradient_place, group_rows, worst_index
+from mha_parity.judging.nonfinite import reference_under
+from mha_parity.judging.output import (
+    DEFAULT_SETTINGS,
+    INCONCLUSIVE_SHARE,
+    ROUNDINGS,
+    JudgeSettings,
+    structure_error,
+)
+from mha_parity.oracle.error_bound import machine, roundoff, smallest
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared
+from mha_parity.oracle.eval_orders_vjp import pull_back
+from mha_parity.oracle.reference import EXTENDED
+from mha_parity.oracle.reference_gradients import ReferenceGradient, reference_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mha_parity.candidate import Answer
-    from mha_parity.gold import Gold
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.options import Policy
+    from mha_parity.core.problem import Problem
+    from mha_parity.oracle.reference import Reference
 
 CHECK = "gradient of "
 POISONED = "NaN from rows that see no key, as torch has it (pytorch#41508)."
 
 
 def judge_gradients(
-    problem: Problem, gold: Gold, answer: Answer, settings: Settings = IN_FORCE
-) -> list[Judgement]:
-    """Return one judgement for every gradient that the problem has; none for empty problems.
+    problem: Problem,
+    reference: Reference,
+    answer: Answer,
+    settings: JudgeSettings = DEFAULT_SETTINGS,
+) -> list[CheckResult]:
+    """Return one check result for every gradient that the problem has; none for empty problems.
 
     Where one array is passed as query, key or value at once, its gradient may come under the first
     of its names, summed, as autograd has it.
     """
-    if not gold.output.size or not gold.weights.shape[-1] or _poisoned(problem, gold):
+    if (
+        not reference.output.size
+        or not reference.weights.shape[-1]
+        or _poisoned(problem, reference)
+        or _spreads_masked_rows(problem, reference, answer)
+    ):
         return []
     found = answer.gradients or {}
-    yardstick = _Yardstick(problem, _shared(problem, found))
+    order_spread = _OrderSpread(problem, _shared(problem, found))
     return [
-        _Bench(problem, name, each, yardstick, settings).judged(found.get(name))
-        for name, each in right(problem, gold, answer).items()
+        _GradientJudge(problem, name, each, order_spread, settings).judged(found.get(name))
+        for name, each in expected_gradients(problem, reference, answer).items()
     ]
 
 
+def _spreads_masked_rows(problem: Problem, reference: Reference, answer: Answer) -> bool:
+    """Return whether rows that see no key are nearer to the mean of the values than to zeros."""
+    rows = np.asarray(problem.masked_rows().any(axis=1))
+    if not rows.any() or answer.output.shape != reference.output.shape:
+        return False
+    found = answer.output.astype(reference.output.dtype)[rows]
+    policies: tuple[Policy, ...] = ("uniform", "zero")
+    uniform, zero = (
+        float(np.abs(found - reference_under(problem, reference, each).output[rows]).max())
+        for each in policies
+    )
+    return uniform < zero
+
+
 def gradient_units(
-    problem: Problem, gold: Gold, answer: Answer, name: str, settings: Settings
+    problem: Problem, reference: Reference, answer: Answer, name: str, settings: JudgeSettings
 ) -> Array:
     """Return the largest error of one gradient in units of the allowed one, a number a group.
 
     Infinite where the answer alone is not finite. The groups are those of ``gradient_places``.
     """
     found = answer.gradients or {}
-    yardstick = _Yardstick(problem, _shared(problem, found))
-    bench = _Bench(problem, name, right(problem, gold, answer)[name], yardstick, settings)
+    order_spread = _OrderSpread(problem, _shared(problem, found))
+    bench = _GradientJudge(
+        problem, name, expected_gradients(problem, reference, answer)[name], order_spread, settings
+    )
     return bench.units(found[name])
 
 
-def right(problem: Problem, gold: Gold, answer: Answer) -> dict[str, GoldGradient]:
-    """Return the gold gradients under the names by which an answer is to have them."""
+def expected_gradients(
+    problem: Problem, reference: Reference, answer: Answer
+) -> dict[str, ReferenceGradient]:
+    """Return the reference gradients under the names by which an answer is to have them."""
     shared = _shared(problem, answer.gradients or {})
-    return _summed(problem, golden_gradients(problem, gold), shared)
+    return _summed(problem, reference_gradients(problem, reference), shared)
 
 
-def _poisoned(problem: Problem, gold: Gold) -> bool:
+def _poisoned(problem: Problem, reference: Reference) -> bool:
     """Return whether NaN or infinity went in, or came out of rows that see a key."""
     inputs = (getattr(problem, name).astype(float) for name in INPUTS)
     unseen = np.asarray(problem.masked_rows())
-    heads = np.isfinite(gold.heads).all(axis=-1) | unseen
+    heads = np.isfinite(reference.heads).all(axis=-1) | unseen
     return not (heads.all() and all(np.isfinite(array).all() for array in inputs))
 
 
@@ -92,30 +127,30 @@ def _shared(problem: Problem, found: Mapping[str, Array]) -> tuple[str, ...]:
 
 
 def _summed(
-    problem: Problem, right: dict[str, GoldGradient], shared: tuple[str, ...]
-) -> dict[str, GoldGradient]:
-    """Return the gold with the sum of the shared gradients under the first of their names."""
+    problem: Problem, right: dict[str, ReferenceGradient], shared: tuple[str, ...]
+) -> dict[str, ReferenceGradient]:
+    """Return the reference with the sum of the shared gradients under the first of their names."""
     if not shared:
         return right
     parts = [right[name] for name in shared]
     reach = sum(np.abs(part.value).astype(np.float64) + part.limit for part in parts)
     made = machine(problem.dtype).factor(len(parts) - 1, 1) * np.asarray(reach)
     limit = np.asarray(sum(part.limit for part in parts) + made)
-    total = GoldGradient(np.asarray(sum(part.value for part in parts)), limit)
+    total = ReferenceGradient(np.asarray(sum(part.value for part in parts)), limit)
     kept = {name: each for name, each in right.items() if name not in shared}
     return {shared[0]: total} | kept
 
 
-def vanishes(problem: Problem, scale: Array, limit: Array) -> Array:
-    """Return where a gradient is 0 in exact arithmetic, and noise in the gold: no scale to compare.
+def is_zero_gradient(problem: Problem, scale: Array, limit: Array) -> Array:
+    """Return where a gradient is 0 in exact arithmetic: its reference is rounding noise.
 
     The key bias has none, by the shift invariance of softmax. ``limit`` is in the problem's dtype.
     """
-    wide = np.finfo(EXTENDED if problem.dtype == np.float64 else np.float64).eps
-    return np.asarray(scale <= limit * float(wide / machine(problem.dtype).sums))
+    precise = np.finfo(EXTENDED if problem.dtype == np.float64 else np.float64).eps
+    return np.asarray(scale <= limit * float(precise / machine(problem.dtype).sums))
 
 
-class _Yardstick:
+class _OrderSpread:
     """The gradients in legitimate orders, computed as they are needed."""
 
     def __init__(self, problem: Problem, shared: tuple[str, ...]) -> None:
@@ -125,7 +160,7 @@ class _Yardstick:
         self._found: list[dict[str, Array]] = []
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
-        for index, order in enumerate(ORDERS):
+        for index, order in enumerate(EVAL_ORDERS):
             if index == len(self._found):
                 found = pull_back(self._prepared, order, self._given)
                 if self._shared:
@@ -137,47 +172,47 @@ class _Yardstick:
         return np.asarray(total).astype(self._prepared.problem.dtype)
 
 
-class _Bench:
+class _GradientJudge:
     """One gradient before the judge."""
 
     def __init__(
         self,
         problem: Problem,
         name: str,
-        right: GoldGradient,
-        yardstick: _Yardstick,
-        settings: Settings,
+        right: ReferenceGradient,
+        order_spread: _OrderSpread,
+        settings: JudgeSettings,
     ) -> None:
         self.problem = problem
         self.name = name
         self.right = right
-        self.yardstick = yardstick
+        self.order_spread = order_spread
         self.settings = settings
         self.scale = self._worst(right.value)
-        self.zero = vanishes(problem, self.scale, self._worst(right.limit))
+        self.zero = is_zero_gradient(problem, self.scale, self._worst(right.limit))
         self.rounding = roundoff(problem.dtype) * self.scale + smallest(problem.dtype)
 
-    def judged(self, found: Array | None) -> Judgement:
+    def judged(self, found: Array | None) -> CheckResult:
         """Judge structure, then NaN and infinity, then numbers."""
-        flaw = structure(CHECK + self.name, self.right.value.shape, self.problem.dtype, found)
+        flaw = structure_error(CHECK + self.name, self.right.value.shape, self.problem.dtype, found)
         if flaw or found is None:
-            return self._judgement(Severity.STRUCTURE, detail=flaw)
-        wide = found.astype(self.right.value.dtype)
-        poisoned = np.isnan(wide) & np.asarray(self.problem.masked_rows()).any()
-        apart = poisoned | self._overflown(wide)
-        lost = ~np.isfinite(wide) & ~apart
+            return self._check_result(Severity.STRUCTURE, detail=flaw)
+        precise = found.astype(self.right.value.dtype)
+        poisoned = np.isnan(precise) & np.asarray(self.problem.masked_rows()).any()
+        excepted = poisoned | self._overflown(precise)
+        lost = ~np.isfinite(precise) & ~excepted
         if lost.any():
-            return self._no_number(wide, lost)
-        judgement = self._numbers(np.where(apart, self.right.value, wide))
-        if poisoned.any() and not judgement.severity.fails:
-            return replace(judgement, detail=POISONED)
-        return judgement
+            return self._no_number(precise, lost)
+        check_result = self._numbers(np.where(excepted, self.right.value, precise))
+        if poisoned.any() and not check_result.severity.fails:
+            return replace(check_result, detail=POISONED)
+        return check_result
 
     def units(self, found: Array) -> Array:
         """Return the error of each group over the allowed one."""
-        wide = found.astype(self.right.value.dtype)
+        precise = found.astype(self.right.value.dtype)
         with np.errstate(all="ignore"):
-            error = self._worst(np.nan_to_num(wide - self.right.value, nan=np.inf))
+            error = self._worst(np.nan_to_num(precise - self.right.value, nan=np.inf))
             return np.asarray(error / self._allowed(error))
 
     def _overflown(self, found: Array) -> Array:
@@ -186,28 +221,28 @@ class _Bench:
             stored = self.right.value.astype(self.problem.dtype).astype(np.float64)
         return np.asarray(np.isinf(stored) & (found == stored))
 
-    def _no_number(self, found: Array, lost: Array) -> Judgement:
+    def _no_number(self, found: Array, lost: Array) -> CheckResult:
         """Judge a gradient that has NaN or infinity where a number should be."""
         first = np.unravel_index(int(lost.argmax()), found.shape)
         index = tuple(int(i) for i in first)
-        return self._judgement(
+        return self._check_result(
             Severity.WRONG,
             error=float("inf"),
-            where=place(self.problem, self.name, index),
+            where=gradient_place(self.problem, self.name, index),
             detail=f"{self._found(found, index)}.",
         )
 
-    def _numbers(self, found: Array) -> Judgement:
+    def _numbers(self, found: Array) -> CheckResult:
         difference = np.abs(found - self.right.value).astype(np.float64)
         error = self._worst(difference)
         allowed = self._allowed(error)
         severity = self._severity(difference, error, allowed)
         if not difference.size:
-            return self._judgement(severity)
+            return self._check_result(severity)
         with np.errstate(over="ignore"):  # of a gradient of 0 next to nothing is allowed
             factor = error / allowed
         group = int(factor.argmax())
-        index = worst_in(self.problem, self.name, group, difference)
+        index = worst_index(self.problem, self.name, group, difference)
         details = {
             Severity.WRONG: f"{self._found(found, index)}; no rounding explains it.",
             Severity.LESS_ACCURATE: (f"{factor[group]:.3g} times what is allowed as a match."),
@@ -215,11 +250,11 @@ class _Bench:
                 "an error of more than a tenth of the gradient can be rounding here."
             ),
         }
-        return self._judgement(
+        return self._check_result(
             severity,
             error=float(error[group]),
             allowed=float(allowed[group]),
-            where=place(self.problem, self.name, index),
+            where=gradient_place(self.problem, self.name, index),
             detail=details.get(severity, ""),
         )
 
@@ -230,9 +265,9 @@ class _Bench:
         """
         floor = ROUNDINGS * self.rounding
         allowed, yard = floor, np.zeros(error.shape)
-        for order in self.yardstick:
-            wide = order[self.name].astype(self.right.value.dtype)
-            off = self._worst(np.abs(wide - self.right.value))
+        for order in self.order_spread:
+            precise = order[self.name].astype(self.right.value.dtype)
+            off = self._worst(np.abs(precise - self.right.value))
             yard = np.maximum(yard, np.where(np.isfinite(off), off, 0))
             allowed = self.settings.k * yard + floor
             allowed = np.where(
@@ -243,7 +278,7 @@ class _Bench:
         return np.asarray(allowed)
 
     def _severity(self, difference: Array, error: Array, allowed: Array) -> Severity:
-        void = bool(((error > VOID * self.scale) & ~self.zero).any())
+        void = bool(((error > INCONCLUSIVE_SHARE * self.scale) & ~self.zero).any())
         if (error <= allowed).all():
             return Severity.INCONCLUSIVE if void else Severity.MATCH
         if (difference > self.right.limit).any():
@@ -254,15 +289,15 @@ class _Bench:
         """Say what was got and what should be."""
         return (
             f"gradient of {self.name} is {float(found[index]):.9g} at "
-            f"{place(self.problem, self.name, index)}, but should be "
+            f"{gradient_place(self.problem, self.name, index)}, but should be "
             f"{float(self.right.value[index]):.9g}"
         )
 
-    def _judgement(self, severity: Severity, **rest: object) -> Judgement:
+    def _check_result(self, severity: Severity, **rest: object) -> CheckResult:
         check = CHECK + self.name
-        return Judgement(case=self.problem.case, check=check, severity=severity, **rest)  # type: ignore[arg-type]  # fields vary in type
+        return CheckResult(case=self.problem.case, check=check, severity=severity, **rest)  # type: ignore[arg-type]  # fields vary in type
 
     def _worst(self, array: Array) -> Array:
         """Return the largest magnitude in each group."""
-        rows = groups(self.problem, self.name, np.abs(array))
+        rows = group_rows(self.problem, self.name, np.abs(array))
         return np.asarray(rows.max(axis=1, initial=0), dtype=np.float64)

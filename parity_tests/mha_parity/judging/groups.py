@@ -1,4 +1,4 @@
-"""What is judged, and in which groups: heads stay apart until a projection mixes them."""
+"""Split output and weights into the groups that are judged: heads, or all where mixed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.bound import roundoff, smallest
-from mha_parity.judgement import Place
+from mha_parity.core.check_result import NOWHERE, Place
+from mha_parity.oracle.error_bound import roundoff, smallest
 
 if TYPE_CHECKING:
-    from mha_parity.gold import Gold
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
-
-NO_HEAD = -1  # the head of a place at which the heads are mixed
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.oracle.reference import Reference
 
 
 @dataclass(frozen=True, eq=False)
-class Quantity:
+class JudgedArray:
     """The output, the weights of each head, or their average.
 
     ``shape`` splits the array into sample, group and the rest; ``axes`` are those of the rest. The
@@ -28,7 +26,7 @@ class Quantity:
     """
 
     name: str
-    gold: Array
+    reference: Array
     shape: tuple[int, int, int, int]
     axes: tuple[int, int]
     mixed: bool
@@ -37,17 +35,17 @@ class Quantity:
 
     @cached_property
     def finite(self) -> Array:
-        """Where the gold is a number."""
-        return np.asarray(np.isfinite(self.gold))
+        """Where the reference is a number."""
+        return np.asarray(np.isfinite(self.reference))
 
     @cached_property
     def scale(self) -> Array:
-        """The largest magnitude of the gold in each group."""
-        return self.worst(np.where(self.finite, self.gold, 0))
+        """The largest magnitude of the reference in each group."""
+        return self.worst(np.where(self.finite, self.reference, 0))
 
     @cached_property
     def rounding(self) -> Array:
-        """What one rounding of the gold to the dtype can cost in each group."""
+        """What one rounding of the reference to the dtype can cost in each group."""
         return self.unit * self.scale + self.step
 
     def of(self, output: Array, weights: Array) -> Array:
@@ -63,44 +61,46 @@ class Quantity:
 
     def spread(self, groups: Array) -> Array:
         """Return the value of each group at every element."""
-        wide = np.expand_dims(groups, self.axes)
-        return np.asarray(np.broadcast_to(wide, self.shape).reshape(self.gold.shape))
+        expanded = np.expand_dims(groups, self.axes)
+        return np.asarray(np.broadcast_to(expanded, self.shape).reshape(self.reference.shape))
 
     def difference(self, answer: Array) -> Array:
-        """Return answer - gold; 0 where the gold is no number."""
+        """Return answer - reference; 0 where the reference is no number."""
         with np.errstate(all="ignore"):
-            return np.where(self.finite, answer.astype(self.gold.dtype) - self.gold, 0)
+            return np.where(self.finite, answer.astype(self.reference.dtype) - self.reference, 0)
 
     def error(self, answer: Array) -> Array:
         """Return the largest error of each group; not finite where the answer alone is not."""
         return self.worst(self.difference(answer))
 
     def place(self, units: Array) -> Place:
-        """Return where ``units`` (an array like the gold) is largest; NaN is larger than all."""
+        """Return where ``units`` (shaped as the reference) is largest; NaN is the largest."""
         index = np.unravel_index(int(np.nan_to_num(units, nan=np.inf).argmax()), units.shape)
         numbers = [int(i) for i in index]
         if self.name == "weights":
             return Place(*numbers)
         sample, row, column = numbers
         if self.mixed:
-            return Place(sample, NO_HEAD, row, column)
+            return Place(sample, NOWHERE, row, column)
         width = self.shape[3]
         return Place(sample, column // width, row, column % width)
 
 
-def quantity(name: str, problem: Problem, gold: Gold) -> Quantity:
-    """Return ``output``, ``weights`` (per head) or ``averaged`` of a gold answer."""
+def judged_array(name: str, problem: Problem, reference: Reference) -> JudgedArray:
+    """Return ``output``, ``weights`` (per head) or ``averaged`` of a reference answer."""
     unit, step = roundoff(problem.dtype), smallest(problem.dtype)
     samples, heads = problem.case.batch, problem.num_heads
     if name == "output":
         mixed = problem.w_out is not None
         groups = 1 if mixed else heads
-        rows, width = gold.output.shape[1:]
+        rows, width = reference.output.shape[1:]
         shape = (samples, rows, groups, width // groups)
-        return Quantity(name, gold.output, shape, (1, 3), mixed, unit, step)
+        return JudgedArray(name, reference.output, shape, (1, 3), mixed, unit, step)
     if name == "averaged":
-        queries, keys = gold.averaged.shape[-2:]
+        queries, keys = reference.averaged.shape[-2:]
         shape = (samples, 1, queries, keys)
-        return Quantity(name, gold.averaged, shape, (2, 3), mixed=True, unit=unit, step=step)
+        return JudgedArray(
+            name, reference.averaged, shape, (2, 3), mixed=True, unit=unit, step=step
+        )
     shape = (samples, heads, *problem.weights_shape[2:])
-    return Quantity(name, gold.weights, shape, (2, 3), mixed=False, unit=unit, step=step)
+    return JudgedArray(name, reference.weights, shape, (2, 3), mixed=False, unit=unit, step=step)

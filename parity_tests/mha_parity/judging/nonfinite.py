@@ -1,4 +1,4 @@
-"""NaN and infinity: positions first, never a wildcard.
+"""Judge NaN and infinity by their positions; they match no number.
 
 Two kinds of rows have no one right answer, and what a candidate does there is named:
 
@@ -11,89 +11,99 @@ Two kinds of rows have no one right answer, and what a candidate does there is n
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.bound import roundoff, smallest
-from mha_parity.gold import Gold, golden, merge
+from mha_parity.core.arrays import merge
+from mha_parity.core.compare import same_kind
+from mha_parity.core.options import POLICIES, Policy
+from mha_parity.oracle.error_bound import roundoff, smallest
+from mha_parity.oracle.reference import Reference, reference_answer
+from mha_parity.oracle.row_tails import nan_past_rows
 
 if TYPE_CHECKING:
-    from mha_parity.problem import Problem
-    from mha_parity.quantity import Quantity
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.judging.groups import JudgedArray
 
-Policy = Literal["nan", "zero", "uniform"]
-POLICIES: tuple[Policy, ...] = ("nan", "zero", "uniform")
 OTHER = "other"
 
 
-def masked_places(problem: Problem, judged: Quantity) -> Array:
+def masked_row_elements(problem: Problem, judged: JudgedArray) -> Array:
     """Return which elements belong to a row that sees no key, shaped like the quantity."""
     rows: Array = np.asarray(problem.masked_rows())  # (N, H, L)
     if judged.name == "output" and not judged.mixed:
         return np.repeat(rows.swapaxes(1, 2), judged.shape[3], axis=2)
-    wide = rows if judged.name == "weights" else np.asarray(rows.any(axis=1))
-    return np.asarray(np.broadcast_to(wide[..., None], judged.gold.shape))
+    by_row = rows if judged.name == "weights" else np.asarray(rows.any(axis=1))
+    return np.asarray(np.broadcast_to(by_row[..., None], judged.reference.shape))
 
 
-def leaked(problem: Problem, judged: Quantity, answer: Array) -> Array:
-    """Return where NaN of one head's masked row came through an identity out_proj to other heads.
+def nan_of_other_heads(problem: Problem, judged: JudgedArray, answer: Array) -> Array:
+    """Return where NaN of a masked row came through a product to places that have numbers.
 
-    A layer that multiplies by the identity has 0 times NaN there; one without out_proj has numbers.
-    Both are right, so a NaN is let pass, and a number is judged as any other.
+    A layer that multiplies by the identity has 0 times NaN in the other heads of the row; one
+    without out_proj has numbers. Products that read past a row have it in the row stored before
+    (`row_tails`). All are right, so a NaN is let pass, and a number is judged as any other.
     """
-    if judged.name != "output" or judged.mixed or problem.case.form != "mha":
-        return np.zeros(answer.shape, dtype=bool)
-    rows: Array = np.asarray(problem.masked_rows().any(axis=1))
-    return np.asarray(rows[..., None] & np.isnan(answer.astype(np.float64)))
+    places = np.zeros(answer.shape, dtype=bool)
+    if judged.name != "output" or not np.asarray(problem.masked_rows()).any():
+        return places
+    if not judged.mixed and problem.case.form == "mha":
+        places |= np.asarray(problem.masked_rows().any(axis=1))[..., None]
+    places |= nan_past_rows(problem)
+    return np.asarray(places & np.isnan(answer.astype(np.float64)))
 
 
-def under(problem: Problem, gold: Gold, policy: Policy) -> Gold:
-    """Return the gold with rows that see no key as the policy has them."""
+def reference_under(problem: Problem, reference: Reference, policy: Policy) -> Reference:
+    """Return the reference with rows that see no key as the policy has them."""
     if policy == "nan":
-        return gold
+        return reference
     rows = np.asarray(problem.masked_rows())[..., None]
-    keys = max(gold.weights.shape[-1], 1)
+    keys = max(reference.weights.shape[-1], 1)
     uniform = policy == "uniform"
-    weights = np.where(rows, 1 / keys if uniform else 0.0, gold.weights)
-    mean = gold.v.mean(axis=2, keepdims=True) if uniform else np.zeros_like(gold.v[:, :, :1])
-    heads = np.where(rows, mean, gold.heads)
+    weights = np.where(rows, 1 / keys if uniform else 0.0, reference.weights)
+    mean = (
+        reference.v.mean(axis=2, keepdims=True) if uniform else np.zeros_like(reference.v[:, :, :1])
+    )
+    heads = np.where(rows, mean, reference.heads)
     output = merge(heads)
     if problem.w_out is not None:
         output = output @ problem.w_out.astype(output.dtype).T
         if problem.b_out is not None:
             output = output + problem.b_out.astype(output.dtype)
-    return replace(gold, weights=weights, heads=heads, output=output)
+    return replace(reference, weights=weights, heads=heads, output=output)
 
 
-def policy_of(problem: Problem, gold: Gold, judged: Quantity, answer: Array) -> str | None:
+def policy_of(
+    problem: Problem, reference: Reference, judged: JudgedArray, answer: Array
+) -> str | None:
     """Name what the answer has in rows that see no key; None where there are no such rows.
 
     The policy that is nearest, if every element is within a rounding of each term that makes it.
     """
-    places = masked_places(problem, judged)
+    places = masked_row_elements(problem, judged)
     if not places.any():
         return None
-    found = answer.astype(gold.output.dtype)[places]
+    found = answer.astype(reference.output.dtype)[places]
     if np.isnan(found).all():
         return "nan"
-    apart = {}
+    excepted = {}
     for policy in POLICIES[1:]:
-        expected = under(problem, gold, policy)
+        expected = reference_under(problem, reference, policy)
         distance = np.abs(found - judged.of(expected.output, expected.weights)[places])
-        apart[policy] = float(np.nan_to_num(distance, nan=np.inf).max())
-    nearest = min(apart, key=lambda policy: apart[policy])
-    return nearest if apart[nearest] <= _reach(problem, gold, judged) else OTHER
+        excepted[policy] = float(np.nan_to_num(distance, nan=np.inf).max())
+    nearest = min(excepted, key=lambda policy: excepted[policy])
+    return nearest if excepted[nearest] <= _reach(problem, reference, judged) else OTHER
 
 
-def _reach(problem: Problem, gold: Gold, judged: Quantity) -> float:
+def _reach(problem: Problem, reference: Reference, judged: JudgedArray) -> float:
     """Return a rounding of each term that goes into an element, for the largest terms there are."""
     unit = roundoff(problem.dtype)
-    terms = problem.case.embed_dim + gold.weights.shape[-1] + problem.num_heads + 16
+    terms = problem.case.embed_dim + reference.weights.shape[-1] + problem.num_heads + 16
     largest = 1.0
     if judged.name == "output":
-        largest = float(np.abs(gold.v).max(initial=0, where=np.isfinite(gold.v)))
+        largest = float(np.abs(reference.v).max(initial=0, where=np.isfinite(reference.v)))
         for weight in (problem.w_v, problem.w_out):
             if weight is not None:
                 sums = np.abs(weight.astype(np.float64)).sum(axis=1)
@@ -103,7 +113,7 @@ def _reach(problem: Problem, gold: Gold, judged: Quantity) -> float:
     return float(terms * (unit * largest + smallest(problem.dtype)))
 
 
-def poisoned(problem: Problem) -> bool:
+def hides_nonfinite(problem: Problem) -> bool:
     """Return whether a key or value with NaN or infinity is hidden from some query."""
     rows = _poisoned_keys(problem)
     if not rows.any():
@@ -118,59 +128,54 @@ def _poisoned_keys(problem: Problem) -> Array:
     return np.asarray(broken[0] | broken[1])
 
 
-def sanitises(clean: tuple[Problem, Gold], judged: Quantity, answer: Array) -> bool:
+def is_sanitised(clean: tuple[Problem, Reference], judged: JudgedArray, answer: Array) -> bool:
     """Return whether NaN and infinity stand where a candidate that sanitises has them."""
-    problem, gold = clean
-    other = replace(judged, gold=judged.of(gold.output, gold.weights))
-    apart = masked_places(problem, judged)
-    as_torch = not mismatch(judged, answer, apart).any()
-    return not as_torch and not mismatch(other, answer, apart).any()
+    problem, reference = clean
+    other = replace(judged, reference=judged.of(reference.output, reference.weights))
+    excepted = masked_row_elements(problem, judged)
+    as_torch = not kind_mismatch(judged, answer, excepted).any()
+    return not as_torch and not kind_mismatch(other, answer, excepted).any()
 
 
-def sanitised(problem: Problem, gold: Gold) -> tuple[Problem, Gold]:
+def sanitised_problem(problem: Problem, reference: Reference) -> tuple[Problem, Reference]:
     """Return what a candidate answers that keeps what is hidden from entering.
 
-    The problem has 0 for NaN and infinity in keys and values; in its gold, rows that see such a key
-    stay as torch has them.
+    The problem has 0 for NaN and infinity in keys and values; in its reference, rows that see such
+    a key stay as torch has them.
     """
     keys = _poisoned_keys(problem)
     harmless = problem.replace(
         key=np.where(keys[..., None], 0, problem.key).astype(problem.dtype),
         value=np.where(keys[..., None], 0, problem.value).astype(problem.dtype),
     )
-    clean = golden(harmless)
+    clean = reference_answer(harmless)
     visible = ~problem.hidden()[..., : keys.shape[1]] & keys[:, None, None, :]
     sees = np.asarray(visible.any(axis=-1))[..., None]  # (N, H, L, 1)
     mixed = problem.w_out is not None
     rows = sees.any(axis=1) if mixed else None
-    heads = np.where(sees, gold.heads, clean.heads)
+    heads = np.where(sees, reference.heads, clean.heads)
     return harmless, replace(
         clean,
-        weights=np.where(sees, gold.weights, clean.weights),
+        weights=np.where(sees, reference.weights, clean.weights),
         heads=heads,
-        output=merge(heads) if rows is None else np.where(rows, gold.output, clean.output),
+        output=merge(heads) if rows is None else np.where(rows, reference.output, clean.output),
     )
 
 
-def overflows(judged: Quantity, answer: Array) -> Array:
-    """Return where the gold is a number too large for the dtype."""
+def overflowed(judged: JudgedArray, answer: Array) -> Array:
+    """Return where the reference is a number too large for the dtype."""
     with np.errstate(all="ignore"):
-        stored = judged.gold.astype(answer.dtype).astype(np.float64)
+        stored = judged.reference.astype(answer.dtype).astype(np.float64)
     return np.asarray(judged.finite & ~np.isfinite(stored))
 
 
-def mismatch(judged: Quantity, answer: Array, apart: Array) -> Array:
-    """Return where the answer is no number and the gold one, or the other way round.
+def kind_mismatch(judged: JudgedArray, answer: Array, excepted: Array) -> Array:
+    """Return where the answer is no number and the reference one, or the other way round.
 
-    The gold counts as the dtype holds it: what is too large for the dtype is infinite there.
-    ``apart`` marks the places that a policy decides.
+    The reference counts as the dtype holds it: what is too large for the dtype is infinite there.
+    ``excepted`` marks the elements that a policy decides.
     """
     with np.errstate(all="ignore"):
-        expected = judged.gold.astype(answer.dtype).astype(np.float64)
+        expected = judged.reference.astype(answer.dtype).astype(np.float64)
         found = answer.astype(np.float64)
-    same = (
-        (np.isfinite(found) & np.isfinite(expected))
-        | (np.isnan(found) & np.isnan(expected))
-        | (found == expected)
-    )
-    return np.asarray(~same & ~apart)
+    return np.asarray(~same_kind(expected, found) & ~excepted)

@@ -1,10 +1,10 @@
-"""The verdict on one answer: structure, then NaN and infinity, then numbers.
+"""Judge one answer: structure, then NaN and infinity, then numbers.
 
 Numbers are judged per sample and head. Within k times what the worst legitimate order does to the
-same problem, plus two roundings of the gold: a match. Beyond that, but within what rounding can do
-to any right computation (``bound``): less accurate, by a factor that is said. Beyond the bound no
-rounding explains the difference: wrong. Where an error of more than a tenth of the gold's own
-scale can still be rounding, nothing can be said: inconclusive.
+same problem, plus two roundings of the reference: a match. Beyond that, but within what rounding
+can do to any right computation (``bound``): less accurate, by a factor that is said. Beyond the
+bound no rounding explains the difference: wrong. Where an error of more than a tenth of the
+reference's own scale can still be rounding, nothing can be said: inconclusive.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity import accuracy, nonfinite
-from mha_parity.bound import bound, machine
-from mha_parity.judgement import Judgement, Severity
-from mha_parity.quantity import Quantity, quantity
-from mha_parity.yardstick import Yardstick
+from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.judging import accuracy, nonfinite
+from mha_parity.judging.groups import JudgedArray, judged_array
+from mha_parity.judging.tolerance import OrderSpread
+from mha_parity.oracle.error_bound import bound, machine
 
 if TYPE_CHECKING:
-    from mha_parity.candidate import Answer
-    from mha_parity.gold import Gold
-    from mha_parity.nonfinite import Policy
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.options import Policy
+    from mha_parity.core.problem import Problem
+    from mha_parity.oracle.reference import Reference
 
 K = 4.0  # how much more than the worst order is allowed; see ``calibrate``
 ROUNDINGS = 2
-VOID = 0.1  # of the gold's scale: an error as large proves nothing, for or against
+INCONCLUSIVE_SHARE = 0.1  # of the reference's scale: a rounding error so large proves nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the judge may be told: k, and two demands that go beyond being right."""
+class JudgeSettings:
+    """The settings of a judge: k, and two demands beyond a right answer."""
 
     k: float = K
     max_times_torch: float | None = None
     fully_masked: Policy | None = None
 
 
-IN_FORCE = Settings()
+DEFAULT_SETTINGS = JudgeSettings()
 
 
-def judge(
+def judge_answer(
     problem: Problem,
-    gold: Gold,
+    reference: Reference,
     answer: Answer,
-    settings: Settings = IN_FORCE,
-) -> list[Judgement]:
-    """Return the judgements on output and weights, and on rows that see no key."""
-    bench = _Bench(problem, gold, answer, settings)
+    settings: JudgeSettings = DEFAULT_SETTINGS,
+) -> list[CheckResult]:
+    """Return the check results on output and weights, and on rows that see no key."""
+    bench = _OutputJudge(problem, reference, answer, settings)
     found = bench.judged("output", answer.output)
     wanted = problem.case.weights
     if wanted != "none":
@@ -61,53 +61,57 @@ def judge(
     return found
 
 
-class _Bench:
+class _OutputJudge:
     """One answer before the judge; what both of its quantities need is computed once."""
 
-    def __init__(self, problem: Problem, gold: Gold, answer: Answer, settings: Settings) -> None:
+    def __init__(
+        self, problem: Problem, reference: Reference, answer: Answer, settings: JudgeSettings
+    ) -> None:
         self.problem = problem
-        self.gold = gold
+        self.reference = reference
         self.answer = answer
         self.settings = settings
-        self.yardstick = Yardstick.of(problem, gold)
-        self.poisoned = not np.isfinite(gold.output).all() and nonfinite.poisoned(problem)
+        self.order_spread = OrderSpread.of(problem, reference)
+        self.poisoned = not np.isfinite(reference.output).all() and nonfinite.hides_nonfinite(
+            problem
+        )
 
-    def judged(self, name: str, found: Array | None) -> list[Judgement]:
+    def judged(self, name: str, found: Array | None) -> list[CheckResult]:
         """Judge one quantity."""
-        judged = quantity(name, self.problem, self.gold)
+        judged = judged_array(name, self.problem, self.reference)
         check = "output" if name == "output" else "weights"
-        flaw = structure(check, judged.gold.shape, self.problem.dtype, found)
+        flaw = structure_error(check, judged.reference.shape, self.problem.dtype, found)
         if flaw or found is None:
-            return [self._judgement(check, Severity.STRUCTURE, detail=flaw)]
-        if self.poisoned and nonfinite.sanitises(self.clean, judged, found):
+            return [self._check_result(check, Severity.STRUCTURE, detail=flaw)]
+        if self.poisoned and nonfinite.is_sanitised(self.clean, judged, found):
             return self._sanitised(name, found)
-        apart = nonfinite.masked_places(self.problem, judged)
-        apart = apart | nonfinite.leaked(self.problem, judged, found)
-        judgements = self._policies(check, judged, found)
-        places = nonfinite.mismatch(judged, found, apart)
+        excepted = nonfinite.masked_row_elements(self.problem, judged)
+        excepted = excepted | nonfinite.nan_of_other_heads(self.problem, judged, found)
+        check_results = self._policies(check, judged, found)
+        places = nonfinite.kind_mismatch(judged, found, excepted)
         if places.any():
-            return [*judgements, self._misplaced(check, judged, found, places)]
-        apart |= nonfinite.overflows(judged, found)
-        judged = replace(judged, gold=np.where(apart, np.nan, judged.gold))
-        return [*judgements, self._numbers(check, judged, found)]
+            return [*check_results, self._misplaced(check, judged, found, places)]
+        excepted |= nonfinite.overflowed(judged, found)
+        judged = replace(judged, reference=np.where(excepted, np.nan, judged.reference))
+        return [*check_results, self._numbers(check, judged, found)]
 
     @cached_property
-    def clean(self) -> tuple[Problem, Gold]:
-        """The problem without NaN and infinity behind its masks, and its gold."""
-        return nonfinite.sanitised(self.problem, self.gold)
+    def clean(self) -> tuple[Problem, Reference]:
+        """The problem without NaN and infinity behind its masks, and its reference."""
+        return nonfinite.sanitised_problem(self.problem, self.reference)
 
-    def _sanitised(self, name: str, found: Array) -> list[Judgement]:
+    def _sanitised(self, name: str, found: Array) -> list[CheckResult]:
         """Judge by the problem without the poison, and say so."""
-        bench = _Bench(*self.clean, self.answer, self.settings)
-        *judgements, last = bench.judged(name, found)
-        return [*judgements, replace(last, detail=f"{last.detail} {_SANITISES}".lstrip())]
+        bench = _OutputJudge(*self.clean, self.answer, self.settings)
+        *check_results, last = bench.judged(name, found)
+        return [*check_results, replace(last, detail=f"{last.detail} {_SANITISES}".lstrip())]
 
-    def _judgement(self, check: str, severity: Severity, **rest: object) -> Judgement:
-        return Judgement(case=self.problem.case, check=check, severity=severity, **rest)  # type: ignore[arg-type]  # fields vary in type
+    def _check_result(self, check: str, severity: Severity, **rest: object) -> CheckResult:
+        return CheckResult(case=self.problem.case, check=check, severity=severity, **rest)  # type: ignore[arg-type]  # fields vary in type
 
-    def _policies(self, check: str, judged: Quantity, found: Array) -> list[Judgement]:
+    def _policies(self, check: str, judged: JudgedArray, found: Array) -> list[CheckResult]:
         """Name what the candidate has in rows that see no key, where there are any."""
-        policy = nonfinite.policy_of(self.problem, self.gold, judged, found)
+        policy = nonfinite.policy_of(self.problem, self.reference, judged, found)
         if policy is None:
             return []
         wanted = self.settings.fully_masked
@@ -115,26 +119,28 @@ class _Bench:
         but = f", but should be {wanted}" if fails else ""
         sentence = f"{check}: rows that see no key are {policy}{but}."
         severity = Severity.WRONG if fails else Severity.MATCH
-        return [self._judgement("fully masked rows", severity, detail=sentence)]
+        return [self._check_result("fully masked rows", severity, detail=sentence)]
 
-    def _misplaced(self, check: str, judged: Quantity, found: Array, places: Array) -> Judgement:
-        """Judge an answer whose NaN and infinity stand elsewhere than the gold's."""
+    def _misplaced(
+        self, check: str, judged: JudgedArray, found: Array, places: Array
+    ) -> CheckResult:
+        """Judge an answer whose NaN and infinity stand elsewhere than the reference's."""
         where = judged.place(places.astype(np.float64))
         index = np.unravel_index(int(places.argmax()), places.shape)
         sentence = (
             f"{check} is {float(found[index])} at {where}, but should be "
-            f"{float(judged.gold[index]):.6g}; {int(places.sum())} such places."
+            f"{float(judged.reference[index]):.6g}; {int(places.sum())} such places."
         )
-        lost = self.yardstick.lost(judged)
+        lost = self.order_spread.lost(judged)
         severity = Severity.INCONCLUSIVE if not (places & ~lost).any() else Severity.WRONG
-        return self._judgement(check, severity, error=float("inf"), where=where, detail=sentence)
+        return self._check_result(check, severity, error=float("inf"), where=where, detail=sentence)
 
-    def _numbers(self, check: str, judged: Quantity, found: Array) -> Judgement:
-        """Judge finite numbers; the gold is NaN where there is nothing to compare."""
+    def _numbers(self, check: str, judged: JudgedArray, found: Array) -> CheckResult:
+        """Judge finite numbers; the reference is NaN where there is nothing to compare."""
         difference = np.abs(judged.difference(found))
         error = judged.worst(difference)
         allowed = ROUNDINGS * judged.rounding
-        for yard in self.yardstick.errors(judged):
+        for yard in self.order_spread.errors(judged):
             allowed = self.settings.k * yard + ROUNDINGS * judged.rounding
             if (error <= allowed).all():
                 break
@@ -147,62 +153,68 @@ class _Bench:
                 "allowed": float(allowed[group]),
                 "where": judged.place(units),
             }
-        void = (error > VOID * judged.scale) & (judged.scale > 0)
+        void = (error > INCONCLUSIVE_SHARE * judged.scale) & (judged.scale > 0)
         if (error <= allowed).all():
             severity = Severity.INCONCLUSIVE if void.any() else Severity.MATCH
             detail = _VOID if void.any() else ""
-            return self._beside_torch(self._judgement(check, severity, detail=detail, **numbers))
+            return self._with_times_torch(
+                self._check_result(check, severity, detail=detail, **numbers)
+            )
         if (self._unexplained(judged, difference, error)).any():
             detail = f"{_found(judged, found, units)}; no rounding explains it."
-            return self._judgement(check, Severity.WRONG, detail=detail, **numbers)
+            return self._check_result(check, Severity.WRONG, detail=detail, **numbers)
         if void.any():
-            return self._judgement(check, Severity.INCONCLUSIVE, detail=_VOID, **numbers)
-        return self._beside_torch(self._judgement(check, Severity.LESS_ACCURATE, **numbers))
+            return self._check_result(check, Severity.INCONCLUSIVE, detail=_VOID, **numbers)
+        return self._with_times_torch(self._check_result(check, Severity.LESS_ACCURATE, **numbers))
 
-    def _unexplained(self, judged: Quantity, difference: Array, error: Array) -> Array:
+    def _unexplained(self, judged: JudgedArray, difference: Array, error: Array) -> Array:
         """Return the groups with an error that no rounding explains."""
-        limits = bound(self.problem, self.gold)
+        limits = bound(self.problem, self.reference)
         limit = judged.of(limits.output, limits.weights)
         if judged.name == "averaged":
             limit = limit + machine(self.problem.dtype).factor(self.problem.num_heads, 1) * (
-                judged.gold + limit
+                judged.reference + limit
             )
         beyond = judged.worst(np.where(judged.finite & (difference > limit), 1.0, 0.0)) > 0
-        narrow = self.yardstick.narrow(judged)
+        narrow = self.order_spread.narrow(judged)
         return np.asarray(beyond & (error > self.settings.k * narrow + ROUNDINGS * judged.rounding))
 
-    def _beside_torch(self, judgement: Judgement) -> Judgement:
+    def _with_times_torch(self, check_result: CheckResult) -> CheckResult:
         """Say the factor to torch's own error where it is asked for, or where it is the news."""
         most = self.settings.max_times_torch
-        less = judgement.severity is Severity.LESS_ACCURATE
-        if judgement.check != "output" or not (less or most is not None):
+        less = check_result.severity is Severity.LESS_ACCURATE
+        if check_result.check != "output" or not (less or most is not None):
             if less:
-                units = judgement.error / judgement.allowed
-                return replace(judgement, detail=f"{units:.3g} times what is allowed as a match.")
-            return judgement
-        times = accuracy.times_torch(self.problem, self.gold, self.answer.output)
+                units = check_result.error / check_result.allowed
+                return replace(
+                    check_result, detail=f"{units:.3g} times what is allowed as a match."
+                )
+            return check_result
+        times = accuracy.times_torch(self.problem, self.reference, self.answer.output)
         detail = f"the error is {times:.3g} times torch's own."
         if most is not None and times > most:
             detail = f"the error is {times:.3g} times torch's own, but should be at most {most:g}."
-            return replace(judgement, severity=Severity.WRONG, times_torch=times, detail=detail)
-        return replace(judgement, times_torch=times, detail=detail if less else judgement.detail)
+            return replace(check_result, severity=Severity.WRONG, times_torch=times, detail=detail)
+        return replace(
+            check_result, times_torch=times, detail=detail if less else check_result.detail
+        )
 
 
 _SANITISES = "It sanitises NaN and infinity behind masks; torch does not."
 _VOID = "an error of more than a tenth of the answer can be rounding here: nothing is proved."
 
 
-def _found(judged: Quantity, found: Array, units: Array) -> str:
+def _found(judged: JudgedArray, found: Array, units: Array) -> str:
     """Say what was got and what should be at the worst place."""
     index = np.unravel_index(int(units.argmax()), units.shape)
     name = "output" if judged.name == "output" else "weights"
     return (
         f"{name} is {float(found[index]):.9g} at {judged.place(units)}, but should be "
-        f"{float(judged.gold[index]):.9g}"
+        f"{float(judged.reference[index]):.9g}"
     )
 
 
-def structure(
+def structure_error(
     check: str, shape: tuple[int, ...], dtype: np.dtype[np.generic], found: object
 ) -> str:
     """Return what is wrong with the kind of an answer, or an empty sentence."""

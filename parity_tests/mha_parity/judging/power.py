@@ -1,8 +1,8 @@
-"""The power of a case: which junk answers and gross bugs it would have shown, had they been there.
+"""Compute the power of a case: which junk answers and gross bugs it can show.
 
 A case that could not tell the right answer from zeros proves nothing. Each of a fixed set of wrong
-answers is computed from the gold's stages in float64; it is exposed where it differs from the gold
-by more than the rounding bound allows any right attention to.
+answers is computed from the reference's stages in float64; it is exposed where it differs from the
+reference by more than the rounding bound allows any right attention to.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.bound import bound
-from mha_parity.gold import merge
+from mha_parity.core.arrays import merge
+from mha_parity.oracle.error_bound import bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.gold import Gold
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.oracle.reference import Reference
 
-GROSS = (
+GROSS_ERRORS = (
     "zeros", "mean of V", "uniform weights", "keys reversed", "Q and K exchanged", "no scale",
     "scale 1/sqrt(d_model)", "softmax over queries",
 )  # fmt: skip
 
 
-def exposed(problem: Problem, gold: Gold) -> frozenset[str]:
-    """Return which of ``GROSS`` the case would expose at the tolerance in force."""
-    if gold.output.size == 0 or gold.weights.size == 0:
+def exposed_errors(problem: Problem, reference: Reference) -> frozenset[str]:
+    """Return which of ``GROSS_ERRORS`` the case would expose at the tolerance in force."""
+    if reference.output.size == 0 or reference.weights.size == 0:
         return frozenset()
-    right = gold.output.astype(np.float64)
+    right = reference.output.astype(np.float64)
     with np.errstate(all="ignore"):
-        allowed = bound(problem, gold).output
+        allowed = bound(problem, reference).output
         seen = np.isfinite(right) & np.isfinite(allowed)
         found = {
             name
-            for name, heads in _wrong(problem, gold)
+            for name, heads in _wrong(problem, reference)
             if _differs(_projected(problem, heads), right, allowed, seen)
         }
     return frozenset(found)
@@ -49,15 +49,17 @@ def _differs(wrong: Array, right: Array, allowed: Array, seen: Array) -> bool:
     return bool((seen & ~(np.abs(wrong - right) <= allowed)).any())
 
 
-def _wrong(problem: Problem, gold: Gold) -> Iterator[tuple[str, Array]]:
+def _wrong(problem: Problem, reference: Reference) -> Iterator[tuple[str, Array]]:
     """Yield the heads (N, H, L, Dv) of every wrong answer that the shapes admit."""
-    q, k, v, p = (a.astype(np.float64) for a in (gold.q, gold.k, gold.v, gold.weights))
-    logits = gold.logits.astype(np.float64)
+    q, k, v, p = (
+        a.astype(np.float64) for a in (reference.q, reference.k, reference.v, reference.weights)
+    )
+    logits = reference.logits.astype(np.float64)
     raw = q @ k.swapaxes(-1, -2)
     masks = logits - problem.scale * raw
     visible = np.isfinite(logits)
-    yield "zeros", np.zeros(gold.heads.shape)
-    yield "mean of V", np.broadcast_to(v.mean(axis=2, keepdims=True), gold.heads.shape)
+    yield "zeros", np.zeros(reference.heads.shape)
+    yield "mean of V", np.broadcast_to(v.mean(axis=2, keepdims=True), reference.heads.shape)
     yield "uniform weights", (visible / visible.sum(axis=-1, keepdims=True)) @ v
     yield "keys reversed", p @ v[:, :, ::-1]
     if raw.shape[-1] == raw.shape[-2]:

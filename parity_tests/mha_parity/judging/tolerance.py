@@ -1,7 +1,7 @@
-"""The yardstick: how far legitimate orders stray from the gold on this very problem.
+"""Measure the order spread: the errors of legitimate evaluation orders on one problem.
 
-Orders are computed only as they are needed. A wider yardstick can only allow more, so judging may
-stop as soon as what the orders computed so far allow is enough; most right answers need one.
+Orders are computed only as they are needed. A wider order spread can only allow more, so judging
+may stop as soon as what the orders computed so far allow is enough; most right answers need one.
 """
 
 from __future__ import annotations
@@ -12,30 +12,32 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mha_parity.orders import NARROW, ORDERS, Order, Prepared, attend
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, EvalOrder, Prepared, attend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mha_parity.gold import Gold
-    from mha_parity.problem import Problem
-    from mha_parity.quantity import Quantity
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.judging.groups import JudgedArray
+    from mha_parity.oracle.reference import Reference
 
 
-class Yardstick:
+class OrderSpread:
     """The orders of one problem, computed when asked for."""
 
-    def __init__(self, problem: Problem, orders: Sequence[Order] = ORDERS) -> None:
+    def __init__(self, problem: Problem, orders: Sequence[EvalOrder] = EVAL_ORDERS) -> None:
         """Start with no order computed."""
         self._problem = problem
         self._orders = orders
         self._answers: list[tuple[Array, Array]] = []
 
     @classmethod
-    def of(cls, problem: Problem, gold: Gold, orders: Sequence[Order] = ORDERS) -> Self:
-        """Return the one yardstick beside a gold answer, shared by all who measure with it."""
-        return _KEPT.setdefault(gold, cls(problem, orders))  # type: ignore[return-value]  # no subclasses
+    def of(
+        cls, problem: Problem, reference: Reference, orders: Sequence[EvalOrder] = EVAL_ORDERS
+    ) -> Self:
+        """Return the cached order spread of a problem."""
+        return _KEPT.setdefault(reference, cls(problem, orders))  # type: ignore[return-value]  # no subclasses
 
     @cached_property
     def _prepared(self) -> Prepared:
@@ -48,15 +50,15 @@ class Yardstick:
                 self._answers.append(attend(self._prepared, order))
             yield self._answers[index]
 
-    def errors(self, quantity: Quantity) -> Iterator[Array]:
+    def errors(self, quantity: JudgedArray) -> Iterator[Array]:
         """Yield, order after order, the largest finite error so far in each group."""
         worst = np.zeros(quantity.scale.shape)
         for answer in self.answers():
             worst = np.maximum(worst, _finite(quantity.error(quantity.of(*answer))))
             yield worst
 
-    def lost(self, quantity: Quantity) -> Array:
-        """Return where no order gives a number though the gold is one."""
+    def lost(self, quantity: JudgedArray) -> Array:
+        """Return where no order gives a number though the reference is one."""
         numbers = [np.isfinite(quantity.of(*answer)) for answer in self.answers()]
         return np.asarray(quantity.finite & ~np.any(numbers, axis=0))
 
@@ -64,14 +66,14 @@ class Yardstick:
     def _narrow(self) -> tuple[Array, Array]:
         return attend(self._prepared, NARROW)
 
-    def narrow(self, quantity: Quantity) -> Array:
+    def narrow(self, quantity: JudgedArray) -> Array:
         """Return the errors of an order that sums in 16 bits; 0 for wider dtypes."""
         if self._problem.dtype.itemsize > 2:
             return np.zeros(quantity.scale.shape)
         return _finite(quantity.error(quantity.of(*self._narrow)))
 
 
-_KEPT: WeakKeyDictionary[Gold, Yardstick] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Reference, OrderSpread] = WeakKeyDictionary()
 
 
 def _finite(errors: Array) -> Array:

@@ -1,4 +1,4 @@
-r"""Gradients in the gold's digits, beside a bound on what rounding can do to them.
+r"""Gradients in the reference's digits, beside a bound on what rounding can do to them.
 
 For the cotangent G of the output, with P the weights, o the heads and s the scale:
 
@@ -16,30 +16,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.bound import SCALING, Arithmetic, bound_in
-from mha_parity.bounded import Bounded
-from mha_parity.gold import merge, split
+from mha_parity.core.arrays import merge, split
+from mha_parity.oracle.error_arithmetic import Bounded
+from mha_parity.oracle.error_bound import SCALING, ErrorModel, bound_in
 
 if TYPE_CHECKING:
-    from mha_parity.gold import Gold
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.oracle.reference import Reference
 
 Gradients = dict[str, Bounded]
 
 
-def backward(problem: Problem, gold: Gold, cotangent: Array, arithmetic: Arithmetic) -> Gradients:
+def backward(
+    problem: Problem, reference: Reference, cotangent: Array, arithmetic: ErrorModel
+) -> Gradients:
     """Return every gradient with its bound, under state-dict names, "query", "key", "value"."""
     with np.errstate(all="ignore"):
-        return _Backward(problem, gold, cotangent, arithmetic).gradients()
+        return _Backward(problem, reference, cotangent, arithmetic).gradients()
 
 
 class _Backward:
     def __init__(
-        self, problem: Problem, gold: Gold, cotangent: Array, arithmetic: Arithmetic
+        self, problem: Problem, reference: Reference, cotangent: Array, arithmetic: ErrorModel
     ) -> None:
         self.problem = problem
-        limits = bound_in(arithmetic, problem, gold)
+        limits = bound_in(arithmetic, problem, reference)
         unseen = np.asarray(problem.masked_rows())[..., None]
 
         def number(value: Array, error: Array) -> Bounded:
@@ -49,9 +51,13 @@ class _Backward:
             return number(np.where(unseen, 0, value), np.where(unseen, 0, error))
 
         dq, dk, dv, dheads = limits.stages
-        self.q, self.k, self.v = number(gold.q, dq), number(gold.k, dk), number(gold.v, dv)
-        self.p = seen(gold.weights, limits.weights)
-        self.heads = seen(gold.heads, dheads)
+        self.q, self.k, self.v = (
+            number(reference.q, dq),
+            number(reference.k, dk),
+            number(reference.v, dv),
+        )
+        self.p = seen(reference.weights, limits.weights)
+        self.heads = seen(reference.heads, dheads)
         self.cotangent = self.q.exact(cotangent)
         self.own = problem.key.shape[1]
 

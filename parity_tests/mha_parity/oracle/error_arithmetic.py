@@ -11,17 +11,17 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mha_parity.bound import Arithmetic
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.oracle.error_bound import ErrorModel
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bounded:
-    """``value`` in the digits of the gold; ``error``, how far a right program can be from it."""
+    """``value`` in the reference's dtype; ``error`` bounds the rounding error."""
 
     value: Array
     error: Array
-    machine: Arithmetic
+    machine: ErrorModel
 
     @property
     def reach(self) -> Array:

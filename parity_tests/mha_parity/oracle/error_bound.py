@@ -42,12 +42,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mha_parity.gold import merge, split
+from mha_parity.core.arrays import merge, split
 
 if TYPE_CHECKING:
-    from mha_parity.gold import Gold
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.oracle.reference import Reference
 
 SCALING = 7  # forming the scale, applying it, the change of base
 MASKING = 2
@@ -60,7 +60,7 @@ LIMIT = 600.0  # exponents are cut here: exp stays finite, and a weight can reac
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
+class ErrorModel:
     """The machine: roundoff of the dtype, roundoff of its sums, the smallest step above 0."""
 
     unit: float
@@ -116,36 +116,38 @@ class Bound:
     stages: tuple[Array, Array, Array, Array]
 
 
-def bound(problem: Problem, gold: Gold, *, probabilistic: bool = False) -> Bound:
+def bound(problem: Problem, reference: Reference, *, probabilistic: bool = False) -> Bound:
     """Return the bound for answers in the problem's dtype. Rows without a key are NaN."""
-    if not probabilistic and gold in _KEPT:
-        return _KEPT[gold]
-    found = bound_in(machine(problem.dtype, probabilistic=probabilistic), problem, gold)
+    if not probabilistic and reference in _KEPT:
+        return _KEPT[reference]
+    found = bound_in(machine(problem.dtype, probabilistic=probabilistic), problem, reference)
     if not probabilistic:
-        _KEPT[gold] = found
+        _KEPT[reference] = found
     return found
 
 
-_KEPT: WeakKeyDictionary[Gold, Bound] = WeakKeyDictionary()  # judge, power and relations share it
+_KEPT: WeakKeyDictionary[Reference, Bound] = (
+    WeakKeyDictionary()
+)  # judge, power and relations share it
 
 
-def machine(dtype: np.dtype[np.generic], *, probabilistic: bool = False) -> Arithmetic:
+def machine(dtype: np.dtype[np.generic], *, probabilistic: bool = False) -> ErrorModel:
     """Return the arithmetic of a dtype: sums in float32 at least."""
     unit = roundoff(dtype)
-    return Arithmetic(unit, min(unit, 2.0**-24), smallest(dtype), probabilistic)
+    return ErrorModel(unit, min(unit, 2.0**-24), smallest(dtype), probabilistic)
 
 
-def bound_in(arithmetic: Arithmetic, problem: Problem, gold: Gold) -> Bound:
+def bound_in(arithmetic: ErrorModel, problem: Problem, reference: Reference) -> Bound:
     """Return the bound for answers in some arithmetic, be it the problem's own or another."""
     with np.errstate(all="ignore"):
-        return _bound(problem, gold, arithmetic)
+        return _bound(problem, reference, arithmetic)
 
 
-def _bound(problem: Problem, gold: Gold, arithmetic: Arithmetic) -> Bound:
-    q, k, v = (np.abs(rows.astype(np.float64)) for rows in (gold.q, gold.k, gold.v))
+def _bound(problem: Problem, reference: Reference, arithmetic: ErrorModel) -> Bound:
+    q, k, v = (np.abs(rows.astype(np.float64)) for rows in (reference.q, reference.k, reference.v))
     dq, dk, dv = (_projection(problem, which, rows, arithmetic) for which, rows in
                   (("q", q), ("k", k), ("v", v)))  # fmt: skip
-    logits, p = gold.logits.astype(np.float64), gold.weights.astype(np.float64)
+    logits, p = reference.logits.astype(np.float64), reference.weights.astype(np.float64)
     shift = _shift(problem, logits, (q, k, dq, dk), arithmetic)
     dp = _softmax(p, shift)
     rescalings = min(_records(logits) + 2, logits.shape[-1])
@@ -153,14 +155,14 @@ def _bound(problem: Problem, gold: Gold, arithmetic: Arithmetic) -> Bound:
         logits.shape[-1] + NORMALISING + RESCALE * rescalings, 4 + rescalings
     ) + _logarithm(logits, arithmetic)
     weights = np.minimum(dp + normalising * (p + dp), 1 + normalising) + arithmetic.step
-    heads = _heads(gold, (p, dp), dv, normalising)
+    heads = _heads(reference, (p, dp), dv, normalising)
     heads = heads + arithmetic.step * (1 + v.sum(-2, keepdims=True))
-    reach = np.abs(gold.heads.astype(np.float64))
+    reach = np.abs(reference.heads.astype(np.float64))
     output = _output(problem, merge(reach), merge(heads), arithmetic)
     return Bound(output, weights, (dq, dk, dv, heads))
 
 
-def _projection(problem: Problem, which: str, rows: Array, arithmetic: Arithmetic) -> Array:
+def _projection(problem: Problem, which: str, rows: Array, arithmetic: ErrorModel) -> Array:
     """Bound the error of one projection, in the shape of its heads."""
     weight, bias = getattr(problem, f"w_{which}"), getattr(problem, f"b_{which}")
     if weight is None:
@@ -182,7 +184,7 @@ def _shift(
     problem: Problem,
     logits: Array,
     factors: tuple[Array, Array, Array, Array],
-    arithmetic: Arithmetic,
+    arithmetic: ErrorModel,
 ) -> Array:
     """Bound how far each exponent can move."""
     q, k, dq, dk = factors
@@ -218,7 +220,7 @@ def _records(logits: Array) -> int:
     return int((running[..., 1:] > running[..., :-1]).sum(axis=-1).max(initial=0))
 
 
-def _logarithm(logits: Array, arithmetic: Arithmetic) -> Array:
+def _logarithm(logits: Array, arithmetic: ErrorModel) -> Array:
     """Bound what log sum exp costs where it is formed and subtracted, (N, H, L, 1)."""
     if not logits.shape[-1]:
         return np.zeros((1, 1, 1, 1))
@@ -226,10 +228,12 @@ def _logarithm(logits: Array, arithmetic: Arithmetic) -> Array:
     return np.asarray(np.expm1(np.minimum(arithmetic.factor(LOGARITHM, 0) * reach, LIMIT)))
 
 
-def _heads(gold: Gold, weights: tuple[Array, Array], dv: Array, normalising: Array) -> Array:
+def _heads(
+    reference: Reference, weights: tuple[Array, Array], dv: Array, normalising: Array
+) -> Array:
     """Bound the error of the weights times the values."""
     p, dp = weights
-    heads, v = gold.heads.astype(np.float64), gold.v.astype(np.float64)
+    heads, v = reference.heads.astype(np.float64), reference.v.astype(np.float64)
     seen = np.isfinite(heads)
     centre = np.where(seen, heads, 0).sum(axis=2, keepdims=True)
     centre = centre / np.maximum(seen.sum(axis=2, keepdims=True), 1)
@@ -239,7 +243,7 @@ def _heads(gold: Gold, weights: tuple[Array, Array], dv: Array, normalising: Arr
     )
 
 
-def _output(problem: Problem, heads: Array, error: Array, arithmetic: Arithmetic) -> Array:
+def _output(problem: Problem, heads: Array, error: Array, arithmetic: ErrorModel) -> Array:
     """Bound the error of the output projection, where there is one."""
     if problem.w_out is None:
         return error

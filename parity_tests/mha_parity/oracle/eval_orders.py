@@ -2,8 +2,8 @@
 
 What they differ in is what libraries differ in: where the scale is applied, exp or exp2, the order
 of every sum, online softmax over blocks of keys, when the weights are normalised, packed or
-per-head projections. How far they stray from the gold is what torch-like arithmetic does to this
-very problem: the yardstick by which candidates are judged.
+per-head projections. How far they stray from the reference is what torch-like arithmetic does to
+this very problem: the order spread by which candidates are judged.
 
 float16 and bfloat16 are simulated in float32 as kernels do it: sums in float32, and results rounded
 to the dtype after every operation, after every stage, or at the ends only.
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from mha_parity.gold import merge, split
+from mha_parity.core.arrays import merge, split
 
 if TYPE_CHECKING:
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
 
 Sums = Literal["blas", "sequential", "pairwise", "blocked"]
 Rounding = Literal["steps", "stages", "ends"]
@@ -30,7 +30,7 @@ LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class EvalOrder:
     """One way through the computation.
 
     ``keys``: keys in a block of the online softmax; 0 takes all at once. ``rounding`` matters to
@@ -49,30 +49,30 @@ class Order:
 
 
 # The first is torch's own composite path; the next ones differ from it in as much as they can.
-ORDERS: tuple[Order, ...] = (
-    Order(),
-    Order(scale_at="late", base2=True, sums="pairwise", projection="blocked", per_head=True,
+EVAL_ORDERS: tuple[EvalOrder, ...] = (
+    EvalOrder(),
+    EvalOrder(scale_at="late", base2=True, sums="pairwise", projection="blocked", per_head=True,
           normalise="after", rounding="steps"),
-    Order(scale_at="key", sums="sequential", projection="sequential", keys=5, normalise="after",
+    EvalOrder(scale_at="key", sums="sequential", projection="sequential", keys=5, normalise="after",
           rounding="ends"),
-    Order(scale_at="both", sums="blas", projection="pairwise", rounding="steps"),
-    Order(scale_at="query", base2=True, sums="blocked", per_head=True, keys=16, normalise="after"),
-    Order(scale_at="late", sums="sequential", projection="blocked", normalise="before",
-          rounding="ends"),
-    Order(scale_at="key", base2=True, sums="pairwise", projection="sequential", per_head=True,
+    EvalOrder(scale_at="both", sums="blas", projection="pairwise", rounding="steps"),
+    EvalOrder(scale_at="query", base2=True, sums="blocked", per_head=True, keys=16,
+    normalise="after"), EvalOrder(scale_at="late", sums="sequential", projection="blocked",
+    normalise="before", rounding="ends"),
+    EvalOrder(scale_at="key", base2=True, sums="pairwise", projection="sequential", per_head=True,
           rounding="stages"),
-    Order(scale_at="late", sums="blas", keys=16, normalise="after", rounding="steps"),
+    EvalOrder(scale_at="late", sums="blas", keys=16, normalise="after", rounding="steps"),
 )  # fmt: skip
 
 # Sums in 16 bits throughout: slower kernels do it, and plain loops over arrays of that dtype.
-NARROW = Order(scale_at="late", sums="sequential", projection="sequential", rounding="steps",
+NARROW = EvalOrder(scale_at="late", sums="sequential", projection="sequential", rounding="steps",
                narrow=True)  # fmt: skip
 
 
 class Arithmetic:
     """Products and roundings of one order in one dtype."""
 
-    def __init__(self, dtype: np.dtype[np.generic], order: Order) -> None:
+    def __init__(self, dtype: np.dtype[np.generic], order: EvalOrder) -> None:
         """Choose how to sum, and what to round when."""
         self.dtype = dtype
         self.half = dtype.itemsize == 2
@@ -161,7 +161,7 @@ def _mask(problem: Problem) -> Array:
     return np.asarray(np.where(problem.hidden(), -np.inf, rounded))
 
 
-def attend(prepared: Prepared, order: Order) -> tuple[Array, Array]:
+def attend(prepared: Prepared, order: EvalOrder) -> tuple[Array, Array]:
     """Return output (N, L, H Dv) and weights (N, H, L, S') computed in one order."""
     problem = prepared.problem
     arithmetic = Arithmetic(problem.dtype, order)
@@ -176,7 +176,7 @@ def attend(prepared: Prepared, order: Order) -> tuple[Array, Array]:
 
 
 def forward(
-    prepared: Prepared, order: Order, arithmetic: Arithmetic
+    prepared: Prepared, order: EvalOrder, arithmetic: Arithmetic
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return q, k, v, weights and heads, (N, H, ...) each."""
     q, k, v = _projected(prepared, order, arithmetic)
@@ -185,7 +185,7 @@ def forward(
 
 
 def _projected(
-    prepared: Prepared, order: Order, arithmetic: Arithmetic
+    prepared: Prepared, order: EvalOrder, arithmetic: Arithmetic
 ) -> tuple[Array, Array, Array]:
     """Return q, k, v (N, H, ..., D), with the appended keys, one key head a query head."""
     problem = prepared.problem
@@ -213,7 +213,7 @@ def _with_row(heads: Array, row: Array) -> Array:
 
 
 def _heads(
-    prepared: Prepared, which: str, count: int, order: Order, arithmetic: Arithmetic
+    prepared: Prepared, which: str, count: int, order: EvalOrder, arithmetic: Arithmetic
 ) -> Array:
     """Return one projection split into heads."""
     rows = prepared[{"q": "query", "k": "key", "v": "value"}[which]]
@@ -232,7 +232,9 @@ def _heads(
     return split(arithmetic.end(product), count)
 
 
-def _logits(q: Array, k: Array, prepared: Prepared, order: Order, arithmetic: Arithmetic) -> Array:
+def _logits(
+    q: Array, k: Array, prepared: Prepared, order: EvalOrder, arithmetic: Arithmetic
+) -> Array:
     """Return the masked logits; in units of log 2 where the order wants powers of 2."""
     scale = arithmetic.work(prepared.problem.scale)
     if order.scale_at == "both":
@@ -252,7 +254,9 @@ def _logits(q: Array, k: Array, prepared: Prepared, order: Order, arithmetic: Ar
     return logits
 
 
-def _mixed(logits: Array, v: Array, order: Order, arithmetic: Arithmetic) -> tuple[Array, Array]:
+def _mixed(
+    logits: Array, v: Array, order: EvalOrder, arithmetic: Arithmetic
+) -> tuple[Array, Array]:
     """Return weights and heads from the logits."""
     power = np.exp2 if order.base2 else np.exp
     if not logits.shape[-1]:
@@ -270,7 +274,9 @@ def _mixed(logits: Array, v: Array, order: Order, arithmetic: Arithmetic) -> tup
     return weights, arithmetic.end(mixed / total)
 
 
-def _online(logits: Array, v: Array, order: Order, arithmetic: Arithmetic) -> tuple[Array, Array]:
+def _online(
+    logits: Array, v: Array, order: EvalOrder, arithmetic: Arithmetic
+) -> tuple[Array, Array]:
     """Return weights and heads by online softmax over blocks of keys."""
     power = np.exp2 if order.base2 else np.exp
     shape = (*logits.shape[:-1], 1)

@@ -1,4 +1,4 @@
-"""Gradients in legitimate orders: the yardstick of ``gradients``, in the problem's own dtype."""
+"""Gradients in legitimate orders: the order spread of ``gradients``, in the problem's own dtype."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.gold import merge, split
-from mha_parity.orders import Arithmetic, Order, Prepared, forward
+from mha_parity.core.arrays import merge, split
+from mha_parity.oracle.eval_orders import Arithmetic, EvalOrder, Prepared, forward
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 
-def pull_back(prepared: Prepared, order: Order, cotangent: Array) -> dict[str, Array]:
+def pull_back(prepared: Prepared, order: EvalOrder, cotangent: Array) -> dict[str, Array]:
     """Return every gradient computed in one order.
 
     The level of each row of dP is sum(P dP), or sum(dO o) where the order normalises after the
     product, as blocked kernels do.
     """
     with np.errstate(all="ignore"):
-        return Pull(prepared, order).gradients(cotangent)
+        return VJP(prepared, order).gradients(cotangent)
 
 
-class Pull:
-    """The way back through one problem, step by step, so that a step can be replaced."""
+class VJP:
+    """The backward pass through one problem, step by step, so that a step can be replaced."""
 
-    def __init__(self, prepared: Prepared, order: Order) -> None:
+    def __init__(self, prepared: Prepared, order: EvalOrder) -> None:
         self.prepared = prepared
         self.problem = prepared.problem
         self.order = order

@@ -1,6 +1,6 @@
-"""The gold answer to a problem: torch's pinned path in float64, from exactly upcast inputs.
+"""The reference answer to a problem: torch's pinned path in float64, from exactly upcast inputs.
 
-A float64 problem asks for more digits than that: its gold is the second oracle in long double
+A float64 problem asks for more digits than that: its reference is the second oracle in long double
 (where the platform has a wider one), which torch's float64 answer has to meet. In both cases the
 two oracles must agree on the problem before anybody is judged by it.
 """
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import mha_torch
+from mha_parity.core.arrays import merge, split
 from mha_torch import plain
 
 if TYPE_CHECKING:
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
     from mha_torch.agreement import Options, SdpaOptions
     from mha_torch.plain import Float
 
@@ -30,7 +31,7 @@ NEAR = 64
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Gold:
+class Reference:
     """The right answer and the stages on the way to it, in more digits than the problem's dtype.
 
     q (N, H, L, D), k (N, H, S', D), v (N, H, S', Dv): one key head for every query head, even where
@@ -53,20 +54,21 @@ class Gold:
 
     @property
     def sentence(self) -> str:
-        """What the report says of this gold."""
+        """What the report says of this reference."""
         if self.logits.dtype == np.longdouble and np.longdouble is EXTENDED:
             digits = np.finfo(np.longdouble).nmant + 1
             return f"plain NumPy in {digits}-bit long double, met by torch's pinned path in float64"
         return "torch's pinned path in float64, met by plain NumPy in float64"
 
 
-def golden(problem: Problem) -> Gold:
-    """Return the gold answer.
+def reference_answer(problem: Problem) -> Reference:
+    """Return the reference answer.
 
     Raises
     ------
-        mha_torch.OraclesDisagreeError: the two oracles differ by more than rounding explains; the
-            problem can judge nobody.
+    mha_torch.OraclesDisagreeError
+        The two oracles differ by more than rounding explains; the
+        problem can judge nobody.
 
     """
     wide: Float = EXTENDED if problem.dtype == np.float64 else np.float64
@@ -74,8 +76,8 @@ def golden(problem: Problem) -> Gold:
         return _layer(problem, wide) if problem.case.form == "mha" else _core(problem, wide)
 
 
-def _layer(problem: Problem, wide: Float) -> Gold:
-    """Return the gold of a whole layer."""
+def _layer(problem: Problem, wide: Float) -> Reference:
+    """Return the reference of a whole layer."""
     arrays = (problem.query, problem.key, problem.value, problem.state())
     options: Options = {
         "num_heads": problem.num_heads,
@@ -88,20 +90,20 @@ def _layer(problem: Problem, wide: Float) -> Gold:
     stages = plain.stages(*arrays, dtype=wide, **options)
     if weights is None or not (_near(output, stages.output) and _near(weights, stages.weights)):
         mha_torch.agree(*arrays, extended=wide, **options)
-    torch_is_gold = wide is np.float64 and weights is not None
-    return Gold(
+    torch_is_reference = wide is np.float64 and weights is not None
+    return Reference(
         q=stages.q,
         k=stages.k,
         v=stages.v,
         logits=stages.logits,
-        weights=weights if torch_is_gold and weights is not None else stages.weights,
+        weights=weights if torch_is_reference and weights is not None else stages.weights,
         heads=stages.heads,
-        output=output if torch_is_gold else stages.output,
+        output=output if torch_is_reference else stages.output,
     )
 
 
-def _core(problem: Problem, wide: Float) -> Gold:
-    """Return the gold of attention on projected Q, K, V."""
+def _core(problem: Problem, wide: Float) -> Reference:
+    """Return the reference of attention on projected Q, K, V."""
     q, k, v = (
         split(rows, heads)
         for rows, heads in (
@@ -121,7 +123,7 @@ def _core(problem: Problem, wide: Float) -> Gold:
     if not _near(heads, stages.heads):
         mha_torch.agree_sdpa(q, k, v, extended=wide, **_rounded(options))
     heads = stages.heads if wide is not np.float64 else heads
-    return Gold(
+    return Reference(
         q=stages.q,
         k=stages.k,
         v=stages.v,
@@ -130,18 +132,6 @@ def _core(problem: Problem, wide: Float) -> Gold:
         heads=heads,
         output=merge(heads),
     )
-
-
-def split(rows: Array, heads: int) -> Array:
-    """Turn (N, S, H D) into (N, H, S, D)."""
-    samples, length, width = rows.shape
-    return rows.reshape(samples, length, heads, width // max(heads, 1)).swapaxes(1, 2)
-
-
-def merge(heads: Array) -> Array:
-    """Turn (N, H, L, D) into (N, L, H D)."""
-    samples, count, length, width = heads.shape
-    return heads.swapaxes(1, 2).reshape(samples, length, count * width)
 
 
 def _sdpa_mask(problem: Problem, wide: Float) -> Array | None:

@@ -1,9 +1,9 @@
-"""The gold gradients: torch autograd in float64, met by a second one in NumPy.
+"""The reference gradients: torch autograd in float64, met by a second one in NumPy.
 
-Where the problem is in float64 the gold is the second one in long double, met by torch's.
+Where the problem is in float64 the reference is the second one in long double, met by torch's.
 
 A row that sees no key makes all of torch's gradients NaN on the pinned path (pytorch#41508). Such a
-row has no gradient to give: the gold leaves it out, and is then the second oracle's alone.
+row has no gradient to give: the reference leaves it out, and is then the second oracle's alone.
 """
 
 from __future__ import annotations
@@ -14,43 +14,45 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import mha_torch
-from mha_parity.backward import backward
-from mha_parity.bound import Arithmetic, machine, smallest
-from mha_parity.gold import NEAR, merge, split
-from mha_parity.making import cotangent
+from mha_parity.cases.generate import cotangent
+from mha_parity.core.arrays import merge, split
+from mha_parity.oracle.backward import backward
+from mha_parity.oracle.error_bound import ErrorModel, machine, smallest
+from mha_parity.oracle.reference import NEAR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mha_parity.gold import Gold
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.oracle.reference import Reference
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class GoldGradient:
+class ReferenceGradient:
     """The right gradient of one array, and what rounding can do to it."""
 
     value: Array
     limit: Array
 
 
-def golden_gradients(problem: Problem, gold: Gold) -> dict[str, GoldGradient]:
-    """Return the gold gradients under "query", "key", "value", state-dict names and float masks.
+def reference_gradients(problem: Problem, reference: Reference) -> dict[str, ReferenceGradient]:
+    """Return the reference gradients by the name of their array.
 
     Raises
     ------
-        mha_torch.OraclesDisagreeError: torch and the second oracle differ by more than rounding
-            explains.
+    mha_torch.OraclesDisagreeError
+        Torch and the second oracle differ by more than rounding
+        explains.
 
     """
     given = cotangent(problem)
-    found = backward(problem, gold, given, machine(problem.dtype))
+    found = backward(problem, reference, given, machine(problem.dtype))
     by_torch = {} if np.asarray(problem.masked_rows()).any() else torch_gradients(problem, given)
-    _agree(problem, gold, given, {name: each.value for name, each in found.items()}, by_torch)
+    _agree(problem, reference, given, {name: each.value for name, each in found.items()}, by_torch)
     wide = problem.dtype == np.float64
     return {
-        name: GoldGradient(each.value if wide else by_torch.get(name, each.value), each.error)
+        name: ReferenceGradient(each.value if wide else by_torch.get(name, each.value), each.error)
         for name, each in found.items()
     }
 
@@ -90,7 +92,7 @@ def _torch_core(problem: Problem, given: Array) -> dict[str, Array]:
 
 def _agree(
     problem: Problem,
-    gold: Gold,
+    reference: Reference,
     given: Array,
     own: Mapping[str, Array],
     by_torch: Mapping[str, Array],
@@ -104,8 +106,8 @@ def _agree(
     ]
     if not apart:
         return
-    twice = Arithmetic(2.0**-52, 2.0**-52, smallest(np.dtype(np.float64)))
-    limits = backward(problem, gold, given, twice)
+    twice = ErrorModel(2.0**-52, 2.0**-52, smallest(np.dtype(np.float64)))
+    limits = backward(problem, reference, given, twice)
     for name in apart:
         if not (np.abs(by_torch[name] - own[name]) <= limits[name].error).all():
             raise mha_torch.OraclesDisagreeError(

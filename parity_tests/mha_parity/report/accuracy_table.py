@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.accuracy import PATHS, PINNED, TARGET
-from mha_parity.features import AXES, label
+from mha_parity.core.features import AXES, label
+from mha_parity.core.verdict import PINNED, TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.verdict import Accuracy, Verdict
+    from mha_parity.core.verdict import Accuracy, Verdict
 
 ByDtype = dict[str, "Accuracy"]
 ENOUGH = 5  # cases: a median of fewer says little of a feature
@@ -38,14 +38,29 @@ def table(verdict: Verdict) -> Iterator[dict[str, str]]:
         }
 
 
+def summary(verdict: Verdict) -> str:
+    """Return the largest median and the worst error in units of torch's own, with their dtypes."""
+    median = max(verdict.accuracy, key=lambda each: each.median_times_torch)
+    worst = max(verdict.accuracy, key=lambda each: each.worst_times_torch)
+    if median.dtype == worst.dtype:
+        return (
+            f"error {median.median_times_torch:.2f} times torch's in the median, "
+            f"{worst.worst_times_torch:.2f} times at worst ({median.dtype})"
+        )
+    return (
+        f"error at most {median.median_times_torch:.2f} times torch's in the median "
+        f"({median.dtype}), {worst.worst_times_torch:.2f} times at worst ({worst.dtype})"
+    )
+
+
 def _bits(row: Accuracy | None) -> str:
     return f"{row.right_bits:.1f}" if row is not None else ""
 
 
 def paths(verdict: Verdict) -> list[tuple[str, ByDtype]]:
     """Return the rows of torch's other paths, where they were taken, by path."""
-    found = ((path, rows(verdict, path)) for path in PATHS)
-    return [(path, by_dtype) for path, by_dtype in found if by_dtype]
+    named = dict.fromkeys(row.contender for row in verdict.accuracy_table)
+    return [(path, rows(verdict, path)) for path in named if path not in {TARGET, PINNED}]
 
 
 def features(verdict: Verdict) -> list[tuple[str, ByDtype]]:
@@ -66,4 +81,4 @@ def furthest(verdict: Verdict) -> str:
     if not found:
         return ""
     times, words, row = max(found, key=lambda each: each[0])
-    return f"at most {times:.2f} ×: {words} in {row.dtype} ({row.cases} cases)"
+    return f"{words} in {row.dtype}: {times:.2f} times torch's error ({row.cases} cases)"

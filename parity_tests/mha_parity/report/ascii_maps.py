@@ -12,8 +12,8 @@ from mha_parity.report.matrices import window
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
 
 SAMPLES, ROWS = 3, 16
 MASK_LEGEND = "· seen  # hidden  + favoured and - disfavoured by a float mask"

@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
-from mha_parity.features import AXES, PLAIN, label
-from mha_parity.judgement import NOWHERE, Place, Severity
-from mha_parity.quantity import NO_HEAD
-from mha_parity.report import dots, matrices, words
-from mha_parity.report.comparing import comparison
-from mha_parity.report.layout import Layout, Pairs
+from mha_parity.core.check_result import NOWHERE, Place, Severity
+from mha_parity.core.features import AXES, PLAIN, label
+from mha_parity.report import ascii_maps, matrices, wording
+from mha_parity.report.columns import Layout, Pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console
 
-    from mha_parity.case import Case
-    from mha_parity.judgement import Judgement
-    from mha_parity.problem import Problem
-    from mha_parity.trial import Trial
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.check_result import CheckResult
+    from mha_parity.core.pictures import CaseDetail
+    from mha_parity.core.problem import Problem
 
 INPUTS = (
     "query", "key", "value", "w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "bias_k", "bias_v",
@@ -34,23 +32,25 @@ FEW = 16  # numbers that are shown rather than summed up
 LINES = 24
 
 
-def show(trial: Trial, units: Array | None, target: str, console: Console) -> None:
-    """Print the trial; ``units`` are the output's errors over the allowed ones, (N, L, G, W)."""
+def show(detail: CaseDetail, target: str, console: Console) -> None:
+    """Print one case: its inputs, masks, numbers, error map and check results."""
     page = Layout(console.width)
     console.print()
-    console.print(Text(trial.case.id, style="bold"), soft_wrap=True)
-    page.block([("case", page.flow(map(Text, _told(trial.case)))), *_inputs(trial.problem)])
-    for part in _pictures(trial, units, console.width):
+    console.print(Text(detail.case.id, style="bold"), soft_wrap=True)
+    page.block(
+        [("case", page.flow(map(Text, _sizes_and_features(detail.case)))), *_inputs(detail.problem)]
+    )
+    for part in _pictures(detail, console.width):
         page.lines += [Text(), *part]
-    page.block([pair for each in trial.judgements for pair in _judged(each)])
+    page.block([pair for each in detail.check_results for pair in _judged(each)])
     page.lines.append(Text())
-    page.lines += page.wrapped(_closing(trial, target))
+    page.lines += page.wrapped(_closing(detail, target))
     for line in page.lines:
         console.print(line, soft_wrap=True)
     console.print()
 
 
-def _told(case: Case) -> Iterator[str]:
+def _sizes_and_features(case: Case) -> Iterator[str]:
     """Yield the sizes and the features of a case in words, without what is plain."""
     heads = f"{case.heads_count} heads" if case.heads_count != 1 else "1 head"
     samples = "1 sample" if case.batch == 1 else f"{case.batch} samples"
@@ -100,12 +100,12 @@ def _summed_up(array: Array) -> str:
     return f"from {finite.min():.4g} to {finite.max():.4g}{also}"
 
 
-def _pictures(trial: Trial, units: Array | None, width: int) -> Iterator[list[Text]]:
+def _pictures(detail: CaseDetail, width: int) -> Iterator[list[Text]]:
     """Yield the masks, the numbers around the worst one, and where the output is off."""
-    compared = comparison(trial)
-    where = compared.where if compared else Place(NOWHERE, NO_HEAD, 0, 0)
-    if trial.problem is not None and trial.problem.hidden().size:
-        drawn = list(dots.masks(trial.problem, max(where.head, 0), where.row, width))
+    compared, units = detail.comparison, detail.error_units
+    where = compared.where if compared else Place(NOWHERE, NOWHERE, 0, 0)
+    if detail.problem is not None and detail.problem.hidden().size:
+        drawn = list(ascii_maps.masks(detail.problem, max(where.head, 0), where.row, width))
         if drawn:
             yield drawn
     if compared is not None:
@@ -113,36 +113,37 @@ def _pictures(trial: Trial, units: Array | None, width: int) -> Iterator[list[Te
     if units is not None and units.size:
         worst = int(np.nan_to_num(units, nan=np.inf).max(axis=(1, 2, 3)).argmax())
         sample = where.sample if where.sample >= 0 else worst
-        yield list(dots.errors(units, sample, where.row, width))
+        yield list(ascii_maps.errors(units, sample, where.row, width))
 
 
-def _judged(judgement: Judgement) -> Pairs:
+def _judged(check_result: CheckResult) -> Pairs:
     """Return a check's outcome; a failed one with its error, its place and its sentence."""
-    status = "fail" if judgement.severity.fails else "pass"
-    if judgement.severity is Severity.INCONCLUSIVE:
+    status = "fail" if check_result.severity.fails else "pass"
+    if check_result.severity is Severity.INCONCLUSIVE:
         status = "inconclusive"
     said = Text()
     said.append(
-        f"{words.SIGN[status]} {judgement.check}: {judgement.severity.value}", _style(status)
+        f"{wording.SIGN[status]} {check_result.check}: {check_result.severity.value}",
+        _style(status),
     )
-    if judgement.where is not None and judgement.allowed > 0:
-        said.append(f"\n{words.error(judgement)}, at {judgement.where}", "dim")
-    if judgement.detail:
-        said.append(f"\n{words.told(judgement.detail, LINES)}")
+    if check_result.where is not None and check_result.allowed > 0:
+        said.append(f"\n{wording.error(check_result)}, at {check_result.where}", "dim")
+    if check_result.detail:
+        said.append(f"\n{wording.formatted(check_result.detail, LINES)}")
     return [("fails" if status == "fail" else "check", said)]
 
 
-def _closing(trial: Trial, target: str) -> Text:
+def _closing(detail: CaseDetail, target: str) -> Text:
     """Say in a sentence what came of the case."""
-    failing = dict.fromkeys(j.check for j in trial.judgements if j.severity.fails)
-    status = "fail" if failing else "inconclusive" if trial.inconclusive else "pass"
+    failing = dict.fromkeys(j.check for j in detail.check_results if j.severity.fails)
+    status = "fail" if failing else "inconclusive" if detail.inconclusive else "pass"
     said = {
         "fail": f"{target} fails this case: {', '.join(failing)}.",
         "inconclusive": f"{target} cannot be judged by this case.",
         "pass": f"{target} equals torch in this case.",
     }
-    return Text(f" {words.SIGN[status]} {said[status]}", f"bold {_style(status)}")
+    return Text(f" {wording.SIGN[status]} {said[status]}", f"bold {_style(status)}")
 
 
 def _style(status: str) -> str:
-    return words.COLOUR[status]
+    return wording.COLOUR[status]

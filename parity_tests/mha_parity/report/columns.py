@@ -10,7 +10,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from mha_parity.case import Case
+    from mha_parity.core.case import Case
 
 Pairs = list[tuple[str, Text]]
 MARGIN = 1
@@ -31,12 +31,16 @@ class Layout:
         self._width = max(width - MARGIN - names - GAP, LEAST)
 
     def block(self, pairs: Pairs) -> None:
-        """Add names and what each says, after an empty line."""
+        """Add names with their texts after an empty line; a longer name takes a line of its own."""
         if pairs:
             self.lines.append(Text())
         for name, text in pairs:
+            own_line = len(name) > self._names
+            if own_line:
+                self.lines.append(Text.assemble((" " * MARGIN + name, "dim")))
             for number, line in enumerate(_wrapped(text, self._width)):
-                self.lines.append(Text.assemble(self._name("" if number else name), line))
+                begin = self._name("" if number or own_line else name)
+                self.lines.append(Text.assemble(begin, line))
 
     def command(self, name: str, command: str) -> None:
         """Add a command as one line, however long."""

@@ -1,27 +1,30 @@
-"""What sets failing cases apart: features that all of them have, and features that none has."""
+"""Compare failing cases with the others: features common to all, absent from all, unrelated."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mha_parity.features import AXES, PLAIN
+from mha_parity.core.features import AXES, PLAIN
 
 if TYPE_CHECKING:
-    from mha_parity.verdict import FeatureRow, Verdict
+    from mha_parity.core.verdict import FeatureRow, Verdict
 
-# A value that no failing case has says something where that would be luck once in so many runs;
-# a run asks the question of some twenty axes.
-CHANCE = 1e-3
+# Probability below which it is no accident that no failing case has a value; a run tests it on some
+# twenty axes.
+SIGNIFICANCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis of the report: its rows, and what the failing cases have to do with it."""
+    """One axis of the report and its rows.
+
+    ``concentrated``: some values occur in no failing case, too often for an accident.
+    """
 
     name: str
     rows: tuple[FeatureRow, ...]
-    tells: bool
+    concentrated: bool
 
     @property
     def title(self) -> str:
@@ -39,19 +42,19 @@ class Axis:
         return tuple(row for row in self.offered if row.failed)
 
     @property
-    def spared(self) -> tuple[FeatureRow, ...]:
-        """The values that cases have and no failing case has."""
+    def passing(self) -> tuple[FeatureRow, ...]:
+        """The values that occur in cases and in no failing one."""
         return tuple(row for row in self.offered if row.cases and not row.failed)
 
     @property
     def varies(self) -> bool:
-        """Whether the cases differ on this axis, or should have."""
+        """Whether the target offers more than one value."""
         return len(self.offered) > 1
 
     @property
-    def spares_plain(self) -> bool:
+    def passes_plain(self) -> bool:
         """Whether cases with the plain value never fail, or fewer values fail than do not."""
-        spared = [row.value for row in self.spared]
+        spared = [row.value for row in self.passing]
         return PLAIN[self.name] in spared or len(self.failing) <= len(spared)
 
 
@@ -66,33 +69,35 @@ def axes(verdict: Verdict) -> list[Axis]:
     for row in verdict.features:
         by_name[row.axis].append(row)
     return [
-        Axis(name, tuple(rows), _tells(rows, verdict)) for name, rows in by_name.items() if rows
+        Axis(name, tuple(rows), _is_concentrated(rows, verdict))
+        for name, rows in by_name.items()
+        if rows
     ]
 
 
-def _tells(rows: list[FeatureRow], verdict: Verdict) -> bool:
+def _is_concentrated(rows: list[FeatureRow], verdict: Verdict) -> bool:
     """Return whether it is no accident that some values occur in no failing case."""
     spared = sum(row.cases for row in rows if not row.failed)
     if not (verdict.failed and verdict.run and spared):
         return False
-    return (1 - min(spared / verdict.run, 1.0)) ** verdict.failed < CHANCE
+    return (1 - min(spared / verdict.run, 1.0)) ** verdict.failed < SIGNIFICANCE
 
 
-def shared(verdict: Verdict) -> list[Axis]:
+def common(verdict: Verdict) -> list[Axis]:
     """Return the axes of which all failing cases have one value, or one of a few."""
-    return [axis for axis in axes(verdict) if axis.tells and axis.spares_plain]
+    return [axis for axis in axes(verdict) if axis.concentrated and axis.passes_plain]
 
 
 def absent(verdict: Verdict) -> list[Axis]:
     """Return the axes that have a few values which no failing case has."""
-    return [axis for axis in axes(verdict) if axis.tells and not axis.spares_plain]
+    return [axis for axis in axes(verdict) if axis.concentrated and not axis.passes_plain]
 
 
-def alike(verdict: Verdict) -> list[Axis]:
-    """Return the axes on which failing cases are like all others.
+def unrelated(verdict: Verdict) -> list[Axis]:
+    """Return the axes whose values are spread over failing cases as over all.
 
-    None where so few fail that not even a value of half the cases would be missed among them.
+    None where so few cases fail that the absence of a value of half of them would be an accident.
     """
-    if 0.5**verdict.failed >= CHANCE:
+    if 0.5**verdict.failed >= SIGNIFICANCE:
         return []
-    return [axis for axis in axes(verdict) if axis.varies and not axis.tells]
+    return [axis for axis in axes(verdict) if axis.varies and not axis.concentrated]

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import sys
-from typing import TextIO
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HANDLER = "mha-parity-legible"
 # What is read as a sign keeps a sign of its own; for everything else there is a question mark.
@@ -34,3 +39,17 @@ def _instead(error: UnicodeError) -> tuple[str, int]:
 def standard() -> None:
     """Make standard output and error legible."""
     legible(sys.stdout, sys.stderr)
+
+
+@contextmanager
+def closed_pipe_ignored() -> Iterator[None]:
+    """Stop printing, without an error, once the reader of standard output is gone.
+
+    rich leaves with SystemExit(1) there, its older releases with the BrokenPipeError itself.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):
+        # Otherwise the interpreter fails once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

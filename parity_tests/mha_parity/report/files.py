@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.report.document import SCHEMA, document
+from mha_parity.report.json_document import SCHEMA, document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from mha_parity.verdict import Verdict
+    from mha_parity.core.verdict import Verdict
 
 
 def writable(names: Iterable[str | None]) -> None:
@@ -19,7 +19,8 @@ def writable(names: Iterable[str | None]) -> None:
 
     Raises
     ------
-        ValueError: a file lies in a folder that does not exist, or is a folder itself.
+    ValueError
+        A file lies in a folder that does not exist, or is a folder itself.
 
     """
     for name in names:
@@ -49,9 +50,9 @@ def write(
 
         _text(junit, xml.document(verdicts))
     if html:
-        from mha_parity.report import page
+        from mha_parity.report import html_page
 
-        _text(html, page.document(verdicts))
+        _text(html, html_page.document(verdicts))
     named = (("JSON", json), ("JUnit XML", junit), ("page", html))
     return [f"{what} written to {name}" for what, name in named if name]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.verdict import Side
+from mha_parity.core.pictures import Side
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
     Sides = tuple[Side, Side]
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.report import maps, precision, telling, words
+from mha_parity.report import accuracy_table, correlations, heatmaps, wording
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mha_parity.values import Array
-    from mha_parity.verdict import Failure, GradientPicture, Picture, Plate, Verdict
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.pictures import GradientPicture, Picture, Plate
+    from mha_parity.core.verdict import Failure, Verdict
 
 TEMPLATE = "page.html.jinja"
 LINES = 24  # of what a target said before it broke
@@ -37,10 +38,10 @@ def document(verdicts: Sequence[Verdict]) -> str:
         lstrip_blocks=True,
     )
     helpers = {
-        "words": words,
-        "telling": telling,
-        "precision": precision,
-        "told": lambda detail: words.told(detail, LINES),
+        "words": wording,
+        "correlations": correlations,
+        "precision": accuracy_table,
+        "formatted": lambda detail: wording.formatted(detail, LINES),
         "picture_of": picture_of,
         "gradient_of": gradient_of,
         "heads": heads,
@@ -60,19 +61,19 @@ def document(verdicts: Sequence[Verdict]) -> str:
 
 def picture_of(verdict: Verdict, failure: Failure) -> Picture | None:
     """Return the picture of one failure, if there is one."""
-    found = (p for p in verdict.pictures if p.check == failure.judgement.check)
+    found = (p for p in verdict.pictures if p.check == failure.check_result.check)
     return next(found, None) if failure.first_seen is not None else None
 
 
 def gradient_of(verdict: Verdict, failure: Failure) -> GradientPicture | None:
     """Return the picture of one failing gradient, if there is one."""
-    found = (p for p in verdict.gradient_pictures if p.check == failure.judgement.check)
+    found = (p for p in verdict.gradient_pictures if p.check == failure.check_result.check)
     return next(found, None) if failure.first_seen is not None else None
 
 
 def heads(picture: Picture) -> list[int]:
     """Return the heads to draw, the one with the largest error first."""
-    count = len(picture.gold_weights)
+    count = len(picture.reference_weights)
     if len(picture.error_units) != count:
         return list(range(count))[:HEADS]
     worst = np.nan_to_num(picture.error_units, nan=np.inf).max(axis=1)
@@ -82,20 +83,23 @@ def heads(picture: Picture) -> list[int]:
 def panels(picture: Picture, head: int) -> list[tuple[str, str]]:
     """Return caption and SVG of the target's weights, of torch's, and of their difference."""
     where = "averaged over heads" if picture.averaged else f"head {head}"
-    gold = picture.gold_weights[head]
-    own: Array = gold if picture.candidate_weights is None else picture.candidate_weights[head]
-    finite = np.concatenate([own, gold])[np.isfinite(np.concatenate([own, gold]))]
+    reference = picture.reference_weights[head]
+    own: Array = reference if picture.candidate_weights is None else picture.candidate_weights[head]
+    finite = np.concatenate([own, reference])[np.isfinite(np.concatenate([own, reference]))]
     most = float(np.clip(finite.max(initial=0), 0.01, 1))
-    torch = (f"torch, {where}", maps.weights_map(gold, f"weights of torch, {where}", most))
+    torch = (f"torch, {where}", heatmaps.weights_map(reference, f"weights of torch, {where}", most))
     if picture.candidate_weights is None:
         return [torch]
-    difference = own - gold
+    difference = own - reference
     furthest = np.abs(difference[np.isfinite(difference)]).max(initial=0)
     apart = f"target − torch, {where}: up to {furthest:.2g}"
     return [
-        (f"the target, {where}", maps.weights_map(own, f"weights of the target, {where}", most)),
+        (
+            f"the target, {where}",
+            heatmaps.weights_map(own, f"weights of the target, {where}", most),
+        ),
         torch,
-        (apart, maps.difference_map(difference, apart, _least(picture))),
+        (apart, heatmaps.difference_map(difference, apart, _least(picture))),
     ]
 
 
@@ -112,13 +116,13 @@ def _plate(picture: GradientPicture, plate: Plate, apart: float) -> list[tuple[s
     """
     sides = (picture.rows, dataclasses.replace(picture.columns, first=plate.first))
     where = f", {plate.name}" if plate.name else ""
-    most = _furthest(plate.gold) or _furthest(plate.candidate) or 1.0
+    most = _furthest(plate.reference) or _furthest(plate.candidate) or 1.0
     difference = _difference(plate)
     told = f"target − torch{where}: up to {_furthest(difference):.2g}"
     parts = (
-        (f"the target{where}", plate.candidate, most, maps.gradient_map),
-        (f"torch{where}", plate.gold, most, maps.gradient_map),
-        (told, difference, apart, maps.gradient_difference_map),
+        (f"the target{where}", plate.candidate, most, heatmaps.gradient_map),
+        (f"torch{where}", plate.reference, most, heatmaps.gradient_map),
+        (told, difference, apart, heatmaps.gradient_difference_map),
     )
     drawn = []
     for caption, array, largest, draw in parts:
@@ -130,7 +134,7 @@ def _plate(picture: GradientPicture, plate: Plate, apart: float) -> list[tuple[s
 
 def _difference(plate: Plate) -> Array:
     with np.errstate(invalid="ignore"):
-        return np.asarray(plate.candidate - plate.gold)
+        return np.asarray(plate.candidate - plate.reference)
 
 
 def _furthest(array: Array) -> float:

@@ -1,4 +1,4 @@
-"""The verdict as the JSON document that CI and scripts read: schema ``mha-parity/1``."""
+"""The verdict as the JSON document that CI and scripts read: schema ``mha-parity/2``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.features import label
+from mha_parity.core.features import label
+from mha_parity.core.verdict import TARGET
 
 if TYPE_CHECKING:
-    from mha_parity.judgement import Place
-    from mha_parity.verdict import Accuracy, CheckRow, Diagnosis, Failure, FeatureRow, Verdict
+    from mha_parity.core.check_result import Place
+    from mha_parity.core.verdict import Accuracy, CheckRow, Diagnosis, Failure, FeatureRow, Verdict
 
-SCHEMA = "mha-parity/1"
-TARGET = "target"  # among the contenders of the accuracy table; the others are torch's paths
+SCHEMA = "mha-parity/2"
 
 
 def document(verdict: Verdict) -> dict[str, Any]:
@@ -24,6 +24,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
         "convention": verdict.convention,
         "verdict": verdict.outcome.value,
         "sentence": verdict.sentence,
+        "dtype_finding": verdict.dtype_finding,
         "cases": {
             "run": verdict.run,
             "passed": verdict.passed,
@@ -31,12 +32,12 @@ def document(verdict: Verdict) -> dict[str, Any]:
             "inconclusive": verdict.inconclusive,
         },
         "features": [_feature(row) for row in verdict.features],
+        "parameters": [dataclasses.asdict(each) for each in verdict.parameters],
         "checks": [_check(row) for row in verdict.checks],
         "failures": [_failure(failure) for failure in verdict.failures],
         "diagnosis": [_diagnosis(each) for each in verdict.diagnosis],
         "accuracy": {each.dtype: _accuracy(each, verdict) for each in verdict.accuracy},
-        "power": dict(verdict.power),
-        "weighed": verdict.weighed,
+        "power": {"cases": verdict.weighed, "detectable": dict(verdict.power)},
         "notes": list(verdict.notes),
         "seconds": round(verdict.seconds, 3),
         "environment": dict(verdict.environment),
@@ -69,10 +70,10 @@ def _contenders(rows: list[Accuracy], axis: str, value: str) -> list[Accuracy]:
 
 def _errors(row: Accuracy) -> dict[str, Any]:
     return {
-        "times_torch": number(row.median_times_torch),
+        "median_times_torch": number(row.median_times_torch),
         "worst_times_torch": number(row.worst_times_torch),
-        "bits": number(row.bits),
-        "right_bits": number(row.right_bits),
+        "bits_lost": number(row.bits),
+        "bits_right": number(row.right_bits),
         "cases": row.cases,
     }
 
@@ -89,7 +90,7 @@ def _feature(row: FeatureRow) -> dict[str, Any]:
         "status": row.status,
         "cases": row.cases,
         "failed": row.failed,
-        "note": row.note,
+        "reason": row.note,
         "seconds": round(row.seconds, 6),
     }
 
@@ -99,21 +100,21 @@ def _check(row: CheckRow) -> dict[str, Any]:
 
 
 def _failure(failure: Failure) -> dict[str, Any]:
-    judgement = failure.judgement
+    check_result = failure.check_result
     return {
         "case": failure.case.id,
-        "first_seen": failure.first_seen.id if failure.first_seen else failure.case.id,
-        "check": judgement.check,
-        "where": _where(judgement.where) if judgement.where else None,
-        "error": number(judgement.error),
-        "allowed": number(judgement.allowed),
-        "severity": judgement.severity.value,
-        "detail": judgement.detail,
+        "shrunk_from": failure.first_seen.id if failure.first_seen else failure.case.id,
+        "check": check_result.check,
+        "place": _place(check_result.where) if check_result.where else None,
+        "error": number(check_result.error),
+        "allowed": number(check_result.allowed),
+        "severity": check_result.severity.value,
+        "message": check_result.detail,
         "replay": failure.replay,
     }
 
 
-def _where(place: Place) -> dict[str, int | None]:
+def _place(place: Place) -> dict[str, int | None]:
     """Return the place; null for the head where heads are mixed, for the sample of a weight."""
     named = {"sample": place.sample, "head": place.head}
     known = {name: number if number >= 0 else None for name, number in named.items()}
@@ -125,9 +126,9 @@ def _diagnosis(each: Diagnosis) -> dict[str, Any]:
         "bug": each.bug,
         "title": each.title,
         "remedy": each.remedy,
-        "explains": each.explains,
+        "explained_fraction": each.explains,
         "confident": each.confident,
         "aliases": list(each.aliases),
         "evidence": each.evidence,
-        "source": each.source,
+        "seen_in": each.source,
     }

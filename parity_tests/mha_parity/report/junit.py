@@ -10,12 +10,14 @@ import re
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
-from mha_parity.report import words
+from mha_parity.core.parameters import Status
+from mha_parity.report import wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from mha_parity.verdict import CheckRow, Failure, FeatureRow, Verdict
+    from mha_parity.core.parameters import Parameter
+    from mha_parity.core.verdict import CheckRow, Failure, FeatureRow, Verdict
 
 
 # What XML 1.0 cannot hold, not even escaped; a crashing target may have printed it.
@@ -44,6 +46,8 @@ def _suite(root: ET.Element, verdict: Verdict) -> None:
         _feature(suite, verdict, row)
     for check in verdict.checks:
         _check(suite, verdict, check)
+    for parameter in verdict.parameters:
+        _parameter(suite, verdict, parameter)
     _time(suite, verdict)
     _count(suite, verdict.seconds)
 
@@ -61,10 +65,20 @@ def _feature(suite: ET.Element, verdict: Verdict, row: FeatureRow) -> None:
 def _check(suite: ET.Element, verdict: Verdict, check: CheckRow) -> None:
     case = _case(suite, verdict, "check", check.name)
     if check.failed:
-        own = [each for each in verdict.failures if each.judgement.check == check.name]
-        kind = own[0].judgement.severity.value if own else "fail"
+        own = [each for each in verdict.failures if each.check_result.check == check.name]
+        kind = own[0].check_result.severity.value if own else "fail"
         short = f"{check.failed} of {check.cases} cases fail"
         _say(case, "failure", kind, short, _text(verdict, own))
+
+
+def _parameter(suite: ET.Element, verdict: Verdict, parameter: Parameter) -> None:
+    """Write an error for a mask that was not tried; skipped is whatever else no case passed."""
+    case = _case(suite, verdict, "parameter", parameter.key)
+    case.set("time", "0.000000")
+    if parameter.is_untried:
+        _say(case, "error", "inconclusive", f"inconclusive: {parameter.status}", verdict.sentence)
+    elif parameter.status is not Status.PASSED:
+        ET.SubElement(case, "skipped", message=parameter.status.value)
 
 
 def _case(suite: ET.Element, verdict: Verdict, kind: str, name: str) -> ET.Element:
@@ -73,12 +87,15 @@ def _case(suite: ET.Element, verdict: Verdict, kind: str, name: str) -> ET.Eleme
 
 
 def _time(suite: ET.Element, verdict: Verdict) -> None:
-    """Write what each test case took of the target's time, which each axis has in full."""
+    """Write what each test case took of the target's time, which each axis has in full.
+
+    Those of parameters stand behind the rows and took none of it.
+    """
     rows: list[FeatureRow | CheckRow] = [*verdict.features, *verdict.checks]
     counted = sum(row.seconds for row in rows)
     first = verdict.features[0].axis if verdict.features else ""
     whole = sum(row.seconds for row in verdict.features if row.axis == first)
-    for case, row in zip(suite.iter("testcase"), rows, strict=True):
+    for case, row in zip(suite.iter("testcase"), rows, strict=False):
         case.set("time", f"{row.seconds * whole / counted if counted else 0:.6f}")
 
 
@@ -100,9 +117,9 @@ def _text(verdict: Verdict, failures: Iterable[Failure] = ()) -> str:
     lines = [verdict.sentence]
     lines += [f"{each.title}: {each.remedy}" for each in verdict.diagnosis]
     for failure in list(failures) or verdict.failures:
-        judgement = failure.judgement
+        check_result = failure.check_result
         lines += [
-            f"{judgement.check}: {words.told(judgement.detail, LINES)}",
+            f"{check_result.check}: {wording.formatted(check_result.detail, LINES)}",
             f"  {failure.replay}",
         ]
     return "\n".join(lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,36 +11,20 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.pictures import Comparison
 
 ROWS = 10  # shown of a matrix, around the worst number
 GAP = 3
 MOST_DIGITS = 17  # of a double
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Comparison:
-    """Two matrices, what they are, and the place of the worst error in them."""
-
-    title: str
-    got: Array
-    due: Array
-    worst: tuple[int, int]
-    fails: bool
-
-    @property
-    def difference(self) -> Array:
-        """Return target − torch."""
-        with np.errstate(invalid="ignore"):
-            return np.asarray(self.got - self.due)
-
-
 def lines(compared: Comparison, width: int) -> list[Text]:
     """Return the target's numbers, torch's and their difference, side by side where they fit."""
     shown = _digits(compared)
     parts = (
-        ("the target", compared.got, shown),
-        ("torch", compared.due, shown),
+        ("the target", compared.actual, shown),
+        ("torch", compared.expected, shown),
         ("target − torch", compared.difference, "{:.2g}".format),
     )
     cells = [[[write(float(v)) for v in row] for row in array] for _, array, write in parts]
@@ -52,7 +35,7 @@ def lines(compared: Comparison, width: int) -> list[Text]:
         for (name, *_), block, wide in zip(parts, cells, across, strict=True)
     ]
     head = Text(compared.title, style="bold")
-    left_out = _left_out(compared.got.shape, (first, last))
+    left_out = _left_out(compared.actual.shape, (first, last))
     if left_out:
         head.append(f"  {left_out}", "dim")
     return [head, *_arranged(blocks, width)]
@@ -60,7 +43,7 @@ def lines(compared: Comparison, width: int) -> list[Text]:
 
 def _digits(compared: Comparison) -> Callable[[float], str]:
     """Return how to write a number so that the worst difference shows three digits."""
-    largest = _largest(compared.got, compared.due)
+    largest = _largest(compared.actual, compared.expected)
     apart = _largest(compared.difference) or largest
     size = math.floor(math.log10(largest)) if largest else 0
     behind = 2 - (math.floor(math.log10(apart)) if apart else 0)

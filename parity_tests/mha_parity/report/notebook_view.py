@@ -1,52 +1,35 @@
-"""A verdict that shows itself: as the terminal's report in text, as the page in a notebook."""
+"""The verdict in a notebook, as the page in a frame, and as text where there is no page."""
 
 from __future__ import annotations
 
 import html
 import io
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from mha_parity.report import terminal
-from mha_parity.verdict import Outcome
 
 if TYPE_CHECKING:
-    from mha_parity.verdict import Verdict
+    from mha_parity.core.verdict import Verdict
 
 WIDTH = 100  # columns of the text
 HEIGHT = 620  # pixels that a notebook gives the page, which scrolls
 NEEDED = ("jinja2", "matplotlib")  # for the page
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Report:
-    """What ``judge`` returns. ``verdict`` holds all that was found, as data."""
+def frame(verdict: Verdict) -> str | None:
+    """Return the page in a frame of its own, so that no style leaks; None without NEEDED."""
+    if not can_draw():
+        return None
+    from mha_parity.report import html_page
 
-    verdict: Verdict
-
-    @property
-    def holds(self) -> bool:
-        """Whether parity holds; False where it does not, and where nobody can tell."""
-        return self.verdict.outcome is Outcome.PASS
-
-    def __repr__(self) -> str:
-        """Return the terminal's report without colours."""
-        return as_text(self.verdict)
-
-    def _repr_html_(self) -> str | None:
-        """Return the page in a frame of its own, so that no style leaks; None without NEEDED."""
-        if not can_draw():
-            return None
-        from mha_parity.report import page
-
-        document = html.escape(page.document([self.verdict]), quote=True)
-        return (
-            f'<iframe srcdoc="{document}" title="{html.escape(self.verdict.sentence, quote=True)}" '
-            f'style="width: 100%; height: {HEIGHT}px; border: 0"></iframe>'
-        )
+    document = html.escape(html_page.document([verdict]), quote=True)
+    return (
+        f'<iframe srcdoc="{document}" title="{html.escape(verdict.sentence, quote=True)}" '
+        f'style="width: 100%; height: {HEIGHT}px; border: 0"></iframe>'
+    )
 
 
 def can_draw() -> bool:
@@ -65,9 +48,9 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, force_jupyter=False, force_terminal=False)
 
 
-def as_text(verdict: Verdict) -> str:
+def as_text(verdict: Verdict, *, verbose: bool = False) -> str:
     """Return the terminal's report without colours."""
     text = io.StringIO()
     plain = Console(file=text, width=WIDTH, color_system=None, force_jupyter=False)
-    terminal.show(verdict, plain)
+    terminal.show(verdict, plain, verbose=verbose)
     return text.getvalue()

@@ -10,34 +10,80 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from rich.console import Console
 
 LINE_EVERY = 10.0  # seconds between plain lines, so that a log stays readable
 
 
-@contextmanager
-def progress(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function of (done, total) that shows how far ``what`` is."""
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield _Lines(what)
-        return
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(f"judging {what}", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+class Steps:
+    """A function of (done, total) that shows the phase of a run and how far it is.
 
+    Before the first call the phase is "starting", after the last one "summing up".
+    """
 
-class _Lines:
-    """Writes a line to stderr now and then."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, what: str, phase: str, unit: str) -> None:
+        self.what = what
+        self.place = ""  # how far it came, once it has begun
+        self._phase = phase
+        self._unit = unit
         self._next = time.monotonic() + LINE_EVERY
 
     def __call__(self, done: int, total: int) -> None:
-        """Write a line when it is time for one."""
+        """Note how far it is, and show it."""
+        self.place = f"{self._phase} {self.what}: {done} of {total} {self._unit}"
+        self.show(done, total)
+
+    def at(self, what: str, done: int, total: int) -> None:
+        """Note a step by its name: ``done`` units lie behind it."""
+        self.what = what
+        self(done, total)
+
+    def show(self, done: int, total: int) -> None:
+        """Write a line to stderr if the last one is ten seconds old."""
+        del done, total
         if time.monotonic() >= self._next:
             self._next += LINE_EVERY
-            sys.stderr.write(f"judging {self._what}: {done} of {total} cases\n")
+            sys.stderr.write(f"{self.place}\n")
+
+    def description(self, done: int = 0, total: int | None = None) -> str:
+        """Return the phase and what it works on."""
+        if total is None:
+            return f"starting {self.what}"
+        return f"{self._phase if done < total else 'summing up'} {self.what}"
+
+
+class BarSteps(Steps):
+    """The same on a bar of rich's."""
+
+    def __init__(self, bar: Progress, what: str, phase: str, unit: str) -> None:
+        super().__init__(what, phase, unit)
+        self._bar = bar
+        self._task = bar.add_task(self.description(), total=None)
+
+    def show(self, done: int, total: int) -> None:
+        """Move the bar."""
+        said = self.description(done, total)
+        self._bar.update(self._task, description=said, completed=done, total=total)
+
+
+@contextmanager
+def progress(
+    console: Console, what: str, phase: str = "judging", unit: str = "cases"
+) -> Iterator[Steps]:
+    """Yield the ``Steps`` of ``what``; a KeyboardInterrupt says how far they came."""
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal or console.is_dumb_terminal,
+    ) as bar:
+        steps = Steps(what, phase, unit) if bar.disable else BarSteps(bar, what, phase, unit)
+        try:
+            yield steps
+        except KeyboardInterrupt as stop:
+            raise KeyboardInterrupt(steps.place or steps.description()) from stop

@@ -7,33 +7,45 @@ from typing import TYPE_CHECKING
 from rich.panel import Panel
 from rich.text import Text
 
-from mha_parity.report import precision, telling, words
-from mha_parity.report.layout import Layout, Pairs
-from mha_parity.verdict import Outcome
+from mha_parity.core.verdict import Outcome
+from mha_parity.report import accuracy_table, correlations, wording
+from mha_parity.report.columns import Layout, Pairs
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mha_parity.verdict import Accuracy, CheckRow, Diagnosis, Failure, FeatureRow, Verdict
+    from mha_parity.core.verdict import Accuracy, CheckRow, Diagnosis, Failure, FeatureRow, Verdict
 
-SHOWN_LINES = 8  # of what a target said before it broke
+SHOWN_NAMES = 6  # of what is not offered, without -v
+SHOWN_LINES = 8  # of a target's output before it failed
 
 
-def show(verdict: Verdict, console: Console) -> None:
-    """Print the report; a long one ends with the verdict once more, where the eye is."""
+def show(verdict: Verdict, console: Console, *, verbose: bool = False) -> None:
+    """Print the report: verdict, bug, failures, what was judged and what was not.
+
+    ``verbose`` adds every feature and check, and the tables of accuracy. A report longer than the
+    window ends with the verdict once more.
+    """
     page = Layout(console.width)
     for diagnosis in verdict.diagnosis:
         page.block(_diagnosis(diagnosis))
-    for failure in words.in_full(verdict):
+    full = wording.in_full(verdict)
+    full = full if verbose else full[:1]
+    for failure in full:
         page.block(_failure(failure, page))
         page.command("replay", failure.replay)
-    page.block([_also(each) for each in words.also(verdict)])
-    page.block(_apart(verdict, page) if verdict.failed else _features(verdict, page))
-    page.block([*_limits(verdict, page), *_facts(verdict, page)])
+    page.block([_also(each) for each in verdict.failures if each not in full])
+    page.block(_correlations(verdict, page) if verdict.failed else [])
+    page.block(_features(verdict, page) if verbose else [])
+    accuracy = _accuracy(verdict, page, verbose) if verbose or not verdict.failed else []
+    page.block([*_judged(verdict, page, verbose), *accuracy])
+    page.block([("note", Text(note)) for note in verdict.notes])
     console.print()
     console.print(_headline(verdict))
     for line in page.lines:
         console.print(line, soft_wrap=True)
+    if not verbose and verdict.features:
+        console.print(Text("\n -v lists every feature and check.", "dim"))
     if len(page.lines) > console.height:
         console.print()
         for line in page.wrapped(_closing(verdict)):
@@ -42,19 +54,19 @@ def show(verdict: Verdict, console: Console) -> None:
 
 
 def _headline(verdict: Verdict) -> Panel:
-    colour = words.COLOUR[verdict.outcome.value]
+    colour = wording.COLOUR[verdict.outcome.value]
     sentence = Text(verdict.sentence, style=f"bold {colour}")
-    setting = (words.setting(verdict), "dim")
+    setting = (wording.setting(verdict), "dim")
     return Panel(Text.assemble(sentence, "\n", setting), border_style=colour, expand=False)
 
 
 def _closing(verdict: Verdict) -> Text:
     """Return the verdict again, and the name of the bug where there is one."""
-    sign, colour = words.SIGN[verdict.outcome.value], words.COLOUR[verdict.outcome.value]
+    sign, colour = wording.SIGN[verdict.outcome.value], wording.COLOUR[verdict.outcome.value]
     said = Text.assemble((f" {sign} {verdict.sentence}", f"bold {colour}"))
     if verdict.diagnosis:
         first = verdict.diagnosis[0]
-        said.append(f"\n   {words.certainty(first)}: {first.title}")
+        said.append(f"\n   {wording.certainty(first)}: {first.title}")
     return said
 
 
@@ -63,25 +75,27 @@ def _diagnosis(diagnosis: Diagnosis) -> Pairs:
     name = f"  [{diagnosis.bug}]" if diagnosis.bug else ""
     first = Text.assemble((diagnosis.title, "bold"), (name, "dim"))
     said = (
-        ("explains", words.explains(diagnosis)),
+        ("explains", wording.explains(diagnosis)),
         ("evidence", diagnosis.evidence),
         ("remedy", diagnosis.remedy),
         ("same output", ", ".join(diagnosis.aliases)),
         ("seen in", diagnosis.source),
     )
     rest = [(name, Text(text)) for name, text in said if text]
-    return [(words.certainty(diagnosis), first), *rest]
+    return [(wording.certainty(diagnosis), first), *rest]
 
 
 def _failure(failure: Failure, page: Layout) -> Pairs:
-    judgement = failure.judgement
-    pairs = [("fails", Text(f"{judgement.check}: {judgement.severity.value}", style="bold red"))]
-    if judgement.detail:
-        pairs.append(("because", Text(words.told(judgement.detail, SHOWN_LINES))))
-    if judgement.where is not None:
-        if str(judgement.where) not in judgement.detail:
-            pairs.append(("where", Text(str(judgement.where))))
-        pairs.append(("error", Text(words.error(judgement))))
+    check_result = failure.check_result
+    pairs = [
+        ("fails", Text(f"{check_result.check}: {check_result.severity.value}", style="bold red"))
+    ]
+    if check_result.detail:
+        pairs.append(("because", Text(wording.formatted(check_result.detail, SHOWN_LINES))))
+    if check_result.where is not None:
+        if str(check_result.where) not in check_result.detail:
+            pairs.append(("where", Text(str(check_result.where))))
+        pairs.append(("error", Text(wording.error(check_result))))
     pairs.append(("case", page.case(failure.case)))
     if failure.first_seen is not None and failure.first_seen != failure.case:
         pairs.append(("", page.case(failure.first_seen, "shrunk from ", "dim")))
@@ -89,82 +103,89 @@ def _failure(failure: Failure, page: Layout) -> Pairs:
 
 
 def _also(failure: Failure) -> tuple[str, Text]:
-    judgement = failure.judgement
-    first = words.told(judgement.detail, SHOWN_LINES).partition("\n")[0]
-    return ("also fails", Text.assemble(f"{judgement.check}: ", (first, "dim")))
+    check_result = failure.check_result
+    first = wording.formatted(check_result.detail, SHOWN_LINES).partition("\n")[0]
+    return ("also fails", Text.assemble(f"{check_result.check}: ", (first, "dim")))
 
 
-def _apart(verdict: Verdict, page: Layout) -> Pairs:
-    """Say what all failing cases have, what none has, and where they are like all others."""
+def _correlations(verdict: Verdict, page: Layout) -> Pairs:
+    """Return the features common to all failing cases, absent from all, and unrelated axes."""
     pairs: Pairs = []
-    for number, axis in enumerate(telling.shared(verdict)):
-        name = "failing have" if number == 0 else "and"
+    for number, axis in enumerate(correlations.common(verdict)):
+        name = "and" if number else wording.COMMON
         pairs.append((name, page.flow(_counted(row) for row in axis.failing)))
-    spared = [row for axis in telling.absent(verdict) for row in axis.spared]
-    if spared:
-        pairs.append(("failing lack", page.flow(_counted(row) for row in spared)))
-    alike = [Text(axis.title) for axis in telling.alike(verdict)]
-    if alike:
-        pairs.append(("no matter", page.flow(alike)))
-    return [(name, text) for name, text in pairs if text]
+    passing = [row for axis in correlations.absent(verdict) for row in axis.passing]
+    if passing:
+        pairs.append((wording.ABSENT, page.flow(_counted(row) for row in passing)))
+    unrelated = [Text(axis.title) for axis in correlations.unrelated(verdict)]
+    if unrelated:
+        pairs.append((wording.UNRELATED, page.flow(unrelated)))
+    return pairs
 
 
 def _features(verdict: Verdict, page: Layout) -> Pairs:
     """Return a line an axis: every value with its count of cases."""
-    varied = [axis for axis in telling.axes(verdict) if axis.varies]
+    varied = [axis for axis in correlations.axes(verdict) if axis.varies]
     values = [[_value(row) for row in axis.offered] for axis in varied]
     if values:
         _say_unit(values[0])
     return [(axis.title, page.flow(row)) for axis, row in zip(varied, values, strict=True)]
 
 
-def _limits(verdict: Verdict, page: Layout) -> Pairs:
-    """Return what was not looked at: for want of a case, or of an offer."""
-    pairs: Pairs = []
-    untested = words.untested(verdict)
-    if untested and verdict.failed:
+def _judged(verdict: Verdict, page: Layout, verbose: bool) -> Pairs:
+    """Return what was judged, and what was not: for want of a case, a call or an offer."""
+    pairs: Pairs = [("judged", Text(wording.judged(verdict)))]
+    if verbose and verdict.checks:
+        checks = [_check(row) for row in verdict.checks]
+        _say_unit(checks)
+        pairs.append(("checks", page.flow(checks)))
+    untested = wording.untested(verdict)
+    if untested:
         pairs.append(("untested", page.flow(_value(row) for row in untested)))
-    elif untested:
-        pairs.append(("untested", Text(words.untold(verdict), style="yellow")))
-    missing = [Text(each, style="dim") for each in words.not_offered(verdict)]
+        if not verdict.failed:
+            pairs.append(("", Text(wording.untested_sentence(verdict), style="yellow")))
+    for status, names in wording.parameters(verdict):
+        pairs.append((status, page.flow(Text(each) for each in names)))
+    missing = [Text(each, style="dim") for each in wording.not_offered(verdict)]
+    if len(missing) > SHOWN_NAMES + 1 and not verbose:
+        more = Text(f"and {len(missing) - SHOWN_NAMES} more", style="dim")
+        missing = [*missing[:SHOWN_NAMES], more]
     if missing:
         pairs.append(("not offered", page.flow(missing)))
     return pairs
 
 
-def _facts(verdict: Verdict, page: Layout) -> Pairs:
-    """Return checks, accuracy, the worst error, power and notes."""
+def _accuracy(verdict: Verdict, page: Layout, verbose: bool) -> Pairs:
+    """Return the errors beside torch's, the worst of them, and what the cases could have shown."""
     pairs: Pairs = []
-    if verdict.checks:
-        checks = [_check(row) for row in verdict.checks]
-        _say_unit(checks)
-        pairs.append(("checks", page.flow(checks)))
     if verdict.accuracy:
-        pairs += _beside_torch(verdict, page)
+        pairs += _tables(verdict, page) if verbose else []
+        short = Text(accuracy_table.summary(verdict))
+        pairs += [] if verbose else [("accuracy", short)]
+        if furthest := accuracy_table.furthest(verdict):
+            pairs.append(("weakest", Text(furthest)))
     worst = verdict.worst
     if worst is not None and verdict.outcome is not Outcome.FAIL:
-        pairs.append(("worst error", Text(f"{worst.check}: {words.error(worst)}")))
+        pairs.append(("worst error", Text(f"{worst.check}: {wording.error(worst)}")))
         pairs.append(("", page.case(worst.case, style="dim")))
-    if power := words.power(verdict):
+    if power := wording.power(verdict):
         pairs.append(("power", Text(power)))
-    return pairs + [("note", Text(note)) for note in verdict.notes]
+    return pairs
 
 
-def _beside_torch(verdict: Verdict, page: Layout) -> Pairs:
-    """Return the accuracy beside torch's, that of torch's other paths, and the worst feature."""
+def _tables(verdict: Verdict, page: Layout) -> Pairs:
+    """Return the errors by dtype, and those of torch's other paths."""
     pairs = [
         ("accuracy", Text("errors in units of torch's own in the same dtype", "dim")),
-        ("", page.table(list(precision.table(verdict)))),
+        ("", page.table(list(accuracy_table.table(verdict)))),
     ]
     dtypes = [each.dtype for each in verdict.accuracy]
     paths = [
         {"": path} | {dtype: _times(by_dtype.get(dtype)) for dtype in dtypes}
-        for path, by_dtype in precision.paths(verdict)
+        for path, by_dtype in accuracy_table.paths(verdict)
     ]
     if paths:
         pairs.append(("torch's paths", page.table(paths)))
-    if furthest := precision.furthest(verdict):
-        pairs.append(("by feature", Text(furthest)))
     return pairs
 
 
@@ -177,13 +198,13 @@ def _counted(row: FeatureRow) -> Text:
     status = "fail" if row.failed else "pass"
     none = f" none of {row.cases}" if row.cases else ""
     return _signed(
-        status, words.words(row), f" {row.failed} of {row.cases}" if row.failed else none
+        status, wording.words(row), f" {row.failed} of {row.cases}" if row.failed else none
     )
 
 
 def _value(row: FeatureRow) -> Text:
     """Return a feature with its count of cases."""
-    return _signed(row.status, words.words(row), f" {row.cases}")
+    return _signed(row.status, wording.words(row), f" {row.cases}")
 
 
 def _check(row: CheckRow) -> Text:
@@ -192,7 +213,7 @@ def _check(row: CheckRow) -> Text:
 
 
 def _signed(status: str, what: str, count: str) -> Text:
-    return Text.assemble((f"{words.SIGN[status]} ", words.COLOUR[status]), what, (count, "dim"))
+    return Text.assemble((f"{wording.SIGN[status]} ", wording.COLOUR[status]), what, (count, "dim"))
 
 
 def _say_unit(items: list[Text]) -> None:

@@ -8,19 +8,23 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mha_parity.features import label
-from mha_parity.report.telling import axes, title
+from mha_parity.core.features import label
+from mha_parity.core.parameters import Status
+from mha_parity.report.correlations import axes, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from mha_parity.judgement import Judgement
-    from mha_parity.verdict import Diagnosis, Failure, FeatureRow, Verdict
+    from mha_parity.core.check_result import CheckResult
+    from mha_parity.core.verdict import Diagnosis, Failure, FeatureRow, Verdict
 
 # A sign beside the colour: whoever sees no colours reads the same.
 SIGN = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 COLOUR = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 SHOWN_FAILURES = 3
+COMMON, ABSENT = "common to all failures", "absent from all failures"
+UNRELATED = "unrelated"
+REASON = 72  # characters of the reason why a feature is not offered
 HARNESS = Path(__file__).resolve().parents[1]
 
 
@@ -29,9 +33,9 @@ def words(row: FeatureRow) -> str:
     return label(row.axis, row.value)
 
 
-def error(judgement: Judgement) -> str:
-    """Return the error of a judgement beside what was allowed."""
-    got, allowed = judgement.error, judgement.allowed
+def error(check_result: CheckResult) -> str:
+    """Return the error of a check result beside what was allowed."""
+    got, allowed = check_result.error, check_result.allowed
     if not math.isfinite(got):
         return "not a finite number"
     times = f" ({got / allowed:.3g} times)" if allowed > 0 else ""
@@ -39,7 +43,7 @@ def error(judgement: Judgement) -> str:
 
 
 def setting(verdict: Verdict) -> str:
-    """Return in one line what was called how, and beside which torch."""
+    """Return in one line the convention, the versions and the time."""
     names = [name for name in ("torch", "numpy") if name in verdict.environment]
     parts = [f"{name} {verdict.environment[name]}" for name in names]
     return " · ".join([f"called as {verdict.convention}", *parts, f"{verdict.seconds:.1f} s"])
@@ -52,13 +56,13 @@ def in_full(verdict: Verdict) -> list[Failure]:
 
 
 def also(verdict: Verdict) -> list[Failure]:
-    """Return the failures that a line each is enough for."""
+    """Return the failures that are shown in a line each."""
     full = in_full(verdict)
     return [failure for failure in verdict.failures if failure not in full]
 
 
 def certainty(diagnosis: Diagnosis) -> str:
-    """Return how sure a diagnosis is, in a word or two."""
+    """Return how sure a diagnosis is: "the bug", "perhaps", or "measured" without a name."""
     if diagnosis.bug is None:
         return "measured"
     return "the bug" if diagnosis.confident else "perhaps"
@@ -76,7 +80,7 @@ def cases(count: int) -> str:
     return "1 case" if count == 1 else f"{count} cases"
 
 
-def told(detail: str, lines: int) -> str:
+def formatted(detail: str, lines: int) -> str:
     """Return the first line and the last lines of a long text, without control characters.
 
     Of a crash's stacks the target's own frames are left, with short names of files.
@@ -105,8 +109,16 @@ def _short(line: str) -> str:
     return line.replace(f"{Path.cwd()}{os.sep}", "")
 
 
+def judged(verdict: Verdict) -> str:
+    """Return in one line how many cases, features, dtypes and checks were judged."""
+    tested = [row for row in verdict.features if row.status in {"pass", "fail"}]
+    named = [words(row) for row in tested if row.axis == "dtype"]
+    parts = [cases(verdict.run), *named, f"{len(tested)} features", f"{len(verdict.checks)} checks"]
+    return " · ".join(parts)
+
+
 def power(verdict: Verdict) -> str:
-    """Return what the cases could have shown, in a sentence; nothing where nobody measured it."""
+    """Return in how many cases each gross error would have shown; "" where it was not measured."""
     if not verdict.power:
         return ""
     name = min(verdict.power, key=lambda each: verdict.power[each])
@@ -125,22 +137,40 @@ def not_offered(verdict: Verdict) -> list[str]:
         if len(missing) > 1 and not axis.varies:
             whole.append(f"any other {title(axis.name)}")
         else:
-            single += [words(row) for row in missing]
+            single += [_with_reason(row) for row in missing]
     return single + whole
 
 
-def untold(verdict: Verdict) -> str:
-    """Say how many offered features no case could tell about, and what to do about it."""
-    rows = untested(verdict)
-    many = f"{len(rows)} features are" if len(rows) > 1 else "a feature is"
+def _with_reason(row: FeatureRow) -> str:
+    """Return a feature that is not offered, with what a call that tried it came to."""
+    reason = row.note.partition(" [")[0]
+    cut = f"{reason[:REASON]} ..." if len(reason) > REASON else reason
+    return f"{words(row)} ({cut})" if cut else words(row)
+
+
+def parameters(verdict: Verdict) -> list[tuple[str, list[str]]]:
+    """Return the names of the parameters that were not passed, by status."""
+    by_status = [
+        (status, [each for each in verdict.parameters if each.status is status])
+        for status in (Status.NEVER_PASSED, Status.DEFAULT_ONLY, Status.EXCLUDED)
+    ]
+    return [
+        (status.value, [f"{each.name} ({each.role.value})" for each in found])
+        for status, found in by_status
+        if found
+    ]
+
+
+def untested_sentence(verdict: Verdict) -> str:
+    """Say how many offered features no case judged, and the remedy."""
+    count = len(untested(verdict))
+    many = f"{count} features are" if count > 1 else "1 feature is"
+    which = f"{many} offered, but no case could have shown a bug there"
     if verdict.failed:
-        return f"{many} offered, but no case could tell about them (marked ?)"
-    return (
-        f"{many} offered, but no case could have shown a bug there (marked ?): "
-        f"run more cases (--cases), or only what matters (--feature)"
-    )
+        return which
+    return f"{which}: run more cases (--cases), or fewer features (--features)"
 
 
 def untested(verdict: Verdict) -> list[FeatureRow]:
-    """Return the features that are offered and that no case could tell about."""
+    """Return the features that are offered and that no case could have shown a bug in."""
     return [row for row in verdict.features if row.status == "inconclusive"]

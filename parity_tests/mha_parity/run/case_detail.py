@@ -1,81 +1,90 @@
-"""Picks out of a trial the two matrices that a reader wants to see beside each other."""
+"""Prepare one case for ``replay``: the matrices around the worst error, and errors in units."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.beyond import numeric
-from mha_parity.gradients import CHECK, right
-from mha_parity.judgement import Place
-from mha_parity.quantity import NO_HEAD
-from mha_parity.report.matrices import Comparison
+from mha_parity.core.check_result import NOWHERE, Place
+from mha_parity.core.pictures import CaseDetail, Comparison
+from mha_parity.judging.error_map import error_units, is_numeric
+from mha_parity.judging.gradients import CHECK, expected_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mha_parity.candidate import Answer
-    from mha_parity.gold import Gold
-    from mha_parity.judgement import Judgement
-    from mha_parity.problem import Problem
-    from mha_parity.trial import Trial
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.check_result import CheckResult
+    from mha_parity.core.problem import Problem
+    from mha_parity.judging.output import JudgeSettings
+    from mha_parity.oracle.reference import Reference
+    from mha_parity.run.case_run import CaseResult
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Placed(Comparison):
-    """A comparison, and the place of its worst number in the whole arrays."""
+def case_detail(result: CaseResult, settings: JudgeSettings) -> CaseDetail:
+    """Return what ``replay`` prints of a case; the arrays only where the target answered."""
+    units = None
+    if result.problem and result.reference and result.answer:
+        units = error_units(result.problem, result.reference, result.answer, settings)
+    return CaseDetail(
+        case=result.case,
+        check_results=result.check_results,
+        inconclusive=result.inconclusive,
+        problem=result.problem,
+        comparison=comparison(result),
+        error_units=units,
+    )
 
-    where: Place
 
-
-def comparison(trial: Trial) -> Placed | None:
+def comparison(result: CaseResult) -> Comparison | None:
     """Return the comparison of the first failed check that has one, else that of the output."""
-    if trial.problem is None or trial.gold is None or trial.answer is None:
+    if result.problem is None or result.reference is None or result.answer is None:
         return None
-    failed = [each for each in trial.judgements if each.severity.fails]
-    output = [each for each in trial.judgements if each.check == "output"]
-    for judgement in (*failed, *output):
-        pair = _pair(trial.problem, trial.gold, trial.answer, judgement.check)
+    failed = [each for each in result.check_results if each.severity.fails]
+    output = [each for each in result.check_results if each.check == "output"]
+    for check_result in (*failed, *output):
+        pair = _pair(result.problem, result.reference, result.answer, check_result.check)
         if pair is not None and pair[0].shape == pair[1].shape and pair[0].size:
-            return _placed(judgement, *pair, trial.problem.num_heads)
+            return _placed(check_result, *pair, result.problem.num_heads)
     return None
 
 
-def _pair(problem: Problem, gold: Gold, answer: Answer, check: str) -> tuple[Array, Array] | None:
+def _pair(
+    problem: Problem, reference: Reference, answer: Answer, check: str
+) -> tuple[Array, Array] | None:
     """Return the target's array and torch's, whole, or None where the check has none."""
-    got: Array | None = None
-    due: Array | None = None
+    actual: Array | None = None
+    expected: Array | None = None
     if check == "output":
-        got, due = answer.output, gold.output
+        actual, expected = answer.output, reference.output
     elif check == "weights":
-        got = answer.weights
-        averaged = isinstance(got, np.ndarray) and got.ndim == gold.averaged.ndim
-        due = gold.averaged if averaged else gold.weights
+        actual = answer.weights
+        averaged = isinstance(actual, np.ndarray) and actual.ndim == reference.averaged.ndim
+        expected = reference.averaged if averaged else reference.weights
     elif check.startswith(CHECK):
         name = check.removeprefix(CHECK)
-        found = right(problem, gold, answer)
-        got = (answer.gradients or {}).get(name)
-        due = found[name].value if name in found else None
-    if due is None or not numeric(got):
+        found = expected_gradients(problem, reference, answer)
+        actual = (answer.gradients or {}).get(name)
+        expected = found[name].value if name in found else None
+    if expected is None or not is_numeric(actual):
         return None
-    return np.asarray(got).astype(np.float64), np.asarray(due, dtype=np.float64)
+    return np.asarray(actual).astype(np.float64), np.asarray(expected, dtype=np.float64)
 
 
-def _placed(judgement: Judgement, got: Array, due: Array, heads: int) -> Placed:
+def _placed(check_result: CheckResult, actual: Array, expected: Array, heads: int) -> Comparison:
     """Return the matrices that hold the worst number."""
-    where = judgement.where or Place(0, NO_HEAD, 0, 0)
-    cut, worst = _cut(judgement.check, got.shape, where, heads)
+    where = check_result.where or Place(0, NOWHERE, 0, 0)
+    cut, worst = _cut(check_result.check, actual.shape, where, heads)
     sample = f", sample {where.sample}" if where.sample >= 0 else ""
     head = f", head {where.head}" if where.head >= 0 else ""
-    return Placed(
-        title=f"{judgement.check}{sample}{head}",
-        got=cut(got),
-        due=cut(due),
+    return Comparison(
+        title=f"{check_result.check}{sample}{head}",
+        actual=cut(actual),
+        expected=cut(expected),
         worst=worst,
-        fails=judgement.severity.fails,
+        fails=check_result.severity.fails,
         where=where,
     )
 

@@ -1,7 +1,7 @@
-"""A run's cases in parts: tried one after the other here, or side by side in several processes.
+"""Run the cases in chunks: one after another in this process, or in several processes.
 
-Cases are independent of each other, so that a part can be tried anywhere. Parts are cut alike and
-put together in their order however many processes there are: the verdict does not depend on them.
+Cases are independent of each other, and the chunks are the same however many processes there are:
+the verdict does not depend on their number.
 """
 
 from __future__ import annotations
@@ -15,56 +15,61 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from mha_parity.environment import environment
-from mha_parity.opening import opened
-from mha_parity.systematic import Systematic
-from mha_parity.trial import is_measured, try_cases
+from mha_parity.core.environment import environment
+from mha_parity.judging.bias import SystematicErrorTest
+from mha_parity.run.case_run import is_measured, run_cases
+from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from mha_parity.candidate import Candidate
-    from mha_parity.case import Case
-    from mha_parity.judging import Settings
-    from mha_parity.options import Options
-    from mha_parity.trial import Trial
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.options import Options
+    from mha_parity.judging.output import JudgeSettings
+    from mha_parity.run.case_run import CaseResult
 
-SIZE = 96  # cases in a part: a multiple of those on their way to a candidate at a time
-KEPT = 40  # failing trials of a part whose arrays are kept for the diagnosis
-# Below so many cases starting processes, each of which imports torch, costs more than it saves.
-WORTH_IT = 2000
+CHUNK_SIZE = 96  # cases in a chunk: a multiple of `case_run.IN_FLIGHT`
+KEPT_FAILURES = 40  # failing cases of a chunk whose arrays are kept for the diagnosis
+# From this number of cases on, several processes save more than the imports of torch cost.
+PARALLEL_FROM = 2000
 
 
 @dataclass(eq=False)
-class Part:
-    """What came of some cases in a row: their trials, and the sums over them."""
+class ChunkResult:
+    """The results of the cases of one chunk, and the sums over them."""
 
-    trials: list[Trial]
-    systematic: Systematic
-    environment: dict[str, str] | None = None  # of the process that tried the first cases
+    case_results: list[CaseResult]
+    systematic: SystematicErrorTest
+    environment: dict[str, str] | None = None  # of the process that ran the first cases
 
 
-def tried(
+def run_chunk(
     candidate: Candidate,
     cases: Sequence[Case],
-    settings: Settings,
+    settings: JudgeSettings,
     tick: Callable[[], None],
     first: int = 0,
-) -> Part:
-    """Try cases on a candidate that is at hand; ``tick`` is called after each.
+) -> ChunkResult:
+    """Run cases on an open candidate; ``tick`` is called after each.
 
     ``first`` is the place of the first of them in the run.
     """
-    part = Part([], Systematic())
+    chunk = ChunkResult([], SystematicErrorTest())
     kept = 0
-    for place, trial in enumerate(try_cases(candidate, cases, settings, first), start=first):
-        if is_measured(place) and trial.problem and trial.gold and trial.answer:
-            part.systematic.add(trial.problem, trial.gold, trial.answer)
-        keep = trial.fails and kept < KEPT
+    for place, case_result in enumerate(run_cases(candidate, cases, settings, first), start=first):
+        if (
+            is_measured(place)
+            and case_result.problem
+            and case_result.reference
+            and case_result.answer
+        ):
+            chunk.systematic.add(case_result.problem, case_result.reference, case_result.answer)
+        keep = case_result.fails and kept < KEPT_FAILURES
         kept += keep
-        part.trials.append(trial if keep else trial.light())
+        chunk.case_results.append(case_result if keep else case_result.light())
         tick()
-    return part
+    return chunk
 
 
 def jobs(options: Options, target: str | None) -> int:
@@ -72,12 +77,13 @@ def jobs(options: Options, target: str | None) -> int:
 
     Raises
     ------
-        ValueError: several were asked for, but the candidate cannot be opened again elsewhere.
+    ValueError
+        Several were asked for, but the candidate cannot be opened again elsewhere.
 
     """
     movable = target is not None and not options.in_process
     if options.jobs is None:
-        return _cores() if movable and options.cases >= WORTH_IT else 1
+        return _cores() if movable and options.cases >= PARALLEL_FROM else 1
     if options.jobs > 1 and not movable:
         raise ValueError(
             f"got jobs={options.jobs}, but a candidate in this process has one; leave jobs out, or "
@@ -92,13 +98,13 @@ def _cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def parts(
+def run_chunks(
     candidate: Candidate,
     cases: Iterable[Case],
-    settings: Settings,
+    settings: JudgeSettings,
     tick: Callable[[int], None],
-) -> Iterator[Part]:
-    """Yield the parts of a run, tried here; ``tick`` is told how many cases are done."""
+) -> Iterator[ChunkResult]:
+    """Yield the chunks of a run in this process; ``tick`` gets the number of cases done."""
     done = 0
 
     def one_more() -> None:
@@ -106,43 +112,43 @@ def parts(
         done += 1
         tick(done)
 
-    for first, some in _cut(cases):
-        yield tried(candidate, some, settings, one_more, first)
+    for first, some in _split(cases):
+        yield run_chunk(candidate, some, settings, one_more, first)
 
 
-def parts_elsewhere(
+def run_chunks_in_processes(
     target: str,
     options: Options,
     cases: Iterable[Case],
-    settings: Settings,
+    settings: JudgeSettings,
     tick: Callable[[int], None],
-) -> Iterator[Part]:
-    """Yield the parts of a run, tried in several processes that open the target each for itself."""
+) -> Iterator[ChunkResult]:
+    """Yield the chunks of a run from several processes, each of which opens the target."""
     done = 0
     # Not forked: torch and NumPy have threads here already.
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(
-        jobs(options, target), context, initializer=_Worker.open, initargs=(target, options)
+        jobs(options, target), context, initializer=_ChunkWorker.open, initargs=(target, options)
     )
     try:
-        for part in executor.map(_Worker.part, ((*some, settings) for some in _cut(cases))):
-            done += len(part.trials)
+        for chunk in executor.map(_ChunkWorker.run, ((*some, settings) for some in _split(cases))):
+            done += len(chunk.case_results)
             tick(done)
-            yield part
+            yield chunk
     finally:
         executor.shutdown(cancel_futures=True)
 
 
-def _cut(cases: Iterable[Case]) -> Iterator[tuple[int, Sequence[Case]]]:
-    """Yield parts with the place of their first case; drawing goes on while the first are tried."""
+def _split(cases: Iterable[Case]) -> Iterator[tuple[int, Sequence[Case]]]:
+    """Yield chunks with the place of their first case, as they are drawn."""
     drawn, start = iter(cases), 0
-    while some := list(islice(drawn, SIZE)):
+    while some := list(islice(drawn, CHUNK_SIZE)):
         yield start, some
         start += len(some)
 
 
-class _Worker:
-    """What one process of several has: the target, opened once."""
+class _ChunkWorker:
+    """One process of several: it opens the target once."""
 
     _open = ExitStack()
     _candidate: Candidate
@@ -150,18 +156,18 @@ class _Worker:
     @classmethod
     def open(cls, target: str, options: Options) -> None:
         """Open the target; its process ends with this one."""
-        gc.set_threshold(100_000)  # arrays and judgements make no cycles worth looking for
+        gc.set_threshold(100_000)  # arrays and check results make no cycles worth looking for
         cls._candidate = cls._open.enter_context(opened(target, options))
 
     @classmethod
-    def part(cls, asked: tuple[int, Sequence[Case], Settings]) -> Part:
-        """Try one part."""
+    def run(cls, asked: tuple[int, Sequence[Case], JudgeSettings]) -> ChunkResult:
+        """Run one chunk."""
         first, cases, settings = asked
-        part = tried(cls._candidate, cases, settings, _nothing, first)
-        # The process that puts parts together need not load torch to say which one it was.
-        part.environment = None if first else environment()
-        return part
+        chunk = run_chunk(cls._candidate, cases, settings, _nothing, first)
+        # So that the collecting process need not load torch to name its version.
+        chunk.environment = None if first else environment()
+        return chunk
 
 
 def _nothing() -> None:
-    """Tell nobody."""
+    """Do nothing: other processes show no progress."""

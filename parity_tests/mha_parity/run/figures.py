@@ -1,4 +1,4 @@
-"""What the page draws of the failures: attention weights beside torch's, and where the error is."""
+"""What the page draws of the failures: attention weights, torch's, and the errors."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.beyond import error_units
-from mha_parity.candidate import CandidateError
-from mha_parity.drawing import possible
-from mha_parity.features import of_case
-from mha_parity.readout import read_weights
-from mha_parity.trial import ask, try_case
-from mha_parity.verdict import Picture
+from mha_parity.cases.covering import possible
+from mha_parity.core.candidate import CandidateError, ask
+from mha_parity.core.pictures import Picture
+from mha_parity.diagnose.read_weights import read_sample_weights
+from mha_parity.judging.error_map import error_units
+from mha_parity.run.case_run import run_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from mha_parity.candidate import Answer, Candidate
-    from mha_parity.case import Case
-    from mha_parity.gold import Gold
-    from mha_parity.judgement import Judgement
-    from mha_parity.judging import Settings
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
-    from mha_parity.verdict import Failure
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer, Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.check_result import CheckResult
+    from mha_parity.core.problem import Problem
+    from mha_parity.core.verdict import Failure
+    from mha_parity.judging.output import JudgeSettings
+    from mha_parity.oracle.reference import Reference
 
 CHECKS = ("output", "weights")  # what a picture of weights and of the output's error can show
 SHOWN = 3
@@ -35,26 +34,36 @@ HEAD_DIM = 5
 
 
 def pictures(
-    candidate: Candidate, failures: Iterable[Failure], settings: Settings
+    candidate: Candidate, failures: Iterable[Failure], settings: JudgeSettings
 ) -> tuple[Picture, ...]:
     """Return a picture of each shrunk failure that one can be made of, at sizes one can read."""
     shrunk = [failure for failure in failures if failure.first_seen is not None]
-    wanted = [failure for failure in shrunk if failure.judgement.check in CHECKS][:SHOWN]
+    wanted = [failure for failure in shrunk if failure.check_result.check in CHECKS][:SHOWN]
     drawn = (_picture(candidate, failure, settings) for failure in wanted)
     return tuple(picture for picture in drawn if picture is not None)
 
 
 def closest(
-    candidate: Candidate, worst: Judgement | None, settings: Settings
+    candidate: Candidate, worst: CheckResult | None, settings: JudgeSettings
 ) -> tuple[Picture, ...]:
     """Return what shows a run in which nothing failed: the case of its worst error, cut to size."""
     if worst is None:
         return ()
     case = fitting(worst.case)
-    trial = try_case(candidate, case, settings)
-    if not (trial.problem and trial.gold and trial.answer) or trial.fails:
+    case_result = run_case(candidate, case, settings)
+    if (
+        not (case_result.problem and case_result.reference and case_result.answer)
+        or case_result.fails
+    ):
         return ()
-    drawn = _drawn(candidate, "output", trial.problem, trial.gold, trial.answer, settings)
+    drawn = _drawn(
+        candidate,
+        "output",
+        case_result.problem,
+        case_result.reference,
+        case_result.answer,
+        settings,
+    )
     return () if drawn is None else (drawn,)
 
 
@@ -66,33 +75,33 @@ def fitting(case: Case) -> Case:
     return case.replace(**{name: min(getattr(case, name), size) for name, size in most.items()})
 
 
-def _picture(candidate: Candidate, failure: Failure, settings: Settings) -> Picture | None:
-    check = failure.judgement.check
+def _picture(candidate: Candidate, failure: Failure, settings: JudgeSettings) -> Picture | None:
+    check = failure.check_result.check
     cases = (readable(failure.case, failure.first_seen or failure.case), failure.case)
-    for problem, gold, answer in failing_again(candidate, failure, cases, settings):
-        return _drawn(candidate, check, problem, gold, answer, settings)
+    for problem, reference, answer in failing_again(candidate, failure, cases, settings):
+        return _drawn(candidate, check, problem, reference, answer, settings)
     return None
 
 
 def failing_again(
-    candidate: Candidate, failure: Failure, cases: Iterable[Case], settings: Settings
-) -> Iterator[tuple[Problem, Gold, Answer]]:
+    candidate: Candidate, failure: Failure, cases: Iterable[Case], settings: JudgeSettings
+) -> Iterator[tuple[Problem, Reference, Answer]]:
     """Yield what fails the same check in those of the cases that can be; where there is an answer.
 
     The failing case itself always can.
     """
-    check = failure.judgement.check
+    kind = failure.check_result.kind
     for case in dict.fromkeys(cases):
         if case != failure.case and not _can_be(case, candidate):
             continue
-        trial = try_case(candidate, case, settings)
-        failed = any(j.check == check and j.severity.fails for j in trial.judgements)
-        if failed and trial.problem and trial.gold and trial.answer:
-            yield trial.problem, trial.gold, trial.answer
+        case_result = run_case(candidate, case, settings)
+        failed = any(each.kind == kind for each in case_result.check_results)
+        if failed and case_result.problem and case_result.reference and case_result.answer:
+            yield case_result.problem, case_result.reference, case_result.answer
 
 
 def _can_be(case: Case, candidate: Candidate) -> bool:
-    features = of_case(case)
+    features = case.features()
     offered = all(value in candidate.offer[axis] for axis, value in features.items())
     return offered and possible(features)
 
@@ -117,18 +126,18 @@ def _drawn(
     candidate: Candidate,
     check: str,
     problem: Problem,
-    gold: Gold,
+    reference: Reference,
     answer: Answer,
-    settings: Settings,
+    settings: JudgeSettings,
 ) -> Picture | None:
-    elements = error_units(problem, gold, answer, settings)
+    elements = error_units(problem, reference, answer, settings)
     if elements is None or not elements.size:
         return None
     units = elements.max(axis=3).swapaxes(1, 2)
     sample = int(units.max(axis=(1, 2)).argmax())
     weights, source = _weights(candidate, problem, answer, sample)
     averaged = weights is not None and len(weights) == 1 != problem.num_heads
-    gold_weights = gold.averaged[:, None] if averaged else gold.weights
+    reference_weights = reference.averaged[:, None] if averaged else reference.weights
     return Picture(
         check=check,
         case=problem.case,
@@ -136,7 +145,7 @@ def _drawn(
         averaged=averaged,
         source=source,
         candidate_weights=weights,
-        gold_weights=np.asarray(gold_weights[sample], dtype=np.float64),
+        reference_weights=np.asarray(reference_weights[sample], dtype=np.float64),
         error_units=units[sample],
     )
 
@@ -156,7 +165,7 @@ def _weights(
         shown = shown[None] if shown.ndim == 2 else shown
         if shown.shape in {(problem.num_heads, queries, keys), (1, queries, keys)}:
             return shown, "as the target returns them"
-    read = read_weights(candidate, problem, sample)
+    read = read_sample_weights(candidate, problem, sample)
     if read is not None:
         return read, "read out of the target's output, with rows of the identity as values"
     return None, "the target returns no weights, and they cannot be read out of its output"

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.beyond import numeric
-from mha_parity.gold import split
-from mha_parity.gradient_places import IN_PROJECTIONS, INPUTS
-from mha_parity.gradients import CHECK, gradient_units, right
-from mha_parity.judgement import NOWHERE
-from mha_parity.pictures import HEADS, SHOWN, failing_again, readable
-from mha_parity.verdict import GradientPicture, Plate, Side
+from mha_parity.core.arrays import split
+from mha_parity.core.check_result import NOWHERE
+from mha_parity.core.pictures import GradientPicture, Plate, Side
+from mha_parity.judging.error_map import is_numeric
+from mha_parity.judging.gradient_groups import IN_PROJECTIONS, INPUTS
+from mha_parity.judging.gradients import CHECK, expected_gradients, gradient_units
+from mha_parity.run.figures import HEADS, SHOWN, failing_again, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mha_parity.candidate import Answer, Candidate
-    from mha_parity.case import Case
-    from mha_parity.gold import Gold
-    from mha_parity.judging import Settings
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
-    from mha_parity.verdict import Failure
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer, Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.core.verdict import Failure
+    from mha_parity.judging.output import JudgeSettings
+    from mha_parity.oracle.reference import Reference
 
 HEAD_DIM = 3  # q, k and v of three heads one above the other can still be read
 PROJECTED = ("q", "k", "v")
@@ -31,22 +31,29 @@ MASKS = ("attn_mask", "key_padding_mask")
 
 
 def gradient_pictures(
-    candidate: Candidate, failures: Iterable[Failure], settings: Settings
+    candidate: Candidate, failures: Iterable[Failure], settings: JudgeSettings
 ) -> tuple[GradientPicture, ...]:
     """Return a picture of each shrunk failure of a gradient, at sizes one can read."""
     shrunk = [failure for failure in failures if failure.first_seen is not None]
-    wanted = [failure for failure in shrunk if failure.judgement.check.startswith(CHECK)][:SHOWN]
+    wanted = [failure for failure in shrunk if failure.check_result.check.startswith(CHECK)][:SHOWN]
     drawn = (_picture(candidate, failure, settings) for failure in wanted)
     return tuple(picture for picture in drawn if picture is not None)
 
 
-def _picture(candidate: Candidate, failure: Failure, settings: Settings) -> GradientPicture | None:
-    name = failure.judgement.check.removeprefix(CHECK)
-    for problem, gold, answer in failing_again(candidate, failure, _cases(failure), settings):
+def _picture(
+    candidate: Candidate, failure: Failure, settings: JudgeSettings
+) -> GradientPicture | None:
+    name = failure.check_result.check.removeprefix(CHECK)
+    for problem, reference, answer in failing_again(candidate, failure, _cases(failure), settings):
         found = (answer.gradients or {}).get(name)
-        due = right(problem, gold, answer)[name].value
-        if found is not None and numeric(found) and found.shape == due.shape and due.size:
-            return _drawn(name, problem, gold, answer, settings)
+        expected = expected_gradients(problem, reference, answer)[name].value
+        if (
+            found is not None
+            and is_numeric(found)
+            and found.shape == expected.shape
+            and expected.size
+        ):
+            return _drawn(name, problem, reference, answer, settings)
     return None
 
 
@@ -60,14 +67,18 @@ def _cases(failure: Failure) -> tuple[Case, ...]:
 
 
 def _drawn(
-    name: str, problem: Problem, gold: Gold, answer: Answer, settings: Settings
+    name: str, problem: Problem, reference: Reference, answer: Answer, settings: JudgeSettings
 ) -> GradientPicture:
     found = np.asarray((answer.gradients or {})[name], dtype=np.float64)
-    due = np.asarray(right(problem, gold, answer)[name].value, dtype=np.float64)
+    expected = np.asarray(
+        expected_gradients(problem, reference, answer)[name].value, dtype=np.float64
+    )
     rows, columns = _named(problem, name, found.ndim)
-    units = gradient_units(problem, gold, answer, name, settings).reshape(len(rows), len(columns))
+    units = gradient_units(problem, reference, answer, name, settings).reshape(
+        len(rows), len(columns)
+    )
     sample = int(units.max(axis=1).argmax()) if _of_samples(name, found.ndim) else NOWHERE
-    own, right_ones = (_matrices(problem, name, each, sample) for each in (found, due))
+    own, right_ones = (_matrices(problem, name, each, sample) for each in (found, expected))
     heads = len(own)
     worst = [int(i) for i in np.argsort(-units[sample], kind="stable")] if heads > 1 else [0]
     label = "head {}" if heads > 1 else ""
@@ -108,7 +119,7 @@ def _matrices(problem: Problem, name: str, array: Array, sample: int) -> list[Ar
 
 
 def _named(problem: Problem, name: str, axes: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the groups that are judged apart, as the rows and columns of a table."""
+    """Return the names of the judged groups as the rows and columns of a table."""
     count = problem.num_heads
     if name in INPUTS and problem.case.form == "qkv" and name != "query":
         count = problem.num_kv_heads

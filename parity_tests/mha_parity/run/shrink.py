@@ -1,8 +1,8 @@
-"""Reduces a failing case to the smallest that still fails: structure first, then sizes, then seed.
+"""Reduce a failing case to the smallest that still fails: features first, then sizes, then seed.
 
-Every step is a plainer case (a feature turned off, a size made smaller); it is kept when the same
-check still fails. The values are drawn anew from the same seed, so a shrunk case is a case like any
-other, and its id replays it.
+Each step makes the case plainer (a feature off, a size smaller) and is kept where the same check
+fails in the same way. The values are drawn again from the same seed: a shrunk case has an id, and
+can be replayed.
 """
 
 from __future__ import annotations
@@ -10,27 +10,25 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mha_parity.candidate import NOT_AWAITED
-from mha_parity.drawing import possible
-from mha_parity.features import PLAIN, of_case
-from mha_parity.judgement import Severity
-from mha_parity.trial import try_case
+from mha_parity.cases.covering import possible
+from mha_parity.core.features import PLAIN
+from mha_parity.run.case_run import run_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from mha_parity.candidate import Candidate
-    from mha_parity.case import Case
-    from mha_parity.judgement import Judgement
-    from mha_parity.judging import Settings
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.check_result import CheckResult
+    from mha_parity.judging.output import JudgeSettings
 
 STEPS = 120  # calls of the candidate that one failure may cost
-# Turned off in this order: what confuses a reader most goes first.
+# The order of turning features off: those that make a case hardest to read first.
 AXES_TO_PLAIN = (
     "gradients", "memory", "regime", "masked_rows", "bias_kv", "zero_attn", "padding", "attn",
     "out_proj", "weights", "projection", "inputs", "layout", "scale", "bias", "dtype",
 )  # fmt: skip
-# Where a feature is needed, a plainer kind of it may do.
+# Plainer values of a feature that cannot be turned off.
 PLAINER: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "attn": {
@@ -42,51 +40,34 @@ PLAINER: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "inputs": {"distinct": ("cross",)},
     }
 )
-# Of two queries and two keys one can see which is which; of one, nothing is left to attend to.
+# With one key every weight is 1: two queries and two keys are the smallest that show a mistake.
 FLOORS = {"batch": 1, "queries": 2, "keys": 2, "heads_count": 1, "head_dim": 1}
 
 
-def shrunk(candidate: Candidate, found: Judgement, settings: Settings) -> Judgement:
-    """Return the same check's judgement on the smallest case that still fails it.
+def shrunk(candidate: Candidate, found: CheckResult, settings: JudgeSettings) -> CheckResult:
+    """Return the same check's result on the smallest case that fails it in the same way.
 
-    Of a target that hangs, silence is waited for briefly, and in full once: for the smallest case.
-    A target that never answered has no smaller case than any.
+    The severity and the kind of the failure stay: a crash is not shrunk to a wrong number, nor one
+    exception to another.
     """
     best = found
-    hangs = found.severity is Severity.TIMEOUT
-    if hangs and not getattr(candidate, "answered", True):
-        return found
-    _revive(candidate, brief=True)
+    allow_retries = getattr(candidate, "allow_retries", None)
+    if allow_retries is not None:  # a process that was lost too often is started again
+        allow_retries()
 
     def fails(case: Case) -> bool:
         nonlocal best
-        for judgement in try_case(candidate, case, settings).judgements:
-            silent = hangs and judgement.detail.startswith(NOT_AWAITED)
-            if judgement.check == found.check and (judgement.severity.fails or silent):
-                best = judgement
+        for check_result in run_case(candidate, case, settings).check_results:
+            if check_result.kind == found.kind:
+                best = check_result
                 return True
         return False
 
     def offered(case: Case) -> bool:
-        return all(value in candidate.offer[axis] for axis, value in of_case(case).items())
+        return all(value in candidate.offer[axis] for axis, value in case.features().items())
 
     smallest(found.case, fails, offered)
-    return best if best.severity.fails else _in_full(candidate, best.case, found, settings)
-
-
-def _in_full(candidate: Candidate, case: Case, found: Judgement, settings: Settings) -> Judgement:
-    """Return the failure of a case that was waited for briefly, or ``found`` where it is none."""
-    _revive(candidate, brief=False)
-    judgements = try_case(candidate, case, settings).judgements
-    failing = (each for each in judgements if each.check == found.check and each.severity.fails)
-    return next(failing, found)
-
-
-def _revive(candidate: Candidate, *, brief: bool) -> None:
-    """Let a target be asked again that was lost too often, where it can be lost."""
-    revive = getattr(candidate, "revive", None)
-    if revive is not None:
-        revive(brief=brief)
+    return best
 
 
 def smallest(case: Case, fails: Callable[[Case], bool], offered: Callable[[Case], bool]) -> Case:
@@ -95,7 +76,7 @@ def smallest(case: Case, fails: Callable[[Case], bool], offered: Callable[[Case]
     current, tried = case, {case}
     while True:
         for smaller in _simpler(current):
-            if smaller in tried or not possible(of_case(smaller)) or not offered(smaller):
+            if smaller in tried or not possible(smaller.features()) or not offered(smaller):
                 continue
             if left == 0:
                 return current
@@ -109,7 +90,7 @@ def smallest(case: Case, fails: Callable[[Case], bool], offered: Callable[[Case]
 
 
 def _simpler(case: Case) -> Iterator[Case]:
-    """Yield plainer cases, the boldest first: where anything fails, one step is all it takes."""
+    """Yield plainer cases, the largest change first: where every case fails, one step is enough."""
     features, sizes = _plain(case), _floors(case)
     for changes in (features | sizes | {"seed": 0}, features, sizes):
         yield _consistent(case.replace(**changes))

@@ -1,9 +1,9 @@
-"""``python -m mha_parity.beside_torch``: a target's errors beside torch's over many cases.
+"""Survey the accuracy of the NumPy attention, in units of torch's, over 10,000 cases a dtype.
 
 What a run measures on some of its cases is measured here on all, in one dtype after the other:
 median, 99th percentile and worst of the error in units of torch's own, and where the worst are.
-Beside the target stands torch's own path without weights: how far two right ways come apart. So
-does the NumPy layer held to its own dtype, as it computes larger problems than a case has.
+For comparison: torch's own path without weights, a second right computation, and the NumPy layer
+restricted to its flash engine, as it computes larger problems.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
-from mha_parity.accuracy import TARGET, measured, times_torch
-from mha_parity.candidate import CandidateError
-from mha_parity.conventions import bind
-from mha_parity.drawing import draw_cases
-from mha_parity.features import AXES
-from mha_parity.gold import golden
-from mha_parity.making import make
-from mha_parity.opening import opened
-from mha_parity.options import DEFAULT_TARGET, Options, count, dtypes, whole
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import CandidateError, ask
+from mha_parity.core.features import AXES
+from mha_parity.core.options import DEFAULT_TARGET, Options, count, dtypes, whole
+from mha_parity.core.verdict import TARGET
+from mha_parity.judging.accuracy import measure_errors, times_torch
+from mha_parity.oracle.reference import reference_answer
 from mha_parity.report.progress import progress
-from mha_parity.run import restricted
-from mha_parity.trial import ask
+from mha_parity.run.narrowing import restricted
+from mha_parity.targets.bind import bind
+from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from mha_parity.candidate import Candidate
-    from mha_parity.case import Case
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
 
 DATA = Path(__file__).parent / "data"
 CASES = 10_000
@@ -48,14 +48,14 @@ CHUNK = 48
 # What the worst is looked for in: the axes on which accuracy depends.
 LOOKED_AT = ("regime", "size", "weights", "attn", "padding", "bias", "out_proj", "zero_attn")
 CONTROL = "no-weights"
-PLAIN = "materialised"
+FLASH = "flash"
 TWICE = 2.0
 Errors = dict[str, float]  # by contender, in units of torch's own
 Pair = tuple["Case", float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SurveyRow:
     """The errors over all cases of one dtype, or over those with one feature."""
 
     contender: str
@@ -69,7 +69,7 @@ class Row:
     worst_case: str
 
 
-def errors(
+def case_errors(
     candidate: Candidate,
     cases: Sequence[Case],
     others: Mapping[str, Candidate] = MappingProxyType({}),
@@ -78,7 +78,8 @@ def errors(
 
     Raises
     ------
-        CandidateError: the candidate gave no answer.
+    CandidateError
+        The candidate gave no answer.
 
     """
     for start in range(0, len(cases), CHUNK):
@@ -87,12 +88,12 @@ def errors(
             *(_outputs(each, problems) for each in (candidate, *others.values())), strict=True
         )
         for problem, (output, *more) in zip(problems, answers, strict=True):
-            gold = golden(problem)
-            found = measured(problem, gold, output, paths=(CONTROL,))
+            reference = reference_answer(problem)
+            found = measure_errors(problem, reference, output, paths=(CONTROL,))
             times = {each.contender: each.times_torch for each in found}
             if found:
                 times |= {
-                    name: times_torch(problem, gold, other)
+                    name: times_torch(problem, reference, other)
                     for name, other in zip(others, more, strict=True)
                 }
             yield problem.case, {name: each for name, each in times.items() if not math.isnan(each)}
@@ -105,37 +106,37 @@ def _outputs(candidate: Candidate, problems: Sequence[Problem]) -> Iterator[Arra
         yield answer.output
 
 
-def _beside(target: str) -> dict[str, Candidate]:
-    """Return whom to measure too: the NumPy layer without the digits small problems get."""
+def _other_candidates(target: str) -> dict[str, Candidate]:
+    """Return the further candidates: the NumPy layer restricted to its flash engine."""
     if target != DEFAULT_TARGET:
         return {}
     import mha_numpy
 
-    class InItsDtype(mha_numpy.MultiheadAttention):
+    class ByFlash(mha_numpy.MultiheadAttention):
         def __init__(self, embed_dim: int, num_heads: int, **options: Any) -> None:
-            super().__init__(embed_dim, num_heads, engine=PLAIN, **options)
+            super().__init__(embed_dim, num_heads, engine=FLASH, **options)
 
-    return {PLAIN: bind(InItsDtype)}
+    return {FLASH: bind(ByFlash)}
 
 
-def rows(dtype: str, found: Iterable[tuple[Case, Errors]]) -> Iterator[Row]:
+def rows(dtype: str, found: Iterable[tuple[Case, Errors]]) -> Iterator[SurveyRow]:
     """Yield the rows over all cases of target and control, then the target's by feature."""
     by_feature: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for case, times in found:
         features = ("", *(f"{axis}={getattr(case, axis)}" for axis in LOOKED_AT))
         for feature in features if TARGET in times else ():
             by_feature[TARGET, feature].append((case, times[TARGET]))
-        for name in times.keys() & {PLAIN, CONTROL}:
+        for name in times.keys() & {FLASH, CONTROL}:
             by_feature[name, ""].append((case, times[name]))
-    ordered = [(TARGET, ""), (PLAIN, ""), (CONTROL, "")]
+    ordered = [(TARGET, ""), (FLASH, ""), (CONTROL, "")]
     ordered += [(TARGET, f"{axis}={value}") for axis in LOOKED_AT for value in AXES[axis]]
     yield from (_row(dtype, *each, by_feature[each]) for each in ordered if each in by_feature)
 
 
-def _row(dtype: str, contender: str, feature: str, found: Sequence[Pair]) -> Row:
+def _row(dtype: str, contender: str, feature: str, found: Sequence[Pair]) -> SurveyRow:
     times = np.array([each for _, each in found])
     case, worst = max(found, key=lambda pair: pair[1])
-    return Row(
+    return SurveyRow(
         contender=contender,
         dtype=dtype,
         feature=feature,
@@ -148,24 +149,24 @@ def _row(dtype: str, contender: str, feature: str, found: Sequence[Pair]) -> Row
     )
 
 
-def measure(
+def survey_dtypes(
     target: str,
     asked: Iterable[str],
     cases: int,
     seed: int,
     showing: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
-) -> list[Row]:
+) -> list[SurveyRow]:
     """Return the rows of each dtype that the target offers."""
     options = Options(in_process=True)
-    found: list[Row] = []
+    found: list[SurveyRow] = []
     with opened(target, options) as candidate:
-        offer = restricted(candidate.offer, options)
+        offer = restricted(candidate, options)
         for dtype in asked:
             if dtype not in offer["dtype"]:
                 continue
             drawn = draw_cases(offer | {"dtype": (dtype,)}, cases, seed)
             with showing(dtype) as tick:
-                drawn_errors = errors(candidate, drawn, _beside(target))
+                drawn_errors = case_errors(candidate, drawn, _other_candidates(target))
                 found += rows(dtype, _counted(drawn_errors, tick, cases))
     return found
 
@@ -178,17 +179,17 @@ def _counted(
         yield pair
 
 
-def table(target: str, found: Sequence[Row]) -> str:
+def table(target: str, found: Sequence[SurveyRow]) -> str:
     """Return the figures as Markdown: all cases of each dtype, then by the regime of the values."""
     whole = [_line(row, _WHO[row.contender]) for row in found if not row.feature]
     parts = [_line(row, row.feature) for row in found if row.feature.startswith("regime=")]
-    first = f"Errors of `{target}` in units of torch's own, both against the gold.\n"
+    first = f"Errors of `{target}` in units of torch's own, both against the reference.\n"
     return "\n".join([first, *_head("errors of"), *whole, "", *_head("feature"), *parts, ""])
 
 
 _WHO = {
     TARGET: "the target",
-    PLAIN: f'the same with engine="{PLAIN}"',
+    FLASH: f'the same with engine="{FLASH}"',
     CONTROL: "torch without weights",
 }
 
@@ -197,7 +198,7 @@ def _head(what: str) -> tuple[str, str]:
     return f"| dtype | {what} | cases | median | 99 % | worst | above 2 |", "|---|---|" + "--:|" * 5
 
 
-def _line(row: Row, what: str) -> str:
+def _line(row: SurveyRow, what: str) -> str:
     return (
         f"| {row.dtype} | {what} | {row.cases:,} | {row.median:.2f} | {row.percentile99:.2f} "
         f"| {row.worst:.2f} | {row.above2:.2%} |"
@@ -206,7 +207,9 @@ def _line(row: Row, what: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table and write it down."""
-    parser = argparse.ArgumentParser(prog="mha_parity.beside_torch", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="mha_parity.selftest.accuracy_survey", description=__doc__
+    )
     parser.add_argument("target", nargs="?", default=DEFAULT_TARGET, help="whose attention")
     parser.add_argument("--cases", type=whole, default=CASES, help="cases a dtype")
     parser.add_argument("--seed", type=count, default=2, help="which cases")
@@ -218,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def showing(dtype: str) -> AbstractContextManager[Callable[[int, int], None]]:
         return progress(console, f"{asked.target} in {dtype}")
 
-    found = measure(asked.target, asked.dtype, asked.cases, asked.seed, showing)
+    found = survey_dtypes(asked.target, asked.dtype, asked.cases, asked.seed, showing)
     asked.to.mkdir(parents=True, exist_ok=True)
     document = {"target": asked.target, "seed": asked.seed, "rows": [asdict(row) for row in found]}
     (asked.to / "accuracy.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")

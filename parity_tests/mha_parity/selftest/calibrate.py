@@ -1,4 +1,4 @@
-"""``python -m mha_parity.calibrate``: measures the judging rule on problems of its own.
+"""Calibrate the judging rule: ``python -m mha_parity.selftest.calibrate``.
 
 Cases are drawn in all regimes and dtypes and split in two. One half says which k would have been
 needed; on the other, which k was not fitted to, right answers and planted bugs are judged with the
@@ -19,19 +19,25 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mha_parity.calibration import FAMILIES, Counts, needed, tried, upper_limit
-from mha_parity.calibration_gradients import KINDS, tried_gradients
-from mha_parity.drawing import draw_cases
-from mha_parity.features import AXES
-from mha_parity.gold import golden
-from mha_parity.judging import IN_FORCE, K, Settings
-from mha_parity.making import make
-from mha_parity.wrong.bug import whole_offer
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import make
+from mha_parity.catalogue.registry import whole_offer
+from mha_parity.core.features import AXES
+from mha_parity.judging.output import DEFAULT_SETTINGS, JudgeSettings, K
+from mha_parity.oracle.reference import reference_answer
+from mha_parity.selftest.calibrate_case import (
+    FAMILIES,
+    Counts,
+    count_verdicts,
+    needed_k,
+    upper_limit,
+)
+from mha_parity.selftest.calibrate_gradients import KINDS, count_gradient_verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from mha_parity.case import Case
+    from mha_parity.core.case import Case
 
 DATA = Path(__file__).parent / "data"
 CASES = 5000
@@ -45,7 +51,7 @@ GRID = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class CalibrationRow:
     """The verdicts on one kind of answer in one dtype."""
 
     kind: str
@@ -72,7 +78,7 @@ class Calibration:
     fitted_on: int
     largest_k_needed: float
     beyond: dict[str, float]
-    rows: tuple[Row, ...]
+    rows: tuple[CalibrationRow, ...]
 
     @property
     def smallest_k(self) -> float:
@@ -98,11 +104,11 @@ def calibrate(
 
     with _mapper(workers) as mapped:
         factors: list[float] = []
-        for chunk, found in zip(parts[0], mapped(fit, parts[0]), strict=True):
+        for chunk, found in zip(parts[0], mapped(fit_k, parts[0]), strict=True):
             factors += found
             step(chunk)
         counts: Counts = Counter()
-        for chunk, more in zip(parts[1], mapped(publish, parts[1]), strict=True):
+        for chunk, more in zip(parts[1], mapped(count_case_verdicts, parts[1]), strict=True):
             counts += more
             step(chunk)
     return Calibration(
@@ -139,23 +145,25 @@ def _chunks(cases: Sequence[Case]) -> list[Sequence[Case]]:
     return [cases[i : i + CHUNK] for i in range(0, len(cases), CHUNK)]
 
 
-def fit(cases: Sequence[Case]) -> list[float]:
+def fit_k(cases: Sequence[Case]) -> list[float]:
     """Return the k that each right answer to these cases would have needed."""
-    return [k for case in cases for _, k in needed(case, random.Random(case.seed))]
+    return [k for case in cases for _, k in needed_k(case, random.Random(case.seed))]
 
 
-def publish(cases: Sequence[Case], settings: Settings = IN_FORCE) -> Counts:
+def count_case_verdicts(
+    cases: Sequence[Case], settings: JudgeSettings = DEFAULT_SETTINGS
+) -> Counts:
     """Count the verdicts on right and wrong answers to these cases."""
     counts: Counts = Counter()
     for case in cases:
         problem = make(case)
-        gold = golden(problem)
-        counts += tried(problem, gold, random.Random(case.seed), settings)
-        counts += tried_gradients(problem, gold, random.Random(case.seed), settings)
+        reference = reference_answer(problem)
+        counts += count_verdicts(problem, reference, random.Random(case.seed), settings)
+        counts += count_gradient_verdicts(problem, reference, random.Random(case.seed), settings)
     return counts
 
 
-def rows(counts: Counts) -> Iterator[Row]:
+def rows(counts: Counts) -> Iterator[CalibrationRow]:
     """Yield a row for each kind of answer and dtype, and one for each kind over all dtypes."""
     for kind in ("right", *FAMILIES, *KINDS):
         for dtype in (*AXES["dtype"], "all"):
@@ -164,7 +172,7 @@ def rows(counts: Counts) -> Iterator[Row]:
             def count(*severities: str, kind: str = kind, dtypes: Iterable[str] = dtypes) -> int:
                 return sum(counts[kind, d, s] for d in dtypes for s in severities)
 
-            row = Row(
+            row = CalibrationRow(
                 kind=kind,
                 dtype=dtype,
                 match=count("match"),
@@ -224,7 +232,7 @@ _GRADIENTS = (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the calibration, print the table and write it down."""
-    parser = argparse.ArgumentParser(prog="mha_parity.calibrate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="mha_parity.selftest.calibrate", description=__doc__)
     parser.add_argument("--cases", type=int, default=CASES, help="problems to draw")
     parser.add_argument("--seed", type=int, default=1, help="seed of the problems")
     parser.add_argument("--workers", type=int, default=2, help="processes; 0: this one alone")

@@ -1,4 +1,4 @@
-"""Torch on trial: where its own module disagrees with itself, a case to each finding.
+"""Audit torch: where the paths of its own module disagree, a case for each finding.
 
 ``--path fast``, ``slow``, ``sdpa`` or ``all`` runs the findings of ``mha_torch.trial`` in which
 such a path has a part, here and now, on the torch that is installed. They are findings about torch
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from mha_parity.core.verdict import Outcome as Verdict
 from mha_parity.report import files
-from mha_parity.verdict import Outcome as Verdict
 
 if TYPE_CHECKING:
     import argparse
@@ -32,12 +32,13 @@ GROUPS = ("fast", "slow", "sdpa", "all")
 STYLES = {"found": "yellow", "mended": "green", "not run": "red"}
 
 
-def due(asked: argparse.Namespace) -> bool:
+def is_requested(asked: argparse.Namespace) -> bool:
     """Return whether torch is to be put on trial.
 
     Raises
     ------
-        ValueError: ``--path`` names no path, or is asked of a target that is not torch's own.
+    ValueError
+        ``--path`` names no path, or is asked of a target that is not torch's own.
 
     """
     if asked.path is None:
@@ -65,9 +66,9 @@ def _is_torch(target: str) -> bool:
         return False
     import torch
 
-    from mha_parity import targets
+    from mha_parity.targets import load
 
-    return targets.load(target) is torch.nn.MultiheadAttention
+    return load.load(target) is torch.nn.MultiheadAttention
 
 
 def main(asked: argparse.Namespace, console: Console) -> int:

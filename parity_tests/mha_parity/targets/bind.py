@@ -1,38 +1,40 @@
-"""The ways in which attentions are called, and ``bind``: somebody's attention as a candidate."""
+"""``bind`` makes a candidate of a subject: its calling convention, its array library, its offer."""
 
 from __future__ import annotations
 
 import difflib
+import inspect
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mha_parity import adapters
-from mha_parity.conventions.functions import (
+from mha_parity.core.numpy_state import GlobalState
+from mha_parity.targets import backends
+from mha_parity.targets.conventions.attribute_layers import ModuleMask, ModuleValidLens
+from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.conventions.functions import (
     QKV,
     QKVHeads,
     XWeights,
     XWeightsHeads,
     XWeightsOutHeads,
 )
-from mha_parity.conventions.jax_attention import JaxAttention
-from mha_parity.conventions.keras_layer import KerasLayer
-from mha_parity.conventions.linear_module import LinearModule
-from mha_parity.conventions.modules import ModuleMask, ModuleValidLens
-from mha_parity.conventions.probing import accepts, settle, unproved
-from mha_parity.conventions.projections import Projections
-from mha_parity.conventions.sdpa import SDPA
-from mha_parity.conventions.torch_module import TorchModule
-from mha_parity.global_state import GlobalState
+from mha_parity.targets.conventions.jax_attention import JaxAttention
+from mha_parity.targets.conventions.keras_layer import KerasLayer
+from mha_parity.targets.conventions.linear_layers import LinearModule
+from mha_parity.targets.conventions.probing import accepts, settle, unproved
+from mha_parity.targets.conventions.projections import Projections
+from mha_parity.targets.conventions.sdpa import SDPA
+from mha_parity.targets.conventions.torch_module import TorchModule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from mha_parity.adapters.library import Library
-    from mha_parity.conventions.base import Convention
+    from mha_parity.targets.backends.base import Library
+    from mha_parity.targets.conventions.base import Convention
 
 _KINDS: tuple[type[Convention], ...] = (
     QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, Projections,
-    ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, JaxAttention, KerasLayer,
+    ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, JaxAttention, KerasLayer, Fitted,
 )  # fmt: skip
 KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 
@@ -63,11 +65,14 @@ def bind(
     path: str | None = None,
     label: str | None = None,
     probe: bool = True,
+    masks: Iterable[tuple[str, str]] = (),
+    without: Iterable[str] = (),
 ) -> Convention:
     """Return ``subject`` as a candidate called by the convention ``name`` (None: recognised).
 
     ``path`` sends torch's own module along one of its paths. ``probe`` makes a few small calls to
-    see what it offers; without it the signature alone decides.
+    see what it offers; without it the signature alone decides. ``masks`` says what mask parameters
+    mean, and those named in ``without`` are left alone.
 
     Raises
     ------
@@ -77,7 +82,12 @@ def bind(
     """
     state = GlobalState.now()
     try:
-        return _bound(subject, name, device, path, label, call=probe)
+        bound = _bound(subject, name, device, path, call=probe)
+        bound.name = label or bound.name
+        bound.mask_meanings, bound.without = dict(masks), tuple(without)
+        (settle if probe else unproved)(bound)
+        bound.passed = {}  # the trials were no cases
+        return bound
     finally:
         state.restore()
 
@@ -87,25 +97,22 @@ def _bound(
     name: str | None,
     device: str,
     path: str | None,
-    label: str | None,
     *,
     call: bool,
 ) -> Convention:
-    libraries = [adapters.library(each, device) for each in adapters.candidates_for(subject)]
+    libraries = [backends.library(each, device) for each in backends.candidates_for(subject)]
     if device != "cpu" and all(each.name == "numpy" for each in libraries):
         raise ValueError(
             f"got the device {device!r}, but the target takes NumPy's arrays, which lie on the "
             "CPU; leave --device out."
         )
+    if name is None and call:
+        return _recognised(subject, libraries, path)
     if name is None:
-        from mha_parity.recognise import recognise
+        from mha_parity.targets.detect import recognise
 
         name = recognise(subject, libraries, call=call)
-    kind = named(name)
-    bound = _in_its_library(kind, subject, libraries, path, call=call)
-    bound.name = label or bound.name
-    (settle if call else unproved)(bound)
-    return bound
+    return _in_its_library(named(name), subject, libraries, path, call=call)
 
 
 def _in_its_library(
@@ -121,3 +128,38 @@ def _in_its_library(
     if call and len(bound) > 1:
         bound.sort(key=lambda each: not accepts(each, each.plain_case()).offered)
     return bound[0]
+
+
+def _recognised(subject: object, libraries: list[Library], path: str | None) -> Convention:
+    """Return the subject by the convention that its signature shows, if it computes attention so.
+
+    Else as experiments show that it is meant; else by its signature all the same, to be judged.
+    """
+    from mha_parity.targets.detect import computes_attention, recognise
+
+    searched = inspect.isclass(subject) or inspect.isroutine(subject)
+    if path is not None or not searched:
+        name = recognise(subject, libraries)
+        return _in_its_library(named(name), subject, libraries, path, call=True)
+    found: list[Convention] = []
+    refused: list[ValueError] = []
+    try:
+        name = recognise(subject, libraries)
+        found.append(_in_its_library(named(name), subject, libraries, path, call=True))
+        if computes_attention(found[0]):
+            return found[0]
+    except ValueError as error:
+        refused.append(error)
+    fits: list[Fitted] = []
+    for library in libraries:
+        try:
+            fits.append(Fitted(subject, library=library, path=path))
+        except ValueError as error:
+            refused.append(error)
+        if fits and fits[-1].fit.exact:
+            return fits[-1]
+    if found and accepts(found[0], found[0].plain_case()).offered:
+        return found[0]
+    if fits:
+        return max(fits, key=lambda each: each.fit.correlation)
+    raise refused[-1]

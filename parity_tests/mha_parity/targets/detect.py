@@ -5,22 +5,25 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.conventions.functions import QKVHeads, XWeights
-from mha_parity.conventions.probing import accepts
-from mha_parity.conventions.projections import Projections
-from mha_parity.conventions.signatures import constructor, forward, signature
+from mha_parity.targets.conventions.functions import QKVHeads, XWeights
+from mha_parity.targets.conventions.probing import accepts
+from mha_parity.targets.conventions.projections import Projections
+from mha_parity.targets.conventions.signatures import constructor, forward, signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mha_parity.adapters.library import Library
-    from mha_parity.conventions.base import Convention
-    from mha_parity.conventions.signatures import Signature
+    from mha_parity.targets.backends.base import Library
+    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.conventions.signatures import Signature
 
 SDPA_KEYWORDS = frozenset({"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"})
 LAYER_KEYWORDS = frozenset({"key_padding_mask", "attn_mask", "need_weights"})
 BY_COUNT = {3: "qkv", 5: "x-weights-heads", 6: "x-weights-out-heads"}
 TORCH_STATE = frozenset({"in_proj_weight", "q_proj_weight", "out_proj.weight"})
+PACKED_STATE = frozenset({"in_proj_weight", "q_proj_weight"})
+# Conventions whose names leave nothing to experiments.
+SELF_EVIDENT = frozenset({"keras-layer", "jax-attention", "sdpa", "projections"})
 REMEDY = (
     "a layer should be built from a width and a number of heads and have four Linears, or one for "
     "q, k and v and one for the output; judge a function that calls it, or name a convention."
@@ -49,11 +52,44 @@ def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) 
     return _of_function(subject, libraries if call else ())
 
 
-def _of_class(kind: type, *, call: bool) -> str:
-    from mha_parity import adapters
-    from mha_parity.conventions.linears import misfit
+def computes_attention(bound: Convention) -> bool:
+    """Return whether a small call gives torch's attention up to rounding, or what ends as one."""
+    from mha_parity.cases.generate import make
+    from mha_parity.core.candidate import CandidateError
+    from mha_parity.targets.fit.search import attention, is_rounding
 
-    if "keras" in adapters.candidates_for(kind):
+    if bound.convention in SELF_EVIDENT or _has_packed_names(bound):
+        return True
+    dtype = "float64" if "float64" in bound.library.dtypes else "float32"
+    problem = make(bound.plain_case().replace(dtype=dtype))
+    try:
+        output = bound(problem).output
+    except CandidateError:
+        return False
+    if output.shape != problem.output_shape:
+        return False
+    return any(is_rounding(output, attention(problem, causal=c)) for c in (False, True))
+
+
+def _has_packed_names(bound: Convention) -> bool:
+    """Return whether a layer names its input projection as torch's does: then torch's rows too."""
+    from mha_parity.core.candidate import CandidateError
+    from mha_parity.targets.conventions.base import blamed
+
+    if bound.convention != "torch-module" or not isinstance(bound.subject, type):
+        return False
+    try:
+        with blamed():
+            return bool(PACKED_STATE & set(getattr(bound.subject(6, 2), "state_dict", dict)()))
+    except CandidateError:
+        return False
+
+
+def _of_class(kind: type, *, call: bool) -> str:
+    from mha_parity.targets import backends
+    from mha_parity.targets.conventions.linears import misfit
+
+    if "keras" in backends.candidates_for(kind):
         return "keras-layer"
     made, called = constructor(kind), signature(forward(kind))
     if made is None or called is None:
@@ -80,8 +116,8 @@ def _is_like_torch(kind: type) -> bool:
 
     What cannot be built so, or has no state before it is loaded, is taken at its word.
     """
-    from mha_parity.candidate import CandidateError
-    from mha_parity.conventions.base import blamed
+    from mha_parity.core.candidate import CandidateError
+    from mha_parity.targets.conventions.base import blamed
 
     try:
         with blamed():

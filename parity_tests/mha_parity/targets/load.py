@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import sys
 import traceback
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from mha_parity.targets.definitions import KEPT
+from mha_parity.targets.modules import PREFIX, from_file
+from mha_parity.targets.stand_ins import needed_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
 FORMS = "`package.module:attr`, `path/to/file.py:attr` or `path/to/notebook.ipynb:attr`"
 SOME = 6  # names listed where an attribute is missing and none is close
@@ -25,9 +28,9 @@ class TargetError(ValueError):
 def load(text: str) -> Any:
     """Return the function or class that ``text`` names.
 
-    A file is executed as a module of its own (not as ``__main__``), with its folder on
-    ``sys.path``. Of a notebook only imports, definitions and constants are executed. The attribute
-    may be nested: ``file.py:Class.method``.
+    A file is executed as a module of its package or of its own (not as ``__main__``). Of a notebook
+    only imports, definitions and constants are executed, and of a file where the rest raises. The
+    attribute may be nested: ``file.py:Class.method``.
 
     Raises
     ------
@@ -37,18 +40,31 @@ def load(text: str) -> Any:
     """
     place, _, attribute = text.strip().rpartition(":")
     if not place or not attribute:
-        raise TargetError(f"got the target {text!r}, but should be {FORMS}.")
-    if place.endswith(".ipynb"):
-        module = _from_file(text, place, _notebook)
-    elif place.endswith(".py") or "/" in place:
-        module = _from_file(text, place, _file)
+        raise TargetError(f"got the target {text!r}, {_incomplete(text.strip())}.")
+    if place.endswith((".ipynb", ".py")) or "/" in place:
+        module = _guarded(text, place, lambda: _from_file(text, place, attribute))
     else:
         module = _guarded(text, place, lambda: _module(text, place))
     found = _attribute(text, module, attribute)
+    if library := needed_by(found):
+        raise TargetError(
+            f"got the target {text!r}, but {attribute} needs {library}, which is not installed; "
+            f"install {library}."
+        )
     if not callable(found):
         got = f"{text!r} is of type {type(found).__name__}"
         raise TargetError(f"{got}, but should be a function or a class; name one of these.")
     return found
+
+
+def _incomplete(text: str) -> str:
+    """Say what a target without an attribute lacks."""
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return f"which is a folder, but should be {FORMS}"
+    if path.is_file():
+        return f"which is a file without the name of a function or a class in it, as {text}:attr"
+    return f"but should be {FORMS}"
 
 
 def _module(text: str, name: str) -> ModuleType:
@@ -67,39 +83,19 @@ def _module(text: str, name: str) -> ModuleType:
         ) from None
 
 
-def _from_file(text: str, place: str, run: Callable[[Path, str], ModuleType]) -> ModuleType:
+def _from_file(text: str, place: str, attribute: str) -> ModuleType:
     path = Path(place).expanduser()
+    if path.is_dir():
+        raise TargetError(f"got the target {text!r}, but {place} is a folder; name a file in it.")
     if not path.is_file():
         near = difflib.get_close_matches(path.name, _names_in(path.parent), n=1)
         hint = f"did you mean {path.parent / near[0]}?" if near else "check the path."
         raise TargetError(f"got the target {text!r}, but there is no file {place}; {hint}")
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    name = f"mha_parity_target_{path.stem}"
-    return _guarded(text, place, lambda: run(path.resolve(), name))
+    return from_file(path.resolve(), attribute)
 
 
 def _names_in(folder: Path) -> list[str]:
     return [each.name for each in folder.iterdir()] if folder.is_dir() else []
-
-
-def _file(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        name, path, loader=importlib.machinery.SourceFileLoader(name, str(path))
-    )
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be read as Python")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look their module up there
-    spec.loader.exec_module(module)
-    return module
-
-
-def _notebook(path: Path, name: str) -> ModuleType:
-    from mha_parity import notebook
-
-    return notebook.module(path, name)
 
 
 def _guarded(text: str, place: str, run: Callable[[], ModuleType]) -> ModuleType:
@@ -147,14 +143,13 @@ def _missing(text: str, holder: Any, word: str) -> str:
     """Say which attribute is missing, why, and which are near."""
     left_out = getattr(holder, "__left_out__", {})
     if word in left_out:
-        return (
-            f"got the target {text!r}, but {word!r} was left out ({left_out[word]}): only imports, "
-            "functions, classes and constants of a notebook are executed."
-        )
+        return f"got the target {text!r}, but {word!r} was left out ({left_out[word]}): {KEPT}."
     public = [n for n in dir(holder) if not n.startswith("_") and callable(getattr(holder, n))]
     close = difflib.get_close_matches(word, public, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"it has {_few(public)}."
-    name = getattr(holder, "__name__", "").removeprefix("mha_parity_target_")
+    name = getattr(holder, "__name__", "").removeprefix(PREFIX)
+    if not public and isinstance(holder, ModuleType):
+        return f"got the target {text!r}, but {name} defines no function and no class; define one."
     return f"got the target {text!r}, but {name} has no attribute {word!r}; {hint}"
 
 

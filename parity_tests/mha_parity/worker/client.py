@@ -13,28 +13,29 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.candidate import NOT_ASKED, NOT_AWAITED, Answer, CandidateError
-from mha_parity.patience import Patience
-from mha_parity.process import Lost, Process
-from mha_parity.targets import TargetError
-from mha_parity.worker import Failed, Loaded, Ready, Refused, Setup
+from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError
+from mha_parity.targets.load import TargetError
+from mha_parity.worker.process import Process, WorkerLost
+from mha_parity.worker.server import Failed, Loaded, Ready, Refused, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Self
 
-    from mha_parity.features import Offer
-    from mha_parity.hearing import Said
-    from mha_parity.problem import Problem
+    from mha_parity.core.features import Offer
+    from mha_parity.core.parameters import Parameter
+    from mha_parity.core.problem import Problem
+    from mha_parity.worker.output_capture import CapturedOutput
 
 GIB = 2**30
 START = 120.0  # seconds for a target's imports: frameworks take many on a cold disk
 FLOOD = 2**20  # bytes that may be printed over one case
 WINDOW = 64  # problems on their way at a time
-# A candidate that crashes on every case would cost its start-up each time. (Hangs: see Patience.)
-CRASHES_IN_A_ROW = 5
+# Each loss costs the time-out or at least a start: after so many no further case is asked.
+TIMEOUTS = 3
 CRASHES = 100
-CRASHES_AFTER_ALL = 30  # while a failure is shrunk
+CRASHES_IN_A_ROW = 5
+CRASHES_SHRINKING = 30
 
 
 def isolated(
@@ -46,6 +47,8 @@ def isolated(
     forbid: Iterable[str] = (),
     device: str = "cpu",
     path: str | None = None,
+    masks: Iterable[tuple[str, str]] = (),
+    without: Iterable[str] = (),
 ) -> Isolated:
     """Start ``target`` in a process of its own and return at once; it loads meanwhile.
 
@@ -54,26 +57,25 @@ def isolated(
     """
     setup = Setup(
         target=target, convention=convention, device=device, path=path, forbid=tuple(forbid),
-        memory=memory, search=tuple(sys.path), probe=True,
+        memory=memory, search=tuple(sys.path), probe=True, masks=tuple(masks),
+        without=tuple(without),
     )  # fmt: skip
     return Isolated(setup, timeout)
 
 
 class Isolated:
-    """A ``Candidate`` whose calls happen elsewhere. Close it, or use it in a ``with``."""
+    """A ``Candidate`` whose calls happen in another process. Close it, or use it in a ``with``."""
 
     def __init__(self, setup: Setup, timeout: float) -> None:
         self._setup = setup
-        self._patience = Patience(timeout)
+        self._timeout = timeout
         self._numbers = itertools.count()
-        self._waiting: deque[tuple[int, Problem]] = deque()
+        self._pending: deque[tuple[int, Problem]] = deque()
         self._results: dict[int, Answer | CandidateError] = {}
-        self._known: Ready | None = None
-        self._losses = 0
-        self._crashes = self._crashes_in_a_row = 0
-        self._crashes_at_most, self._in_a_row_at_most = CRASHES, CRASHES_IN_A_ROW
-        self._since = self._born = time.monotonic()
-        self._process = self._started()
+        self._ready: Ready | None = None
+        self._losses = Losses()
+        self._waiting_since = time.monotonic()
+        self._process = self._start()
 
     def __enter__(self) -> Self:
         return self
@@ -105,6 +107,16 @@ class Isolated:
         """Why a feature that was tried is not offered."""
         return self.ready().reasons
 
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of the target's constructor and call."""
+        return self.ready().parameters
+
+    @property
+    def answer_dtypes(self) -> dict[str, str]:
+        """Which narrower dtype answers a dtype."""
+        return self.ready().answer_dtypes
+
     def ready(self) -> Ready:
         """Wait until the target is bound.
 
@@ -114,15 +126,17 @@ class Isolated:
             It cannot be loaded, is called in no known way, or ended the process on being imported.
 
         """
-        while self._known is None:
+        while self._ready is None:
             try:
-                self._handshake()
-            except Lost as lost:
+                self._receive_ready()
+            except WorkerLost as lost:
                 if not self._setup.probe or not self._process.loaded:
                     self.close()
-                    raise TargetError(_died(self._setup.target, lost)) from None
+                    raise TargetError(_failed_import(self._setup.target, lost)) from None
+                if lost.severity == "timeout":
+                    self._losses.add(lost.severity)
                 self._restart()
-        return self._known
+        return self._ready
 
     def __call__(self, problem: Problem) -> Answer:
         """Return the candidate's answer to one problem; raise what came instead."""
@@ -141,21 +155,11 @@ class Isolated:
         sent = deque(map(self._send, itertools.islice(source, WINDOW)))
         return self._collected(sent, source)
 
-    @property
-    def answered(self) -> bool:
-        """Whether the target ever came back from a call."""
-        return self._patience.answered
-
-    def revive(self, *, brief: bool = True) -> None:
-        """Ask again, though the process was lost too often: a failure is to be shrunk.
-
-        ``brief``: wait for no answer longer than the target's own times say.
-        """
-        if self._gone():
+    def allow_retries(self) -> None:
+        """Ask again, though the process was lost too often: a failure is to be shrunk."""
+        if self._losses.too_many:
             self._restart()
-        self._patience.renew(brief=brief)
-        self._losses = self._crashes = self._crashes_in_a_row = 0
-        self._crashes_at_most = self._in_a_row_at_most = CRASHES_AFTER_ALL
+        self._losses = Losses(crashes_left=CRASHES_SHRINKING)
 
     def _collected(
         self, sent: deque[int], source: Iterator[Problem]
@@ -166,34 +170,33 @@ class Isolated:
             sent.extend(map(self._send, itertools.islice(source, 1)))
             yield result
 
-    def _started(self) -> Process:
+    def _start(self) -> Process:
         process = Process()
         process.send(self._setup)
-        self._since = self._born = time.monotonic()
+        self._waiting_since = time.monotonic()
         return process
 
     def _restart(self) -> None:
         """Replace the process; after a first loss nothing is probed any more."""
         self._process.end()
-        convention = self._known.convention if self._known else self._setup.convention
-        self._setup = Setup(
-            target=self._setup.target, convention=convention, device=self._setup.device,
-            path=self._setup.path, forbid=self._setup.forbid, memory=self._setup.memory,
-            search=self._setup.search, probe=False,
-        )  # fmt: skip
-        self._process = self._started()
-        for item in self._waiting:
+        convention = self._ready.convention if self._ready else self._setup.convention
+        plan = self._ready.masks if self._ready else None
+        self._setup = dataclasses.replace(
+            self._setup, convention=convention, probe=False, plan=plan
+        )
+        self._process = self._start()
+        for item in self._pending:
             self._process.send(item)
 
-    def _handshake(self) -> None:
-        """Take what the worker says before the first problem; raise ``Lost`` if it is gone."""
-        limit = self._patience.timeout if self._process.loaded else START
-        for _, message, _ in self._process.wait(self._since, limit):
-            self._hear(message)
+    def _receive_ready(self) -> None:
+        """Read the worker's first messages; raise ``WorkerLost`` if it has exited."""
+        limit = self._timeout if self._process.loaded else START
+        for _, message in self._process.wait(self._waiting_since, limit):
+            self._on_message(message)
 
-    def _hear(self, message: Any) -> None:
-        now, before = time.monotonic(), self._since
-        self._since = now
+    def _on_message(self, message: Any) -> None:
+        """Note what the worker says of the target itself."""
+        self._waiting_since = time.monotonic()
         if isinstance(message, Refused):
             self.close()
             raise TargetError(message.sentence)
@@ -201,19 +204,16 @@ class Isolated:
             self._process.loaded = True
         if isinstance(message, Ready):
             self._process.is_ready()
-            self._patience.started(now - self._born)
-            if self._setup.probe:  # that it came back from calls says how long calls take
-                self._patience.heard(now - before)
-            self._known = self._known or message
+            self._ready = self._ready or message
 
     def _send(self, problem: Problem) -> int:
         number = next(self._numbers)
-        if not self._waiting:
-            self._since = time.monotonic()
-        if self._gone():
-            self._results[number] = self._not_asked()
+        if not self._pending:
+            self._waiting_since = time.monotonic()
+        if self._losses.too_many:
+            self._results[number] = self._losses.not_asked()
             return number
-        self._waiting.append((number, problem))
+        self._pending.append((number, problem))
         self._process.send((number, problem))
         return number
 
@@ -221,82 +221,85 @@ class Isolated:
         """Wait for one result; a lost process costs the case that it was working on."""
         while number not in self._results:
             try:
-                self._listen()
-            except Lost as lost:
-                self._mourn(lost)
+                self._receive_results()
+            except WorkerLost as lost:
+                self._on_worker_exit(lost)
         return self._results.pop(number)
 
-    def _listen(self) -> None:
-        limit = self._patience.limit if self._process.ready else START
+    def _receive_results(self) -> None:
+        limit = self._timeout if self._process.ready else START
         if self._process.unsent:
-            self._since = time.monotonic()
-        for number, message, seconds in self._process.wait(self._since, limit, self._setup.memory):
+            self._waiting_since = time.monotonic()
+        came = self._process.wait(self._waiting_since, limit, self._setup.memory)
+        for number, message in came:
             if number is None:
-                self._hear(message)
+                self._on_message(message)
                 continue
-            self._since = time.monotonic()
-            self._waiting.popleft()
-            self._results[number] = _told(message, self._process.output.of(number))
-            self._patience.heard(seconds)
-            self._crashes_in_a_row = 0
+            self._waiting_since = time.monotonic()
+            self._pending.popleft()
+            self._results[number] = _with_output(message, self._process.output.take(number))
+            self._losses.crashes_in_a_row = 0
 
-    def _mourn(self, lost: Lost) -> None:
-        """Blame the case that was being worked on, and go on with a new process."""
-        number, problem = self._waiting.popleft()
-        self._results[number] = error = self._blamed(lost)
-        # Of a case without an answer nobody reads what comes to the same problem put otherwise.
-        while self._waiting and self._waiting[0][1].case is problem.case:
-            self._results[self._waiting.popleft()[0]] = error
-        self._losses += 1
-        if lost.severity == "crash":
-            self._crashes += 1
-            self._crashes_in_a_row += 1
-        else:
-            self._patience.lost()
-        if not self._gone():
+    def _on_worker_exit(self, lost: WorkerLost) -> None:
+        """Fail the case that was being worked on, and go on with a new process."""
+        number, problem = self._pending.popleft()
+        waited = self._timeout if lost.severity == "timeout" else 0.0
+        error = CandidateError(lost.severity, str(lost), _joined("", lost.output), waited)
+        self._results[number] = error
+        # A relation compares with the answer to its case: without one it is not asked.
+        while self._pending and self._pending[0][1].case is problem.case:
+            self._results[self._pending.popleft()[0]] = error
+        self._losses.add(lost.severity)
+        if not self._losses.too_many:
             self._restart()
             return
         self._process.end()
-        while self._waiting:
-            self._results[self._waiting.popleft()[0]] = self._not_asked()
+        while self._pending:
+            self._results[self._pending.popleft()[0]] = self._losses.not_asked()
 
-    def _blamed(self, lost: Lost) -> CandidateError:
-        """Return what is said of the case: it fails, unless it had less than its timeout."""
-        printed = _joined("", lost.output)
-        patience = self._patience
-        waited = patience.limit if lost.severity == "timeout" else 0.0
-        brief = self._process.ready and patience.limit < patience.timeout
-        if lost.severity != "timeout" or not brief:
-            return CandidateError(lost.severity, str(lost), printed, waited)
-        sentence = (
-            f"{NOT_AWAITED}: it {lost}, as long as its slowest answer and a new process took; "
-            f"another case had {patience.timeout:g} seconds"
-        )
-        return CandidateError("inconclusive", sentence, printed, waited)
 
-    def _gone(self) -> bool:
-        crashes = self._crashes >= self._crashes_at_most
-        return crashes or self._crashes_in_a_row >= self._in_a_row_at_most or self._patience.over
+@dataclasses.dataclass
+class Losses:
+    """How often the target's process was lost, and how often it may still be."""
 
-    def _not_asked(self) -> CandidateError:
-        how = "times" if self.answered else "times, and it never answered"
-        sentence = f"{NOT_ASKED}: the target's process was lost {self._losses} {how}"
+    timeouts_left: int = TIMEOUTS
+    crashes_left: int = CRASHES
+    crashes_in_a_row: int = 0
+    count: int = 0
+
+    def add(self, severity: str) -> None:
+        """Count a loss by a time-out or by a crash."""
+        self.count += 1
+        if severity == "timeout":
+            self.timeouts_left -= 1
+        else:
+            self.crashes_left -= 1
+            self.crashes_in_a_row += 1
+
+    @property
+    def too_many(self) -> bool:
+        """Whether no further case is asked."""
+        in_a_row = self.crashes_in_a_row >= CRASHES_IN_A_ROW
+        return in_a_row or self.timeouts_left <= 0 or self.crashes_left <= 0
+
+    def not_asked(self) -> CandidateError:
+        """Return what is said of the cases that are not asked."""
+        sentence = f"{NOT_ASKED}: the target's process was lost {self.count} times"
         return CandidateError("inconclusive", sentence)
 
 
-def _told(message: Answer | Failed, said: Said) -> Answer | CandidateError:
+def _with_output(message: Answer | Failed, printed: CapturedOutput) -> Answer | CandidateError:
     """Return what the worker sent, with what the candidate printed where that matters."""
     if isinstance(message, Failed):
-        return CandidateError(
-            message.severity, message.sentence, _joined(message.detail, said.last)
-        )
-    if said.size < FLOOD:
+        detail = _joined(message.detail, printed.last)
+        return CandidateError(message.severity, message.sentence, detail)
+    if printed.size < FLOOD:
         return message
     note = (
-        f"no flood of output: {said.size / 2**20:.1f} MiB were printed over the case, but should "
+        f"output limit: {printed.size / 2**20:.1f} MiB were printed over the case, but should "
         f"be less than {FLOOD / 2**20:.0f}; print less."
     )
-    return dataclasses.replace(message, notes=(*message.notes, _joined(note, said.last)))
+    return dataclasses.replace(message, notes=(*message.notes, _joined(note, printed.last)))
 
 
 def _joined(detail: str, output: str) -> str:
@@ -304,7 +307,7 @@ def _joined(detail: str, output: str) -> str:
     return "\n".join(part.rstrip() for part in (detail, printed) if part)
 
 
-def _died(target: str, lost: Lost) -> str:
+def _failed_import(target: str, lost: WorkerLost) -> str:
     last = lost.output.splitlines()[-1:] if lost.output else []
     said = f", after printing {last[0]!r}" if last else ""
     return f"got the target {target!r}, but importing it {lost}{said}; it should import quietly."

@@ -15,19 +15,19 @@ PIECE = 1 << 20
 
 
 def frame(message: Any) -> bytes:
-    """Return a message as it goes over a pipe."""
+    """Return the bytes of a message: its length and its pickle."""
     body = pickle.dumps(message, protocol=5)
     return _LENGTH.pack(len(body)) + body
 
 
 class Unframer:
-    """Collects the bytes that came over a pipe and gives them out as messages."""
+    """Collect bytes from a pipe and return them as messages."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[Any]:
-        """Yield the messages that are whole now that ``piece`` has come."""
+        """Yield the messages that are complete with ``piece``."""
         self._held += piece
         while len(self._held) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._held)

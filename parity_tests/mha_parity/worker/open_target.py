@@ -1,4 +1,4 @@
-"""From the text of a target to a candidate that a run can ask."""
+"""Open a target, given as text or as an object, as a candidate."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from mha_parity.candidate import Candidate
-    from mha_parity.conduct import Watched
-    from mha_parity.options import Options
+    from mha_parity.checks.conduct import MonitoredCandidate
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.options import Options
 
 
 def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
@@ -18,38 +18,43 @@ def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
 
     Raises
     ------
-        ValueError: there is no such target, or no convention fits it.
+    ValueError
+        There is no such target, or no convention fits it.
 
     """
     if options.in_process:
-        from mha_parity import targets
+        from mha_parity.targets import load
 
-        return nullcontext(bound_here(targets.load(target), options, target))
-    from mha_parity import isolation
+        return nullcontext(bound_here(load.load(target), options, target))
+    from mha_parity.worker import client
 
-    return isolation.isolated(
+    return client.isolated(
         target,
         options.convention,
         timeout=options.timeout,
-        memory=int(options.memory * isolation.GIB),
+        memory=int(options.memory * client.GIB),
         forbid=options.forbid,
         device=options.device,
         path=options.path,
+        masks=options.masks,
+        without=options.without,
     )
 
 
-def bound_here(subject: object, options: Options, label: str | None = None) -> Watched:
-    """Return a function or class as a candidate in this process, its conduct watched all the same.
+def bound_here(subject: object, options: Options, label: str | None = None) -> MonitoredCandidate:
+    """Return a function or class as a candidate in this process, its calls checked as well.
 
     Raises
     ------
-        ValueError: no convention fits it.
+    ValueError
+        No convention fits it.
 
     """
-    from mha_parity import conventions
-    from mha_parity.conduct import Watched
+    from mha_parity.checks.conduct import MonitoredCandidate
+    from mha_parity.targets.bind import bind
 
-    bound = conventions.bind(
-        subject, options.convention, device=options.device, label=label, path=options.path
-    )
-    return Watched(bound, forbid=options.forbid)
+    bound = bind(
+        subject, options.convention, device=options.device, label=label, path=options.path,
+        masks=options.masks, without=options.without,
+    )  # fmt: skip
+    return MonitoredCandidate(bound, forbid=options.forbid)

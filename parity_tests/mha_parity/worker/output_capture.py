@@ -1,7 +1,7 @@
-"""What a candidate prints, told apart by case.
+"""Split the target's output per case.
 
-The worker writes a mark into the same pipe when it is through with a case, so that the last words
-of one case never count as another's, however far the worker is ahead of its listener.
+The worker writes a mark into the same pipe at the end of each case, so that the output of one case
+never counts as another's, however many cases the worker is ahead of its reader.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ TAIL = 8192  # bytes of a case's output that are kept
 LINES = 12  # of them shown
 WIDTH = 160  # of each
 FATAL = "Fatal Python error"  # where faulthandler begins its report
-START = -1  # what is printed before the first case belongs to it
+START = -1  # the case number of what is printed before the first case
 _MARK = re.compile(rb"\x00mha-parity (-?\d+)\x00")
-_LONGEST = 32  # bytes of a mark, at most
+_LONGEST = 32  # the largest number of bytes of a mark
 
 
 def mark(number: int) -> bytes:
@@ -24,29 +24,29 @@ def mark(number: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CapturedOutput:
     """The output of one case: how many bytes, and the last lines."""
 
     size: int = 0
     last: str = ""
 
 
-class Output:
-    """Collects the bytes of a pipe and gives them out by case."""
+class OutputPerCase:
+    """Collect the bytes of a pipe and return them per case."""
 
     def __init__(self) -> None:
         self._size = 0
         self._tail = bytearray()
-        self._pending = b""  # perhaps the beginning of a mark
-        self._of: dict[int, Said] = {}
+        self._pending = b""  # may be the beginning of a mark
+        self._finished: dict[int, CapturedOutput] = {}
 
     def feed(self, piece: bytes) -> None:
-        """Take in what came over the pipe."""
+        """Add bytes that came over the pipe."""
         text = self._pending + piece
         done = 0
         for found in _MARK.finditer(text):
             self._keep(text[done : found.start()])
-            self._of[int(found[1])] = self._said()
+            self._finished[int(found[1])] = self.unfinished()
             self._size = 0
             self._tail.clear()
             done = found.end()
@@ -55,21 +55,18 @@ class Output:
         self._keep(text[done:end])
         self._pending = text[end:]
 
-    def of(self, number: int) -> Said:
-        """Return what case ``number`` printed, and forget it."""
-        return self._of.pop(number, Said())
+    def take(self, number: int) -> CapturedOutput:
+        """Return what case ``number`` printed, once."""
+        return self._finished.pop(number, CapturedOutput())
 
-    def unfinished(self) -> Said:
+    def unfinished(self) -> CapturedOutput:
         """Return what the case that has not ended printed so far."""
-        return self._said()
+        return CapturedOutput(self._size, last_lines(self._tail) if self._size else "")
 
     def _keep(self, text: bytes) -> None:
         self._size += len(text)
         self._tail += text[-TAIL:]
         del self._tail[:-TAIL]
-
-    def _said(self) -> Said:
-        return Said(self._size, last_lines(self._tail) if self._size else "")
 
 
 def last_lines(tail: bytes | bytearray) -> str:

@@ -13,15 +13,15 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.hearing import Output
-from mha_parity.pipes import PIECE, Unframer, frame
+from mha_parity.worker.framing import PIECE, Unframer, frame
+from mha_parity.worker.output_capture import OutputPerCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-TICK = 0.1  # seconds between two looks at the memory
+TICK = 0.1  # seconds between two measurements of the memory
 PIPE_SIZE = 1 << 20
-READS = 16  # of the output at a time: it may have no end
+READS = 16  # of the output per exchange: it may have no end
 
 NOT_POSIX = (
     "this system is {!r}, but a process of its own needs Linux, macOS or another POSIX system; "
@@ -29,7 +29,7 @@ NOT_POSIX = (
 )
 
 
-class Lost(Exception):  # noqa: N818  (an event, and the severity says which)
+class WorkerLost(Exception):  # noqa: N818  (an event, and the severity says which)
     """The process ended or was ended; the message continues "the candidate ..."."""
 
     def __init__(self, severity: str, message: str, output: str) -> None:
@@ -39,16 +39,17 @@ class Lost(Exception):  # noqa: N818  (an event, and the severity says which)
 
 
 class Process:
-    """A worker and the ends of its pipes. Nothing here waits longer than it is told to.
+    """A worker and the ends of its pipes. No call waits longer than its limit.
 
     Raises
     ------
-        ValueError: the system has no such pipes.
+    ValueError
+        The system has no such pipes.
 
     """
 
     def __init__(
-        self, module: str = "mha_parity.worker", settings: Mapping[str, str] | None = None
+        self, module: str = "mha_parity.worker.server", settings: Mapping[str, str] | None = None
     ) -> None:
         if os.name != "posix":
             raise ValueError(NOT_POSIX.format(os.name))
@@ -68,7 +69,7 @@ class Process:
         os.close(answers)
         assert self._popen.stdout is not None  # noqa: S101  (asked for two lines above)
         self._printed = self._popen.stdout.fileno()
-        self.output = Output()
+        self.output = OutputPerCase()
         self._unframer = Unframer()
         self._unsent: list[memoryview] = []
         for descriptor in (self._to, self._from, self._printed):
@@ -86,12 +87,12 @@ class Process:
         return bool(self._unsent)
 
     def is_ready(self) -> None:
-        """Note that problems come now, and what memory the target took to be loaded."""
+        """Note that problems come next, and the memory that the loaded target holds."""
         self.ready = True
         self._held_at_first = self._resident()
 
     def send(self, message: Any) -> None:
-        """Send a message; what the pipe does not take yet goes when there is time."""
+        """Send a message; bytes that the pipe does not take yet are sent by ``wait``."""
         self._unsent.append(memoryview(frame(message)))
         self._flush()
 
@@ -100,30 +101,30 @@ class Process:
 
         Raises
         ------
-        Lost
+        WorkerLost
             It ended, nothing came by then, or it took ``memory`` bytes beyond those at first.
 
         """
         until = since + limit
         while True:
             left = until - time.monotonic()
-            # The rest of an answer that has begun to come has a moment more.
-            came = list(self._round(TICK if self._moved else min(TICK, max(0.0, left))))
+            # An answer of which bytes arrive may take another tick for the next.
+            came = list(self._exchange(TICK if self._moved else min(TICK, max(0.0, left))))
             if came:
                 return came
-            # Only now: what came while nobody listened was in time.
+            # Checked after reading: bytes that arrived while nothing was read are in time.
             if left <= 0 and not self._moved:
-                raise self._ended("timeout", f"gave no answer within {limit:.3g} seconds")
+                raise self._lost("timeout", f"gave no answer within {limit:.3g} seconds")
             if memory is not None and (taken := self._resident() - self._held_at_first) > memory:
-                raise self._ended("crash", f"took {taken / 2**30:.2g} GiB of memory")
+                raise self._lost("crash", f"took {taken / 2**30:.2g} GiB of memory")
 
     def end(self) -> None:
         """Kill the process and those that it started, and close the pipes."""
         self._finalizer()
 
-    def _round(self, patience: float) -> Iterator[Any]:
+    def _exchange(self, limit: float) -> Iterator[Any]:
         """Move bytes both ways once; yield the messages that are whole."""
-        ready = {key.fd for key, _ in self._selector.select(patience)}
+        ready = {key.fd for key, _ in self._selector.select(limit)}
         self._moved = False
         if self._to in ready:
             self._flush()
@@ -131,12 +132,12 @@ class Process:
             piece = _read(self._from)
             self._moved = bool(piece)
             if piece == b"":
-                raise self._ended("crash", None)
+                raise self._lost("crash", None)
             yield from self._unframer.feed(piece or b"")
         if ready - {self._to}:  # what was printed for an answer is in the pipe before the answer
-            self._hear()
+            self._read_output()
 
-    def _hear(self) -> None:
+    def _read_output(self) -> None:
         for _ in range(READS):
             piece = _read(self._printed)
             if piece == b"" and self._printed in self._selector.get_map():
@@ -165,22 +166,22 @@ class Process:
             else:
                 self._selector.unregister(self._to)
 
-    def _ended(self, severity: str, message: str | None) -> Lost:
+    def _lost(self, severity: str, message: str | None) -> WorkerLost:
         """End the process and return the report; without a message, of how it ended itself."""
         if message is None:
             try:
                 self._popen.wait(1.0)
             except subprocess.TimeoutExpired:
-                message = "closed its side of the conversation"
+                message = "closed its end of the pipe"
         _kill(self._popen)
-        self._hear()
-        message = message or _how(self._popen.returncode)
-        lost = Lost(severity, message, self.output.unfinished().last)
+        self._read_output()
+        message = message or _exit_text(self._popen.returncode)
+        lost = WorkerLost(severity, message, self.output.unfinished().last)
         self.end()
         return lost
 
     def _resident(self) -> int:
-        """Return the bytes of memory that the process holds; 0 where nobody tells."""
+        """Return the bytes of memory that the process holds; 0 where there is no /proc."""
         try:
             fields = Path(f"/proc/{self._popen.pid}/statm").read_text("ascii").split()
         except (OSError, IndexError):
@@ -218,7 +219,7 @@ def _widen(*descriptors: int) -> None:
             return
 
 
-def _how(status: int | None) -> str:
+def _exit_text(status: int | None) -> str:
     if status is None:
         return "ended its process"
     if status < 0:
@@ -228,7 +229,7 @@ def _how(status: int | None) -> str:
 
 def _kill(popen: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(popen.pid, signal.SIGKILL)  # its own group: those that it started end with it
+        os.killpg(popen.pid, signal.SIGKILL)  # its process group: children end with it
     popen.wait()
 
 

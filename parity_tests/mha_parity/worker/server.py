@@ -11,18 +11,19 @@ import importlib
 import os
 import sys
 import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.hearing import START, mark
-from mha_parity.pipes import messages, send
+from mha_parity.worker.framing import messages, send
+from mha_parity.worker.output_capture import START, mark
 
 if TYPE_CHECKING:
-    from mha_parity.candidate import Answer
-    from mha_parity.conduct import Watched
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
+    from mha_parity.checks.conduct import MonitoredCandidate
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.features import Offer
+    from mha_parity.core.parameters import Parameter
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.masks.plan import Plan
 
 HUGE_MAPPINGS = ("torch", "jax", "tensorflow")  # these map far more than they touch
 ROOM = 16 << 30
@@ -30,7 +31,10 @@ ROOM = 16 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What the worker is told first. ``probe`` is False after a probe ended the process."""
+    """The first message to the worker. ``probe`` is False after a probe ended the process.
+
+    ``plan`` is what an earlier process found of the target's masks.
+    """
 
     target: str
     convention: str | None
@@ -40,6 +44,9 @@ class Setup:
     memory: int
     search: tuple[str, ...]
     probe: bool
+    masks: tuple[tuple[str, str], ...] = ()
+    without: tuple[str, ...] = ()
+    plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +69,9 @@ class Ready:
     convention: str
     offer: Offer
     reasons: dict[tuple[str, str], str]
+    parameters: tuple[Parameter, ...]
+    masks: Plan | None
+    answer_dtypes: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,43 +88,54 @@ def serve(requests: int, answers: int) -> None:
     incoming = messages(requests)
     setup: Setup = next(incoming)
     sys.path[:] = setup.search
-    from mha_parity import targets
+    from mha_parity.targets import load
 
     try:
-        subject = targets.load(setup.target)
-        send(answers, (None, Loaded(), 0.0))
+        subject = load.load(setup.target)
+        send(answers, (None, Loaded()))
         candidate = _bound(subject, setup)
     except ValueError as error:
-        send(answers, (None, Refused(sentence=str(error)), 0.0))
+        send(answers, (None, Refused(sentence=str(error))))
+        return
+    except Exception as error:  # noqa: BLE001  (a mistake of the harness is no finding)
+        from mha_parity.targets.attribution import harness_error
+
+        send(answers, (None, Refused(sentence=f"{setup.target} {harness_error(error)}")))
         return
     bound = candidate.bound
     ready = Ready(
-        name=setup.target, convention=bound.convention, offer=bound.offer, reasons=bound.reasons
+        name=setup.target,
+        convention=bound.convention,
+        offer=bound.offer,
+        reasons=bound.reasons,
+        parameters=bound.parameters,
+        masks=bound.masks,
+        answer_dtypes=bound.answer_dtypes,
     )
     _limit(setup.memory)
     printed = os.dup(1)  # the candidate may close or redirect its own
     os.write(printed, mark(START))
-    send(answers, (None, ready, 0.0))
+    send(answers, (None, ready))
     for number, problem in incoming:
-        started = time.perf_counter()
         answer = _answer(candidate, problem)
-        seconds = time.perf_counter() - started
         os.write(printed, mark(number))
-        send(answers, (number, answer, seconds))
+        send(answers, (number, answer))
 
 
-def _bound(subject: Any, setup: Setup) -> Watched:
-    from mha_parity import conventions
-    from mha_parity.conduct import Watched
+def _bound(subject: Any, setup: Setup) -> MonitoredCandidate:
+    from mha_parity.checks.conduct import MonitoredCandidate
+    from mha_parity.targets.bind import bind
 
-    bound = conventions.bind(
-        subject, setup.convention, device=setup.device, path=setup.path, probe=setup.probe
-    )
-    return Watched(bound, forbid=setup.forbid)
+    bound = bind(
+        subject, setup.convention, device=setup.device, path=setup.path, probe=setup.probe,
+        masks=setup.masks, without=setup.without,
+    )  # fmt: skip
+    bound.masks = bound.masks if setup.probe else setup.plan
+    return MonitoredCandidate(bound, forbid=setup.forbid)
 
 
-def _answer(candidate: Watched, problem: Problem) -> Answer | Failed:
-    from mha_parity.candidate import CandidateError
+def _answer(candidate: MonitoredCandidate, problem: Problem) -> Answer | Failed:
+    from mha_parity.core.candidate import CandidateError
 
     try:
         return candidate(problem)
@@ -162,4 +183,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     # Under the module's own name: its messages are then of the types that the run knows.
-    importlib.import_module("mha_parity.worker").main()
+    importlib.import_module("mha_parity.worker.server").main()

@@ -20,7 +20,6 @@ EXPECTED = {
     "twice": "softmax-twice",
     "one_head": "single-head",
     "blended": "heads-averaged",
-    "transposed": "w-not-transposed",
     "with_residual": "residual-added",
     "turning": "rotary-applied",
 }
@@ -128,11 +127,6 @@ def blended(X, Wq, Wk, Wv, H):
     q, k, v = qkv(X, Wq, Wk, Wv, H)
     P = softmax(logits(q, k))
     return np.einsum("ij,hjd->ihd", np.einsum("hij->ij", P) / H, v).reshape(len(X), -1)
-
-
-def transposed(X, Wq, Wk, Wv, H):
-    q, k, v = qkv(X, Wq.T, Wk.T, Wv.T, H)
-    return join(softmax(logits(q, k)), v)
 
 
 def with_residual(X, Wq, Wk, Wv, H):

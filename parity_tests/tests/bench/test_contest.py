@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from mha_parity.bench import contest, machine, worker
-from mha_parity.bench.booth import Booth, UnableError
+from mha_parity.bench import machine, timing, worker
+from mha_parity.bench.client import UnableError, WorkerClient
 from mha_parity.bench.contenders import CONTENDERS, Contender, memory_needed, obstacle, target
-from mha_parity.bench.contest import Contest, Entry, Settings, hold
-from mha_parity.bench.posing import case_of
-from mha_parity.bench.sizes import GPT3, Size, Task
 from mha_parity.bench.target import of_target
-from mha_parity.bench.worker import Turn
-from mha_parity.features import offer
+from mha_parity.bench.tasks import GPT3, Size, Task
+from mha_parity.bench.timing import BenchSettings, ContenderTimes, TaskTimes, time_task
+from mha_parity.bench.worker import Measurement
+from mha_parity.bench.workload import case_of
+from mha_parity.core.features import offer
 
 TASK = Task(size=Size(1, 7, 12, 2))
 OURS = [each for each in CONTENDERS if each.library == "numpy"]
@@ -50,29 +50,29 @@ class Fake:
         return float(calls)
 
 
-def raced(names: str, rounds: int, breaks: int = -1) -> tuple[list[str], list[Entry]]:
+def raced(names: str, rounds: int, breaks: int = -1) -> tuple[list[str], list[ContenderTimes]]:
     """Return the order of the turns, and the entries, of fakes; the first may break."""
     log: list[str] = []
-    entries = [Entry(contender=target(f":{name}")) for name in names]
+    entries = [ContenderTimes(contender=target(f":{name}")) for name in names]
     booths: Any = [
         (entry, Fake(name, log, breaks if name == names[0] else -1))
         for entry, name in zip(entries, names, strict=True)
     ]
-    contest._rounds(booths, {"target": 3}, rounds, lambda _: None)
+    timing._rounds(booths, {"target": 3}, rounds, lambda _: None)
     return log, entries
 
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests look at what is done, not at how long it takes."""
-    monkeypatch.setattr(contest, "PAUSE", 0)
-    monkeypatch.setattr(contest, "TURN", 1e-4)
+    monkeypatch.setattr(timing, "PAUSE", 0)
+    monkeypatch.setattr(timing, "TURN", 1e-4)
 
 
 @pytest.fixture(scope="module")
-def booth() -> Iterator[Booth]:
+def booth() -> Iterator[WorkerClient]:
     """NumPy's process, two threads asked for."""
-    with Booth(BY_NAME["numpy"], threads=2) as opened:
+    with WorkerClient(BY_NAME["numpy"], threads=2) as opened:
         opened.opened()
         yield opened
 
@@ -97,12 +97,12 @@ def test_who_breaks_loses_alone() -> None:
 def test_rounds_fit_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a number as many rounds as the budget holds, from 6 to 21."""
     for seconds, rounds in ((0.0, 6), (1e9, 21)):
-        monkeypatch.setattr(contest, "BUDGET", seconds)
+        monkeypatch.setattr(timing, "BUDGET", seconds)
         log, _ = raced("ab", rounds=None)  # type: ignore[arg-type]  # what --rounds leaves open
         assert 2 * rounds == len(log)
 
 
-def test_the_process_keeps_to_its_threads(booth: Booth) -> None:
+def test_the_process_keeps_to_its_threads(booth: WorkerClient) -> None:
     """The environment of a contender names its threads to every library that asks there."""
     environment = Path(f"/proc/{booth._process._popen.pid}/environ")
     if not environment.exists():
@@ -112,10 +112,10 @@ def test_the_process_keeps_to_its_threads(booth: Booth) -> None:
     assert {"OMP_NUM_THREADS=2", "OPENBLAS_NUM_THREADS=2", "MHA_NUMPY_THREADS=2"} <= set(lines)
 
 
-def test_a_turn_needs_a_task(booth: Booth) -> None:
+def test_a_turn_needs_a_task(booth: WorkerClient) -> None:
     """A request out of order is answered with the reason, and the process stays."""
     with pytest.raises(UnableError, match="raised AssertionError"):
-        booth.ask(Turn(calls=1))
+        booth.ask(Measurement(calls=1))
     with pytest.raises(UnableError, match="raised KeyError"):
         booth.ask("nonsense")
 
@@ -128,16 +128,16 @@ def test_numpy_is_timed_without_torch_in_its_process() -> None:
     import sys
 
     code = (
-        "import sys; from mha_parity.bench import worker, stands, posing, sizes, contenders;"
-        "c = contenders.CONTENDERS[1]; t = sizes.Task(size=sizes.SMALL[0]);"
-        "stands.built(c, posing.pose(t)).call(); print('torch' in sys.modules)"
+        "import sys; from mha_parity.bench import worker, calls, workload, tasks, contenders;"
+        "c = contenders.CONTENDERS[1]; t = tasks.Task(size=tasks.SMALL[0]);"
+        "calls.built(c, workload.draw_task(t)).call(); print('torch' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "False" == found.stdout.strip()
 
 
-def test_memory_is_what_a_task_adds(booth: Booth) -> None:
+def test_memory_is_what_a_task_adds(booth: WorkerClient) -> None:
     """Two matrices of 16 MiB show in the peak, the loaded library does not."""
     before = booth.memory()
     if before is None:
@@ -151,7 +151,7 @@ def test_memory_is_what_a_task_adds(booth: Booth) -> None:
 
 
 @pytest.fixture(scope="module")
-def contested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Contest]:
+def contested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TaskTimes]:
     """Four targets beside NumPy's own layer: right, wrong, raising, and leaving."""
     changes = {
         "right": "pass",
@@ -165,9 +165,9 @@ def contested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Contest]:
         file = folder / f"{name}.py"
         file.write_text(LAYER.format(change=change), encoding="utf-8")
         text = f"{file}:Layer"
-        settings = Settings(threads=1, rounds=6, text=text)
+        settings = BenchSettings(threads=1, rounds=6, text=text)
         contenders = [BY_NAME["numpy"], target(text)]
-        found[name] = hold(TASK, contenders, settings, lambda _: None, of_target(settings))
+        found[name] = time_task(TASK, contenders, settings, lambda _: None, of_target(settings))
     return found
 
 
@@ -181,7 +181,7 @@ def contested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Contest]:
     ],
 )
 def test_only_the_right_is_timed(
-    name: str, status: str, reason: str, contested: dict[str, Contest]
+    name: str, status: str, reason: str, contested: dict[str, TaskTimes]
 ) -> None:
     """A target that is wrong, raises or leaves is not timed and says so; the other one is."""
     ours, theirs = contested[name].entries
@@ -191,7 +191,7 @@ def test_only_the_right_is_timed(
     assert reason in theirs.reason
 
 
-def test_times_are_those_of_single_calls(contested: dict[str, Contest]) -> None:
+def test_times_are_those_of_single_calls(contested: dict[str, TaskTimes]) -> None:
     """A call on seven rows takes between a microsecond and a tenth of a second."""
     ours, theirs = contested["right"].entries
 
@@ -209,7 +209,7 @@ def test_times_are_those_of_single_calls(contested: dict[str, Contest]) -> None:
 def test_other_targets_are_refused_at_the_start(text: str, said: str) -> None:
     """A target that does not exist, or is no whole layer, is a sentence before anything runs."""
     with pytest.raises(ValueError, match="target") as caught:
-        of_target(Settings(threads=1, text=text))
+        of_target(BenchSettings(threads=1, text=text))
 
     assert said in str(caught.value)
 
@@ -260,7 +260,7 @@ def test_others_are_seen_on_the_cores() -> None:
 
     if machine.busy_seconds() is None:
         pytest.skip("nobody tells here how busy the cores are")
-    quiet = contest.Disturbance([])
+    quiet = timing.Disturbance([])
     until = time.perf_counter() + 0.5
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
         while time.perf_counter() < until:

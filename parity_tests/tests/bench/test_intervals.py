@@ -1,4 +1,4 @@
-"""The statistics of the benchmark: intervals that hold, and what chance does to comparisons."""
+"""The statistics of the benchmark: intervals that hold, and comparisons of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from mha_parity.bench import intervals
-from mha_parity.bench.intervals import Interval, chance_apart, grew, interval, rank, ranks, ratio
+from mha_parity.bench import stats
+from mha_parity.bench.stats import Interval, grew, interval, rank, ratio
 
 RUNS = 2000
 
@@ -95,48 +95,25 @@ def test_times_of_unequal_rounds_are_refused() -> None:
 
 
 def test_a_slow_down_of_a_tenth_is_seen() -> None:
-    """15 rounds each with 2 % noise: of 30 ratios, one that grew by 10 % shows in all 200 runs."""
+    """15 rounds each with 2 % noise: a ratio that grew by 10 % shows in all 200 runs."""
     rng = np.random.default_rng(5)
     seen = 0
     for _ in range(200):
         before, after = (np.exp(0.02 * rng.standard_normal(15)) * m for m in (1.0, 1.1))
-        seen += grew(list(after), list(before), 0.01 / 30)
+        seen += grew(list(after), list(before))
 
     assert 200 == seen
 
 
 @pytest.mark.parametrize(("first", "second"), [(6, 6), (15, 15), (9, 21)])
-@pytest.mark.parametrize("chance", [1.0, 0.01, 0.001])
-def test_noise_is_mistaken_as_rarely_as_said(first: int, second: int, chance: float) -> None:
-    """Equal ratios look grown as often as `chance_apart` derives, whatever the noise is like."""
+def test_noise_is_rarely_taken_for_growth(first: int, second: int) -> None:
+    """Of 8000 equal ratios under skewed noise fewer than 1 % look grown."""
     rng = np.random.default_rng(3)
-    alarms = sum(
-        grew(noisy(rng, 1.0, first), noisy(rng, 1.0, second), chance) for _ in range(4 * RUNS)
-    )
-    k, j = ranks(first, second, chance)
-    expected = 4 * RUNS * chance_apart(first, second, k, j)
+    alarms = sum(grew(noisy(rng, 1.0, first), noisy(rng, 1.0, second)) for _ in range(4 * RUNS))
 
-    assert abs(alarms - expected) <= 4 * math.sqrt(expected) + 1
-
-
-@pytest.mark.parametrize("first", [7, 9, 15, 21])
-@pytest.mark.parametrize("second", [7, 9, 15, 21])
-@pytest.mark.parametrize("chance", [0.01, 0.001])
-def test_ranks_keep_to_the_chance(first: int, second: int, chance: float) -> None:
-    """The ranks are mistaken no oftener than asked, and never narrower than the 95 % intervals."""
-    k, j = ranks(first, second, chance)
-
-    assert chance_apart(first, second, k, j) <= chance
-    assert 1 <= k <= rank(first)
-    assert 1 <= j <= rank(second)
-
-
-def test_two_sixes_can_do_no_better() -> None:
-    """All of six above all of another six is 1 order of 924: asked for less, that is what is."""
-    assert (1, 1) == ranks(6, 6, 1e-9)
-    assert chance_apart(6, 6, 1, 1) == pytest.approx(1 / 924, rel=1e-12)
+    assert alarms < 0.01 * 4 * RUNS
 
 
 def test_geometric_mean_treats_twice_and_half_alike() -> None:
     """Twice as slow here and twice as fast there is as fast in the mean."""
-    assert intervals.geometric_mean([2.0, 0.5]) == pytest.approx(1.0, rel=1e-12)
+    assert stats.geometric_mean([2.0, 0.5]) == pytest.approx(1.0, rel=1e-12)

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mha_parity.bench import judging, posing, shelf
+from mha_parity.bench import array_files, workload
+from mha_parity.bench import judge as judging
+from mha_parity.bench.calls import built
 from mha_parity.bench.contenders import CONTENDERS, Contender, obstacle
-from mha_parity.bench.judging import Judge
-from mha_parity.bench.posing import Part, companion, cut, judged_part, pose
-from mha_parity.bench.sizes import Size, Task, tasks
-from mha_parity.bench.stands import built
-from mha_parity.candidate import Answer
-from mha_parity.gold import golden
+from mha_parity.bench.judge import Judge
+from mha_parity.bench.tasks import Size, Task, tasks
+from mha_parity.bench.workload import JudgedPart, companion, cut, draw_task, judged_part
+from mha_parity.core.candidate import Answer
+from mha_parity.oracle.reference import reference_answer
 
 SIZE = Size(2, 11, 12, 4)
 BOTH = (False, True)
@@ -27,7 +28,7 @@ EPS = np.finfo(np.float64).eps
 
 def answer_of(contender: Contender, task: Task) -> Answer:
     """Return the contender's answer to a task, computed in this process."""
-    stand = built(contender, pose(task))
+    stand = built(contender, draw_task(task))
     answer: Answer = stand.answer(stand.call())
     return answer
 
@@ -36,9 +37,9 @@ def answer_of(contender: Contender, task: Task) -> Answer:
 @contenders
 def test_every_contender_is_right(contender: Contender, task: Task) -> None:
     """Output, weights and gradients of everyone match torch's pinned path, under every mask."""
-    if obstacle(contender, task, posing.case_of(task), None):
+    if obstacle(contender, task, workload.case_of(task), None):
         return  # left out of this task, as `test_bench_contest` has it
-    finding = Judge(pose(task)).finding(answer_of(contender, task))
+    finding = Judge(draw_task(task)).finding(answer_of(contender, task))
 
     assert ("timed", "") == finding[:2]
     assert finding.units is not None
@@ -55,7 +56,7 @@ def test_each_part_of_an_answer_is_looked_at(what: str) -> None:
     arrays: Any = answer.gradients["in_proj_weight"] if answer.gradients else None
     array = {"output": answer.output, "weights": answer.weights, "gradients": arrays}[what]
     array.reshape(-1)[5] += 0.5
-    finding = Judge(pose(task)).finding(answer)
+    finding = Judge(draw_task(task)).finding(answer)
 
     assert "wrong" == finding.status
     assert "should be" in finding.reason
@@ -65,7 +66,7 @@ def test_an_imprecise_answer_is_not_timed_either() -> None:
     """An output rounded to float16 lies within the bound of float32, and still is refused."""
     answer = answer_of(CONTENDERS[1], TASKS[0])
     coarse = replace(answer, output=answer.output.astype(np.float16).astype(np.float32))
-    finding = Judge(pose(TASKS[0])).finding(coarse)
+    finding = Judge(draw_task(TASKS[0])).finding(coarse)
 
     assert finding.status in {"less accurate", "wrong"}
     assert finding.units is not None
@@ -74,9 +75,9 @@ def test_an_imprecise_answer_is_not_timed_either() -> None:
 
 @pytest.mark.parametrize("task", tasks([SIZE], BOTH, BOTH), ids=lambda task: task.name)
 def test_some_rows_have_the_answer_of_the_whole(task: Task) -> None:
-    """The gold of a few query rows is those rows of the whole gold, whatever the masks."""
-    part, problem = Part(rows=(0, 3, 10)), pose(task).problem()
-    whole, some = golden(problem), golden(cut(problem, part))
+    """The reference of some query rows equals those rows of the whole, under any mask."""
+    part, problem = JudgedPart(rows=(0, 3, 10)), draw_task(task).problem()
+    whole, some = reference_answer(problem), reference_answer(cut(problem, part))
 
     np.testing.assert_allclose(some.output, whole.output[:, [0, 3, 10]], rtol=0, atol=64 * EPS)
     np.testing.assert_allclose(some.weights, whole.weights[:, :, [0, 3, 10]], rtol=0, atol=64 * EPS)
@@ -86,24 +87,26 @@ def test_some_rows_have_the_answer_of_the_whole(task: Task) -> None:
 def test_some_heads_have_the_answer_of_the_whole(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the output projection keeps heads apart, two heads give their columns of the gold."""
-    monkeypatch.setattr(posing, "SEPARABLE", 1)
-    posed = pose(task)
+    """With an identity output projection, two heads give their columns of the reference."""
+    monkeypatch.setattr(workload, "SEPARABLE", 1)
+    posed = draw_task(task)
     judge = Judge(posed)
     width = 2 * SIZE.head_dim
-    whole = golden(posed.problem())
+    whole = reference_answer(posed.problem())
 
-    assert Part(heads=2) == judge.part
-    np.testing.assert_allclose(judge.gold.output, whole.output[..., :width], rtol=0, atol=64 * EPS)
+    assert JudgedPart(heads=2) == judge.part
+    np.testing.assert_allclose(
+        judge.reference.output, whole.output[..., :width], rtol=0, atol=64 * EPS
+    )
 
 
 @pytest.mark.parametrize("limit", ["JUDGED_CELLS", "SEPARABLE"])
 def test_a_part_is_judged_as_strictly(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Judged by rows or heads the right answer is right, and one moved number is found."""
-    monkeypatch.setattr(posing, limit, 1)
-    monkeypatch.setattr(posing, "LEAST_ROWS", 3)
+    monkeypatch.setattr(workload, limit, 1)
+    monkeypatch.setattr(workload, "LEAST_ROWS", 3)
     monkeypatch.setattr(judging, "LARGE", 1)
-    posed = pose(TASKS[0])
+    posed = draw_task(TASKS[0])
     judge = Judge(posed)
     stand = built(CONTENDERS[0], posed)
     answer = judge.part.of(stand.answer(stand.call()), SIZE.head_dim)
@@ -136,11 +139,11 @@ def test_the_shelf_keeps_arrays_and_their_sharing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is taken up equals what was laid down, read or mapped, and may be written into."""
-    posed = pose(replace(TASKS[0], padded=True))
-    shelf.lay_down(posed, str(tmp_path))
-    for shared in (shelf.SHARED, 0):
-        monkeypatch.setattr(shelf, "SHARED", shared)
-        found = shelf.take_up(str(tmp_path))
+    posed = draw_task(replace(TASKS[0], padded=True))
+    array_files.write_arrays(posed, str(tmp_path))
+    for shared in (array_files.SHARED, 0):
+        monkeypatch.setattr(array_files, "SHARED", shared)
+        found = array_files.take_up(str(tmp_path))
         problem = found.problem()
         for name, array in posed.state.items():
             np.testing.assert_array_equal(array, found.state[name])
@@ -148,4 +151,4 @@ def test_the_shelf_keeps_arrays_and_their_sharing(
         assert problem.query is problem.value
         found.x[0, 0, 0] = 7  # reaches neither the file nor another process
 
-    assert 7 != shelf.take_up(str(tmp_path)).x[0, 0, 0]
+    assert 7 != array_files.take_up(str(tmp_path)).x[0, 0, 0]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mha_numpy import costs
-from mha_parity.bench.posing import pose
-from mha_parity.bench.sizes import GPT3, LARGE, SETS, Size, Task, parse_sizes, tasks
+from mha_parity.bench.tasks import GPT3, LARGE, SETS, Size, Task, parse_sizes, tasks
+from mha_parity.bench.workload import draw_task
 
 
 def test_sizes_are_read_as_they_are_printed() -> None:
@@ -65,7 +65,7 @@ def test_operations_are_those_of_the_products(size: Size) -> None:
 def test_hidden_cells_need_no_operations(causal: bool, padded: bool) -> None:
     """What the masks of the posed problem leave visible is what is counted."""
     task = Task(size=Size(3, 7, 10, 2), causal=causal, padded=padded)
-    visible = int((~pose(task).problem().hidden()).sum())
+    visible = int((~draw_task(task).problem().hidden()).sum())
     projections = 2 * 3 * 7 * 4 * 10 * 10
 
     assert projections + 4 * 5 * visible == task.flops
@@ -74,7 +74,7 @@ def test_hidden_cells_need_no_operations(causal: bool, padded: bool) -> None:
 def test_padding_leaves_every_sample_another_length() -> None:
     """The valid keys lie between half of them and all, and a mask says so."""
     task = Task(size=Size(3, 16, 10, 2), padded=True)
-    mask = pose(task).key_padding_mask
+    mask = draw_task(task).key_padding_mask
 
     assert (14, 12, 10) == task.lengths
     assert mask is not None

@@ -9,18 +9,19 @@ import random
 import numpy as np
 import pytest
 
-from mha_parity.case import Case, parse
-from mha_parity.drawing import CLASHES, cover, draw_cases, possible
-from mha_parity.features import AXES, PLAIN, Offer, of_case, offer
-from mha_parity.making import make
-from mha_parity.memory import present
-from mha_parity.values import SPREAD, Stream
+from mha_parity.cases.covering import CLASHES, cover, draw_cases
+from mha_parity.cases.generate import make
+from mha_parity.cases.memory_layout import present
+from mha_parity.cases.rng import SPREAD, Stream
+from mha_parity.core.case import Case, parse
+from mha_parity.core.features import AXES, PLAIN, Offer, offer
+from mha_parity.oracle.reference import reference_answer
 
 BITS = {
     "mha-N2-L5-S7-H3-D4-cross-bias-padding-floatmask3d-float32-peaky-s1234": "9048a569500a5b16",
     "mha-N3-L7-S7-H2-D5-bias-outproj-lengths-float16-offset-s77": "e1b5a726e626714c",
     "qkv-N2-L5-S9-H4-D3-G2-V5-cross-boolmask3d-scaled-float64-huge-s9": "a009ea19d113f7fa",
-    "mha-N2-L4-S6-H3-D5-Ek16-Ev19-distinct-separate-bias-biaskv-zeroattn-bfloat16-loud-s31": (
+    "mha-N2-L4-S6-H3-D5-Ek16-Ev19-distinct-separate-bias-biaskv-zeroattn-bfloat16-largehead-s31": (
         "d1e2664d6bf59752"
     ),
 }
@@ -59,28 +60,54 @@ def test_a_broken_id_is_refused(text: str, message: str) -> None:
         parse(text)
 
 
+# What torch's module alone has, and what its function on Q, K and V alone has.
+OF_LAYERS = {
+    ("form", "mha"), ("projection", "packed"), ("projection", "separate"), ("bias", "yes"),
+    ("bias_kv", "yes"), ("zero_attn", "yes"), ("out_proj", "general"), ("inputs", "distinct"),
+}  # fmt: skip
+OF_FUNCTIONS = {
+    ("form", "qkv"), ("projection", "none"), ("scale", "given"), ("kv_heads", "fewer"),
+    ("v_dim", "other"),
+}  # fmt: skip
+BY_BIASES = {"very_negative", "offset", "rising", "falling"}  # regimes that biases make
+PLAIN_IF_EMPTY = (
+    "padding", "attn", "regime", "memory", "masked_rows", "kv_heads", "v_dim"
+)  # fmt: skip
+
+
+def impossible(features: dict[str, str]) -> bool:
+    """Return whether torch's definitions exclude that one problem has all these features."""
+    items, get = set(features.items()), features.get
+    appended = "yes" in {get("bias_kv"), get("zero_attn")}
+    unmasked = get("padding") == "none" and get("attn") in {"none", "causal"}
+    masked_row, empty = get("masked_rows") == "some", get("size") == "empty"
+    reasons = (
+        items & OF_LAYERS and items & OF_FUNCTIONS,
+        get("projection") == "separate" and get("inputs") in {"self", "cross"},  # one width
+        get("heads") == "one" and get("kv_heads") == "fewer",  # one head has no groups
+        get("heads") == "one" and get("size") == "equal",  # H = D
+        masked_row and (appended or unmasked),  # every row sees a key
+        get("form") == "mha" and get("bias") == "no" and get("regime") in BY_BIASES,
+        empty and any(get(a, PLAIN[a]) != PLAIN[a] for a in PLAIN_IF_EMPTY),
+        empty and get("layout") == "unbatched",
+    )
+    return any(reasons)
+
+
 @pytest.mark.parametrize("seed", range(3), ids="seed{}".format)
-def test_every_possible_pair_of_features_occurs(seed: int) -> None:
-    """The cover holds every pair of offered values that any problem can have together."""
-    drawn = [of_case(case) for case in draw_cases(WHOLE, 600, seed)]
+def test_pairs_occur_unless_they_exclude_each_other(seed: int) -> None:
+    """The cover holds every pair of offered values but those that no problem can have together."""
+    drawn = [case.features() for case in draw_cases(WHOLE, 600, seed)]
     seen = {pair for f in drawn for pair in itertools.combinations(sorted(f.items()), 2)}
     axes = sorted(a for a in AXES if a not in {"heads", "size", "kv_heads", "v_dim", "gradients"})
     missing = [
         ((a, u), (b, v))
         for a, b in itertools.combinations(axes, 2)
         for u, v in itertools.product(AXES[a], AXES[b])
-        if ((a, u), (b, v)) not in seen and _completable({a: u, b: v})
+        if ((a, u), (b, v)) not in seen and not impossible({a: u, b: v})
     ]
 
-    assert missing == []
-
-
-def _completable(fixed: dict[str, str]) -> bool:
-    """Return whether some whole set of features holds these two (found by many random fills)."""
-    from mha_parity.drawing import _fill
-
-    chance = random.Random(0)
-    return any(_fill(WHOLE, fixed, chance) for _ in range(40))
+    assert [] == missing
 
 
 def test_the_cover_is_small() -> None:
@@ -89,11 +116,15 @@ def test_the_cover_is_small() -> None:
 
 
 def test_no_clash_is_drawn() -> None:
-    """No drawn case holds two features that exclude each other."""
-    drawn = [of_case(case) for case in draw_cases(WHOLE, 400, 5)]
+    """No drawn case holds features that exclude each other."""
+    drawn = [case.features() for case in draw_cases(WHOLE, 400, 5)]
 
-    assert [] == [features for features in drawn if not possible(features)]
-    assert all(not possible(left | right) for left, right in CLASHES)
+    assert [] == [features for features in drawn if impossible(features)]
+
+
+def test_every_clash_has_its_reason() -> None:
+    """What the drawing excludes is excluded by torch's definitions, and by nothing else."""
+    assert [] == [(left, right) for left, right in CLASHES if not impossible(left | right)]
 
 
 def test_most_sizes_break_symmetry() -> None:
@@ -106,7 +137,6 @@ def test_most_sizes_break_symmetry() -> None:
     ]
 
     assert sum(distinct) > len(cases) / 2
-    assert all(case.head_dim % 8 for case in cases)
 
 
 def test_only_what_is_offered_is_drawn() -> None:
@@ -173,7 +203,7 @@ def test_self_attention_is_one_object() -> None:
     assert problem.key is problem.value
 
 
-@pytest.mark.parametrize("regime", ["huge", "low", "peaky"])
+@pytest.mark.parametrize("regime", ["huge", "very_negative", "peaky"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_regimes_reach_where_they_should(regime: str, dtype: str) -> None:
     """Huge logits pass the range of exp, low ones sink below it, peaked ones have sd near 10."""
@@ -187,8 +217,31 @@ def test_regimes_reach_where_they_should(regime: str, dtype: str) -> None:
     logits = np.einsum("nlhd,nshd->nhls", q, k) * p.scale
     limit = {"float32": 88.0, "float64": 709.0}[dtype]
 
-    assert {"huge": logits.max() > limit, "low": logits.max() < -limit / 2,
+    assert {"huge": logits.max() > limit, "very_negative": logits.max() < -limit / 2,
             "peaky": 5 < logits.std() < 25}[regime]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["mha", "qkv"])
+@pytest.mark.parametrize(("regime", "sign"), [("rising", 1), ("falling", -1)])
+def test_logits_rise_or_fall_along_the_keys(regime: str, sign: int, form: str) -> None:
+    """The last third of the keys has larger logits than the first third, or smaller ones."""
+    case = Case(seed=7, batch=2, queries=13, keys=12, heads_count=3, head_dim=5, inputs="cross",
+                bias="yes" if form == "mha" else "no", form=form, regime=regime,
+                projection="packed" if form == "mha" else "none")  # fmt: skip
+    logits = reference_answer(make(case)).logits
+
+    assert 4 < sign * (logits[..., 8:].mean() - logits[..., :4].mean()) < 24
+
+
+def test_zeros_and_subnormal_numbers_are_drawn() -> None:
+    """Rows of 0 and -0.0 are there, and rows below the smallest normal number."""
+    zeros = make(parse("mha-N2-L6-S7-H2-D3-cross-float32-zeros-s1")).key
+    small = np.abs(make(parse("mha-N2-L6-S7-H2-D3-cross-float32-subnormal-s1")).key)
+
+    assert (zeros == 0).all(axis=-1).any()
+    assert np.signbit(zeros[zeros == 0]).any()
+    assert not np.signbit(zeros[zeros == 0]).all()
+    assert ((small > 0) & (small < np.finfo(np.float32).smallest_normal)).any()
 
 
 @pytest.mark.parametrize("memory", AXES["memory"])

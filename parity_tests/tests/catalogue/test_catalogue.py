@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mha_parity.candidate import CandidateError
-from mha_parity.features import of_case
-from mha_parity.making import make
-from mha_parity.mutants import BACKWARD, CASES, drawn, kills
-from mha_parity.wrong import FAMILIES, Attention, Bug, catalogue
-from mha_parity.wrong import bug as entering
-from mha_parity.wrong.bug import features
-from mha_parity.wrong.state import INPUTS, WEIGHTS
+from mha_parity.cases.generate import make
+from mha_parity.catalogue import FAMILIES, Attention, Bug, catalogue
+from mha_parity.catalogue import registry as entering
+from mha_parity.catalogue.registry import features
+from mha_parity.catalogue.state import INPUTS, WEIGHTS
+from mha_parity.core.candidate import CandidateError
+from mha_parity.selftest.mutant import run_mutants, suite_cases
+from mha_parity.selftest.mutation_run import CASES, GRADIENT_CASES
 
 if TYPE_CHECKING:
-    from mha_parity.case import Case
-    from mha_parity.problem import Problem
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
 
 SEED = 11
 DIRECTED = 40  # cases with the features that a bug names
@@ -37,12 +37,12 @@ EQUIVALENT = [bug.id for bug in catalogue().values() if bug.equivalent is not No
 def directed(bug: Bug, dtype: str) -> list[Case]:
     """Return cases of the suite that have what the bug needs to show."""
     if "gradients" in bug.needs:
-        return list(drawn(dtype, SEED, BACKWARD, bug.needs["gradients"]))
-    return [case for case in drawn(dtype, SEED, CASES) if _has(case, bug)][:DIRECTED]
+        return list(suite_cases(dtype, SEED, GRADIENT_CASES, bug.needs["gradients"]))
+    return [case for case in suite_cases(dtype, SEED, CASES) if _has(case, bug)][:DIRECTED]
 
 
 def _has(case: Case, bug: Bug) -> bool:
-    own = of_case(case)
+    own = case.features()
     return all(own[axis] in values for axis, values in bug.needs.items())
 
 
@@ -50,7 +50,7 @@ def _has(case: Case, bug: Bug) -> bool:
 def test_a_bug_is_seen_soon(name: str, dtype: str) -> None:
     """A few dozen cases with the features that an entry names are enough to fail it."""
     bug = catalogue()[name]
-    (kill,) = kills([bug], directed(bug, dtype), full=0)
+    (kill,) = run_mutants([bug], directed(bug, dtype), full=0)
     assert kill.killed, f"{name} survives {kill.cases} {dtype} cases"
 
 
@@ -59,7 +59,7 @@ def test_an_equivalent_is_never_taken_for_wrong(name: str) -> None:
     """Another order of the same arithmetic passes on the cases on which it is another order."""
     bug = catalogue()[name]
     for dtype in bug.dtypes:
-        (kill,) = kills([bug], directed(bug, dtype))
+        (kill,) = run_mutants([bug], directed(bug, dtype))
         assert not kill.killed, kill
         assert kill.cases > 0
 
@@ -70,7 +70,7 @@ def test_a_change_that_does_nothing_is_not_seen() -> None:
         id="harmless", family=1, title="nothing", wrong="-", right="-", visible_when="never",
         remedy="-", kinds=(type("Same", (Attention,), {}),),
     )  # fmt: skip
-    (kill,) = kills([harmless], directed(harmless, "float64"), full=0)
+    (kill,) = run_mutants([harmless], directed(harmless, "float64"), full=0)
     assert (DIRECTED, {}) == (kill.cases, dict(kill.by))
 
 
@@ -90,7 +90,7 @@ def test_a_wrong_attention_leaves_its_problem_alone(name: str) -> None:
 
 @cache
 def _some_problems() -> tuple[Problem, ...]:
-    masked = [case for case in drawn("float64", SEED, CASES) if case.masked_rows == "some"]
+    masked = [case for case in suite_cases("float64", SEED, CASES) if case.masked_rows == "some"]
     floats = [case for case in masked if "float" in case.padding + case.attn]
     return tuple(make(case) for case in (*masked[:3], *floats[:3]))
 
@@ -120,7 +120,7 @@ def test_an_id_names_one_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entering a second bug under an id is refused."""
     monkeypatch.setattr(entering, "CATALOGUE", dict(catalogue()))
     with pytest.raises(ValueError, match="`scale-none` is in the catalogue twice"):
-        entering.add(catalogue()["scale-none"])
+        entering.enter(catalogue()["scale-none"])
 
 
 def test_needs_are_features() -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from mha_parity import unusual
-from mha_parity.case import Case
-from mha_parity.gold import golden
-from mha_parity.judgement import Severity
-from mha_parity.judging import judge
-from mha_parity.making import make
-from mha_parity.options import Options
-from mha_parity.run import check
-from mha_parity.wrong import attend, catalogue
-from mha_parity.wrong.plain import Attention
+from mha_parity.cases.generate import make
+from mha_parity.catalogue import attend, catalogue
+from mha_parity.catalogue.base import Attention
+from mha_parity.checks import rejected_inputs
+from mha_parity.core.case import Case
+from mha_parity.core.check_result import Severity
+from mha_parity.core.options import Options
+from mha_parity.judging.output import judge_answer
+from mha_parity.oracle.reference import reference_answer
+from mha_parity.run.check import check
+from mha_parity.selftest.mutant import monitored_candidate
 
 CASE = Case(
     seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=4, inputs="distinct",
@@ -25,7 +26,7 @@ UNASKED = ("heads-not-dividing", "grad-nan-masked-row", "int-truncation", "f16-q
 def test_all_of_them_are_tested_here() -> None:
     """Every entry that the cases cannot be counted on to show has a test below."""
     beyond = {bug.id for bug in catalogue().values() if bug.beyond is not None}
-    assert beyond == set(UNASKED)
+    assert set(UNASKED) == beyond
 
 
 def test_a_raw_product_past_half_s_range_is_judged_wrong() -> None:
@@ -36,9 +37,9 @@ def test_a_raw_product_past_half_s_range_is_judged_wrong() -> None:
     )  # fmt: skip
     drawn = make(case)
     problem = drawn.replace(query=drawn.query * np.float16(110), key=drawn.key * np.float16(110))
-    gold = golden(problem)
+    reference = reference_answer(problem)
     found = [
-        judge(problem, gold, answer)[0].severity
+        judge_answer(problem, reference, answer)[0].severity
         for answer in (
             attend(Attention, problem),
             catalogue()["f16-qk-overflow"].attend(problem),
@@ -49,9 +50,9 @@ def test_a_raw_product_past_half_s_range_is_judged_wrong() -> None:
 
 def test_integers_cut_the_output_down() -> None:
     """The entry's layer is right in every case, and a note says what it does to integers."""
-    verdict = check(catalogue()["int-truncation"].candidate(), Options(cases=12))
+    verdict = check(monitored_candidate(catalogue()["int-truncation"]), Options(cases=12))
     assert not verdict.failed
-    assert unusual.CUT in verdict.notes
+    assert rejected_inputs.INTEGER_REMARK in verdict.notes
 
 
 def test_channels_that_the_heads_do_not_divide_are_dropped() -> None:
@@ -59,7 +60,7 @@ def test_channels_that_the_heads_do_not_divide_are_dropped() -> None:
     kind = catalogue()["heads-not-dividing"].kinds[0]
     rows = np.arange(2 * 5 * 14.0).reshape(2, 5, 14)
     split = kind(make(CASE)).split(rows, 3)
-    assert split.shape == (2, 3, 5, 4)
+    assert (2, 3, 5, 4) == split.shape
     assert not np.isin(rows[..., 12:], split).any()
 
 

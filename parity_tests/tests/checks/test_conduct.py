@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mha_parity import conventions, targets
-from mha_parity.conduct import CHECKS, Watched, turn
-from mha_parity.diagnose.habits import BESIDE
-from mha_parity.drawing import draw_cases, place_of
-from mha_parity.isolation import isolated
-from mha_parity.making import make
-from mha_parity.options import Options
-from mha_parity.run import check
-from mha_parity.verdict import Verdict
-from mha_parity.wrong import whole_offer
+from mha_parity.cases.covering import draw_cases, place_of
+from mha_parity.cases.generate import make
+from mha_parity.catalogue import whole_offer
+from mha_parity.checks.conduct import CHECKS, MonitoredCandidate, Schedule
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Verdict
+from mha_parity.diagnose.conduct import EXTRA_CHECKS
+from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+from mha_parity.worker.client import isolated
 
-SUBJECTS = Path(__file__).parent / "subjects"
 CASES = 30
 FEW = Options(cases=CASES, diagnose=False, shrink=False)
-
-
-def judged(text: str, forbid: tuple[str, ...] = ()) -> Verdict:
-    """Return the verdict on a subject of this folder, watched in this process."""
-    return check(Watched(conventions.bind(targets.load(f"{SUBJECTS}/{text}")), forbid=forbid), FEW)
+CheckSubject = Callable[..., Verdict]
 
 
 def failing(verdict: Verdict) -> set[str]:
@@ -36,14 +33,17 @@ def failing(verdict: Verdict) -> set[str]:
 # Subject -> the check that finds it, and what the failure says.
 MISDEEDS = {
     "writes_inputs": ("inputs unchanged", "the call wrote into `query`"),
-    "aliases": ("own memory", "the output is a view of `value`"),
-    "views": ("own memory", "the output is a view of `"),
-    "reuses_its_output": ("own memory", "a later call wrote into the output of an earlier one"),
-    "varies": ("same answer twice", "between two equal calls"),
-    "counts_calls": ("same answer twice", "between two equal calls"),
-    "remembers": ("no memory of earlier calls", "when asked again"),
+    "aliases": ("output aliasing", "the output is a view of `value`"),
+    "views": ("output aliasing", "the output is a view of `"),
+    "reuses_its_output": (
+        "output aliasing",
+        "a later call wrote into the output of an earlier one",
+    ),
+    "varies": ("determinism", "between two equal calls"),
+    "counts_calls": ("determinism", "between two equal calls"),
+    "remembers": ("statelessness", "when asked again"),
     "caches_by_shape": (
-        "no memory of earlier calls",
+        "statelessness",
         "another problem of these shapes got the same",
     ),
     "changes_error_state": ("global state unchanged", "left np.seterr changed"),
@@ -52,45 +52,51 @@ MISDEEDS = {
 }
 OF_LAYERS = {
     "DropsAlways": ("dropout off", "from a layer without dropout"),
-    "KeepsFirstWeights": ("weights reloaded", "from a layer made anew"),
-    "CachesProjections": ("weights reloaded", "from a layer made anew"),
+    "KeepsFirstWeights": ("weights reloaded", "from a newly constructed layer"),
+    "CachesProjections": ("weights reloaded", "from a newly constructed layer"),
 }
 FORBIDDEN = {
-    "asks_torch": ("forbidden modules", r"the call went through torch \(torch\."),
-    "asks_torch_quietly": ("forbidden modules", r"through torch \(torch\.from_numpy\)"),
+    "asks_torch": ("forbidden modules", r"the call ran torch\."),
+    "asks_torch_quietly": ("forbidden modules", r"ran torch\.from_numpy of torch"),
 }
 
 
 def found(verdict: Verdict, name: str) -> str:
     """Return what the first failure of a check says."""
-    return next(f.judgement.detail for f in verdict.failures if f.judgement.check == name)
+    return next(f.check_result.detail for f in verdict.failures if f.check_result.check == name)
 
 
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in MISDEEDS.items()])
-def test_a_misdeed_has_a_check_of_its_own(subject: str, name: str, said: str) -> None:
+def test_a_misdeed_has_a_check_of_its_own(
+    subject: str, name: str, said: str, check_subject: CheckSubject
+) -> None:
     """The check of that name fails, the failure says what was seen, and the verdict is fail."""
-    verdict = judged(f"misbehaving.py:{subject}")
+    verdict = check_subject(f"misbehaving.py:{subject}")
     assert name in failing(verdict)
-    assert verdict.outcome.exit_status == 1
+    assert 1 == verdict.outcome.exit_status
     assert said in found(verdict, name)
 
 
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in OF_LAYERS.items()])
-def test_a_layer_s_misdeed_has_a_check_of_its_own(subject: str, name: str, said: str) -> None:
+def test_a_layer_s_misdeed_has_a_check_of_its_own(
+    subject: str, name: str, said: str, check_subject: CheckSubject
+) -> None:
     """Layers are asked with other weights and in eval mode, too."""
-    verdict = judged(f"misbehaving_layers.py:{subject}")
+    verdict = check_subject(f"misbehaving_layers.py:{subject}")
     assert name in failing(verdict)
     assert said in found(verdict, name)
 
 
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in FORBIDDEN.items()])
-def test_a_forbidden_module_is_seen(subject: str, name: str, said: str) -> None:
+def test_a_forbidden_module_is_seen(
+    subject: str, name: str, said: str, check_subject: CheckSubject
+) -> None:
     """Computing through torch fails where torch is forbidden, and there only."""
-    verdict = judged(f"misbehaving.py:{subject}", forbid=("torch",))
+    verdict = check_subject(f"misbehaving.py:{subject}", forbid=("torch",))
     assert name in failing(verdict)
     with pytest.raises(AssertionError, match=said):
         raise AssertionError(found(verdict, name))
-    assert name not in failing(judged(f"misbehaving.py:{subject}"))
+    assert name not in failing(check_subject(f"misbehaving.py:{subject}"))
 
 
 HARMLESS = (
@@ -100,21 +106,21 @@ HARMLESS = (
 
 
 @pytest.mark.parametrize("subject", HARMLESS)
-def test_what_only_looks_like_a_misdeed_passes(subject: str) -> None:
+def test_what_only_looks_like_a_misdeed_passes(subject: str, check_subject: CheckSubject) -> None:
     """No check is a false alarm, and none of them changes an answer."""
-    verdict = judged(f"behaving.py:{subject}", forbid=("torch",))
+    verdict = check_subject(f"behaving.py:{subject}", forbid=("torch",))
     assert (set(), 0) == (failing(verdict), verdict.failed)
 
 
 @pytest.mark.parametrize("text", ["keep_mask.py:Stacked", "like_torch.py:Attention"])
-def test_layers_that_behave_pass(text: str) -> None:
+def test_layers_that_behave_pass(text: str, check_subject: CheckSubject) -> None:
     """Layers in eval mode, and with weights loaded anew, answer as those made anew do."""
-    assert judged(text).failed == 0
+    assert 0 == check_subject(text).failed
 
 
-def test_notes_travel_from_the_candidate_s_process() -> None:
+def test_notes_travel_from_the_candidate_s_process(subjects: Path) -> None:
     """The same checks are made where the candidate runs in a process of its own."""
-    with isolated(f"{SUBJECTS}/misbehaving.py:writes_inputs") as candidate:
+    with isolated(f"{subjects}/misbehaving.py:writes_inputs") as candidate:
         verdict = check(candidate, FEW)
     assert "inputs unchanged" in failing(verdict)
 
@@ -125,23 +131,25 @@ def test_every_check_has_a_candidate_that_fails_it() -> None:
     What is asked on problems beside the cases has tests of its own.
     """
     proved = {name for name, _ in (MISDEEDS | OF_LAYERS | FORBIDDEN).values()}
-    assert set(CHECKS) == proved | {"no flood of output"} | BESIDE
+    assert set(CHECKS) == proved | {"output limit"} | EXTRA_CHECKS
 
 
-def test_what_held_has_a_row() -> None:
+def test_what_held_has_a_row(check_subject: CheckSubject) -> None:
     """A reader sees in how many cases conduct was watched, and what was asked of some alone."""
-    rows = {row.name: row.cases for row in judged("behaving.py:plain", forbid=("torch",)).checks}
-    always = ("inputs unchanged", "own memory", "global state unchanged", "forbidden modules")
+    rows = {
+        row.name: row.cases for row in check_subject("behaving.py:plain", forbid=("torch",)).checks
+    }
+    always = ("inputs unchanged", "output aliasing", "global state unchanged", "forbidden modules")
     assert [CASES] * 4 == [rows[name] for name in always]
-    assert 0 < rows["same answer twice"] == rows["no memory of earlier calls"] < CASES
+    assert 0 < rows["determinism"] == rows["statelessness"] < CASES
     assert "weights reloaded" not in rows  # a function has none
 
 
-def test_state_is_put_back_for_the_next_case() -> None:
+def test_state_is_put_back_for_the_next_case(subjects: Path) -> None:
     """A candidate's changed error state ends with its call, whatever was asked beside the case."""
     before = np.geterr(), np.get_printoptions()
     for name in ("changes_error_state", "changes_print_options"):
-        candidate = Watched(conventions.bind(targets.load(f"{SUBJECTS}/misbehaving.py:{name}")))
+        candidate = MonitoredCandidate(bind(load.load(f"{subjects}/misbehaving.py:{name}")))
         for case in draw_cases(candidate.offer, 6, 0):
             candidate(make(case))
             assert before == (np.geterr(), np.get_printoptions())
@@ -155,15 +163,17 @@ def test_whose_turn_it_is_follows_from_the_place_in_the_run() -> None:
     for seed in (0, 7):
         cases = draw_cases(whole_offer(), 40, seed)
         assert [*range(40)] == [place_of(case) for case in cases]
-        assert [1, 2, 3, 4, *[0] * 6, 5, *[0] * 9, 6] == [turn(case, 4, 10) for case in cases[:21]]
+        assert [1, 2, 3, 4, *[0] * 6, 5, *[0] * 9, 6] == [
+            Schedule(first=4, every=10).number(case) for case in cases[:21]
+        ]
 
 
-def test_a_related_problem_is_no_second_case() -> None:
+def test_a_related_problem_is_no_second_case(subjects: Path) -> None:
     """What a relation makes of a case is answered, and asked nothing more."""
-    candidate = Watched(conventions.bind(targets.load(f"{SUBJECTS}/behaving.py:plain")))
+    candidate = MonitoredCandidate(bind(load.load(f"{subjects}/behaving.py:plain")))
     plain = candidate.offer | {"regime": ("normal",), "size": ("small",)}
     problem = make(draw_cases(plain, 1, 0)[0])
     first, related, again = (candidate(problem).held for _ in range(3))
-    assert "same answer twice" in first
-    assert "same answer twice" not in related
+    assert "determinism" in first
+    assert "determinism" not in related
     assert first == again

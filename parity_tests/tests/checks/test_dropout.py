@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from mha_parity import conventions, dropout, targets, unusual
-from mha_parity.case import Case
-from mha_parity.conduct import CHECKS, Watched
-from mha_parity.diagnose.habits import BESIDE, NAMES
-from mha_parity.isolation import isolated
-from mha_parity.mutants import BACKWARD, controls, drawn, kills
-from mha_parity.options import Options
-from mha_parity.run import check
-from mha_parity.verdict import Verdict
-from mha_parity.wrong import catalogue, whole_offer
+from mha_parity.catalogue import catalogue, whole_offer
+from mha_parity.checks import dropout, rejected_inputs
+from mha_parity.checks.conduct import CHECKS
+from mha_parity.core.case import Case
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Verdict
+from mha_parity.diagnose.conduct import EXTRA_CHECKS, NAMES
+from mha_parity.run.check import check
+from mha_parity.selftest.mutant import run_mutants, suite_cases
+from mha_parity.selftest.mutation_run import GRADIENT_CASES, controls
+from mha_parity.worker.client import isolated
 
-SUBJECTS = Path(__file__).parent / "subjects"
+CheckSubject = Callable[..., Verdict]
 FEW = {"cases": 30, "diagnose": False, "shrink": False}
 LAYER = Case(seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=2)
 
@@ -28,25 +29,18 @@ WRONG = {
     "dropping.py:divides_by_p": ("dropout rescales", "kept weights are 4 of those"),
     "dropping.py:drops_logits": ("dropout after the softmax", "drop weights, and not logits"),
     "dropping.py:zeroes_logits": ("dropout after the softmax", "drop weights, and not logits"),
-    "dropping.py:drops_output": ("dropout on the weights", "drop weights, and nothing behind"),
+    "dropping.py:drops_output": ("dropout on the weights", "drop weights, and not elements"),
     "dropping.py:keeps_p": ("dropout rate", "weights are dropped, but 0.25 is the dropout"),
     "dropping.py:divides_by_zero": ("dropout of everything", "the output is NaN"),
     "dropping.py:shows_clean": ("dropped weights returned", "from those in use"),
-    "dropping.py:StaysOff": ("dropout on again", "nothing is dropped in training after"),
-    "dropping.py:Cuts": ("unlike lengths", "6 keys and 7 values get an answer"),
+    "dropping.py:StaysOff": ("dropout on again", "nothing is dropped in training mode after"),
+    "dropping.py:Cuts": ("rejects mismatched K/V lengths", "6 keys and 7 values get an answer"),
     "valid_dropout.py:Negates": ("dropout rate", "weights are dropped, but 0.25 is the dropout"),
     "linear_dropout.py:OnlyKeeps": ("dropout rescales", "kept weights are 1 of those"),
 }
 BACKWARDS = ("dropping.py:DrawsAgain", "gradients with dropout", "in the gradient of ")
 OF_TRAINING = {*dropout.CHECKS} - {"dropout off", "gradients with dropout"}
-ENTRIES = sorted({name for found, name in NAMES.items() if found in BESIDE})
-
-
-def judged(text: str, **options: object) -> Verdict:
-    """Return the verdict on a subject, watched in this process."""
-    path = text if text.startswith(("torch", "mha_")) else f"{SUBJECTS}/{text}"
-    asked = Options(**(FEW | options))  # type: ignore[arg-type]  # any option
-    return check(Watched(conventions.bind(targets.load(path))), asked)
+ENTRIES = sorted({name for found, name in NAMES.items() if found in EXTRA_CHECKS})
 
 
 def failing(verdict: Verdict) -> set[str]:
@@ -60,25 +54,27 @@ def held(verdict: Verdict) -> set[str]:
 
 
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in WRONG.items()])
-def test_a_wrong_way_of_dropping_fails_one_check(subject: str, name: str, said: str) -> None:
+def test_a_wrong_way_of_dropping_fails_one_check(
+    subject: str, name: str, said: str, check_subject: CheckSubject
+) -> None:
     """A candidate that is right in all else fails that check alone, and is told what was seen."""
-    verdict = judged(subject)
+    verdict = check_subject(subject)
     assert {name} == failing(verdict)
-    assert said in next(each.judgement.detail for each in verdict.failures)
+    assert said in next(each.check_result.detail for each in verdict.failures)
 
 
-def test_a_way_back_that_drops_anew_is_seen() -> None:
+def test_a_way_back_that_drops_anew_is_seen(check_subject: CheckSubject) -> None:
     """Gradients of a layer that draws again for them belong to another call."""
     subject, name, said = BACKWARDS
-    verdict = judged(subject, grad=True)
+    verdict = check_subject(subject, grad=True)
     assert {name} == failing(verdict)
-    assert said in verdict.failures[0].judgement.detail
+    assert said in verdict.failures[0].check_result.detail
 
 
 def test_every_check_has_a_candidate_that_fails_it() -> None:
     """No check beside the cases is there that nobody has seen fail."""
     proved = {name for name, _ in WRONG.values()} | {BACKWARDS[1]}
-    assert {*dropout.CHECKS, *unusual.CHECKS} == proved | {"dropout off"}
+    assert {*dropout.CHECKS, *rejected_inputs.CHECKS} == proved | {"dropout off"}
     assert proved <= {*CHECKS}
 
 
@@ -95,40 +91,48 @@ def test_every_check_has_a_candidate_that_fails_it() -> None:
         ("valid_dropout.py:Dropping", {"dropped weights returned"}),
     ],
 )
-def test_right_dropout_passes_and_is_seen_to_be_asked(target: str, without: set[str]) -> None:
+def test_right_dropout_passes_and_is_seen_to_be_asked(
+    target: str, without: set[str], check_subject: CheckSubject
+) -> None:
     """Right ones hold every check, whatever they draw, and each has a row with its cases."""
-    verdict = judged(target)
+    verdict = check_subject(target)
     assert set() == failing(verdict)
     assert OF_TRAINING - without <= held(verdict)
 
 
 @pytest.mark.parametrize("target", ["torch.nn:MultiheadAttention", "mha_numpy:MultiheadAttention"])
-def test_right_gradients_with_dropout_pass(target: str) -> None:
+def test_right_gradients_with_dropout_pass(target: str, check_subject: CheckSubject) -> None:
     """The gradients of torch's module and of ours are those of the weights that were dropped."""
-    verdict = judged(target, grad=True)
+    verdict = check_subject(target, grad=True)
     assert set() == failing(verdict)
     assert "gradients with dropout" in held(verdict)
 
 
-def test_dropout_that_does_nothing_is_not_failed_nor_said_to_hold() -> None:
+def test_dropout_that_does_nothing_is_not_failed_nor_said_to_hold(
+    check_subject: CheckSubject,
+) -> None:
     """A layer that takes a dropout and ignores it passes; that it was not judged is seen."""
-    verdict = judged("dropping.py:Ignores")
+    verdict = check_subject("dropping.py:Ignores")
     assert set() == failing(verdict)
     assert {"dropout off"} == held(verdict) & {*dropout.CHECKS}
 
 
 @pytest.mark.parametrize("subject", ["dropping.py:fills_like_q", "dropping.py:casts_to_q"])
-def test_who_cuts_integers_down_is_told_so_and_not_failed(subject: str) -> None:
+def test_who_cuts_integers_down_is_told_so_and_not_failed(
+    subject: str, check_subject: CheckSubject
+) -> None:
     """Nobody can be unlike torch, which refuses integers: the report has a note, and no failure."""
-    verdict = judged(subject)
+    verdict = check_subject(subject)
     assert set() == failing(verdict)
-    assert [unusual.CUT] == list(verdict.notes)
-    assert not judged("dropping.py:right").notes
+    assert rejected_inputs.INTEGER_REMARK in verdict.notes
+    assert rejected_inputs.INTEGER_REMARK not in check_subject("dropping.py:right").notes
 
 
-def test_dropout_of_the_output_too_is_no_failure_of_a_linear_layer() -> None:
+def test_dropout_of_the_output_too_is_no_failure_of_a_linear_layer(
+    check_subject: CheckSubject,
+) -> None:
     """Who does not promise torch's own layer may drop elsewhere: its weights are not judged."""
-    verdict = judged("linear_dropout.py:OfOutputToo")
+    verdict = check_subject("linear_dropout.py:OfOutputToo")
     assert set() == failing(verdict)
     found = held(verdict) & {*dropout.CHECKS}
     assert {"dropout off", "dropout on again", "dropout of everything"} == found
@@ -147,9 +151,9 @@ def test_a_right_one_fails_with_less_than_the_chance_allowed(times: int) -> None
 
     So does one that keeps p and not 1 - p, and is not seen.
     """
-    problem = dropout.posed(LAYER, whole_offer(), times)
+    problem = dropout.dropout_problem(LAYER, whole_offer(), times)
     assert problem is not None
-    count, limit = math.prod(problem.weights_shape), -math.log(dropout.chance(times))
+    count, limit = math.prod(problem.weights_shape), -math.log(dropout.false_alarm(times))
 
     def seen(rate: float, *, fails: bool) -> float:
         return math.fsum(
@@ -158,16 +162,16 @@ def test_a_right_one_fails_with_less_than_the_chance_allowed(times: int) -> None
             if (count * dropout.divergence(k / count) > limit) is fails
         )
 
-    assert seen(dropout.P, fails=True) <= 2 * dropout.chance(times)
-    assert seen(1 - dropout.P, fails=False) <= 2 * dropout.chance(times)
+    assert seen(dropout.P, fails=True) <= 2 * dropout.false_alarm(times)
+    assert seen(1 - dropout.P, fails=False) <= 2 * dropout.false_alarm(times)
     # All that is dropped, or nothing: what "on again" rests on.
-    assert (1 - dropout.P) ** count < dropout.chance(times)
+    assert (1 - dropout.P) ** count < dropout.false_alarm(times)
 
 
 def test_all_questions_together_stay_below_the_chance_of_a_run() -> None:
-    """However often a process asks, the chances sum to no more than ``UNLUCKY``."""
-    total = math.fsum(dropout.chance(times) for times in range(1, 10_000))
-    assert total <= dropout.UNLUCKY
+    """However often a process asks, the chances sum to no more than ``FALSE_ALARM``."""
+    total = math.fsum(dropout.false_alarm(times) for times in range(1, 10_000))
+    assert total <= dropout.FALSE_ALARM
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -180,8 +184,10 @@ def test_the_catalogue_s_layers_are_seen_under_ten_seeds(dtype: str) -> None:
                 n for n in ENTRIES if ("gradients" in catalogue()[n].needs) == (gradients == "yes")
             ]
             suffix = " with its gradients" if gradients == "yes" else ""
-            right = controls()[f"right layer{suffix}, watched"]
+            right = controls()[f"right layer{suffix}, monitored"]
             bugs = [right, *(catalogue()[name] for name in names)]
-            clean, *found = kills(bugs, drawn(dtype, seed, BACKWARD, (gradients,)), full=0)
+            clean, *found = run_mutants(
+                bugs, suite_cases(dtype, seed, GRADIENT_CASES, (gradients,)), full=0
+            )
             assert {} == dict(clean.by)
             assert names == [kill.bug for kill in found if own[kill.bug] in kill.by]

@@ -7,22 +7,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.bound import bound
-from mha_parity.drawing import draw_cases
-from mha_parity.gold import golden
-from mha_parity.judgement import Severity
-from mha_parity.making import make
-from mha_parity.related import judge_relation
-from mha_parity.relations import RELATIONS, applicable
-from mha_parity.wrong.bug import whole_offer
-from mha_parity.wrong.plain import Attention, attend
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import make
+from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.registry import whole_offer
+from mha_parity.checks.metamorphic import (
+    RELATIONS,
+    applicable_relations,
+    judge_relation,
+    permute_rows,
+    scheduled_relation,
+)
+from mha_parity.core.check_result import Severity
+from mha_parity.oracle.error_bound import bound
+from mha_parity.oracle.reference import reference_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.judgement import Judgement
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.check_result import CheckResult
+    from mha_parity.core.problem import Problem
 
 CASES = 60
 
@@ -54,23 +59,23 @@ class FirstSampleForAll(Attention):
 class SamplesLeak(Attention):
     """Adds a part of all samples to each, as a batch statistic does."""
 
-    def mix(self, weights: Array, v: Array) -> Array:
+    def apply_weights(self, weights: Array, v: Array) -> Array:
         """Return heads with the mean over samples in them."""
-        heads = super().mix(weights, v)
+        heads = super().apply_weights(weights, v)
         return np.asarray(heads + 0.1 * heads.mean(axis=0, keepdims=True))
 
 
 class SeesTheFuture(Attention):
     """Forgets the causal rule."""
 
-    def causal(self) -> None:
+    def causal_mask(self) -> None:
         """Hide nothing."""
 
 
 class SeesPadding(Attention):
     """Forgets the padding."""
 
-    def padding(self) -> None:
+    def padding_mask(self) -> None:
         """Hide nothing."""
 
 
@@ -84,19 +89,17 @@ class HeadsInterleaved(Attention):
 
 
 BROKEN: dict[str, type[Attention]] = {
-    "swapped rows": CountsRows,
-    "several rows moved": CountsRows,
-    "all rows permuted": CountsRows,
-    "samples reordered": FirstSampleForAll,
-    "keys permuted with values": CountsKeys,
-    "future tokens without effect": SeesTheFuture,
-    "padding without effect": SeesPadding,
-    "samples apart": SamplesLeak,
-    "heads apart": HeadsInterleaved,
+    "permutation equivariance": CountsRows,
+    "batch permutation": FirstSampleForAll,
+    "key/value permutation invariance": CountsKeys,
+    "causality": SeesTheFuture,
+    "padding invariance": SeesPadding,
+    "batch independence": SamplesLeak,
+    "head independence": HeadsInterleaved,
 }
 
 
-def judged(name: str, kind: type[Attention], dtype: str, seed: int) -> Iterator[Judgement]:
+def judged(name: str, kind: type[Attention], dtype: str, seed: int) -> Iterator[CheckResult]:
     """Ask an attention for one relation on every problem of a drawing that can be asked for it."""
     offer = whole_offer() | {"dtype": (dtype,), "size": ("small",)}
     for case in draw_cases(offer, CASES, seed):
@@ -105,7 +108,7 @@ def judged(name: str, kind: type[Attention], dtype: str, seed: int) -> Iterator[
         if related is None:
             continue
         first, second = (attend(kind, p).output for p in (problem, related.problem))
-        limit = bound(problem, golden(problem)).output
+        limit = bound(problem, reference_answer(problem)).output
         yield judge_relation(problem, limit, first, second, name, related)
 
 
@@ -116,8 +119,8 @@ def test_right_attention_obeys(name: str, dtype: str, seed: int) -> None:
     """A right attention never breaks a relation, and each is asked of several problems."""
     found = list(judged(name, Attention, dtype, seed))
     assert len(found) >= 3
-    broken = [judgement for judgement in found if judgement.severity is not Severity.MATCH]
-    assert broken == []
+    broken = [check_result for check_result in found if check_result.severity is not Severity.MATCH]
+    assert [] == broken
 
 
 @pytest.mark.parametrize("seed", [21, 22])
@@ -126,12 +129,12 @@ def test_right_attention_obeys(name: str, dtype: str, seed: int) -> None:
 def test_each_relation_catches_what_breaks_it(name: str, dtype: str, seed: int) -> None:
     """Of an attention that breaks a relation most answers are called wrong, with the place."""
     found = list(judged(name, BROKEN[name], dtype, seed))
-    wrong = [judgement for judgement in found if judgement.severity is Severity.WRONG]
+    wrong = [check_result for check_result in found if check_result.severity is Severity.WRONG]
     assert len(wrong) > len(found) / 3, f"{len(wrong)} of {len(found)}"
-    for judgement in wrong:
-        assert judgement.check == name
-        assert judgement.error > judgement.allowed
-        assert judgement.where is not None
+    for check_result in wrong:
+        assert check_result.check == name
+        assert check_result.error > check_result.allowed
+        assert check_result.where is not None
 
 
 def _problem(seed: int, **features: str) -> Problem:
@@ -141,24 +144,24 @@ def _problem(seed: int, **features: str) -> Problem:
 
 
 def _asked(problem: Problem) -> set[str]:
-    return {name for name, _ in applicable(problem)}
+    return {*applicable_relations(problem)}
 
 
 def test_a_causal_problem_is_not_asked_to_permute() -> None:
     """Under the causal rule places matter: rows and keys stay, the future is poisoned instead."""
     asked = _asked(_problem(5, form="mha", attn="causal", padding="none"))
-    moving = {name for name in RELATIONS if "row" in name or "keys" in name}
-    assert len(moving) == 4
+    moving = {name for name in RELATIONS if "permutation" in name and "batch" not in name}
+    assert 2 == len(moving)
     assert not asked & moving
-    assert "future tokens without effect" in asked
+    assert "causality" in asked
 
 
 def test_an_output_projection_mixes_the_heads() -> None:
     """Heads are only told apart where no output projection mixes them."""
     mixed = _problem(6, form="mha", out_proj="general", heads="many")
     apart = _problem(6, form="mha", out_proj="identity", heads="many")
-    assert "heads apart" not in _asked(mixed)
-    assert "heads apart" in _asked(apart)
+    assert "head independence" not in _asked(mixed)
+    assert "head independence" in _asked(apart)
 
 
 @pytest.mark.parametrize("name", RELATIONS)
@@ -177,22 +180,61 @@ def test_a_relation_leaves_its_problem_alone(name: str) -> None:
 def test_a_second_answer_of_another_shape_is_named() -> None:
     """A candidate that answers the changed problem in another shape breaks the structure."""
     problem = _problem(7, form="mha", attn="none", padding="none", out_proj="identity")
-    name, related = applicable(problem)[0]
+    name, related = next(iter(applicable_relations(problem).items()))
     output = attend(Attention, problem).output
-    limit = bound(problem, golden(problem)).output
+    limit = bound(problem, reference_answer(problem)).output
     found = judge_relation(problem, limit, output, output[:, :-1], name, related)
-    assert found.severity is Severity.STRUCTURE
+    assert Severity.STRUCTURE is found.severity
     assert str(output.shape) in found.detail
 
 
 def test_nan_in_one_answer_alone_breaks_a_relation() -> None:
     """Where only one of the two answers is a number they are infinitely far apart."""
     problem = _problem(8, form="mha", attn="none", padding="none", out_proj="identity")
-    name, related = applicable(problem)[0]
+    name, related = next(iter(applicable_relations(problem).items()))
     output = attend(Attention, problem).output
     second = attend(Attention, related.problem).output
     second[0, 0, 0] = np.nan
-    limit = bound(problem, golden(problem)).output
+    limit = bound(problem, reference_answer(problem)).output
     found = judge_relation(problem, limit, output, second, name, related)
-    assert found.severity is Severity.WRONG
+    assert Severity.WRONG is found.severity
     assert found.error == np.inf
+
+
+@pytest.mark.parametrize("count", [2, 4, 5], ids=["two", "several", "all"])
+def test_permuted_rows_catch_a_dependence_on_the_row(count: int) -> None:
+    """Two, several or all of five query rows permute with the output; row numbers in it show."""
+    problem = _problem(9, form="mha", attn="none", padding="none", inputs="cross")
+    problem = make(problem.case.replace(queries=5))
+    limit = bound(problem, reference_answer(problem)).output
+    name = "permutation equivariance"
+    related = permute_rows(problem, count)
+    assert related is not None
+    moved = (problem.query != related.problem.query).any(axis=(0, 2))
+    assert count == moved.sum()
+    found = {}
+    for kind in (Attention, CountsRows):
+        first, second = (attend(kind, p).output for p in (problem, related.problem))
+        found[kind] = judge_relation(problem, limit, first, second, name, related)
+    assert [Severity.MATCH, Severity.WRONG] == [each.severity for each in found.values()]
+    assert found[CountsRows].detail.startswith(f"with {count} of 5 query rows permuted the output")
+
+
+def test_seeds_select_every_relation_and_every_count_of_rows() -> None:
+    """Of 84 consecutive seeds each relation gets its share, permuted rows two, several and all."""
+    case = _problem(9, form="mha", attn="none", padding="none", inputs="cross").case
+    case = case.replace(queries=5, batch=2, heads_count=3, out_proj="identity")
+    scheduled = [scheduled_relation(make(case.replace(seed=seed))) for seed in range(84)]
+    changes = {name: set[str]() for name, _ in filter(None, scheduled)}
+    for name, related in filter(None, scheduled):
+        changes[name].add(related.change)
+    assert {*RELATIONS} - {"causality", "padding invariance"} == {*changes}
+    counts = {f"{count} of 5 query rows permuted" for count in (2, 4, 5)}
+    assert counts == changes["permutation equivariance"]
+
+
+def test_an_empty_problem_has_no_relation() -> None:
+    """Where there is one row, one sample, one key and one head nothing can be changed."""
+    case = _problem(9, form="mha", attn="none", padding="none", inputs="self").case
+    case = case.replace(queries=1, keys=1, batch=1, heads_count=1)
+    assert scheduled_relation(make(case)) is None

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mha_parity import assert_parity, conventions, targets
-from mha_parity.options import Options
+from mha_parity import assert_parity
+from mha_parity.api import ParityError
+from mha_parity.core.options import Options
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
 
 
 def subject(text: str) -> object:
     """Return a function or class of the subjects."""
-    return targets.load(f"{SUBJECTS}/{text}")
+    return load.load(f"{SUBJECTS}/{text}")
 
 
 @pytest.mark.parametrize(
@@ -41,6 +45,24 @@ def test_a_wrong_one_raises_the_report() -> None:
     ):
         assert part in text
     assert "\x1b" not in text
+
+
+def test_the_first_line_is_the_sentence_and_the_bug() -> None:
+    """Pytest's summary shows that line; the message has at most 25, and keeps the verdict."""
+    with pytest.raises(ParityError) as caught:
+        assert_parity(subject("wrong_scale.py:f"), cases=60)
+    lines = str(caught.value).splitlines()
+    assert re.fullmatch(r"Parity does not hold: .* fails \d+ of 60 cases\. The bug: .*", lines[0])
+    assert len(lines) <= 25
+    assert not caught.value.verdict.holds
+
+
+def test_an_inconclusive_run_raises() -> None:
+    """Two cases prove nothing; the message names the features that no case has shown."""
+    with pytest.raises(ParityError, match="Inconclusive: ") as caught:
+        assert_parity(subject("projected.py:f"), cases=2)
+    assert "untested" in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 25
 
 
 def test_a_misdeed_raises_too() -> None:
@@ -85,7 +107,12 @@ def test_options_come_whole_or_one_by_one() -> None:
 
 
 REFUSED = {
-    "option": ({"case": 3}, "got the option 'case', but should be one of cases, "),
+    "option": ({"case": 3}, "got 'case', but no such option; did you mean 'cases'"),
+    "cases": ({"cases": 0}, "cases: got '0', but should be a whole number from 1 up"),
+    "dtypes": ({"dtypes": ("float31",)}, "dtypes: got 'float31', but no such dtype; did you mean"),
+    "policy": ({"fully_masked": "half"}, "fully_masked: got 'half', but no such policy"),
+    "flag": ({"grad": 1}, "grad: got 1, but should be True or False"),
+    "axis": ({"features": "atn=causal"}, "no such feature axis; did you mean 'attn'"),
     "convention": ({"convention": "qkv-head"}, "did you mean 'qkv-heads'"),
     "feature": (
         {"features": "attn=causal"},
@@ -111,4 +138,4 @@ def test_a_function_defined_in_the_test_is_judged() -> None:
 
     verdict = assert_parity(attention, features="regime=normal", cases=40)
     assert verdict.convention == "qkv"
-    assert conventions.bind(attention).convention == "qkv"
+    assert bind(attention).convention == "qkv"

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mha_parity.__main__ import main
+from mha_parity import cli
+from mha_parity.__main__ import GROUPS, main, parser
+from mha_parity.run import case_run, chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-SUBJECTS = Path(__file__).parent / "subjects"
-LAYER_CASE = "mha-N3-L67-S67-H4-D6-bias-boolmask-avgweights-float32-apart-s98"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+LAYER_CASE = "mha-N3-L67-S67-H4-D6-bias-boolmask-avgweights-float32-widerange-s98"
 Said = tuple[int, str, str]  # exit status, output, errors
 
 MISTAKES = {
-    "": r"the following arguments are required: COMMAND",
     "chekc": r"'chekc' \(choose from .*'check'",
     "check nowhere:f": r"no module 'nowhere'; install it",
     "check mha_numpy": r"'mha_numpy', but should be `package\.module:attr`",
+    "check .": r"'\.', which is a folder, but should be `package",
+    "check projected.py": r"which is a file without the name of a .*, as projected\.py:attr",
+    "check ./wrong:f": r"but \./wrong is a folder; name a file in it",
     "check missing.py:f": r"no file missing\.py",
     "check missing.ipynb:f": r"no file missing\.ipynb",
     "check projected.py:g": r"no attribute 'g'; it has f, ",
@@ -33,11 +38,11 @@ MISTAKES = {
     "check --cases 0": r"--cases: got '0', but should be a whole number from 1 up",
     "check --cases many": r"--cases: got 'many', but should be a whole number from 1 up",
     "check --seed -1": r"--seed: got '-1', but should be a whole number from 0 up",
-    "check --dtype float31": r"--dtype: got 'float31', .*; did you mean 'float32'\? See",
-    "check --feature sideways=yes": r"'sideways', but no such feature axis; known are form",
-    "check --feature attn=caussal": r"'caussal', but no such value of attn; did you mean 'causal'",
-    "check --feature attn": r"--feature: got 'attn', but should be AXIS=VALUE",
-    "check --feature bias=yes projected.py:f": r"bias=yes .*, but the target offers only bias=no",
+    "check --dtypes float31": r"--dtypes: got 'float31', .*; did you mean 'float32'\? See",
+    "check --features sideways=yes": r"'sideways', but no such feature axis; known are form",
+    "check --features attn=caussal": r"'caussal', but no such value of attn; did you mean 'causal'",
+    "check --features attn": r"--features: got 'attn', but should be AXIS=VALUE",
+    "check --features bias=yes projected.py:f": r"bias=yes .*, but the target offers only bias=no",
     "check --timeout 0": r"--timeout: got '0', but should be a number above 0",
     "check --memory nan": r"--memory: got 'nan', but should be a number above 0",
     "check --fully-masked maybe": r"got 'maybe', .*; known are nan, zero, uniform",
@@ -112,6 +117,90 @@ def test_the_worst_of_several_targets_decides(said: Callable[[str], Said]) -> No
     assert status == 1
     assert "projected.py:f equals torch" in output
     assert "wrong_scale.py:f" in output
+
+
+def test_an_empty_notebook_is_named_as_such(said: Callable[[str], Said], tmp_path: Path) -> None:
+    """A notebook without a definition is one sentence that says so."""
+    empty = tmp_path / "empty.ipynb"
+    empty.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "utf-8")
+    status, _, errors = said(f"check {empty}:f")
+    assert 2 == status
+    assert errors.endswith("but empty defines no function and no class; define one.\n")
+
+
+def test_the_bare_command_shows_what_there_is(said: Callable[[str], Said]) -> None:
+    """Without a subcommand there are examples and every subcommand, and status 0."""
+    status, output, errors = said("")
+    assert (0, "") == (status, errors)
+    for name in ("check", "replay", "bench", "mutants", "explain", "list"):
+        assert re.search(rf"^    {name} +\w", output, flags=re.MULTILINE), name
+    assert "mha-parity check attention.py:attention" in output
+
+
+def test_help_of_check_has_groups(said: Callable[[str], Said]) -> None:
+    """Every option of check but --help stands in a named group; examples end the page."""
+    status, output, _ = said("check --help")
+    loose = output.partition("\noptions:")[2].partition("\n\n")[0]
+    assert 0 == status
+    assert ["-h, --help"] == re.findall(r"^  (-.*?)  ", loose, flags=re.MULTILINE)
+    for title in GROUPS:
+        assert f"\n{title}:\n" in output
+    assert "\nexamples:\n" in output
+
+
+def test_every_group_names_options_that_exist() -> None:
+    """No group names an option that ``check`` does not have."""
+    known = {name.replace("_", "-") for name in vars(parser().parse_args(["check"]))}
+    assert {name for names in GROUPS.values() for name in names} <= known
+
+
+@pytest.mark.parametrize("target", ["projected.py:f", "wrong_scale.py:f"])
+def test_a_closed_pipe_loses_nothing(target: str, tmp_path: Path) -> None:
+    """A reader that has gone changes no status, breaks no file, and writes no error."""
+    page = tmp_path / "verdict.json"
+    command = Path(sys.executable).parent / "mha-parity"
+    arguments = ["check", target, "--in-process", "--cases", "20", "--json", str(page)]
+    with subprocess.Popen(
+        [command, *arguments], cwd=SUBJECTS, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+    document = json.loads(page.read_text(encoding="utf-8"))
+    expected = {"pass": 0, "fail": 1, "inconclusive": 3}[document["verdict"]]
+    assert (expected, "") == (process.returncode, errors)
+
+
+def test_an_interrupt_says_how_far_it_came(
+    said: Callable[[str], Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the seventh case leaves with 130 and one line that counts the cases."""
+    judge = case_run.run_cases
+
+    def stopping(*arguments: Any) -> Iterator[Any]:
+        for number, result in enumerate(judge(*arguments)):
+            if number == 6:
+                raise KeyboardInterrupt
+            yield result
+
+    monkeypatch.setattr(chunks, "run_cases", stopping)
+    status, output, errors = said("check projected.py:f --in-process --cases 20")
+    assert (130, "") == (status, output)
+    assert "mha-parity: interrupted while judging projected.py:f: 6 of 20 cases\n" == errors
+
+
+def test_an_interrupt_before_the_first_case(
+    said: Callable[[str], Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the target is opened leaves with 130 as well, and names the phase."""
+
+    def stopping(*_: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "opened", stopping)
+    status, _, errors = said("check projected.py:f")
+    assert (130, "mha-parity: interrupted while starting projected.py:f\n") == (status, errors)
 
 
 def test_the_installed_command_behaves_alike() -> None:

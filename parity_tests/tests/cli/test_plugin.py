@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from mha_parity import plugin
-from mha_parity.options import Options, add_options, from_namespace
+from mha_parity import pytest_plugin
+from mha_parity.core.options import Options, add_options, from_namespace
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = f"{SUBJECTS}/projected.py:f"
 WRONG = f"{SUBJECTS}/wrong_scale.py:f"
-FEW = ("--mha-parity-cases", "40", "--mha-parity-dtype", "float64")
+FEW = ("--mha-parity-cases", "40", "--mha-parity-dtypes", "float64")
 
 
 def run(pytester: pytest.Pytester, target: str, *arguments: str) -> pytest.RunResult:
@@ -37,10 +37,10 @@ def test_one_id_a_feature(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         [
             f"mha-parity: target {RIGHT}, 40 cases, seed 0",
+            "*mha-parity?all-cases? PASSED*",
             "*mha-parity?dtype=float64? PASSED*",
             "*mha-parity?regime=huge? PASSED*",
             "*mha-parity?memory=readonly? PASSED*",
-            "*mha-parity?whole run? PASSED*",
         ]
     )
     assert set(outcomes(result)) == {"passed"}
@@ -51,7 +51,7 @@ def test_one_id_a_feature(pytester: pytest.Pytester) -> None:
 def test_a_failing_feature_shows_the_report_once(
     build: str | None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong scale fails with several heads and passes with one; the report comes once.
+    """A wrong scale fails with several heads and passes with one; dtypes have no part in it.
 
     Under ``CI`` too, where pytest repeats a message uncut in its summary.
     """
@@ -59,18 +59,20 @@ def test_a_failing_feature_shows_the_report_once(
         monkeypatch.delenv(name, raising=False)
     if build:
         monkeypatch.setenv("CI", build)
-    result = run(pytester, WRONG, "-v", "-k", "heads or float64")
+    result = run(pytester, WRONG, "-v", "-k", "heads or float64 or all-cases")
     result.stdout.fnmatch_lines(
         [
-            "*mha-parity?heads=one? PASSED*",
-            "*mha-parity?heads=many? FAILED*",
-            "*Parity does not hold: *",
+            "mha-parity?all-cases? FAILED*",
+            "mha-parity?dtype=float64? SKIPPED*",
+            "mha-parity?heads=one? PASSED*",
+            "mha-parity?heads=many? FAILED*",
+            "Parity does not hold: * The bug: the scores are divided by the root of the whole *",
             "*mha-parity replay qkv-*",
-            "*The report stands with the first feature that fails.",
+            "The first test that fails shows the report; *",
         ]
     )
     assert result.stdout.str().count("no rounding explains it") == 1
-    assert "FAILED ::mha-parity[heads=many] - heads=many: fail: " in result.stdout.str()
+    assert "FAILED mha-parity[heads=many] - heads=many: " in result.stdout.str()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
@@ -86,11 +88,50 @@ def test_what_no_single_case_shows_fails_the_run_as_a_whole(pytester: pytest.Pyt
         "    odds = odds / (odds.sum(axis=-1, keepdims=True) + Q.dtype.type(3e-6))\n"
         "    return np.concatenate(list(odds @ v), axis=1)\n"
     )
-    narrow = ("--mha-parity-dtype", "float32", "--mha-parity-cases", "60")
-    result = run(pytester, "faint.py:f", "-v", "-k", "whole", *narrow)
+    narrow = ("--mha-parity-dtypes", "float32", "--mha-parity-cases", "60")
+    result = run(pytester, "faint.py:f", "-v", "-k", "all-cases or dtype", *narrow)
     result.stdout.fnmatch_lines(
-        ["*mha-parity?whole run? FAILED*", "whole run: systematic error: *"]
+        ["*mha-parity?all-cases? FAILED*", "*?dtype=float32? SKIPPED*", "*systematic error*"]
     )
+
+
+def test_a_target_that_never_answers_is_one_red_test(pytester: pytest.Pytester) -> None:
+    """Without an answer there is no verdict: one test says so, and the features are skipped."""
+    target = f"{SUBJECTS}/miscalled.py:needs_a_keyword"
+    result = run(pytester, target, "-v", "-k", "all-cases or dtype",
+                 "--mha-parity-convention", "qkv-heads")  # fmt: skip
+    result.stdout.fnmatch_lines(
+        [
+            "*?all-cases? FAILED*",
+            "*?dtype=float64? SKIPPED*",
+            "*could not be called as qkv-heads: *",
+        ]
+    )
+    assert {"failed": 1, "skipped": 1} == {k: outcomes(result)[k] for k in ("failed", "skipped")}
+
+
+def test_an_id_is_chosen_as_it_is_printed(pytester: pytest.Pytester) -> None:
+    """One id that a run printed runs that test alone; one that does not exist is refused."""
+    chosen = run(pytester, RIGHT, "-v", "mha-parity[heads=one]")
+    chosen.stdout.fnmatch_lines(["mha-parity?heads=one? PASSED*"])
+    assert {"passed": 1} == outcomes(chosen)
+    refused = run(pytester, RIGHT, "mha-parity[heads=on]")
+    refused.stderr.fnmatch_lines(["*got 'heads=on', but no such *; did you mean heads=one?"])
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_the_message_is_brief_and_all_of_it_comes_with_v(pytester: pytest.Pytester) -> None:
+    """A failing ``assert_parity`` has 25 lines; ``-v`` adds the whole report in a section."""
+    pytester.makepyfile(
+        "from mha_parity import assert_parity\n"
+        f"def test_it():\n    assert_parity({WRONG!r}, cases=40, dtypes='float64')\n"
+    )
+    brief = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    whole = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-v")
+    brief.stdout.fnmatch_lines(["E *mha_parity.ParityError: Parity does not hold: * The bug: *"])
+    assert 25 >= len([line for line in brief.outlines if line.startswith("E  ")])
+    brief.stdout.no_fnmatch_line("* checks *")
+    whole.stdout.fnmatch_lines(["*- mha-parity -*", " checks *"])
 
 
 def test_own_tests_run_beside(pytester: pytest.Pytester) -> None:
@@ -110,9 +151,9 @@ def test_without_a_target_there_are_no_features(pytester: pytest.Pytester) -> No
 
 def test_works_in_parallel(pytester: pytest.Pytester) -> None:
     """Workers of pytest-xdist agree on the features, and come to what one process comes to."""
-    result = run(pytester, WRONG, "-n", "2", "-k", "heads or float64")
+    result = run(pytester, WRONG, "-n", "2", "-k", "heads or float64 or all-cases")
     found = outcomes(result)
-    assert (3, 1) == (found["failed"], found["passed"])
+    assert (2, 1, 2) == (found["failed"], found["passed"], found["skipped"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
@@ -138,22 +179,36 @@ class TestExpectedFailures:
     ) -> None:
         """An entry that matches no feature of the target does not go unnoticed."""
         pytester.makepyfile(test_own="def test_own():\n    pass\n")
-        listed = pytester.makefile(".txt", known="attn=causal  # later\nheads=mony\n")
+        listed = pytester.makefile(".txt", known="attn=causal  # later\n")
         chosen = ("-k", "test_own", "--mha-parity-xfail", str(listed))
         result = run(pytester, RIGHT, *chosen, *more)
-        for name in ("attn=causal", "heads=mony"):
-            said = f"*MhaParityWarning: {name} is expected to fail, but the target offers no such*"
-            result.stdout.fnmatch_lines([said])
+        said = "*MhaParityWarning: attn=causal is expected to fail, but the target offers no such*"
+        result.stdout.fnmatch_lines([said])
         assert result.ret == pytest.ExitCode.OK
 
     def test_dead_entries_are_refused_where_warnings_are_errors(
         self, pytester: pytest.Pytester
     ) -> None:
         """With -W error the sentence ends the session as a mistake in its set-up."""
-        listed = pytester.makefile(".txt", known="heads=mony\n")
+        listed = pytester.makefile(".txt", known="attn=causal\n")
         result = run(pytester, RIGHT, "-W", "error", "--mha-parity-xfail", str(listed))
-        result.stderr.fnmatch_lines(["ERROR: mha-parity: heads=mony is expected to fail, but*"])
+        result.stderr.fnmatch_lines(["ERROR: mha-parity: attn=causal is expected to fail, but*"])
         assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+    def test_misspelt_entries_are_refused(self, pytester: pytest.Pytester) -> None:
+        """An entry that is no feature at all ends the session, with the one that is close."""
+        listed = pytester.makefile(".txt", known="heads=mony\n")
+        result = run(pytester, RIGHT, "--mha-parity-xfail", str(listed))
+        said = "*got 'heads=mony', but no such feature in *; did you mean heads=many?"
+        result.stderr.fnmatch_lines([said])
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+    def test_a_known_bug_is_green(self, pytester: pytest.Pytester) -> None:
+        """With what differs and the run itself listed, nothing is red."""
+        listed = pytester.makefile(".txt", known="heads=many  # our scale\nall-cases\n")
+        result = run(pytester, WRONG, "--mha-parity-xfail", str(listed))
+        assert "failed" not in outcomes(result)
+        assert 2 == outcomes(result)["xfailed"]
 
 
 REFUSED = {
@@ -162,7 +217,7 @@ REFUSED = {
         "ERROR: mha-parity: got the target 'nowhere.py:f', but there is no",
     ),
     "feature": (
-        (RIGHT, "--mha-parity-feature", "attn=causal"),
+        (RIGHT, "--mha-parity-features", "attn=causal"),
         "ERROR: mha-parity: attn=causal was asked for, but the target offers only attn=none.",
     ),
     "xfail": (
@@ -199,13 +254,13 @@ class Noted:
 
     def addoption(self, name: str, **keywords: Any) -> None:
         """Keep one."""
-        self.options[name.removeprefix("--").removeprefix(plugin.PREFIX)] = keywords
+        self.options[name.removeprefix("--").removeprefix(pytest_plugin.PREFIX)] = keywords
 
 
 def test_options_are_the_command_s() -> None:
     """One definition serves both: same names, types, defaults and help, but for two of its own."""
     ours, command = Noted(), Noted()
-    plugin.pytest_addoption(ours)  # type: ignore[arg-type]  # what it needs of a parser
+    pytest_plugin.pytest_addoption(ours)  # type: ignore[arg-type]  # what it needs of a parser
     add_options(command.addoption)
     own = {"target", "xfail"}
     assert own == set(ours.options) - set(command.options)
@@ -214,16 +269,40 @@ def test_options_are_the_command_s() -> None:
 
 def test_without_options_the_defaults_are_those_of_a_run() -> None:
     """An empty command line, and a pytest without options, ask for ``Options()``."""
-    for prefix in ("", plugin.PREFIX):
+    for prefix in ("", pytest_plugin.PREFIX):
         parser = argparse.ArgumentParser()
         add_options(parser.add_argument, prefix)
         assert from_namespace(parser.parse_args([]), prefix) == Options()
 
 
+REPEATED = {
+    "feature": (["attn=causal", "bias=yes,attn=none"], "features",
+                (("attn", "causal"), ("bias", "yes"), ("attn", "none"))),
+    "dtype": (["float64", "float32,float64"], "dtypes", ("float64", "float32")),
+    "forbid": (["torch", "jax,scipy"], "forbid", ("torch", "jax", "scipy")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["", pytest_plugin.PREFIX], ids=["command", "plugin"])
+@pytest.mark.parametrize(("name", "case"), REPEATED.items(), ids=REPEATED)
+def test_an_option_given_twice_adds_up(
+    prefix: str, name: str, case: tuple[list[str], str, tuple[object, ...]]
+) -> None:
+    """Lists given by several options are joined, each value once; a second replaces nothing."""
+    given, field, joined = case
+    parser = argparse.ArgumentParser()
+    add_options(parser.add_argument, prefix)
+    words = [word for value in given for word in (f"--{prefix}{name}", value)]
+    for _ in range(2):  # the default is not what was added to the first time
+        options = from_namespace(parser.parse_args(words), prefix)
+        assert joined == getattr(options, field)
+    assert Options() == from_namespace(parser.parse_args([]), prefix)
+
+
 def test_loading_the_plugin_loads_nothing_heavy() -> None:
     """Every pytest of an adopter loads the plugin: neither numpy nor torch, nor the harness."""
     code = (
-        "import sys, mha_parity.plugin\n"
+        "import sys, mha_parity.pytest_plugin\n"
         "print(*(m for m in ('numpy', 'torch', 'rich', 'mha_parity.run') if m in sys.modules))"
     )
     done = subprocess.run(

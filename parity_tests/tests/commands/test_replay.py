@@ -14,20 +14,22 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mha_parity import conventions, targets
 from mha_parity.__main__ import main
-from mha_parity.beyond import error_units
-from mha_parity.case import parse
-from mha_parity.judgement import Judgement, Place, Severity
-from mha_parity.judging import Settings
-from mha_parity.making import make
-from mha_parity.opening import opened
-from mha_parity.options import Options
-from mha_parity.replaying import replay
-from mha_parity.report import close_up, comparing, dots, matrices
-from mha_parity.trial import Trial, try_case
+from mha_parity.cases.generate import make
+from mha_parity.commands.replay import replay
+from mha_parity.core.case import parse
+from mha_parity.core.check_result import CheckResult, Place, Severity
+from mha_parity.core.options import Options
+from mha_parity.core.pictures import Comparison
+from mha_parity.judging.output import JudgeSettings
+from mha_parity.report import ascii_maps, case_view, matrices
+from mha_parity.run.case_detail import case_detail, comparison
+from mha_parity.run.case_run import CaseResult, run_case
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+from mha_parity.worker.open_target import opened
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
 WRONG = f"{SUBJECTS}/wrong_scale.py:f"
 OWN = "mha_numpy:MultiheadAttention"
 SMALL = "qkv-N1-L2-S2-H2-D1-unbatched-float64-s0"
@@ -42,19 +44,16 @@ CASES = (
 )
 
 
-def tried(case: str, target: str = WRONG) -> Trial:
-    """Return the trial of one case, in this process."""
-    return try_case(conventions.bind(targets.load(target)), parse(case), Settings())
+def tried(case: str, target: str = WRONG, convention: str | None = None) -> CaseResult:
+    """Return the result of one case, in this process."""
+    return run_case(bind(load.load(target), convention), parse(case), JudgeSettings())
 
 
-def shown(trial: Trial, width: int = 80) -> str:
+def shown(case_result: CaseResult, width: int = 80) -> str:
     """Return what a console of that width shows of a trial."""
-    units = None
-    if trial.problem and trial.gold and trial.answer:
-        units = error_units(trial.problem, trial.gold, trial.answer, Settings())
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None)
-    close_up.show(trial, units, "x:f", console)
+    case_view.show(case_detail(case_result, JudgeSettings()), "x:f", console)
     return stream.getvalue()
 
 
@@ -111,25 +110,36 @@ def test_fits_the_width(case: str, width: int) -> None:
 
 @pytest.mark.parametrize("case", CASES[:4])
 def test_the_worst_number_is_marked(case: str) -> None:
-    """One number of each matrix stands in brackets, at the place that the judgement names."""
-    trial = tried(case, OWN)
-    compared = comparing.comparison(trial)
-    assert compared is not None
-    got, due = (float(array[compared.worst]) for array in (compared.got, compared.due))
-    (judgement,) = [each for each in trial.judgements if each.check == "output"]
-    assert judgement.where == compared.where
-    marked = re.findall(r"\[ *(-?\d[^\]]*)\]", shown(trial))
-    assert [got, due] == [pytest.approx(float(text), rel=1e-2) for text in marked[:2]]
-    assert abs(got - due) == pytest.approx(judgement.error)
+    """One number of each matrix stands in brackets, at the place that the check result names."""
+    case_result = tried(case, OWN)
+    found = comparison(case_result)
+    assert found is not None
+    actual = float(found.actual[found.worst])
+    expected = float(found.expected[found.worst])
+    (check_result,) = [each for each in case_result.check_results if each.check == "output"]
+    assert check_result.where == found.where
+    marked = re.findall(r"\[ *(-?\d[^\]]*)\]", shown(case_result))
+    assert [actual, expected] == [pytest.approx(float(text), rel=1e-2) for text in marked[:2]]
+    assert abs(actual - expected) == pytest.approx(check_result.error)
+
+
+def compared(actual: np.ndarray, expected: np.ndarray, worst: tuple[int, int]) -> Comparison:
+    """Return the comparison of two matrices of an output."""
+    return Comparison(
+        title="output",
+        actual=actual,
+        expected=expected,
+        worst=worst,
+        fails=True,
+        where=Place(0, 0, *worst),
+    )
 
 
 def test_digits_tell_the_worst_difference() -> None:
     """Numbers have as many digits as show three of the worst difference, and no more than 17."""
 
-    def digits(got: float, due: float) -> str:
-        made = matrices.Comparison(
-            title="", got=np.array([[got]]), due=np.array([[due]]), worst=(0, 0), fails=True
-        )
+    def digits(got: float, expected: float) -> str:
+        made = compared(np.array([[got]]), np.array([[expected]]), (0, 0))
         return matrices._digits(made)(got)
 
     assert "1.500" == digits(1.5, 1.25)
@@ -145,7 +155,7 @@ def test_large_matrices_are_shown_around_the_worst_number() -> None:
     numbers = np.random.default_rng(3).normal(size=(40, 30))
     off = numbers.copy()
     off[37, 29] += 0.5
-    made = matrices.Comparison(title="output", got=off, due=numbers, worst=(37, 29), fails=True)
+    made = compared(off, numbers, (37, 29))
     lines = [line.plain for line in matrices.lines(made, 80)]
     assert re.fullmatch(r"output  10 of 40 rows, columns \d+ to 29 of 30", lines[0])
     assert any(line.startswith("  row 37") and line.endswith("]") for line in lines)
@@ -156,16 +166,16 @@ def test_masks_are_drawn_as_the_oracle_applies_them() -> None:
     """A hidden key is a #, a favoured one +, a disfavoured one -; a causal mask is a staircase."""
     problem = make(parse(CASES[0]))
     hidden, bias = problem.hidden()[0, 1], problem.additive()[0, 1]
-    drawn = [line.plain for line in dots.masks(problem, 1, 0, 80)][2:]
+    drawn = [line.plain for line in ascii_maps.masks(problem, 1, 0, 80)][2:]
     assert 5 == len(drawn)
     for row, line in enumerate(drawn):
         marks = line.split("|")[1]
         assert ["#" == mark for mark in marks] == list(hidden[row])
         assert ["+" == mark for mark in marks] == list(~hidden[row] & (bias[row] > 0))
     causal = make(parse("mha-N1-L3-S4-H1-D2-cross-causal-float64-s0"))
-    stairs = [line.plain.split("|")[1] for line in list(dots.masks(causal, 0, 0, 80))[2:]]
+    stairs = [line.plain.split("|")[1] for line in list(ascii_maps.masks(causal, 0, 0, 80))[2:]]
     assert ["·###", "··##", "···#"] == stairs
-    assert [] == list(dots.masks(make(parse("mha-N1-L3-S3-H1-D2-float64-s0")), 0, 0, 80))
+    assert [] == list(ascii_maps.masks(make(parse("mha-N1-L3-S3-H1-D2-float64-s0")), 0, 0, 80))
 
 
 @pytest.mark.parametrize(
@@ -176,24 +186,24 @@ def test_masks_are_drawn_as_the_oracle_applies_them() -> None:
 def test_marks_of_errors(units: float, mark: str) -> None:
     """Within what is allowed is a dot; beyond it the digit counts powers of ten."""
     array = np.full((1, 1, 1, 1), units)
-    assert f"  row 0   |{mark}|" == [line.plain for line in dots.errors(array, 0, 0, 80)][-1]
+    assert f"  row 0   |{mark}|" == [line.plain for line in ascii_maps.errors(array, 0, 0, 80)][-1]
 
 
 def test_wide_errors_have_a_mark_a_head() -> None:
     """Where 8 heads of width 64 do not fit, each head and row has the mark of its worst element."""
     units = np.zeros((1, 2, 8, 64))
     units[0, 1, 5, 33] = 50
-    lines = [line.plain for line in dots.errors(units, 0, 0, 80)]
+    lines = [line.plain for line in ascii_maps.errors(units, 0, 0, 80)]
     assert lines[0].endswith("the worst of each head and row")
     assert "  row 1   |·|·|·|·|·|2|·|·|" == lines[-1]
 
 
-def planted(check: str, where: Place) -> tuple[Trial, comparing.Placed | None]:
+def planted(check: str, where: Place) -> tuple[CaseResult, Comparison | None]:
     """Return a case with gradients whose check is said to fail at a place, and its comparison."""
-    trial = tried("mha-N2-L5-S5-H3-D4-bias-weights-floatmask3d-grad-float64-s8", OWN)
-    wrong = Judgement(case=trial.case, check=check, severity=Severity.WRONG, where=where)
-    changed = replace(trial, judgements=(wrong, *trial.judgements))
-    return changed, comparing.comparison(changed)
+    case_result = tried("mha-N2-L5-S5-H3-D4-bias-weights-floatmask3d-grad-float64-s8", OWN)
+    wrong = CheckResult(case=case_result.case, check=check, severity=Severity.WRONG, where=where)
+    changed = replace(case_result, check_results=(wrong, *case_result.check_results))
+    return changed, comparison(changed)
 
 
 @pytest.mark.parametrize(
@@ -208,22 +218,26 @@ def planted(check: str, where: Place) -> tuple[Trial, comparing.Placed | None]:
     ids=lambda value: value.removeprefix("gradient of ") if isinstance(value, str) else "",
 )
 def test_what_fails_is_what_is_compared(check: str, where: Place, index: tuple[int, ...]) -> None:
-    """The number marked is that of the failing array, at the judgement's place."""
-    trial, compared = planted(check, where)
-    assert compared is not None
-    assert trial.answer is not None
+    """The number marked is that of the failing array, at the check result's place."""
+    case_result, found = planted(check, where)
+    assert found is not None
+    assert case_result.answer is not None
     name = check.removeprefix("gradient of ")
-    array = trial.answer.weights if name == "weights" else (trial.answer.gradients or {})[name]
+    array = (
+        case_result.answer.weights
+        if name == "weights"
+        else (case_result.answer.gradients or {})[name]
+    )
     assert array is not None
-    assert float(array[index]) == float(compared.got[compared.worst])
-    assert np.abs(compared.difference).max() < 1e-12
-    assert compared.title.startswith(check)
+    assert float(array[index]) == float(found.actual[found.worst])
+    assert np.abs(found.difference).max() < 1e-12
+    assert found.title.startswith(check)
 
 
 @pytest.mark.parametrize("name", ["returns_complex", "returns_text", "raises"])
 def test_answers_without_numbers(name: str) -> None:
     """What is no array of real numbers is not compared; the sentence of the judge is shown."""
-    text = shown(tried(SMALL, f"{SUBJECTS}/misbehaving.py:{name}"))
+    text = shown(tried(SMALL, f"{SUBJECTS}/misbehaving.py:{name}", "qkv-heads"))
     assert "target − torch" not in text
     assert "x:f fails this case" in text
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mha_parity.opening import opened
-from mha_parity.options import Options
-from mha_parity.run import check
-from mha_parity.verdict import Outcome, Verdict
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.run.check import check
+from mha_parity.worker.open_target import opened
 
-SUBJECTS = Path(__file__).parent / "subjects"
 CASES = 150
 SEED = 2
 # Target, the options it takes to see it, and the name it must get first.
@@ -39,20 +38,20 @@ DISHONEST = {
 HONEST = ("projected.py:f", "keep_mask.py:Stacked")
 
 
-def verdict(target: str, **options: object) -> Verdict:
+def verdict(folder: Path, target: str, **options: object) -> Verdict:
     """Return the verdict on a target in a process of its own, as the command runs it."""
     asked = Options(cases=CASES, seed=SEED, shrink=False, **options)  # type: ignore[arg-type]  # any option
-    with opened(f"{SUBJECTS}/{target}", asked) as candidate:
+    with opened(f"{folder}/{target}", asked) as candidate:
         return check(candidate, asked)
 
 
 @pytest.mark.parametrize(
     ("target", "name"), DISHONEST.items(), ids=[f"{t}-seed{SEED}" for t in DISHONEST]
 )
-def test_each_is_named(target: str, name: str) -> None:
+def test_each_is_named(target: str, name: str, subjects: Path) -> None:
     """What no formula explains gets its name first, with the remedy and the evidence for it."""
     forbid = ("torch",) if name == "torch-behind" else ()
-    found = verdict(target, forbid=forbid)
+    found = verdict(subjects, target, forbid=forbid)
     assert Outcome.FAIL is found.outcome
     first = found.diagnosis[0]
     assert name == first.bug
@@ -62,13 +61,13 @@ def test_each_is_named(target: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("target", HONEST, ids=[f"{t}-seed{SEED}" for t in HONEST])
-def test_nothing_is_said_of_the_honest(target: str) -> None:
+def test_nothing_is_said_of_the_honest(target: str, subjects: Path) -> None:
     """A candidate without memory passes, and no diagnosis is made."""
-    found = verdict(target)
+    found = verdict(subjects, target)
     assert Outcome.FAIL is not found.outcome
     assert () == found.diagnosis
 
 
-def test_torch_is_let_pass_where_nobody_forbids_it() -> None:
+def test_torch_is_let_pass_where_nobody_forbids_it(subjects: Path) -> None:
     """A target that hands its work to torch is right; only who promised otherwise is at fault."""
-    assert Outcome.FAIL is not verdict("dishonest.py:asks_torch").outcome
+    assert Outcome.FAIL is not verdict(subjects, "dishonest.py:asks_torch").outcome

@@ -17,32 +17,34 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mha_parity import conventions
-from mha_parity.candidate import FunctionCandidate
+from mha_parity.cases.covering import draw_cases
+from mha_parity.catalogue import catalogue
+from mha_parity.catalogue.gradients import with_gradients
+from mha_parity.catalogue.registry import whole_offer
+from mha_parity.core.candidate import FunctionCandidate
+from mha_parity.core.options import Options
 from mha_parity.diagnose import diagnose
-from mha_parity.drawing import draw_cases
-from mha_parity.judging import Settings
-from mha_parity.options import Options
-from mha_parity.pullback import Pull
-from mha_parity.run import check, restricted
-from mha_parity.trial import try_cases
-from mha_parity.wrong import catalogue
-from mha_parity.wrong.bug import whole_offer
-from mha_parity.wrong.gradients import backwards
+from mha_parity.judging.output import JudgeSettings
+from mha_parity.oracle.eval_orders_vjp import VJP
+from mha_parity.run.case_run import run_cases
+from mha_parity.run.check import check
+from mha_parity.run.narrowing import restricted
+from mha_parity.selftest.mutant import monitored_candidate
+from mha_parity.targets.bind import bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
 
-    from mha_parity.candidate import Answer, Candidate
-    from mha_parity.case import Case
-    from mha_parity.problem import Problem
-    from mha_parity.verdict import Diagnosis
+    from mha_parity.core.candidate import Answer, Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.core.verdict import Diagnosis
 
-FOLDER = Path(__file__).parent / "subjects" / "wrong"
+FOLDER = Path(__file__).parents[2] / "subjects" / "wrong"
 STYLES = ("einsums", "layers", "lengths", "loops", "streams", "tensors")
 SEED = 5
-CASES = 100
+CASES = 400
 FAILURES = 12  # a diagnosis looks at twice as many; fewer are harder
 SECONDS = 5.0
 
@@ -66,16 +68,16 @@ def subjects(*styles: str) -> list[tuple[str, str, str]]:
 
 def failing(candidate: Candidate) -> Iterator[tuple[Problem, Answer]]:
     """Yield what the suite finds wrong."""
-    offer = restricted(candidate.offer, Options())
-    for trial in try_cases(candidate, draw_cases(offer, CASES, SEED), Settings()):
-        if trial.fails and trial.problem is not None and trial.answer is not None:
-            yield trial.problem, trial.answer
+    offer = restricted(candidate, Options())
+    for case_result in run_cases(candidate, draw_cases(offer, CASES, SEED), JudgeSettings()):
+        if case_result.fails and case_result.problem is not None and case_result.answer is not None:
+            yield case_result.problem, case_result.answer
 
 
 @cache
 def diagnosed(file: str, name: str) -> tuple[tuple[Diagnosis, ...], float]:
     """Return what the diagnosis says of a subject, and the seconds of CPU that it took."""
-    candidate = conventions.bind(getattr(style(file), name))
+    candidate = bind(getattr(style(file), name))
     failures = list(islice(failing(candidate), FAILURES))
     assert failures, f"{name} passes {CASES} cases"
     started = time.process_time()
@@ -90,7 +92,13 @@ def names(diagnosis: Diagnosis) -> set[frozenset[str]]:
     return {frozenset(name.split(" + ")) for name in given}
 
 
-SINGLE = subjects(*STYLES)
+# It inverts the causal mask as well, which the entry does not: a name that fits some is not said.
+MEASURED = {
+    "KeepMask": "the mask is inverted: what it marks is seen, the rest hidden",
+    "TiledMask": "the first stage to depart from torch: mask (attn=bool3d)",
+    "QueryPadding": "the first stage to depart from torch: nowhere in plain problems",
+}
+SINGLE = [each for each in subjects(*STYLES) if each[1] not in MEASURED]
 
 
 @pytest.mark.parametrize(
@@ -104,6 +112,15 @@ def test_the_first_name_is_the_true_one(file: str, name: str, true: str) -> None
     assert not [each.bug for each in found[1:] if each.confident]
     assert seconds <= SECONDS
     assert found[0].remedy
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_what_no_single_name_explains_is_measured(name: str) -> None:
+    """Of a bug that goes beyond its entry in the catalogue the report says what was seen."""
+    file = "layers" if name == "TiledMask" else "tensors"
+    found, _ = diagnosed(file, name)
+    assert found[0].bug is None
+    assert MEASURED[name] in found[0].title
 
 
 def test_the_subjects_are_many() -> None:
@@ -139,7 +156,7 @@ def test_the_share_explained_is_of_the_failures() -> None:
     """A bug in one feature beside a bug everywhere is said to explain a part, and not surely."""
     found, _ = diagnosed("layers", "LateQueryBias")
     assert found[0].confident
-    assert found[0].explains == 1
+    assert 1 == found[0].explains
     assert "predicts" in found[0].evidence
 
 
@@ -151,7 +168,7 @@ def checked(file: str, name: str) -> tuple[Diagnosis, ...]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module
     spec.loader.exec_module(module)
-    candidate = conventions.bind(getattr(module, name))
+    candidate = bind(getattr(module, name))
     return check(candidate, Options(cases=48, seed=SEED, grad=True, shrink=False)).diagnosis
 
 
@@ -159,8 +176,8 @@ def checked(file: str, name: str) -> tuple[Diagnosis, ...]:
     "name", [bug.id for bug in catalogue().values() if bug.family == 12 and bug.beyond is None]
 )
 def test_wrong_gradients_are_named(name: str) -> None:
-    """Behind a right output a wrong way back is named by the gradients that it gives."""
-    candidate = catalogue()[name].candidate()
+    """Behind a right output a wrong backward pass is named by the gradients that it gives."""
+    candidate = monitored_candidate(catalogue()[name])
     (found,) = check(candidate, Options(cases=48, seed=SEED, grad=True, shrink=False)).diagnosis
     assert name == found.bug
     assert found.confident
@@ -169,14 +186,14 @@ def test_wrong_gradients_are_named(name: str) -> None:
 def test_a_wrong_gradient_of_other_hands_is_named() -> None:
     """A layer with gradients written by hand that takes the softmax for its diagonal."""
     (found,) = checked("numpy_vjp", "ForgetsRowTerm")
-    assert (found.bug, found.confident) == ("grad-softmax-diag", True)
+    assert ("grad-softmax-diag", True) == (found.bug, found.confident)
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("Negates", "gradient of value is -1 times what is due"),
-        ("ForgetsBroadcast", "gradient of attn_mask is no multiple of what is due"),
+        ("Negates", "gradient of value is -1 times the expected one"),
+        ("ForgetsBroadcast", "gradient of attn_mask is no multiple of the expected one"),
     ],
 )
 def test_a_gradient_of_no_entry_is_measured(name: str, sentence: str) -> None:
@@ -187,14 +204,14 @@ def test_a_gradient_of_no_entry_is_measured(name: str, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("factor", "told"),
     [
-        (lambda _: 0.5, "gradient of value is 0.5 times what is due"),
-        (lambda case: case.head_dim**-0.5, "times what is due; 1/sqrt(head_dim)"),
+        (lambda _: 0.5, "gradient of value is 0.5 times the expected one"),
+        (lambda case: case.head_dim**-0.5, "times the expected one; 1/sqrt(head_dim)"),
     ],
     ids=["half", "root"],
 )
 def test_a_formula_is_one_of_all_failing_cases(factor: Callable[[Case], float], told: str) -> None:
     """A half is 1/sqrt(4) in a case of four heads, by chance; a formula has to fit five cases."""
-    right = backwards(Pull)()
+    right = with_gradients(VJP)()
 
     def answer(problem: Problem) -> Answer:
         found = right(problem)

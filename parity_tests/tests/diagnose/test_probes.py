@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity import probes
-from mha_parity.candidate import CandidateError, FunctionCandidate
-from mha_parity.features import offer
-from mha_parity.reading import SIZES, plain_case, read, slope
-from mha_parity.stages import stage
-from mha_parity.wrong import Attention, attend, catalogue, whole_offer
+from mha_parity.catalogue import Attention, attend, catalogue, whole_offer
+from mha_parity.core.candidate import CandidateError, FunctionCandidate
+from mha_parity.core.features import offer
+from mha_parity.diagnose import probes
+from mha_parity.diagnose.locate import first_wrong_stage
+from mha_parity.diagnose.read_weights import SIZES, fit_scale, plain_case, read_weights
 
 if TYPE_CHECKING:
-    from mha_parity.candidate import Answer, Candidate
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer, Candidate
+    from mha_parity.core.problem import Problem
 
 NOWHERE = "nowhere in plain problems: only with particular sizes, values or features"
 PROJECTED = offer(form="qkv", projection="none", inputs=("self", "cross"))
@@ -38,9 +38,9 @@ def said(candidate: Candidate) -> str:
 
 def departs(candidate: Candidate) -> str:
     """Return the stage at which it first departs."""
-    reading = read(candidate, plain_case(candidate.offer))
+    reading = read_weights(candidate, plain_case(candidate.offer))
     assert reading is not None
-    return stage(candidate, reading)
+    return first_wrong_stage(candidate, reading)
 
 
 class Scaled(Attention):
@@ -82,11 +82,11 @@ class Neighbour(Attention):
 @pytest.mark.parametrize("offered", [whole_offer(), PROJECTED], ids=["layer", "projected"])
 def test_the_weights_are_read_out(offered: dict[str, tuple[str, ...]]) -> None:
     """With unit vectors as values the output is the weights: a right attention's, exactly."""
-    reading = read(of(Attention, offered), plain_case(offered))
+    reading = read_weights(of(Attention, offered), plain_case(offered))
     assert reading is not None
     # The oracle and the candidate are one computation, so that only the read-out could differ.
     assert np.abs(reading.weights - reading.right).max() < 100 * 2**-52
-    slopes, misfit = slope(reading)
+    slopes, misfit = fit_scale(reading)
     assert slopes is not None
     assert np.abs(slopes * math.sqrt(D) - 1).max() < 1e-9
     assert misfit < 1e-9
@@ -115,14 +115,14 @@ def test_a_wrong_scale_is_measured_and_named(name: str, sentence: str) -> None:
     told = said(catalogue()[name].candidate())
     assert f"expected {D**-0.5:.4f} = 1/sqrt(head_dim); " in told
     assert sentence in told
-    assert departs(catalogue()[name].candidate()) == "scale"
+    assert "scale" == departs(catalogue()[name].candidate())
 
 
 def test_a_scale_of_no_formula_is_measured_alone() -> None:
     """A planted factor comes back to all digits shown, without a formula that it is not."""
     told = said(of(Scaled))
-    due = f"{0.123 * math.sqrt(D):.4g} times what is due"
-    assert f"effective scale 0.1230, expected 0.3780 = 1/sqrt(head_dim) ({due})" in told
+    expected = f"{0.123 * math.sqrt(D):.4g} times that"
+    assert f"effective scale 0.1230, expected 0.3780 = 1/sqrt(head_dim) ({expected})" in told
 
 
 def test_each_heads_own_scale_is_told() -> None:
@@ -235,4 +235,4 @@ def test_a_candidate_without_answer_is_said_to_have_none() -> None:
         raise CandidateError("crash", "no answer")
 
     (told,) = probes.measure(FunctionCandidate("silent", silent, whole_offer()))
-    assert told == "the candidate does not answer the plainest problem that it offers"
+    assert "the candidate does not answer the plainest problem that it offers" == told

@@ -9,53 +9,57 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mha_parity import systematic, wrong
-from mha_parity.accuracy import torch_output
-from mha_parity.candidate import Answer, FunctionCandidate
-from mha_parity.directions import DIRECTIONS
-from mha_parity.drawing import draw_cases
-from mha_parity.features import AXES, offer
-from mha_parity.gold import Gold, golden
-from mha_parity.judgement import Judgement, Severity
-from mha_parity.making import make
-from mha_parity.options import Options
-from mha_parity.orders import ORDERS, Prepared, attend
-from mha_parity.problem import Problem
-from mha_parity.run import check
-from mha_parity.systematic import LEAST, TESTS, THRESHOLD, Systematic
-from mha_parity.verdict import Outcome
-from mha_parity.wrong import Attention
+from mha_parity import catalogue
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import make
+from mha_parity.catalogue import Attention
+from mha_parity.core.candidate import Answer, FunctionCandidate
+from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.features import AXES, offer
+from mha_parity.core.options import Options
+from mha_parity.core.problem import Problem
+from mha_parity.core.verdict import Outcome
+from mha_parity.judging import bias
+from mha_parity.judging.accuracy import torch_output
+from mha_parity.judging.bias import LEAST, TESTS, THRESHOLD, SystematicErrorTest
+from mha_parity.judging.bias_directions import DIRECTIONS
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared, attend
+from mha_parity.oracle.reference import Reference, reference_answer
+from mha_parity.run.check import check
 
 EVERYTHING = {
     axis: values for axis, values in AXES.items() if axis not in {"dtype", "size", "weights"}
 }
 CASES = 260
+RUN_CASES = 500  # as many as a default run has: 1e-6 in one head needs them
 
 
 @functools.cache
-def posed(dtype: str, seed: int = 61) -> tuple[tuple[Problem, Gold], ...]:
-    """Return a run's problems in one dtype, with their gold."""
+def posed(dtype: str, seed: int = 61, cases: int = CASES) -> tuple[tuple[Problem, Reference], ...]:
+    """Return a run's problems in one dtype, with their reference."""
     offered = offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
-    found = [make(case) for case in draw_cases(offered, CASES, seed)]
-    return tuple((problem, golden(problem)) for problem in found)
+    found = [make(case) for case in draw_cases(offered, cases, seed)]
+    return tuple((problem, reference_answer(problem)) for problem in found)
 
 
-def run(answer: Callable[[Problem], np.ndarray], dtype: str, seed: int = 61) -> list[Judgement]:
+def run(
+    answer: Callable[[Problem], np.ndarray], dtype: str, seed: int = 61, cases: int = CASES
+) -> list[CheckResult]:
     """Return what a run with this candidate finds."""
-    over_run = Systematic()
-    for problem, gold in posed(dtype, seed):
-        over_run.add(problem, gold, Answer(output=answer(problem)))
-    return over_run.judgements()
+    over_run = SystematicErrorTest()
+    for problem, reference in posed(dtype, seed, cases):
+        over_run.add(problem, reference, Answer(output=answer(problem)))
+    return over_run.check_results()
 
 
 class BFloatLogits(Attention):
     """Logits rounded to 8 bits."""
 
-    def masked(self, scores: np.ndarray) -> np.ndarray:
+    def mask_scores(self, scores: np.ndarray) -> np.ndarray:
         """Round the masked scores."""
         import ml_dtypes
 
-        found = super().masked(scores)
+        found = super().mask_scores(scores)
         return np.asarray(found.astype(ml_dtypes.bfloat16).astype(found.dtype))
 
 
@@ -64,7 +68,7 @@ class FiveDigits(Attention):
 
     def scores(self, q: np.ndarray, k: np.ndarray) -> np.ndarray:
         """Scale by what is written."""
-        return np.asarray(super().scores(q, k) * self.work.type(0.17677 * math.sqrt(32)))
+        return np.asarray(super().scores(q, k) * self.work_dtype.type(0.17677 * math.sqrt(32)))
 
 
 class Wave(Attention):
@@ -85,18 +89,18 @@ class OneHead(Attention):
     def softmax(self, scores: np.ndarray) -> np.ndarray:
         """Take a little from one head."""
         found = super().softmax(scores)
-        found[:, 1:2] *= self.work.type(1 - 1e-6)
+        found[:, 1:2] *= self.work_dtype.type(1 - 1e-6)
         return found
 
 
 def of(bug: str) -> Callable[[Problem], np.ndarray]:
     """Return an attention of the catalogue."""
-    return lambda problem: wrong.catalogue()[bug].attend(problem).output
+    return lambda problem: catalogue.catalogue()[bug].attend(problem).output
 
 
 def by(kind: type[Attention]) -> Callable[[Problem], np.ndarray]:
     """Return an attention of this file."""
-    return lambda problem: wrong.attend(kind, problem).output
+    return lambda problem: catalogue.attend(kind, problem).output
 
 
 SYSTEMATIC: dict[str, tuple[Callable[[Problem], np.ndarray], str, str]] = {
@@ -119,8 +123,8 @@ SHOWS_IN_SINGLE_CASES = {
 def test_systematic_errors_are_seen(name: str) -> None:
     """Each mistake is found over a run in its one dtype, and described as what it is."""
     answer, dtype, words = SYSTEMATIC[name]
-    found = run(answer, dtype)
-    assert [judgement.severity for judgement in found] == [Severity.WRONG]
+    found = run(answer, dtype, cases=RUN_CASES if name == "1e-6 in one head" else CASES)
+    assert [Severity.WRONG] == [check_result.severity for check_result in found]
     assert words in found[0].detail
     assert found[0].error > found[0].allowed
 
@@ -138,44 +142,44 @@ def test_a_run_fails_by_its_systematic_error(name: str) -> None:
     candidate = FunctionCandidate(
         name, lambda problem: Answer(output=answer(problem)), offer(**RUN, dtype=dtype)
     )
-    found = check(candidate, Options(cases=160, seed=9, diagnose=False, shrink=False))
+    found = check(candidate, Options(cases=RUN_CASES, seed=9, diagnose=False, shrink=False))
     failed = {row.name: row.failed for row in found.checks if row.failed}
 
-    assert found.outcome is Outcome.FAIL
-    assert failed["systematic error"] == 1
-    assert any(words in each.judgement.detail for each in found.failures)
+    assert Outcome.FAIL is found.outcome
+    assert 1 == failed["systematic error"]
+    assert any(words in each.check_result.detail for each in found.failures)
     assert bool(found.failed) == (name in SHOWS_IN_SINGLE_CASES)
 
 
 def right() -> dict[str, Callable[[Problem], np.ndarray]]:
-    """Return right attentions: all orders of the yardstick, torch, a plain one, the gold itself."""
+    """Return right attentions: all evaluation orders, torch, a plain one, the reference."""
     found: dict[str, Callable[[Problem], np.ndarray]] = {
         f"order {i}": lambda problem, order=order: attend(Prepared(problem), order)[0]  # type: ignore[misc]  # a default binds it
-        for i, order in enumerate(ORDERS)
+        for i, order in enumerate(EVAL_ORDERS)
     }
-    rounded = {"gold": lambda problem: golden(problem).output.astype(problem.dtype)}
+    rounded = {"gold": lambda problem: reference_answer(problem).output.astype(problem.dtype)}
     return found | {"torch": torch_output, "plain": by(Attention)} | rounded
 
 
 @pytest.mark.parametrize("seed", [61, 62, 63])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_right_attentions_have_no_systematic_error(dtype: str, seed: int) -> None:
-    """No order, nor torch, nor a plain attention, nor the rounded gold is ever suspected."""
+    """No order, nor torch, nor a plain attention, nor the rounded reference is ever suspected."""
     with np.errstate(all="ignore"):
         for name, answer in right().items():
-            assert run(answer, dtype, seed) == [], name
+            assert [] == run(answer, dtype, seed), name
 
 
 def test_half_precision_is_not_tested() -> None:
     """In 16 bits roundings have a direction of their own; such runs find nothing here."""
-    assert run(of("softmax-add-eps"), "bfloat16") == []
+    assert [] == run(of("softmax-add-eps"), "bfloat16")
 
 
 def test_without_the_threshold_rounding_would_be_suspected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The false-alarm rate is what keeps right attentions out: with no threshold one is named."""
-    monkeypatch.setattr(systematic, "THRESHOLD", -math.inf)
+    monkeypatch.setattr(bias, "THRESHOLD", -math.inf)
     assert run(by(Attention), "float32") != []
 
 
@@ -183,17 +187,17 @@ def test_least_effects_are_what_keeps_small_biases_out(monkeypatch: pytest.Monke
     """A gain of a quarter of a roundoff is real and of no interest; asked for, it is found."""
 
     def quarter(problem: Problem) -> np.ndarray:
-        rough = golden(problem).output * (1 + 2.0**-26)  # rounding it scatters around it
+        rough = reference_answer(problem).output * (1 + 2.0**-26)  # rounding it scatters around it
         return rough.astype(problem.dtype)
 
-    assert run(quarter, "float32") == []
-    monkeypatch.setattr(systematic, "LEAST", np.zeros_like(LEAST))
+    assert [] == run(quarter, "float32")
+    monkeypatch.setattr(bias, "LEAST", np.zeros_like(LEAST))
     assert "too large" in run(quarter, "float32")[0].detail
 
 
 def test_the_threshold_counts_the_tests() -> None:
     """exp(-x^2 / 2) times the number of tests is the false-alarm rate of a run, 1e-6."""
-    assert TESTS * math.exp(-(THRESHOLD**2) / 2) == pytest.approx(1e-6)
+    assert pytest.approx(1e-6) == TESTS * math.exp(-(THRESHOLD**2) / 2)
     assert len(DIRECTIONS) * 2 * 2 < TESTS
 
 
@@ -209,7 +213,7 @@ def test_signs_by_chance_keep_the_inequality() -> None:
 
 def test_few_cases_prove_nothing() -> None:
     """T cannot pass the root of the number of cases: below 41 of them nothing is ever said."""
-    over_run = Systematic()
-    for problem, gold in posed("float32")[: math.floor(THRESHOLD**2)]:
-        over_run.add(problem, gold, Answer(output=of("softmax-add-eps")(problem)))
-    assert over_run.findings() == []
+    over_run = SystematicErrorTest()
+    for problem, reference in posed("float32")[: math.floor(THRESHOLD**2)]:
+        over_run.add(problem, reference, Answer(output=of("softmax-add-eps")(problem)))
+    assert [] == over_run.findings()

@@ -1,4 +1,4 @@
-"""Gradients are judged by gold, yardstick and bound, and the gold gradients are right."""
+"""Gradients are judged by reference, order spread and bound; the reference is right."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import pytest
 import torch
 
 import mha_torch
-from mha_parity import gold_gradients as module
-from mha_parity.backward import backward
-from mha_parity.bound import machine
-from mha_parity.candidate import Answer
-from mha_parity.case import parse
-from mha_parity.drawing import draw_cases
-from mha_parity.features import AXES, offer
-from mha_parity.gold import golden, merge, split
-from mha_parity.gold_gradients import golden_gradients
-from mha_parity.gradient_places import groups
-from mha_parity.gradients import judge_gradients
-from mha_parity.judgement import Judgement, Severity
-from mha_parity.making import cotangent, make
-from mha_parity.orders import Order, Prepared
-from mha_parity.problem import Problem
-from mha_parity.pullback import pull_back
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import cotangent, make
+from mha_parity.core.arrays import merge, split
+from mha_parity.core.candidate import Answer
+from mha_parity.core.case import parse
+from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.features import AXES, offer
+from mha_parity.core.problem import Problem
+from mha_parity.judging.gradient_groups import group_rows
+from mha_parity.judging.gradients import judge_gradients
+from mha_parity.oracle import reference_gradients as module
+from mha_parity.oracle.backward import backward
+from mha_parity.oracle.error_bound import machine
+from mha_parity.oracle.eval_orders import EvalOrder, Prepared
+from mha_parity.oracle.eval_orders_vjp import pull_back
+from mha_parity.oracle.reference import reference_answer
+from mha_parity.oracle.reference_gradients import reference_gradients
 
 EVERYTHING = {
     axis: values for axis, values in AXES.items() if axis not in {"dtype", "size", "weights"}
@@ -34,8 +35,8 @@ RICH = make(
 )
 GROUPED = make(parse("qkv-N3-L5-S7-H4-D3-G2-V5-cross-floatmask-scaled-float32-s92"))
 OTHERS = (
-    Order(scale_at="both", sums="pairwise", normalise="after", keys=3, rounding="ends"),
-    Order(scale_at="late", base2=True, sums="sequential", projection="sequential"),
+    EvalOrder(scale_at="both", sums="pairwise", normalise="after", keys=3, rounding="ends"),
+    EvalOrder(scale_at="late", base2=True, sums="sequential", projection="sequential"),
 )
 
 
@@ -51,36 +52,36 @@ def rounded(problem: Problem, found: dict[str, np.ndarray]) -> Answer:
     return Answer(output=np.zeros(problem.output_shape), gradients=stored)
 
 
-def judged(problem: Problem, found: dict[str, np.ndarray]) -> list[Judgement]:
+def judged(problem: Problem, found: dict[str, np.ndarray]) -> list[CheckResult]:
     """Judge gradients."""
-    return judge_gradients(problem, golden(problem), rounded(problem, found))
+    return judge_gradients(problem, reference_answer(problem), rounded(problem, found))
 
 
 def right(problem: Problem) -> dict[str, np.ndarray]:
-    """Return the gold gradients."""
-    return {n: g.value for n, g in golden_gradients(problem, golden(problem)).items()}
+    """Return the reference gradients."""
+    return {n: g.value for n, g in reference_gradients(problem, reference_answer(problem)).items()}
 
 
 @pytest.mark.parametrize("dtype", AXES["dtype"])
 def test_right_gradients_never_fail(dtype: str) -> None:
-    """Two orders outside the yardstick, and the rounded gold, pass in all features."""
+    """Two orders outside the order spread, and the rounded reference, pass in all features."""
     for problem in problems(25, 93, dtype):
         answers = [pull_back(Prepared(problem), order, cotangent(problem)) for order in OTHERS]
         with np.errstate(all="ignore"):
             for found in (*answers, right(problem)):
-                for judgement in judged(problem, found):
-                    assert not judgement.severity.fails, judgement
+                for check_result in judged(problem, found):
+                    assert not check_result.severity.fails, check_result
 
 
 @pytest.mark.parametrize("problem", [RICH, GROUPED], ids=["layer", "grouped"])
 def test_every_gradient_there_is_gets_judged(problem: Problem) -> None:
-    """Inputs, all weights and biases, bias_k and bias_v, float masks: one judgement each."""
+    """Inputs, all weights and biases, bias_k and bias_v, float masks: one check result each."""
     names = {"query", "key", "value", "attn_mask"}
     if problem is RICH:
         names |= {"key_padding_mask", *problem.state()}
     found = judged(problem, right(problem))
-    assert {judgement.check for judgement in found} == {f"gradient of {n}" for n in names}
-    assert {judgement.severity for judgement in found} == {Severity.MATCH}
+    assert {check_result.check for check_result in found} == {f"gradient of {n}" for n in names}
+    assert {Severity.MATCH} == {check_result.severity for check_result in found}
 
 
 def test_torch_in_float32_passes() -> None:
@@ -98,11 +99,11 @@ def test_torch_in_float32_passes() -> None:
     arrays = [each.numpy() for each in found]
     rows = (*map(merge, arrays[:3]), arrays[3])
     named = dict(zip(("query", "key", "value", "attn_mask"), rows, strict=True))
-    assert {judgement.severity for judgement in judged(GROUPED, named)} == {Severity.MATCH}
+    assert {Severity.MATCH} == {check_result.severity for check_result in judged(GROUPED, named)}
 
 
 def test_the_gold_is_the_slope_of_the_output() -> None:
-    """Central differences of torch's float64 output along a random direction give the gold."""
+    """Central differences of torch's float64 output along a random direction give the reference."""
     chance = np.random.Generator(np.random.Philox(94))
     wide = make(parse(RICH.case.id.replace("float32", "float64")))
     step = 2.0**-17  # step^2 and eps / step are about the same
@@ -112,12 +113,12 @@ def test_the_gold_is_the_slope_of_the_output() -> None:
             continue
         direction = chance.standard_normal(array.shape)
         ahead, behind = (
-            golden(wide.replace(**{name: array + sign * step * direction})).output
+            reference_answer(wide.replace(**{name: array + sign * step * direction})).output
             for sign in (1, -1)
         )
         slope = float(((ahead - behind) * cotangent(wide)).sum() / (2 * step))
         expected = float((gradient * direction).sum())
-        assert slope == pytest.approx(expected, rel=1e3 * step**2)
+        assert pytest.approx(expected, rel=1e3 * step**2) == slope
 
 
 @pytest.mark.parametrize(
@@ -128,19 +129,19 @@ def test_planted_errors_are_seen_in_each_gradient(name: str) -> None:
     found = right(RICH)
     found[name] = found[name] * 1.001
     severities = {each.check: each.severity for each in judged(RICH, found)}
-    assert severities.pop(f"gradient of {name}") is Severity.WRONG
-    assert set(severities.values()) == {Severity.MATCH}
+    assert Severity.WRONG is severities.pop(f"gradient of {name}")
+    assert {Severity.MATCH} == set(severities.values())
 
 
 def test_a_transposed_head_is_seen_beside_a_loud_one() -> None:
     """Head 0 is 10^4 times louder; the weights of head 1 are judged by their own size."""
-    problem = make(parse("mha-N3-L5-S7-H3-D4-cross-bias-float32-loud-s95"))
+    problem = make(parse("mha-N3-L5-S7-H3-D4-cross-bias-float32-largehead-s95"))
     found = right(problem)
     weight = found["in_proj_weight"].reshape(3, 3, 4, 12).copy()
     weight[0, 1] = weight[0, 1, ::-1]
     found["in_proj_weight"] = weight.reshape(36, 12)
     wrong = [each.check for each in judged(problem, found) if each.severity.fails]
-    assert wrong == ["gradient of in_proj_weight"]
+    assert ["gradient of in_proj_weight"] == wrong
 
 
 def test_missing_and_misshapen_gradients_are_faults_of_structure() -> None:
@@ -153,7 +154,7 @@ def test_missing_and_misshapen_gradients_are_faults_of_structure() -> None:
     answer = Answer(output=np.zeros(GROUPED.output_shape), gradients=found)
     details = {
         each.check: each.detail
-        for each in judge_gradients(GROUPED, golden(GROUPED), answer)
+        for each in judge_gradients(GROUPED, reference_answer(GROUPED), answer)
         if each.severity is Severity.STRUCTURE
     }
     assert details["gradient of query"].startswith("gradient of query is missing")
@@ -167,7 +168,7 @@ def test_nan_is_no_gradient() -> None:
     found["value"] = found["value"].copy()
     found["value"][1, 2, 3] = np.nan
     wrong = [each for each in judged(RICH, found) if each.severity.fails]
-    assert [each.check for each in wrong] == ["gradient of value"]
+    assert ["gradient of value"] == [each.check for each in wrong]
     assert "nan at sample 1, row 2, column 3" in wrong[0].detail
 
 
@@ -175,7 +176,7 @@ MASKED = "mha-N3-L5-S7-H2-D4-cross-bias-boolmask3d-maskedrows-float32-s96"
 
 
 def test_a_masked_row_leaves_the_gradients_of_others_alone() -> None:
-    """The gold is finite though a row sees no key; torch's own is NaN, and is named, not failed."""
+    """The reference is finite where a row sees no key; torch's NaN is named, not failed."""
     problem = make(parse(MASKED))
     assert all(np.isfinite(array).all() for array in right(problem).values())
     torchs = module.torch_gradients(problem, cotangent(problem))
@@ -183,7 +184,7 @@ def test_a_masked_row_leaves_the_gradients_of_others_alone() -> None:
     found = judged(problem, torchs)
     assert not any(each.severity.fails for each in found)
     assert any("pytorch#41508" in each.detail for each in found)
-    assert {each.severity for each in judged(problem, right(problem))} == {Severity.MATCH}
+    assert {Severity.MATCH} == {each.severity for each in judged(problem, right(problem))}
 
 
 def test_nan_of_a_masked_row_hides_nothing_else() -> None:
@@ -195,7 +196,7 @@ def test_nan_of_a_masked_row_hides_nothing_else() -> None:
     for bad in (weight[row, column] + 1, np.inf):
         weight[row, column] = bad
         wrong = [each for each in judged(problem, torchs) if each.severity.fails]
-        assert [each.check for each in wrong] == ["gradient of in_proj_weight"]
+        assert ["gradient of in_proj_weight"] == [each.check for each in wrong]
         assert wrong[0].where is not None
         assert (wrong[0].where.row, wrong[0].where.column) == (row, column)
 
@@ -223,7 +224,7 @@ def test_the_gold_of_a_masked_row_is_that_of_the_problem_without_it() -> None:
     given[rows.swapaxes(1, 2)] = 0
     opened = problem.replace(attn_mask=mask.reshape(6, 5, 7))
     expected = module.torch_gradients(opened, given.reshape(3, 5, 8))
-    actual = golden_gradients(problem, golden(problem))
+    actual = reference_gradients(problem, reference_answer(problem))
     for name, gradient in actual.items():
         assert (np.abs(gradient.value - expected[name]) <= 2.0**-29 * gradient.limit).all(), name
 
@@ -238,18 +239,18 @@ def test_nobody_is_judged_by_oracles_that_disagree(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(module, "torch_gradients", off)
     with pytest.raises(mha_torch.OraclesDisagreeError, match="gradient of key"):
-        golden_gradients(RICH, golden(RICH))
+        reference_gradients(RICH, reference_answer(RICH))
 
 
 def test_the_key_bias_has_no_gradient() -> None:
     """Softmax forgets what all keys share: what rounding explains is a match, all else is wrong."""
     problem = make(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s97"))
     found = right(problem)
-    limit = golden_gradients(problem, golden(problem))["in_proj_bias"].limit
+    limit = reference_gradients(problem, reference_answer(problem))["in_proj_bias"].limit
     assert np.abs(found["in_proj_bias"][8:16]).max() < 1e-12
     assert np.abs(found["in_proj_bias"]).max() > 0.1
     noise = pull_back(Prepared(problem), OTHERS[0], cotangent(problem))
-    assert {each.severity for each in judged(problem, noise)} == {Severity.MATCH}
+    assert {Severity.MATCH} == {each.severity for each in judged(problem, noise)}
     for part, severity in ((0.9, Severity.MATCH), (1.1, Severity.WRONG)):
         moved = found["in_proj_bias"].copy()
         moved[8:16] = part * limit[8:16]
@@ -259,7 +260,7 @@ def test_the_key_bias_has_no_gradient() -> None:
 
 def test_the_bound_holds_and_is_narrow() -> None:
     """Orders stay within the bound; on an ordinary problem it is below 2000 roundoffs."""
-    limits = backward(RICH, golden(RICH), cotangent(RICH), machine(RICH.dtype))
+    limits = backward(RICH, reference_answer(RICH), cotangent(RICH), machine(RICH.dtype))
     for name, array in pull_back(Prepared(RICH), OTHERS[1], cotangent(RICH)).items():
         assert (np.abs(array - limits[name].value) <= limits[name].error).all(), name
         share = np.median(limits[name].error) / np.abs(limits[name].value).max()
@@ -269,15 +270,15 @@ def test_the_bound_holds_and_is_narrow() -> None:
 def test_groups_keep_heads_apart() -> None:
     """Each array has a row for every head, sample, or sample and head."""
     state = RICH.state()
-    rows = {name: len(groups(RICH, name, array)) for name, array in state.items()}
-    assert rows == {
+    rows = {name: len(group_rows(RICH, name, array)) for name, array in state.items()}
+    assert {
         "in_proj_weight": 6, "in_proj_bias": 6, "bias_k": 2, "bias_v": 2, "out_proj.weight": 2,
         "out_proj.bias": 1,
-    }  # fmt: skip
-    assert len(groups(RICH, "query", RICH.query)) == 3
-    assert len(groups(GROUPED, "key", GROUPED.key)) == 6
+    } == rows  # fmt: skip
+    assert 3 == len(group_rows(RICH, "query", RICH.query))
+    assert 6 == len(group_rows(GROUPED, "key", GROUPED.key))
     assert RICH.attn_mask is not None
-    assert len(groups(RICH, "attn_mask", RICH.attn_mask)) == 6
+    assert 6 == len(group_rows(RICH, "attn_mask", RICH.attn_mask))
 
 
 def test_the_cotangent_is_drawn_from_the_case() -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mha_parity import nonfinite, wrong
-from mha_parity.accuracy import torch_output
-from mha_parity.candidate import Answer
-from mha_parity.case import parse
-from mha_parity.drawing import draw_cases
-from mha_parity.features import AXES, offer
-from mha_parity.gold import Gold, golden
-from mha_parity.judgement import Judgement, Severity
-from mha_parity.judging import Settings, judge
-from mha_parity.making import make
-from mha_parity.nonfinite import POLICIES, Policy, under
-from mha_parity.problem import Problem
+from mha_parity import catalogue
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import Answer
+from mha_parity.core.case import parse
+from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.features import AXES, offer
+from mha_parity.core.options import POLICIES, Policy
+from mha_parity.core.problem import Problem
+from mha_parity.judging import nonfinite
+from mha_parity.judging.accuracy import torch_output
+from mha_parity.judging.nonfinite import reference_under
+from mha_parity.judging.output import JudgeSettings, judge_answer
+from mha_parity.oracle.reference import Reference, reference_answer
 
 PLAIN = make(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s51"))
 MASKED = (
@@ -27,55 +29,55 @@ MASKED = (
 )
 
 
-def rounded(problem: Problem, gold: Gold) -> Answer:
-    """Return the gold in the problem's dtype."""
+def rounded(problem: Problem, reference: Reference) -> Answer:
+    """Return the reference in the problem's dtype."""
     with np.errstate(all="ignore"):
-        weights = gold.averaged if problem.case.weights == "averaged" else gold.weights
+        weights = reference.averaged if problem.case.weights == "averaged" else reference.weights
         return Answer(
-            output=gold.output.astype(problem.dtype),
+            output=reference.output.astype(problem.dtype),
             weights=None if problem.case.weights == "none" else weights.astype(problem.dtype),
         )
 
 
-def outcome(found: list[Judgement], check: str = "output") -> Severity:
+def outcome(found: list[CheckResult], check: str = "output") -> Severity:
     """Return the severity of one check."""
-    return next(judgement.severity for judgement in found if judgement.check == check)
+    return next(check_result.severity for check_result in found if check_result.check == check)
 
 
-def judged(problem: Problem, output: np.ndarray, **settings: object) -> list[Judgement]:
+def judged(problem: Problem, output: np.ndarray, **settings: object) -> list[CheckResult]:
     """Judge an output alone."""
-    chosen = Settings(**settings)  # type: ignore[arg-type]  # any setting
-    return judge(problem, golden(problem), Answer(output=output), chosen)
+    chosen = JudgeSettings(**settings)  # type: ignore[arg-type]  # any setting
+    return judge_answer(problem, reference_answer(problem), Answer(output=output), chosen)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", [(0, 0, 0), (1, 3, 6), np.s_[:]], ids=["first", "inner", "all"])
 def test_what_is_no_number_is_wrong(bad: float, where: tuple[int, ...]) -> None:
-    """NaN or infinity in one place, or in all, is wrong where the gold has numbers."""
-    output = rounded(PLAIN, golden(PLAIN)).output
+    """NaN or infinity in one place, or in all, is wrong where the reference has numbers."""
+    output = rounded(PLAIN, reference_answer(PLAIN)).output
     output[where] = bad
     found = judged(PLAIN, output)
-    assert outcome(found) is Severity.WRONG
+    assert Severity.WRONG is outcome(found)
     assert f"output is {bad}" in found[0].detail
 
 
 def test_a_shared_nan_hides_nothing() -> None:
     """Gold, torch and candidate share NaN rows; garbage in one other element is still wrong."""
     problem = make(parse(MASKED[0]))
-    gold = golden(problem)
-    output = rounded(problem, gold).output
+    reference = reference_answer(problem)
+    output = rounded(problem, reference).output
     assert np.isnan(output).any()
-    assert outcome(judged(problem, output)) is Severity.MATCH
+    assert Severity.MATCH is outcome(judged(problem, output))
     sample, row, column = np.argwhere(np.isfinite(output))[-1]
     output[sample, row, column] += 1
-    assert outcome(judged(problem, output)) is Severity.WRONG
+    assert Severity.WRONG is outcome(judged(problem, output))
 
 
 def test_nan_everywhere_is_wrong_though_the_gold_has_some() -> None:
-    """Rows that the gold has as NaN do not let NaN pass in the others."""
+    """Rows that the reference has as NaN do not let NaN pass in the others."""
     problem = make(parse(MASKED[0]))
     output = np.full(problem.output_shape, np.nan, dtype=np.float32)
-    assert outcome(judged(problem, output)) is Severity.WRONG
+    assert Severity.WRONG is outcome(judged(problem, output))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -83,12 +85,14 @@ def test_nan_everywhere_is_wrong_though_the_gold_has_some() -> None:
 def test_policies_are_named_and_pass(words: str, policy: Policy) -> None:
     """Rows that see no key may be NaN, zero or uniform: each is named, none fails."""
     problem = make(parse(words))
-    gold = golden(problem)
-    found = judge(problem, gold, rounded(problem, under(problem, gold, policy)))
+    reference = reference_answer(problem)
+    found = judge_answer(
+        problem, reference, rounded(problem, reference_under(problem, reference, policy))
+    )
     named = [each for each in found if each.check == "fully masked rows"]
     assert len(named) == 1 + (problem.case.weights != "none")
     assert all(each.detail.endswith(f"rows that see no key are {policy}.") for each in named)
-    assert {each.severity for each in found} == {Severity.MATCH}
+    assert {Severity.MATCH} == {each.severity for each in found}
 
 
 @pytest.mark.parametrize("asked", POLICIES)
@@ -96,19 +100,19 @@ def test_policies_are_named_and_pass(words: str, policy: Policy) -> None:
 def test_a_policy_is_judged_only_when_asked_for(policy: Policy, asked: Policy) -> None:
     """With ``fully_masked`` another policy is wrong, and only there."""
     problem = make(parse(MASKED[2]))
-    gold = golden(problem)
-    answer = rounded(problem, under(problem, gold, policy))
-    found = judge(problem, gold, answer, Settings(fully_masked=asked))
-    assert outcome(found) is Severity.MATCH
+    reference = reference_answer(problem)
+    answer = rounded(problem, reference_under(problem, reference, policy))
+    found = judge_answer(problem, reference, answer, JudgeSettings(fully_masked=asked))
+    assert Severity.MATCH is outcome(found)
     expected = Severity.MATCH if policy == asked else Severity.WRONG
-    assert outcome(found, "fully masked rows") is expected
+    assert expected is outcome(found, "fully masked rows")
 
 
 def test_other_numbers_in_masked_rows_have_no_name() -> None:
     """A row that sees no key and holds what no policy gives is named other."""
     problem = make(parse(MASKED[2]))
-    gold = golden(problem)
-    output = rounded(problem, gold).output
+    reference = reference_answer(problem)
+    output = rounded(problem, reference).output
     output[np.isnan(output)] = 77
     found = judged(problem, output)
     assert any(each.detail == "output: rows that see no key are other." for each in found)
@@ -126,7 +130,11 @@ def test_torch_is_named_for_what_it_does(dtype: str) -> None:
 
 @pytest.mark.parametrize(
     ("bug", "regime"),
-    [("softmax-no-max", "huge"), ("softmax-max-from-zero", "low"), ("softmax-global-max", "apart")],
+    [
+        ("softmax-no-max", "huge"),
+        ("softmax-max-from-zero", "very_negative"),
+        ("softmax-global-max", "wide_range"),
+    ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_regimes_show_a_softmax_that_leaves_its_range(
@@ -137,8 +145,8 @@ def test_the_regimes_show_a_softmax_that_leaves_its_range(
     offered = offer(dtype=dtype, regime=regime, bias="yes", size=("small", "medium"))
     for case in draw_cases(offered, 12, 57):
         problem = make(case)
-        answer = wrong.catalogue()[bug].attend(problem)
-        fails.append(outcome(judge(problem, golden(problem), answer)).fails)
+        answer = catalogue.catalogue()[bug].attend(problem)
+        fails.append(outcome(judge_answer(problem, reference_answer(problem), answer)).fails)
     assert sum(fails) >= len(fails) / 2
 
 
@@ -164,14 +172,14 @@ POISONED = (
 def test_a_candidate_that_sanitises_is_named_and_passes(words: str, bad: float) -> None:
     """Torch lets NaN and infinity through a mask; who keeps them out passes and is named."""
     problem = poisoned(words, bad)
-    gold = golden(problem)
-    assert not np.isfinite(gold.output).all()
-    as_torch = judge(problem, gold, rounded(problem, gold))
-    assert {each.severity for each in as_torch} == {Severity.MATCH}
+    reference = reference_answer(problem)
+    assert not np.isfinite(reference.output).all()
+    as_torch = judge_answer(problem, reference, rounded(problem, reference))
+    assert {Severity.MATCH} == {each.severity for each in as_torch}
     assert "sanitises" not in as_torch[0].detail
-    clean = rounded(problem, nonfinite.sanitised(problem, gold)[1])
-    found = judge(problem, gold, clean)
-    assert {each.severity for each in found} == {Severity.MATCH}
+    clean = rounded(problem, nonfinite.sanitised_problem(problem, reference)[1])
+    found = judge_answer(problem, reference, clean)
+    assert {Severity.MATCH} == {each.severity for each in found}
     assert "sanitises" in found[0].detail
 
 
@@ -179,8 +187,8 @@ def test_a_candidate_that_sanitises_is_named_and_passes(words: str, bad: float) 
 def test_sanitising_is_no_excuse(words: str) -> None:
     """Finite garbage where torch has NaN behind a mask is wrong, and so is NaN in other samples."""
     problem = poisoned(words, np.nan)
-    gold = golden(problem)
-    clean = rounded(problem, nonfinite.sanitised(problem, gold)[1]).output
+    reference = reference_answer(problem)
+    clean = rounded(problem, nonfinite.sanitised_problem(problem, reference)[1]).output
     for sample, bad in ((1, 3.0), (0, np.nan)):
         output = clean.copy()
         output[sample, 2, 3] = bad
@@ -192,9 +200,11 @@ def test_what_overflows_the_dtype_is_infinite_there() -> None:
     problem = make(parse("qkv-N1-L3-S2-H1-D2-cross-float16-s61"))
     value = np.full(problem.value.shape, 60000, dtype=np.float16)
     scaled = problem.replace(value=value)
-    gold = golden(scaled)
-    big = Gold(**{**vars(gold), "output": gold.output * 1.3, "heads": gold.heads * 1.3})
+    reference = reference_answer(scaled)
+    big = Reference(
+        **{**vars(reference), "output": reference.output * 1.3, "heads": reference.heads * 1.3}
+    )
     infinite = np.full(scaled.output_shape, np.inf, dtype=np.float16)
     finite = np.full(scaled.output_shape, 65504, dtype=np.float16)
-    assert outcome(judge(scaled, big, Answer(output=infinite))) is Severity.MATCH
-    assert outcome(judge(scaled, big, Answer(output=finite))).fails
+    assert Severity.MATCH is outcome(judge_answer(scaled, big, Answer(output=infinite)))
+    assert outcome(judge_answer(scaled, big, Answer(output=finite))).fails

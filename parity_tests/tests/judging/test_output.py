@@ -9,25 +9,25 @@ import numpy as np
 import pytest
 
 import mha_torch
-from mha_parity import wrong
-from mha_parity.accuracy import times_torch, torch_output
-from mha_parity.bound import bound
-from mha_parity.calibration import shows, widened
-from mha_parity.candidate import Answer
-from mha_parity.case import parse
-from mha_parity.drawing import draw_cases
-from mha_parity.features import AXES, offer
-from mha_parity.gold import Gold, golden
-from mha_parity.judgement import Judgement, Place, Severity
-from mha_parity.judging import Settings, judge
-from mha_parity.making import make
-from mha_parity.problem import Problem
-from mha_parity.quantity import quantity
-from mha_parity.yardstick import Yardstick
+from mha_parity import catalogue
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import Answer
+from mha_parity.core.case import parse
+from mha_parity.core.check_result import CheckResult, Place, Severity
+from mha_parity.core.features import AXES, offer
+from mha_parity.core.problem import Problem
+from mha_parity.judging.accuracy import times_torch, torch_output
+from mha_parity.judging.groups import judged_array
+from mha_parity.judging.output import JudgeSettings, judge_answer
+from mha_parity.judging.tolerance import OrderSpread
+from mha_parity.oracle.error_bound import bound
+from mha_parity.oracle.reference import Reference, reference_answer
+from mha_parity.selftest.calibrate_case import bug_shows, in_float64
 
 EVERYTHING = {axis: values for axis, values in AXES.items() if axis != "dtype"}
 PLAIN = make(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s41"))
-LOUD = make(parse("mha-N3-L5-S7-H4-D6-cross-bias-float32-loud-s42"))
+LOUD = make(parse("mha-N3-L5-S7-H4-D6-cross-bias-float32-largehead-s42"))
 
 
 def problems(count: int, seed: int, dtype: str, **axes: object) -> list[Problem]:
@@ -36,52 +36,54 @@ def problems(count: int, seed: int, dtype: str, **axes: object) -> list[Problem]
     return [make(case) for case in draw_cases(offered, count, seed)]
 
 
-def nearest(problem: Problem, gold: Gold) -> Answer:
-    """Return the gold, rounded to the dtype: the best answer there is."""
+def nearest(problem: Problem, reference: Reference) -> Answer:
+    """Return the reference, rounded to the dtype: the best answer there is."""
     with np.errstate(all="ignore"):
-        weights = gold.averaged if problem.case.weights == "averaged" else gold.weights
+        weights = reference.averaged if problem.case.weights == "averaged" else reference.weights
         return Answer(
-            output=gold.output.astype(problem.dtype),
+            output=reference.output.astype(problem.dtype),
             weights=None if problem.case.weights == "none" else weights.astype(problem.dtype),
         )
 
 
 def from_plain(problem: Problem) -> Answer:
     """Return the answer of the plain attention of the catalogue, which shares no code with ours."""
-    return wrong.attend(wrong.Attention, problem)
+    return catalogue.attend(catalogue.Attention, problem)
 
 
-def worst(found: list[Judgement]) -> Severity:
+def worst(found: list[CheckResult]) -> Severity:
     """Return the worst severity."""
-    return max((judgement.severity for judgement in found), key=list(Severity).index)
+    return max((check_result.severity for check_result in found), key=list(Severity).index)
 
 
-def output_of(found: list[Judgement]) -> Judgement:
-    """Return the judgement on the output."""
-    return next(judgement for judgement in found if judgement.check == "output")
+def output_of(found: list[CheckResult]) -> CheckResult:
+    """Return the check result on the output."""
+    return next(check_result for check_result in found if check_result.check == "output")
 
 
 @pytest.mark.parametrize("dtype", AXES["dtype"])
 def test_right_answers_never_fail(dtype: str) -> None:
-    """The gold rounded to the dtype, torch itself and a plain attention pass over all features."""
+    """The rounded reference, torch itself and a plain attention pass over all features."""
     for problem in problems(70, 31, dtype):
-        gold = golden(problem)
-        answers = [nearest(problem, gold)]
+        reference = reference_answer(problem)
+        answers = [nearest(problem, reference)]
         if problem.case.size != "empty":
             answers.append(from_plain(problem))
         for answer in answers:
-            found = judge(problem, gold, answer)
+            found = judge_answer(problem, reference, answer)
             assert not any(each.severity.fails for each in found), found
-        found = judge(problem, gold, Answer(output=torch_output(problem)))
+        found = judge_answer(problem, reference, Answer(output=torch_output(problem)))
         assert not output_of(found).severity.fails, found
 
 
 @pytest.mark.parametrize("dtype", AXES["dtype"])
 def test_the_best_answer_there_is_matches(dtype: str) -> None:
-    """The gold rounded to the dtype is a match everywhere: two roundings of it are the floor."""
+    """The reference rounded to the dtype is a match everywhere: the floor is two roundings."""
     for problem in problems(40, 32, dtype):
-        found = judge(problem, gold := golden(problem), nearest(problem, gold))
-        assert worst(found) is Severity.MATCH, found
+        found = judge_answer(
+            problem, reference := reference_answer(problem), nearest(problem, reference)
+        )
+        assert Severity.MATCH is worst(found), found
 
 
 # Each is caught in at least this share of the problems in which it shows; the share is what the
@@ -103,18 +105,21 @@ PLANTED = {
 def test_planted_bugs_are_wrong(bug_id: str) -> None:
     """Structural and precision bugs are called wrong wherever they move the answer."""
     dtype, least = PLANTED[bug_id]
-    bug = wrong.catalogue()[bug_id]
+    bug = catalogue.catalogue()[bug_id]
     shown, caught = 0, 0
-    plain = {"size": ("small", "medium"), "regime": ("normal", "loud", "offset")}
+    plain = {"size": ("small", "medium"), "regime": ("normal", "large_head", "offset")}
     for problem in problems(40, 33, dtype, masked_rows="none", **plain):
-        gold = golden(problem)
-        wide = problem if bug.family in {4, 9} else widened(problem)
+        reference = reference_answer(problem)
+        wide = problem if bug.family in {4, 9} else in_float64(problem)
         right, found = from_plain(wide), bug.attend(wide)
-        if shows(
-            quantity("output", problem, gold), found.output, right.output, exact_arithmetic=False
+        if bug_shows(
+            judged_array("output", problem, reference),
+            found.output,
+            right.output,
+            exact_arithmetic=False,
         ):
             shown += 1
-            caught += worst(judge(problem, gold, bug.attend(problem))).fails
+            caught += worst(judge_answer(problem, reference, bug.attend(problem))).fails
     assert shown >= 5
     assert caught / shown >= least
 
@@ -122,12 +127,12 @@ def test_planted_bugs_are_wrong(bug_id: str) -> None:
 @pytest.mark.parametrize("head", range(4))
 def test_one_wrong_head_is_seen_beside_a_loud_one(head: int) -> None:
     """Head 0 is 10^4 times louder; a bug in any one head fails, measured by that head's size."""
-    gold = golden(LOUD)
-    output = nearest(LOUD, gold).output.reshape(3, 5, 4, 6)
-    bad = wrong.catalogue()["scale-none"].attend(LOUD).output.reshape(3, 5, 4, 6)
+    reference = reference_answer(LOUD)
+    output = nearest(LOUD, reference).output.reshape(3, 5, 4, 6)
+    bad = catalogue.catalogue()["scale-none"].attend(LOUD).output.reshape(3, 5, 4, 6)
     output[:, :, head] = bad[:, :, head]
-    found = output_of(judge(LOUD, gold, Answer(output=output.reshape(3, 5, 24))))
-    assert found.severity is Severity.WRONG
+    found = output_of(judge_answer(LOUD, reference, Answer(output=output.reshape(3, 5, 24))))
+    assert Severity.WRONG is found.severity
     assert found.where is not None
     assert found.where.head == head
     # What is allowed follows the head: 10^4 times less in the quiet ones.
@@ -136,58 +141,60 @@ def test_one_wrong_head_is_seen_beside_a_loud_one(head: int) -> None:
 
 def test_the_place_of_the_worst_error_is_said() -> None:
     """An error planted at sample 1, head 1, row 3, column 2 is found there, with both numbers."""
-    gold = golden(PLAIN)
-    output = nearest(PLAIN, gold).output
+    reference = reference_answer(PLAIN)
+    output = nearest(PLAIN, reference).output
     output[1, 3, 4 + 2] += 0.5
-    found = output_of(judge(PLAIN, gold, Answer(output=output)))
+    found = output_of(judge_answer(PLAIN, reference, Answer(output=output)))
     assert found.where == Place(sample=1, head=1, row=3, column=2)
-    assert found.error == pytest.approx(0.5, abs=1e-6)
+    assert pytest.approx(0.5, abs=1e-6) == found.error
     assert f"{float(output[1, 3, 6]):.9g}" in found.detail
-    assert f"{float(gold.output[1, 3, 6]):.9g}" in found.detail
+    assert f"{float(reference.output[1, 3, 6]):.9g}" in found.detail
 
 
-def shifted(gold: Gold, by: np.ndarray | float) -> Answer:
-    """Return the gold with every element too large by ``by``."""
-    return Answer(output=(gold.output + by).astype(np.float32))
+def shifted(reference: Reference, by: np.ndarray | float) -> Answer:
+    """Return the reference with every element too large by ``by``."""
+    return Answer(output=(reference.output + by).astype(np.float32))
 
 
 def test_verdicts_follow_yardstick_and_bound() -> None:
-    """Within k times the yardstick a match, within the bound less accurate, beyond it wrong."""
-    gold = golden(PLAIN)
-    limits = bound(PLAIN, gold).output
-    judged = quantity("output", PLAIN, gold)
-    *_, yard = Yardstick.of(PLAIN, gold).errors(judged)
+    """Within k times the order spread a match, within the bound less accurate, beyond it wrong."""
+    reference = reference_answer(PLAIN)
+    limits = bound(PLAIN, reference).output
+    judged = judged_array("output", PLAIN, reference)
+    *_, yard = OrderSpread.of(PLAIN, reference).errors(judged)
     match = judged.spread(4 * yard)
     assert (3 * match < limits).all()  # or the three answers below would not be three
     severities = [
-        output_of(judge(PLAIN, gold, shifted(gold, by))).severity
+        output_of(judge_answer(PLAIN, reference, shifted(reference, by))).severity
         for by in (0.9 * match, 0.9 * limits, 1.1 * limits)
     ]
-    assert severities == [Severity.MATCH, Severity.LESS_ACCURATE, Severity.WRONG]
+    assert [Severity.MATCH, Severity.LESS_ACCURATE, Severity.WRONG] == severities
 
 
 def test_less_accurate_says_by_what_factor_and_fails_only_on_demand() -> None:
     """The factor to torch's own error is measured; ``max_times_torch`` makes it a failure."""
-    gold = golden(PLAIN)
-    answer = shifted(gold, 0.9 * bound(PLAIN, gold).output)
-    found = output_of(judge(PLAIN, gold, answer))
-    assert found.severity is Severity.LESS_ACCURATE
-    assert found.times_torch == times_torch(PLAIN, gold, answer.output)
+    reference = reference_answer(PLAIN)
+    answer = shifted(reference, 0.9 * bound(PLAIN, reference).output)
+    found = output_of(judge_answer(PLAIN, reference, answer))
+    assert Severity.LESS_ACCURATE is found.severity
+    assert found.times_torch == times_torch(PLAIN, reference, answer.output)
     assert f"{found.times_torch:.3g} times torch's own" in found.detail
-    strict = output_of(judge(PLAIN, gold, answer, Settings(max_times_torch=2.0)))
-    assert strict.severity is Severity.WRONG
+    strict = output_of(judge_answer(PLAIN, reference, answer, JudgeSettings(max_times_torch=2.0)))
+    assert Severity.WRONG is strict.severity
     assert "at most 2" in strict.detail
-    generous = output_of(judge(PLAIN, gold, answer, Settings(max_times_torch=1e6)))
+    generous = output_of(judge_answer(PLAIN, reference, answer, JudgeSettings(max_times_torch=1e6)))
     assert not generous.severity.fails
 
 
 def test_nothing_is_said_where_rounding_is_a_tenth_of_the_answer() -> None:
     """Logits past 180 in bfloat16: an answer as far off as torch's own is inconclusive there."""
     void = [
-        output_of(judge(problem, golden(problem), Answer(output=torch_output(problem))))
+        output_of(
+            judge_answer(problem, reference_answer(problem), Answer(output=torch_output(problem)))
+        )
         for problem in problems(40, 34, "bfloat16", regime="huge", size="medium")
     ]
-    assert {found.severity for found in void} == {Severity.MATCH, Severity.INCONCLUSIVE}
+    assert {Severity.MATCH, Severity.INCONCLUSIVE} == {found.severity for found in void}
     unsure = next(found for found in void if found.severity is Severity.INCONCLUSIVE)
     assert "a tenth" in unsure.detail
 
@@ -196,12 +203,12 @@ def test_weights_are_judged_too() -> None:
     """Right output with weights of the wrong head: the weights are wrong, the output is not."""
     for words in ("weights", "avgweights"):
         problem = make(parse(f"mha-N3-L5-S7-H2-D4-cross-bias-{words}-float32-s43"))
-        gold = golden(problem)
-        answer = nearest(problem, gold)
+        reference = reference_answer(problem)
+        answer = nearest(problem, reference)
         assert answer.weights is not None
-        found = judge(problem, gold, replace(answer, weights=answer.weights[..., ::-1]))
-        severities = {judgement.check: judgement.severity for judgement in found}
-        assert severities == {"output": Severity.MATCH, "weights": Severity.WRONG}
+        found = judge_answer(problem, reference, replace(answer, weights=answer.weights[..., ::-1]))
+        severities = {check_result.check: check_result.severity for check_result in found}
+        assert {"output": Severity.MATCH, "weights": Severity.WRONG} == severities
 
 
 STRUCTURE: dict[str, tuple[Callable[[np.ndarray], object], str]] = {
@@ -225,18 +232,18 @@ STRUCTURE: dict[str, tuple[Callable[[np.ndarray], object], str]] = {
 def test_structure_comes_first(kind: str) -> None:
     """Type, shape and dtype are judged before any number, each with got and should be."""
     spoil, sentence = STRUCTURE[kind]
-    gold = golden(PLAIN)
-    spoilt: object = spoil(nearest(PLAIN, gold).output)
-    found = output_of(judge(PLAIN, gold, Answer(output=spoilt)))  # type: ignore[arg-type]  # on purpose
+    reference = reference_answer(PLAIN)
+    spoilt: object = spoil(nearest(PLAIN, reference).output)
+    found = output_of(judge_answer(PLAIN, reference, Answer(output=spoilt)))  # type: ignore[arg-type]  # on purpose
     assert (found.severity, found.detail) == (Severity.STRUCTURE, sentence)
 
 
 def test_missing_weights_are_a_fault_of_structure() -> None:
     """A case that asks for weights and gets none fails on the weights."""
     problem = make(parse("mha-N3-L5-S7-H2-D4-cross-weights-float32-s44"))
-    gold = golden(problem)
-    found = judge(problem, gold, Answer(output=nearest(problem, gold).output))
-    assert [judgement.severity for judgement in found] == [Severity.MATCH, Severity.STRUCTURE]
+    reference = reference_answer(problem)
+    found = judge_answer(problem, reference, Answer(output=nearest(problem, reference).output))
+    assert [Severity.MATCH, Severity.STRUCTURE] == [check_result.severity for check_result in found]
 
 
 def test_nobody_is_judged_by_oracles_that_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,21 +256,21 @@ def test_nobody_is_judged_by_oracles_that_disagree(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("mha_torch.plain.softmax", off)
     for words in ("mha-N3-L5-S7-H2-D4-cross-bias", "qkv-N3-L5-S7-H4-D3-G2-cross"):
         with pytest.raises(mha_torch.OraclesDisagreeError):
-            golden(make(parse(f"{words}-float32-s45")))
+            reference_answer(make(parse(f"{words}-float32-s45")))
 
 
 def test_judging_needs_one_order_in_most_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The yardstick is computed only as far as it is needed: one order for most right answers."""
+    """Only needed orders are computed: one for most right answers."""
     counted: list[int] = []
-    attend = Yardstick.answers
+    attend = OrderSpread.answers
 
-    def counting(self: Yardstick):  # type: ignore[no-untyped-def]  # noqa: ANN202  (a generator)
+    def counting(self: OrderSpread):  # type: ignore[no-untyped-def]  # noqa: ANN202  (a generator)
         for answer in attend(self):
             counted.append(1)
             yield answer
 
-    monkeypatch.setattr(Yardstick, "answers", counting)
+    monkeypatch.setattr(OrderSpread, "answers", counting)
     asked = problems(60, 35, "float32", weights="none", size="small")
     for problem in asked:
-        judge(problem, golden(problem), from_plain(problem))
+        judge_answer(problem, reference_answer(problem), from_plain(problem))
     assert len(counted) < 2 * len(asked)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mha_parity import power, wrong
-from mha_parity.bound import bound
-from mha_parity.case import parse
-from mha_parity.drawing import draw_cases
-from mha_parity.features import offer
-from mha_parity.gold import golden
-from mha_parity.judging import judge
-from mha_parity.making import make
-from mha_parity.power import GROSS, exposed
+from mha_parity import catalogue
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import make
+from mha_parity.core.case import parse
+from mha_parity.core.features import offer
+from mha_parity.judging import power
+from mha_parity.judging.output import judge_answer
+from mha_parity.judging.power import GROSS_ERRORS, exposed_errors
+from mha_parity.oracle.error_bound import bound
+from mha_parity.oracle.reference import reference_answer
 
-WHOLE = frozenset(GROSS)
+WHOLE = frozenset(GROSS_ERRORS)
 
 # Case -> the gross errors to which it must be blind; all others it exposes.
 BLIND = {
@@ -39,13 +40,13 @@ BLIND = {
 def test_a_case_exposes_what_it_can(words: str) -> None:
     """Each of the listed cases is blind to what its shape hides, and to nothing else."""
     problem = make(parse(words))
-    assert WHOLE - set(BLIND[words]) == exposed(problem, golden(problem))
+    assert WHOLE - set(BLIND[words]) == exposed_errors(problem, reference_answer(problem))
 
 
 def test_tiny_inputs_hide_the_scores() -> None:
     """With inputs a twentieth in size, bfloat16 cannot tell a missing scale from rounding."""
     problem = make(parse("mha-N2-L7-S7-H3-D5-bfloat16-tiny-s77"))
-    found = exposed(problem, golden(problem))
+    found = exposed_errors(problem, reference_answer(problem))
     assert "zeros" in found
     assert not found & {"no scale", "scale 1/sqrt(d_model)", "uniform weights"}
 
@@ -54,7 +55,7 @@ def test_an_empty_case_exposes_nothing() -> None:
     """Without a key or a query there is nothing to be wrong about."""
     for words in ("mha-N2-L5-S0-H3-D4-cross-float32-s78", "mha-N2-L0-S5-H3-D4-cross-float32-s79"):
         problem = make(parse(words))
-        assert exposed(problem, golden(problem)) == frozenset()
+        assert frozenset() == exposed_errors(problem, reference_answer(problem))
 
 
 @pytest.mark.parametrize(
@@ -75,23 +76,23 @@ def test_power_is_what_the_judge_does(gross: str, bug: str) -> None:
     agreed = []
     for case in draw_cases(offered, 40, 80):
         problem = make(case)
-        gold = golden(problem)
+        reference = reference_answer(problem)
         fails = any(
             each.severity.fails
-            for each in judge(problem, gold, wrong.catalogue()[bug].attend(problem))
+            for each in judge_answer(problem, reference, catalogue.catalogue()[bug].attend(problem))
         )
-        agreed.append(fails == (gross in exposed(problem, gold)))
+        agreed.append(fails == (gross in exposed_errors(problem, reference)))
     assert all(agreed)
 
 
 def test_the_tolerance_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a tolerance as wide as the answer, no case exposes anything."""
     problem = make(parse("mha-N2-L7-S7-H3-D5-bias-float32-s71"))
-    gold = golden(problem)
-    wide = bound(problem, gold)
+    reference = reference_answer(problem)
+    wide = bound(problem, reference)
 
     class Wide:
         output = np.full(wide.output.shape, 1e3)
 
     monkeypatch.setattr(power, "bound", lambda *_: Wide)
-    assert exposed(problem, gold) == frozenset()
+    assert frozenset() == exposed_errors(problem, reference)

@@ -111,7 +111,7 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("engine", ["wide", "materialised", "streaming"])
+@pytest.mark.parametrize("engine", ["plain", "flash"])
 def test_memory_layout_does_not_matter(layout: str, engine: str) -> None:
     """Inputs in any memory layout give the same answer up to the order of the sums."""
     change = LAYOUTS[layout]
@@ -150,7 +150,7 @@ def test_nothing_passed_in_is_modified(batch_first: bool, need_weights: bool) ->
     assert parameters == {name: array.tobytes() for name, array in layer.state_dict().items()}
 
 
-@pytest.mark.parametrize("engine", ["wide", "materialised", "streaming"])
+@pytest.mark.parametrize("engine", ["plain", "flash"])
 @pytest.mark.parametrize("keys", [1, 7])
 def test_outputs_are_the_callers_own(engine: str, keys: int) -> None:
     """No output shares memory with an input, not even where there is but one key."""

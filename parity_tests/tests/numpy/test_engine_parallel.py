@@ -1,4 +1,4 @@
-"""Samples or heads shared out among threads: the same answer on any, whatever is masked."""
+"""Samples shared out among threads: the same answer on any, whatever is masked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mha_numpy import MultiheadAttention, _layer, _shares
-from mha_numpy._masking import Masking
-from mha_numpy._shares import cut_heads, cut_samples, pieces_of
-from mha_numpy._threads import get_num_threads, run, set_num_threads
+from mha_numpy import MultiheadAttention, multihead
+from mha_numpy.call import Call
+from mha_numpy.engines import parallel
+from mha_numpy.engines.parallel import cut_samples, pieces_of
+from mha_numpy.engines.threads import get_num_threads, run, set_num_threads
+from mha_numpy.masks import Masking
 
 Array = NDArray[Any]
 N, L, S, H, D = 5, 7, 11, 3, 5
@@ -36,25 +38,24 @@ MASKS: dict[str, dict[str, Any]] = {
 def shared_out(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Share out the samples of small problems too, two at a time; return how many each call had."""
     seen: list[int] = []
-    whole = _layer._attention
+    whole = multihead.attend
 
-    def counted(call: _layer.Call) -> Any:
+    def counted(call: Call) -> Any:
         seen.append(len(call.inputs[0]))
         return whole(call)
 
-    monkeypatch.setattr(_layer, "_attention", counted)
-    monkeypatch.setattr(_layer, "SHARED_FROM", 0)
-    monkeypatch.setattr(_shares, "PIECE_ROWS", 2 * S)
+    monkeypatch.setattr(multihead, "attend", counted)
+    monkeypatch.setattr(parallel, "SHARED_FROM", 0)
+    monkeypatch.setattr(parallel, "EVEN_FROM", 0)
+    monkeypatch.setattr(parallel, "SAMPLE_ROWS", 2 * S)
     return seen
 
 
 def layer(**options: Any) -> MultiheadAttention:
-    """Return a float64 layer that does not take the wide engine."""
+    """Return a float64 layer that takes the plain engine."""
     rng = np.random.default_rng(4)
     options.setdefault("batch_first", True)
-    return MultiheadAttention(
-        E, H, rng=rng, dtype="float64", engine="materialised", **options
-    ).eval()
+    return MultiheadAttention(E, H, rng=rng, dtype="float64", engine="plain", **options).eval()
 
 
 def sequences() -> tuple[Array, Array, Array]:
@@ -130,104 +131,10 @@ def test_dropout_and_sequences_first_are_not_shared_out(shared_out: list[int]) -
     assert [N, L] == shared_out
 
 
-def test_small_problems_are_not_shared_out(
-    monkeypatch: pytest.MonkeyPatch, shared_out: list[int]
-) -> None:
+def test_small_problems_are_not_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below sixteen million multiplications waking a thread costs more than it saves."""
-    monkeypatch.setattr(_layer, "SHARED_FROM", _shares.SHARED_FROM)
+    monkeypatch.setattr(parallel, "by_samples", None)
     layer()(*sequences())
-    assert [N] == shared_out
-
-
-@pytest.fixture
-def heads_apart(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Share out the heads of small problems too, two pieces; return how many each call had."""
-    seen: list[int] = []
-    whole = _layer._attention
-
-    def counted(call: _layer.Call) -> Any:
-        seen.append(call.options.num_heads)
-        return whole(call)
-
-    monkeypatch.setattr(_layer, "_attention", counted)
-    monkeypatch.setattr(_layer, "SHARED_FROM", 0)
-    monkeypatch.setattr(_layer, "cut_samples", lambda *_: [])
-    monkeypatch.setattr(_shares, "pieces_of", lambda _: 2)
-    return seen
-
-
-@pytest.mark.parametrize("masks", MASKS)
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {},
-        {"add_bias_kv": True, "add_zero_attn": True},
-        {"bias": False, "batch_first": False},
-        {"kdim": 4, "vdim": 6},
-    ],
-    ids=["", "kv", "no-bias-sequences-first", "widths-apart"],
-)
-@pytest.mark.parametrize("weights", ["none", "averaged", "each"])
-def test_shared_heads_give_the_whole_answer(
-    masks: str, extra: dict[str, Any], weights: str, heads_apart: list[int]
-) -> None:
-    """Output and weights are those of all heads at once, up to the order of sums."""
-    own = layer(**extra)
-    for name, shape in own._shapes.items():
-        if "bias" in name and own.named_arrays()[name] is not None:
-            own.load_state_dict({name: RNG.standard_normal(shape)}, strict=False)
-    options = MASKS[masks] | {
-        "need_weights": weights != "none",
-        "average_attn_weights": weights == "averaged",
-    }
-    inputs = [x[..., : extra.get(d, E)] for x, d in zip(sequences(), WIDTHS, strict=True)]
-    if not own.batch_first:
-        inputs = [x.swapaxes(0, 1) for x in inputs]
-    query, key, value = inputs
-    found = own(query, key, value, **options)
-    assert [2, 1] == sorted(heads_apart, reverse=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_layer, "SHARED_FROM", float("inf"))
-        expected = own(query, key, value, **options)
-    assert H == heads_apart[-1]
-    for got, due in zip(found, expected, strict=True):
-        if got is None or due is None:
-            assert (got, due, weights) == (None, None, "none")
-            continue
-        assert due.shape == got.shape
-        assert np.abs(got - due).max() <= 64 * np.finfo(np.float64).eps * np.abs(due).max()
-
-
-def test_self_attention_of_some_heads(heads_apart: list[int]) -> None:
-    """One array that is query, key and value gives what three equal ones give."""
-    own, (x, *_) = layer(), sequences()
-    one, three = own(x, x, x)[0], own(x, x.copy(), x.copy())[0]
-    np.testing.assert_array_equal(one, three)
-    assert [1, 1, 2, 2] == sorted(heads_apart)
-
-
-def test_the_number_of_threads_changes_no_bit_of_heads(heads_apart: list[int]) -> None:
-    """The cut depends on sizes alone, and a product inside a piece is not cut again."""
-    one, *others = on_threads(1, 2, 3)
-    assert 6 == len(heads_apart)
-    for other in others:
-        np.testing.assert_array_equal(one, other)
-
-
-def test_heads_are_cut_by_work_where_rows_are_few() -> None:
-    """Many rows are cut by rows, in stages; one head cannot be cut."""
-    assert [] == cut_heads(8, 513, 10**8)
-    assert [slice(0, 4), slice(4, 8)] == cut_heads(8, 512, 10**8)
-    assert [slice(0, 1)] == cut_heads(1, 100, 10**8)
-    assert [2, 2, 2, 1] == [s.stop - s.start for s in cut_heads(7, 100, 10**9)]
-
-
-def test_masks_of_some_heads() -> None:
-    """Masks that all heads share stay; those of each are cut with the heads."""
-    shared, each = np.zeros((N, 1, 1, S), bool), np.arange(H * S).reshape(1, H, 1, S)
-    cut = Masking(hidden=(shared,), bias=(each,), causal=True, appended=1).of_heads(slice(1, 3))
-    np.testing.assert_array_equal(each[:, 1:3], cut.bias[0])
-    assert (cut.hidden[0] is shared, cut.causal, cut.appended) == (True, True, 1)
 
 
 def test_masks_of_some_samples() -> None:
@@ -239,12 +146,21 @@ def test_masks_of_some_samples() -> None:
 
 
 def test_samples_are_cut_by_work_and_rows() -> None:
-    """Few samples, or long ones, are not cut; others by work, and into some 512 rows at most."""
-    assert [] == cut_samples(3, 100, 10**9)
-    assert [] == cut_samples(8, 1025, 10**9)
+    """Samples are cut by work, and into some 256 rows at most."""
+    assert [slice(0, 9)] == cut_samples(9, 100, 10**7)
     assert [slice(0, 4), slice(4, 8)] == cut_samples(8, 32, 10**8)
-    assert [4, 4, 1] == [s.stop - s.start for s in cut_samples(9, 128, 10**8)]
+    assert [2, 2, 2, 2, 1] == [s.stop - s.start for s in cut_samples(9, 128, 10**8)]
     assert [1, 2, 4, 8] == [pieces_of(10**n) for n in (7, 8, 9, 10)]
+
+
+@pytest.mark.parametrize("sizes", [(3, 7, 7), (5, 1025, 3)], ids=["few", "long"])
+def test_few_or_long_samples_are_not_cut(sizes: Any, shared_out: list[int]) -> None:
+    """Their products are cut instead."""
+    n, queries, keys = sizes
+    rng = np.random.default_rng(5)
+    query, key = (rng.standard_normal((n, length, E)) for length in (queries, keys))
+    layer()(query, key, key)
+    assert [n] == shared_out
 
 
 def test_a_piece_of_a_job_starts_no_job() -> None:

@@ -15,45 +15,35 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
-from mha_numpy import (
-    MultiheadAttention,
-    _cores,
-    _materialised,
-    _products,
-    _threads,
-    scaled_dot_product_attention,
-)
-from mha_numpy._masking import Masking
-from mha_numpy._products import (
+from mha_numpy import MultiheadAttention, attention, scaled_dot_product_attention
+from mha_numpy.engines import parallel
+from mha_numpy.engines import threads as pool
+from mha_numpy.engines.flash import attend_flash
+from mha_numpy.engines.parallel import affine, cut_product, spread_affine
+from mha_numpy.engines.threads import (
     BLAS_SPREADS_FROM,
-    SPREAD_FROM,
-    affine,
-    cut_product,
-    holding_blas,
-    spread_affine,
-)
-from mha_numpy._softmax import softmax_inplace
-from mha_numpy._streaming import attend_streaming
-from mha_numpy._threads import (
     get_num_threads,
+    holding_blas,
     in_a_piece,
     run,
     set_num_threads,
     single_threaded_blas,
 )
-from mha_numpy._tiles import Tiles
+from mha_numpy.engines.tiles import Tiles
+from mha_numpy.masks import Masking
+from mha_numpy.softmax import exponentiate
 
 
 @pytest.fixture(autouse=True)
 def restored_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the process's number of threads as it was."""
-    monkeypatch.setattr(_threads, "_chosen", _threads._chosen)
+    monkeypatch.setattr(pool, "_chosen", pool._chosen)
 
 
 @pytest.fixture
 def two_blas_threads() -> Iterator[None]:
     """Give BLAS two threads, so that a limit to one shows."""
-    before = [(library, library.num_threads) for library, _ in _threads._blas_libraries()]
+    before = [(library, library.num_threads) for library, _ in pool._blas_libraries()]
     for library, _ in before:
         library.set_num_threads(2)
     yield
@@ -64,6 +54,11 @@ def two_blas_threads() -> Iterator[None]:
 def blas_threads() -> list[int]:
     """Return the threads of each BLAS that is loaded."""
     return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+
+def flash_heads(*arrays: Any, **options: Any) -> NDArray[Any]:
+    """Return the heads that flash computes."""
+    return attend_flash(*arrays, **options)[0]
 
 
 def heads(seed: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -79,8 +74,8 @@ def test_attention_does_not_depend_on_threads(threads: int) -> None:
     q, k, v = heads(3)
     q[1, 1, 17] *= 100
     masking = Masking(causal=True)
-    expected = attend_streaming(q, k, v, masking, threads=1, tiles=Tiles(1, 7, 11))
-    actual = attend_streaming(q, k, v, masking, threads=threads, tiles=Tiles(1, 7, 11))
+    expected = flash_heads(q, k, v, masking, threads=1, tiles=Tiles(7, 11))
+    actual = flash_heads(q, k, v, masking, threads=threads, tiles=Tiles(7, 11))
     np.testing.assert_array_equal(actual, expected)
 
 
@@ -107,7 +102,7 @@ def test_a_helper_that_comes_late_disturbs_nobody() -> None:
         working.set()
         may_end.wait()
 
-    job = _threads._Job(work, 1)
+    job = pool._Job(work, 1)
     helper, owner = threading.Thread(target=job.take_part), threading.Thread(target=job.wait)
     helper.start()
     working.wait()
@@ -122,62 +117,24 @@ def test_a_helper_that_comes_late_disturbs_nobody() -> None:
     assert (0, None) == (job._active, job.error)
 
 
-class Placed:
-    """Notes where threads are sent, on a machine of four cores with the caller on one."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.core, self.sent = 2, list[tuple[int, set[int]]]()
-        monkeypatch.setattr(_cores, "_core_query", lambda: lambda: self.core)
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 3, 5}, raising=False)
-        note = lambda thread, cores: self.sent.append((thread, cores))  # noqa: E731  (a stand-in)
-        monkeypatch.setattr(os, "sched_setaffinity", note, raising=False)
-
-
-def test_helpers_leave_the_callers_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are sent away from the core that the caller is on, once for as long as it stays."""
-    placed = Placed(monkeypatch)
-    cores = _cores.Cores()
-    cores.leave_callers([7, 9])
-    cores.leave_callers([7, 9])
-    placed.core = 5
-    cores.leave_callers([7, 9])
-    cores.forget()
-    cores.leave_callers([7])
-    first, later = {0, 3, 5}, {0, 2, 3}
-    assert [(7, first), (9, first), (7, later), (9, later), (7, later)] == placed.sent
-
-
-def test_helpers_stay_where_there_is_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller that may use one core alone sends nobody anywhere, nor does one that may not."""
-    placed = Placed(monkeypatch)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
-    _cores.Cores().leave_callers([7])
-    assert [] == placed.sent
-
-    def refuse(*_: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2})
-    monkeypatch.setattr(os, "sched_setaffinity", refuse)
-    cores = _cores.Cores()
-    cores.leave_callers([7])
-    placed.core = 1
-    cores.leave_callers([7])
-
-
-@pytest.mark.skipif(
-    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,
-    reason="helpers are placed on Linux, from two cores on",
-)
-def test_a_job_places_its_helpers() -> None:
-    """After a job on two threads the helper may run on all of the caller's cores but one."""
-    _threads._pool.forget()
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only where affinities exist")
+def test_a_job_leaves_the_affinity_alone() -> None:
+    """Helpers may run wherever the caller may, and so may the caller afterwards."""
+    before = os.sched_getaffinity(0)
+    pool._pool.forget()
     run(lambda _: time.sleep(0.001), 4, 2)
-    (helper,) = _threads._pool._helpers
+    (helper,) = pool._pool._helpers
     assert helper.native_id is not None
-    may, own = (os.sched_getaffinity(each) for each in (helper.native_id, 0))
-    assert 1 == len(own - may)
-    assert may < own
+    assert before == os.sched_getaffinity(helper.native_id) == os.sched_getaffinity(0)
+
+
+def test_helpers_sleep_between_jobs() -> None:
+    """After a job the helpers use no processor time."""
+    run(lambda _: None, 4, 3)
+    time.sleep(0.05)
+    before = time.process_time()
+    time.sleep(0.2)
+    assert time.process_time() - before < 0.05
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 97, 389), (130, 512, 1536), (1100, 512, 512)])
@@ -201,8 +158,8 @@ def test_a_product_inside_a_piece_is_not_cut_again(
         cut.append(in_a_piece())
         return x
 
-    monkeypatch.setattr(_products, "spread_affine", spread)
-    x, weight = np.ones((200, 200), np.float32), np.ones((201, 200), np.float32)
+    monkeypatch.setattr(parallel, "spread_affine", spread)
+    x, weight = np.ones((260, 260), np.float32), np.ones((261, 260), np.float32)
     run(lambda _: affine(x, weight, None), 3, threads)
     affine(x, weight, None)
     assert [False] == cut
@@ -212,14 +169,14 @@ def test_a_product_inside_a_piece_is_not_cut_again(
 def test_callers_on_two_threads_get_their_own_results() -> None:
     """Two threads that call at once each get their own bits, and BLAS its threads back."""
     problems = [heads(seed) for seed in (5, 7)]
-    cut = Tiles(1, 5, 9)
-    expected = [attend_streaming(q, k, v, threads=1, tiles=cut) for q, k, v in problems]
+    cut = Tiles(5, 9)
+    expected = [flash_heads(q, k, v, threads=1, tiles=cut) for q, k, v in problems]
     wrong: list[int] = []
 
     def call(which: int) -> None:
         for _ in range(20):
             q, k, v = problems[which]
-            actual = attend_streaming(q, k, v, threads=3, tiles=cut)
+            actual = flash_heads(q, k, v, threads=3, tiles=cut)
             if not np.array_equal(expected[which], actual):
                 wrong.append(which)
 
@@ -233,35 +190,29 @@ def test_callers_on_two_threads_get_their_own_results() -> None:
 
 
 @pytest.mark.usefixtures("two_blas_threads")
-@pytest.mark.parametrize(
-    ("multiplications", "threads"),
-    [(BLAS_SPREADS_FROM, 2), (BLAS_SPREADS_FROM + 1, 1), (SPREAD_FROM - 1, 1), (SPREAD_FROM, 2)],
-)
-def test_blas_is_held_where_a_second_thread_would_not_pay(
-    multiplications: int, threads: int
-) -> None:
-    """Smaller products it does on one thread anyway, and larger ones gain by two."""
-    with holding_blas(multiplications):
-        assert {threads} == set(blas_threads())
+@pytest.mark.parametrize(("more", "count"), [(0, 2), (1, 1)])
+def test_blas_is_held_where_it_would_spread(more: int, count: int) -> None:
+    """Smaller products it does on one thread anyway, and asking it costs three microseconds."""
+    with holding_blas(BLAS_SPREADS_FROM + more):
+        assert {count} == set(blas_threads())
     assert {2} == set(blas_threads())
 
 
 @pytest.mark.usefixtures("two_blas_threads")
-@pytest.mark.parametrize("engine", ["wide", "materialised"])
-def test_attention_on_one_thread_holds_blas(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_on_one_thread_holds_blas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a second thread of BLAS would spin on the core that the next product's piece needs."""
     seen: list[set[int]] = []
 
-    def softmax(*arguments: Any, **options: Any) -> NDArray[Any]:
+    def noted(*arguments: Any, **options: Any) -> NDArray[Any]:
         seen.append(set(blas_threads()))
-        return softmax_inplace(*arguments, **options)
+        return exponentiate(*arguments, **options)
 
-    monkeypatch.setattr(f"{_materialised.__name__}.softmax_inplace", softmax)
-    layer = MultiheadAttention(34, 2, batch_first=True, engine=engine)
+    monkeypatch.setattr(attention, "exponentiate", noted)
+    layer = MultiheadAttention(34, 2, batch_first=True, engine="plain")
     q = np.ones((61, 34), np.float32)
     for keys in (7, 311):
         k = np.ones((keys, 34), np.float32)
-        scaled_dot_product_attention(q, k, k, engine=engine)
+        scaled_dot_product_attention(q, k, k, engine="plain")
     layer(q, k, k)
     assert [{2}, {1}, {1}] == seen
 
@@ -310,7 +261,7 @@ def test_setting_the_number_of_threads() -> None:
 )
 def test_environment_names_the_number_of_threads(value: str, answer: str) -> None:
     """MHA_NUMPY_THREADS sets the default; what is no number from 1 up is refused by name."""
-    code = "from mha_numpy._threads import get_num_threads; print(get_num_threads())"
+    code = "from mha_numpy.engines.threads import get_num_threads; print(get_num_threads())"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "MHA_NUMPY_THREADS": value},
@@ -326,9 +277,9 @@ def test_environment_names_the_number_of_threads(value: str, answer: str) -> Non
 def test_a_forked_child_has_a_pool_of_its_own() -> None:
     """A child forked after the pool had threads starts its own, and computes the same bits."""
     q, k, v = heads(11)
-    expected = attend_streaming(q, k, v, threads=3, tiles=Tiles(1, 7, 11))
+    expected = flash_heads(q, k, v, threads=3, tiles=Tiles(7, 11))
     child = os.fork()
     if not child:
-        actual = attend_streaming(q, k, v, threads=3, tiles=Tiles(1, 7, 11))
+        actual = flash_heads(q, k, v, threads=3, tiles=Tiles(7, 11))
         os._exit(0 if np.array_equal(actual, expected) else 1)
     assert os.waitpid(child, 0)[1] == 0

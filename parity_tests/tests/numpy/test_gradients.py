@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 import mha_torch
 from mha_numpy import MultiheadAttention, scaled_dot_product_attention_vjp
-from mha_parity.candidate import Answer
-from mha_parity.drawing import draw_cases
-from mha_parity.features import AXES, offer
-from mha_parity.gold import golden, merge, split
-from mha_parity.gradients import judge_gradients
-from mha_parity.judgement import Judgement
-from mha_parity.making import cotangent, make
-from mha_parity.problem import Problem
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import cotangent, make
+from mha_parity.core.arrays import merge, split
+from mha_parity.core.candidate import Answer
+from mha_parity.core.check_result import CheckResult
+from mha_parity.core.features import AXES, offer
+from mha_parity.core.problem import Problem
+from mha_parity.judging.gradients import judge_gradients
+from mha_parity.oracle.reference import reference_answer
 
 N, L, S, E, H = 2, 5, 11, 12, 3
 EPS = 2.0**-52
@@ -29,7 +30,7 @@ EVERYTHING = {
     if axis not in {"dtype", "size", "weights", "gradients"}
 }
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
-ENGINES = ["materialised", "streaming"]
+ENGINES = ["plain", "flash"]
 BUGS = {
     "query": lambda gradient: gradient * 1.01,
     "value": lambda gradient: gradient[:, ::-1],
@@ -91,11 +92,13 @@ def core_gradients(problem: Problem, engine: str) -> dict[str, Any]:
     return named
 
 
-def judged(problem: Problem, found: dict[str, Any]) -> list[Judgement]:
+def judged(problem: Problem, found: dict[str, Any]) -> list[CheckResult]:
     """Judge gradients alone."""
     with np.errstate(all="ignore"):
         output = np.zeros(problem.output_shape)
-        return judge_gradients(problem, golden(problem), Answer(output=output, gradients=found))
+        return judge_gradients(
+            problem, reference_answer(problem), Answer(output=output, gradients=found)
+        )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -107,8 +110,8 @@ def test_drawn_problems_are_judged_right(dtype: str, engine: str) -> None:
     for case in draw_cases(offered, 40, 20261121):
         problem = make(case)
         gradients = layer_gradients if case.form == "mha" else core_gradients
-        for judgement in judged(problem, gradients(problem, engine)):
-            assert not judgement.severity.fails, judgement
+        for check_result in judged(problem, gradients(problem, engine)):
+            assert not check_result.severity.fails, check_result
             count += 1
     assert count > 100, "most problems have gradients to judge"
 
@@ -121,7 +124,7 @@ def test_a_wrong_gradient_is_judged_wrong(name: str) -> None:
     )
     (case,) = draw_cases(offered, 1, 3)
     problem = make(case)
-    found = layer_gradients(problem, "materialised")
+    found = layer_gradients(problem, "plain")
     found[name] = np.ascontiguousarray(BUGS[name](found[name]))
     assert {f"gradient of {name}"} == {
         each.check for each in judged(problem, found) if each.severity.fails
@@ -155,7 +158,7 @@ def drawn_mask(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> A
         st.sampled_from(["none", "bool", "float2d", "float3d"]),
         st.sampled_from(["none", "bool", "float"]),
     ),
-    way=st.sampled_from([("streaming", False), ("materialised", False), ("auto", True)]),
+    way=st.sampled_from([("flash", False), ("flash", True), ("plain", False), ("plain", True)]),
 )
 def test_every_layout_has_torchs_gradients(
     seed: int, layout: Any, widths: Any, switches: Any, masks: Any, way: tuple[str, bool]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from mha_numpy import MultiheadAttention, _engine, scaled_dot_product_attention_vjp
+from mha_numpy import MultiheadAttention, scaled_dot_product_attention_vjp
 
 N, L, E, H = 2, 5, 12, 3
 EPS = 2.0**-52
-WAYS = [("streaming", False), ("materialised", False), ("auto", True)]
+WAYS = [("flash", False), ("flash", True), ("plain", False), ("plain", True)]
 each_way = pytest.mark.parametrize(("engine", "need_weights"), WAYS)
 
 
@@ -54,21 +54,18 @@ def test_a_row_without_a_key_poisons_nothing(engine: str, need_weights: bool) ->
 
 
 @pytest.mark.parametrize("average", [True, False], ids=["averaged", "per head"])
-def test_large_layers_give_what_small_ones_do(
-    average: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The engine of large problems with weights returns the same, a row without a key included."""
-    layer, x, given = drawn(8)
+def test_flash_gives_what_the_plain_engine_does(average: bool) -> None:
+    """Both engines return the same weights and pull them alike, a row without a key included."""
     options: Any = {"attn_mask": hiding(2), "average_attn_weights": average}
     answers = []
-    for engine_from in (10**9, 1):
-        monkeypatch.setattr(_engine, "WEIGHTED_FROM", engine_from)
+    for engine in ("plain", "flash"):
+        layer, x, given = drawn(8, engine=engine)
         (output, weights), pull = layer.vjp(x, x, x, **options)
         assert weights is not None
         found = pull(given, np.ones_like(weights) + np.arange(L))
         answers.append([output, weights, *found.values()])
-    for small, large in zip(*answers, strict=True):
-        assert np.allclose(small, large, rtol=0, atol=100 * EPS, equal_nan=True)
+    for plain, flash in zip(*answers, strict=True):
+        assert np.allclose(plain, flash, rtol=0, atol=100 * EPS, equal_nan=True)
     assert np.isnan(answers[1][1]).any()
 
 
@@ -182,7 +179,7 @@ def test_dropout_of_the_layer_stops_with_eval() -> None:
 
 X = np.ones((N, L, E), np.float32)
 LAYER = MultiheadAttention(E, H, batch_first=True)
-STREAMING = MultiheadAttention(E, H, batch_first=True, engine="streaming")
+DROPS = MultiheadAttention(E, H, dropout=0.5, batch_first=True, engine="flash")
 PULL, PULL_WITHOUT = LAYER.vjp(X, X, X)[1], LAYER.vjp(X, X, X, need_weights=False)[1]
 PULL_CORE = scaled_dot_product_attention_vjp(X, X, X)[1]
 WEIGHTS = np.ones((N, L, L), np.float32)
@@ -196,7 +193,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: PULL_WITHOUT(X, WEIGHTS), ValueError, "`weights_cotangent` is given, but no weights"),
     (lambda: PULL_CORE(X[:, 1:]), ValueError, r"`cotangent` has shape (2, 4, 12), but should have"),
     (lambda: PULL_CORE(X.astype(float)), TypeError, "`cotangent` has dtype float64, but should"),
-    (lambda: STREAMING.vjp(X, X, X), ValueError, "`engine` is 'streaming', but it holds no"),
+    (lambda: DROPS.vjp(X, X, X), ValueError, "`engine` is 'flash', but dropout needs all"),
     (lambda: LAYER.vjp(X, X, X, is_causal=True), ValueError, "`is_causal` is True and"),
     (lambda: LAYER.vjp(X, X[:1], X), ValueError, "`value` has shape (2, 5, 12) and `key` has"),
     (

@@ -25,7 +25,7 @@ PARAMETERS = (
 NAMES = INPUTS + PARAMETERS
 # |f| is of order 10, so that a rounding of it is 1e-15: far below step^2 = 1e-6.
 STEPS = [2.0**-power for power in (9, 10)]
-WAYS = [("streaming", False), ("materialised", False), ("auto", True)]
+WAYS = [("flash", False), ("flash", True), ("plain", False), ("plain", True)]
 
 
 class Function:
@@ -112,7 +112,7 @@ def test_remainder_is_of_second_order(name: str, engine: str, need_weights: bool
 @pytest.mark.parametrize("name", NAMES)
 def test_a_broken_gradient_leaves_first_order(name: str) -> None:
     """Two per cent more of the gradient and its first number twice: O(h), and the test fails."""
-    function = Function("materialised", need_weights=False)
+    function = Function("plain", need_weights=False)
     broken = function.gradients()[name] * 1.02
     broken.flat[0] *= 2
     assert not is_right(function.remainders(name, broken))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mha_numpy._masking import NO_MASK, Masking, causal_hidden, from_module_masks
-from mha_numpy._materialised import attend
+from mha_numpy.attention import attend
+from mha_numpy.masks import NO_MASK, Masking, causal_hidden, from_module_masks
 
 Array = NDArray[Any]
 N, H, L, S = 2, 3, 5, 7
@@ -104,6 +104,8 @@ def test_grouped_heads_read_their_groups_keys(kv_heads: int) -> None:
     expected = attend(q, all_k, all_v, masking, 0.5)
     actual = attend(q, k, v, masking, 0.5)
     for want, got in zip(expected, actual, strict=True):
+        assert want is not None
+        assert got is not None
         assert want.shape == got.shape
         assert np.allclose(want, got, rtol=0, atol=50 * np.finfo(np.float64).eps)
 

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 # float64 on the same problem, brought down to float64's roundoff, is thus the size to expect; a
 # different order of the sums may well be some times worse on one problem, hence the factor.
 FROM_FLOAT32 = float(np.finfo(np.float64).eps / np.finfo(np.float32).eps)
-ORDERS = 16.0
+EVAL_ORDERS = 16.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ CALLS = st.builds(
     add_zero_attn=st.booleans(),
     other_widths=st.booleans(),
     batch_first=st.booleans(),
-    engine=st.sampled_from(["wide", "materialised"]),
+    engine=st.sampled_from(["plain", "flash"]),
 )
 
 
@@ -187,7 +187,7 @@ def assert_as_torch(call: Call, actual: list[Array]) -> None:
     assert [x.shape for x in expected] == [x.shape for x in actual]
     for want, near, got in zip(expected, coarse, actual, strict=True):
         roundoff = float(np.finfo(np.float64).eps) * np.abs(want).max()
-        allowed = ORDERS * (np.abs(near - want).max() * FROM_FLOAT32 + roundoff)
+        allowed = EVAL_ORDERS * (np.abs(near - want).max() * FROM_FLOAT32 + roundoff)
         assert np.abs(want - got).max() <= allowed
 
 
@@ -243,7 +243,7 @@ def test_rows_that_see_nothing_are_as_in_torch(need_weights: bool) -> None:
         assert np.array_equal(np.broadcast_to(bias, output[2].shape), output[2])
 
 
-@pytest.mark.parametrize("engine", ["wide", "materialised"])
+@pytest.mark.parametrize("engine", ["plain", "flash"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_nan_and_infinity_pass_through_as_in_torch(bad: float, which: int, engine: str) -> None:
@@ -290,7 +290,7 @@ def test_true_hint_changes_nothing(kind: str) -> None:
     mask = hidden if kind == "bool" else np.where(hidden, -np.inf, 0.0)
     plain, _ = own(*inputs, attn_mask=mask, need_weights=False)
     hinted, _ = own(*inputs, attn_mask=mask, need_weights=False, is_causal=True)
-    assert np.allclose(plain, hinted, rtol=0, atol=ORDERS * np.finfo(np.float64).eps * 100)
+    assert np.allclose(plain, hinted, rtol=0, atol=EVAL_ORDERS * np.finfo(np.float64).eps * 100)
 
 
 @pytest.mark.parametrize("static", ["static_k", "static_v", "both"])
@@ -316,5 +316,5 @@ def test_functional_form_takes_static_keys_and_values(static: str) -> None:
     for want, got in zip(expected, actual, strict=True):
         assert want is not None
         assert got is not None
-        tolerance = ORDERS * np.finfo(np.float64).eps * want.abs().max().item()
+        tolerance = EVAL_ORDERS * np.finfo(np.float64).eps * want.abs().max().item()
         assert np.abs(want.numpy() - got).max() <= tolerance

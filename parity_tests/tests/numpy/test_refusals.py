@@ -30,8 +30,7 @@ def ones(*shape: int, dtype: Any = np.float32) -> Any:
 LAYER = mha_numpy.MultiheadAttention(6, 3)
 WIDE = mha_numpy.MultiheadAttention(6, 3, kdim=5, vdim=4)
 FIRST = mha_numpy.MultiheadAttention(6, 3, batch_first=True)
-STREAM = mha_numpy.MultiheadAttention(6, 3, engine="streaming")
-DROPS = mha_numpy.MultiheadAttention(6, 3, dropout=0.5, engine="streaming")
+DROPS = mha_numpy.MultiheadAttention(6, 3, dropout=0.5, engine="flash")
 X, Y = ones(5, 2, 6), ones(7, 2, 6)
 Q, K, V = ones(2, 3, 5, 4), ones(2, 3, 7, 4), ones(2, 3, 7, 6)
 W, B, WO, BO = ones(18, 6), ones(18), ones(6, 6), ones(6)
@@ -43,8 +42,7 @@ NAMES: dict[str, Any] = {
     "layer": LAYER,
     "wide": WIDE,
     "batch_first_layer": FIRST,
-    "streaming_layer": STREAM,
-    "dropping_streaming_layer": DROPS,
+    "dropping_flash_layer": DROPS,
     "x": X,
     "y": Y,
     "q": Q,
@@ -117,8 +115,8 @@ INPUTS = [
     row(
         "layer(x, y, y, need_weights=False, is_causal=True)", "`is_causal` is True and `attn_mask`"
     ),
-    row("streaming_layer(x, y, y)", "`engine` is 'streaming', but it holds no weights"),
-    row("dropping_streaming_layer(x, y, y, need_weights=False)", "`engine` is 'streaming'"),
+    row("dropping_flash_layer(x, y, y)", "`engine` is 'flash', but dropout needs all weights"),
+    row("dropping_flash_layer(x, y, y, need_weights=False)", "`engine` is 'flash', but dropout"),
 ]
 
 MASKS = [

@@ -56,7 +56,7 @@ PROBLEMS = st.builds(
     value_width=st.integers(1, 9),
     mask=st.sampled_from(["none", "causal", "bool", "float", "bool per head", "float full"]),
     scale=st.sampled_from([None, 0.0, 0.3, -1.0, 2.0]),
-    engine=st.sampled_from(["auto", "wide", "materialised", "streaming"]),
+    engine=st.sampled_from(["auto", "plain", "plain", "flash"]),
 )
 
 

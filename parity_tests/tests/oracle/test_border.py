@@ -125,13 +125,13 @@ def test_global_state_is_left_alone() -> None:
 def test_inputs_are_never_modified(path: Path) -> None:
     """Read-only, reversed, Fortran-ordered inputs are taken as they are and left as they were."""
     case = example(0, heads=4, self_attention=True)
-    backwards = np.asfortranarray(case.query)[::-1, ::-1]
-    backwards.flags.writeable = False
-    copy = backwards.copy()
-    arrays = (backwards, backwards, backwards)
+    with_gradients = np.asfortranarray(case.query)[::-1, ::-1]
+    with_gradients.flags.writeable = False
+    copy = with_gradients.copy()
+    arrays = (with_gradients, with_gradients, with_gradients)
     output, _ = multihead_attention(*arrays, case.state, num_heads=4, path=path)
     expected, _ = multihead_attention(copy, copy, copy, case.state, num_heads=4, path=path)
-    np.testing.assert_array_equal(backwards, copy)
+    np.testing.assert_array_equal(with_gradients, copy)
     np.testing.assert_array_equal(expected, output)
 
 
@@ -145,10 +145,10 @@ def test_dtype_in_dtype_out(name: str) -> None:
     output, weights = multihead_attention(query, key, value, state, num_heads=H, dtype=name)
     assert weights is not None
     assert (dtype, dtype) == (output.dtype, weights.dtype)
-    gold, _ = multihead_attention(query, key, value, state, num_heads=H)
+    reference, _ = multihead_attention(query, key, value, state, num_heads=H)
     # Outputs are of order 1 and each of about 60 roundings is at most half an eps of that.
     eps = {"float64": 2**-52, "float32": 2**-23, "float16": 2**-10, "bfloat16": 2**-7}[name]
-    assert np.abs(output.astype(np.float64) - gold).max() < 30 * eps
+    assert np.abs(output.astype(np.float64) - reference).max() < 30 * eps
 
 
 def test_threads_do_not_share_a_module() -> None:

@@ -34,19 +34,19 @@ def test_float32_torch_stays_within(seed: int, factor: float, least: float) -> N
     query, key, value = (a.astype(np.float32) for a in (factor * case.query, case.key, case.value))
     state = {name: array.astype(np.float32) for name, array in case.state.items()}
     output, weights = multihead_attention(query, key, value, state, num_heads=3, dtype="float32")
-    gold = plain.stages(query, key, value, state, num_heads=3, dtype=np.longdouble)
+    reference = plain.stages(query, key, value, state, num_heads=3, dtype=np.longdouble)
     bound = attention_bound(
         query,
         key,
         value,
         state,
-        gold,
+        reference,
         unit=unit_roundoff(np.float32),
         tiny=float(np.finfo(np.float32).smallest_normal),
     )
     for actual, expected, allowed in (
-        (output, gold.output, bound.output),
-        (weights, gold.weights, bound.weights),
+        (output, reference.output, bound.output),
+        (weights, reference.weights, bound.weights),
     ):
         units = np.abs(actual - expected) / allowed
         assert least < units.max() < 1

@@ -8,13 +8,20 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from mha_parity.bound import bound
-from mha_parity.drawing import draw_cases
-from mha_parity.features import AXES, offer
-from mha_parity.gold import golden
-from mha_parity.making import make
-from mha_parity.orders import NARROW, ORDERS, Arithmetic, Order, Prepared, attend
-from mha_parity.problem import Problem
+from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.generate import make
+from mha_parity.core.features import AXES, offer
+from mha_parity.core.problem import Problem
+from mha_parity.oracle.error_bound import bound
+from mha_parity.oracle.eval_orders import (
+    EVAL_ORDERS,
+    NARROW,
+    Arithmetic,
+    EvalOrder,
+    Prepared,
+    attend,
+)
+from mha_parity.oracle.reference import reference_answer
 
 EVERYTHING = {axis: values for axis, values in AXES.items() if axis != "dtype"}
 
@@ -25,7 +32,7 @@ def problems(count: int, seed: int, dtype: str) -> list[Problem]:
 
 
 def worst_units(actual: np.ndarray, expected: np.ndarray, allowed: np.ndarray) -> float:
-    """Return the largest error in units of what is allowed, where the gold is a number."""
+    """Return the largest error in units of what is allowed, where the reference is a number."""
     with np.errstate(all="ignore"):
         units = np.where(np.isfinite(expected), np.abs(actual - expected) / allowed, 0)
     return float(np.nan_to_num(units, nan=np.inf).max(initial=0))
@@ -33,32 +40,38 @@ def worst_units(actual: np.ndarray, expected: np.ndarray, allowed: np.ndarray) -
 
 def test_there_are_six_orders_and_more() -> None:
     """Scale early, on K and late; exp and exp2; two block sizes; three sums; both normalisings."""
-    assert len(set(ORDERS)) >= 6
+    assert len(set(EVAL_ORDERS)) >= 6
     for attribute, least in {
         "scale_at": 4, "base2": 2, "keys": 3, "sums": 4, "projection": 4, "normalise": 2,
         "per_head": 2, "rounding": 3,
     }.items():  # fmt: skip
-        assert len({getattr(order, attribute) for order in ORDERS}) >= least, attribute
+        assert len({getattr(order, attribute) for order in EVAL_ORDERS}) >= least, attribute
 
 
 @pytest.mark.parametrize("dtype", AXES["dtype"])
 def test_every_order_keeps_the_bound(dtype: str) -> None:
-    """No order strays further from the gold than rounding explains, in any feature."""
+    """No order strays further from the reference than rounding explains, in any feature."""
     for problem in problems(70, 11, dtype):
-        gold, prepared = golden(problem), Prepared(problem)
-        limits = bound(problem, gold)
-        for order in ORDERS:
+        reference, prepared = reference_answer(problem), Prepared(problem)
+        limits = bound(problem, reference)
+        for order in EVAL_ORDERS:
             output, weights = attend(prepared, order)
-            assert worst_units(output, gold.output, limits.output) <= 1, (problem.case.id, order)
-            assert worst_units(weights, gold.weights, limits.weights) <= 1, (problem.case.id, order)
+            assert worst_units(output, reference.output, limits.output) <= 1, (
+                problem.case.id,
+                order,
+            )
+            assert worst_units(weights, reference.weights, limits.weights) <= 1, (
+                problem.case.id,
+                order,
+            )
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_no_two_orders_are_the_same_arithmetic(dtype: str) -> None:
-    """On an ordinary problem any two orders differ in some bit: each adds to the yardstick."""
+    """On an ordinary problem any two orders differ in some bit: each adds to the order spread."""
     case = draw_cases(offer(dtype=dtype, size="medium", regime="normal"), 1, 3)[0]
     prepared = Prepared(make(case))
-    answers = [attend(prepared, order) for order in ORDERS]
+    answers = [attend(prepared, order) for order in EVAL_ORDERS]
     for (first, _), (second, _) in combinations(answers, 2):
         assert not np.array_equal(first, second)
 
@@ -69,9 +82,9 @@ def test_a_dropped_mask_does_not_keep_the_bound() -> None:
         0
     ]
     problem = make(case)
-    gold = golden(problem)
-    output, _ = attend(Prepared(problem.replace(attn_mask=None)), ORDERS[0])
-    assert worst_units(output, gold.output, bound(problem, gold).output) > 1
+    reference = reference_answer(problem)
+    output, _ = attend(Prepared(problem.replace(attn_mask=None)), EVAL_ORDERS[0])
+    assert worst_units(output, reference.output, bound(problem, reference).output) > 1
 
 
 @pytest.mark.parametrize("sums", ["blas", "sequential", "pairwise", "blocked"])
@@ -79,7 +92,7 @@ def test_every_sum_is_a_product(sums: str) -> None:
     """All ways to sum give the exact product of small integers, which no rounding touches."""
     left = np.arange(2 * 3 * 11, dtype=np.float32).reshape(2, 3, 11)
     right = np.arange(2 * 5 * 11, dtype=np.float32).reshape(2, 5, 11) % 7
-    arithmetic = Arithmetic(np.dtype(np.float32), Order())
+    arithmetic = Arithmetic(np.dtype(np.float32), EvalOrder())
     actual = arithmetic.product(left, right, sums)  # type: ignore[arg-type]  # the four literals
     assert np.array_equal(np.einsum("nie,nje->nij", left, right), actual)
 
@@ -88,7 +101,7 @@ def test_sequential_sums_go_from_left_to_right() -> None:
     """2^24 + 1 + 1 stays 2^24 in float32 when summed from the left, and not from the right."""
     terms = np.array([[[2.0**24, 1, 1]]], dtype=np.float32)
     ones = np.ones((1, 1, 3), dtype=np.float32)
-    arithmetic = Arithmetic(np.dtype(np.float32), Order(sums="sequential"))
+    arithmetic = Arithmetic(np.dtype(np.float32), EvalOrder(sums="sequential"))
     assert arithmetic.product(terms, ones, "sequential").item() == 2.0**24
     assert arithmetic.sum(terms, "sequential").item() == 2.0**24
     assert arithmetic.sum(terms[..., ::-1], "sequential").item() == 2.0**24 + 2
@@ -101,5 +114,5 @@ def test_narrow_sums_round_at_each_step() -> None:
     row = np.array([[[256.0] + [1.0] * 8]], dtype=np.float32)
     arithmetic = Arithmetic(np.dtype(ml_dtypes.bfloat16), NARROW)
     assert arithmetic.sum(row, "sequential").item() == 256
-    wide = Arithmetic(np.dtype(ml_dtypes.bfloat16), Order())
+    wide = Arithmetic(np.dtype(ml_dtypes.bfloat16), EvalOrder())
     assert wide.sum(row, "sequential").item() == math.fsum(row.ravel())

@@ -10,9 +10,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from mha_parity import torch_trial
 from mha_parity.__main__ import main
-from mha_parity.torch_trial import GROUPS, TARGET
+from mha_parity.selftest import torch_audit
+from mha_parity.selftest.torch_audit import GROUPS, TARGET
 from mha_torch import trial as trials
 from mha_torch._evidence import Evidence
 from mha_torch._paths import Path
@@ -51,7 +51,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
 def told(findings: list[Finding]) -> str:
     """Return the words that a terminal shows of the findings."""
     console = Console(file=io.StringIO(), width=80)
-    torch_trial.show([examine(finding) for finding in findings], console)
+    torch_audit.show([examine(finding) for finding in findings], console)
     stream = console.file
     assert isinstance(stream, io.StringIO)
     return " ".join(stream.getvalue().split())
@@ -82,7 +82,7 @@ def test_a_case_that_cannot_run_says_why() -> None:
 )
 def test_exit_status(findings: list[Finding], status: int) -> None:
     """Findings are about torch and fail nothing; what could not be run leaves the trial open."""
-    assert status == torch_trial.status([examine(finding) for finding in findings])
+    assert status == torch_audit.status([examine(finding) for finding in findings])
 
 
 @pytest.mark.usefixtures("chosen")

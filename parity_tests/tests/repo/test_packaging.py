@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("mha_numpy", "mha_torch", "mha_parity")
 TOP_LEVEL = {"LICENSE", "Makefile", "README.md", "conftest.py", "pyproject.toml"}
 SOURCE_ROOTS = {"impl", "reference", "parity_tests"}
@@ -30,7 +30,7 @@ def fresh(code: str, path: Path | None = None) -> str:
         code = f"import sys; sys.path.insert(0, {str(path)!r})\n{code}"
     command = [sys.executable, "-I", "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    assert 0 == done.returncode, done.stderr
     return done.stdout.strip()
 
 
@@ -46,7 +46,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert 0 == done.returncode, done.stdout + done.stderr
     return folder
 
 
@@ -83,7 +83,7 @@ def test_wheel_holds_the_three_packages(wheel: list[str]) -> None:
     "name",
     [
         "impl/mha_numpy/__init__.py",
-        "parity_tests/test_packaging.py",
+        "parity_tests/tests/repo/test_packaging.py",
         "mha_parity/test_case.py",
         "mha_parity/conftest.py",
         "mha_numpy/__pycache__/costs.cpython-311.pyc",
@@ -107,7 +107,9 @@ def test_wheel_is_typed_and_whole(wheel: list[str], package: str) -> None:
 
 def test_sdist_is_complete(sdist: list[str]) -> None:
     """Whoever unpacks the sdist can run `make test`: it has the tests and all they need."""
-    tests = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("parity_tests/test_*.py")}
+    tests = {
+        path.relative_to(ROOT).as_posix() for path in ROOT.glob("parity_tests/tests/**/test_*.py")
+    }
     needed = tests | TOP_LEVEL | {".ci/run"}
     assert set() == needed - set(sdist)
 
@@ -128,7 +130,7 @@ def test_entry_points() -> None:
     ours = {(point.group, point.name): point for point in points}
     assert {("console_scripts", "mha-parity"), ("pytest11", "mha_parity")} == set(ours)
     assert callable(ours["console_scripts", "mha-parity"].load())
-    assert "mha_parity.plugin" == ours["pytest11", "mha_parity"].load().__name__
+    assert "mha_parity.pytest_plugin" == ours["pytest11", "mha_parity"].load().__name__
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -187,7 +189,7 @@ print(before, mha_numpy.{name}.__name__)
 
 def test_plugin_loads_nothing_heavy() -> None:
     """The pytest plugin of whoever installed us loads neither numpy nor torch with itself."""
-    assert set() == loaded_by("mha_parity.plugin", HEAVY)
+    assert set() == loaded_by("mha_parity.pytest_plugin", HEAVY)
 
 
 def test_heavy_import_is_seen(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The README is true: its example runs, its report is the real one, what it names exists."""
+"""Hold the README to what runs: its example, its reports, its figures, its links."""
 
 from __future__ import annotations
 
@@ -8,42 +8,63 @@ import json
 import re
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from mha_parity.__main__ import main, parser
-from mha_parity.wrong import catalogue
+from mha_parity.catalogue import catalogue
+from mha_parity.targets.load import load
 
-ROOT = Path(__file__).parent.parent
-DATA = ROOT / "parity_tests" / "mha_parity" / "data"
+ROOT = Path(__file__).parents[3]
+DATA = ROOT / "parity_tests" / "mha_parity" / "selftest" / "data"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = "parity_tests/examples"
+EXAMPLE = ROOT / EXAMPLES / "test_attention.py"
 
 
-def test_generated_tables_are_those_of_the_data() -> None:
-    """What stands between the marks in the README is the data file that they name, word by word."""
-    blocks = re.findall(r"<!-- from (\S+) -->\n(.*?)\n<!-- end -->", README, flags=re.DOTALL)
-
-    assert blocks
-    for name, shown in blocks:
-        expected = (ROOT / name).read_text(encoding="utf-8").strip()
-        assert expected == shown.strip(), name
+def test_the_readme_is_short() -> None:
+    """The README has at most 250 lines."""
+    assert len(README.splitlines()) <= 250
 
 
-def test_the_errors_told_are_those_measured() -> None:
-    """The largest median and the worst error beside torch's are the README's, and within limits."""
-    measured = json.loads((DATA / "accuracy.json").read_text(encoding="utf-8"))["rows"]
-    rows = [row for row in measured if row["contender"] == "target" and not row["feature"]]
-    median, worst = (max(row[name] for row in rows) for name in ("median", "worst"))
-    told = re.search(
-        r"at most ([\d.]+) times torch's in the median and at worst ([\d.]+) times",
+def test_the_false_alarms_are_those_measured() -> None:
+    """The counts of right answers and gradients are those of the stored calibration."""
+    counts = json.loads((DATA / "calibration.json").read_text(encoding="utf-8"))
+    published = (DATA / "calibration.md").read_text(encoding="utf-8")
+    shown = re.search(
+        r"([\d,]+) right answers and ([\d,]+) right gradients raised no false alarm",
         " ".join(README.split()),
     )
 
-    assert told is not None
-    assert (f"{median:.2f}", f"{worst:.2f}") == told.groups()
-    assert {"float64", "float32", "float16", "bfloat16"} == {row["dtype"] for row in rows}
-    assert median <= 1
-    assert worst <= 2
+    assert shown is not None
+    assert counts
+    for kind, count in zip(("right", "right gradients"), shown.groups(), strict=True):
+        row = re.search(rf"^\| {kind} \| all \| ([\d,]+) \|(.*)$", published, flags=re.MULTILINE)
+        assert row is not None
+        assert (count, "0") == (row[1], row[2].split("|")[3].strip())
+
+
+def test_assert_close_misjudges_as_told() -> None:
+    """assert_close accepts the wrong example and rejects about 3 % of the right one's elements."""
+    from torch.nn.functional import scaled_dot_product_attention
+    from torch.testing import assert_close
+
+    example = load(f"{ROOT}/parity_tests/examples/assert_close_misjudges.py:attention").__globals__
+
+    def of_torch(*rows: np.ndarray[Any, Any]) -> torch.Tensor:
+        q, k, v = (torch.from_numpy(example["split_heads"](each, 4)) for each in rows)
+        return torch.cat(list(scaled_dot_product_attention(q, k, v)), dim=-1)
+
+    rows = example["inputs"](1)
+    assert_close(torch.from_numpy(example["attention_with_epsilon"](*rows, 4)), of_torch(*rows))
+    rows = example["inputs"](6)
+    with pytest.raises(AssertionError, match="Mismatched elements") as raised:
+        assert_close(torch.from_numpy(example["attention"](*rows, 4)), of_torch(*rows))
+    (share,) = re.findall(r"\(([\d.]+)%\)", str(raised.value))
+    assert 2.5 <= float(share) < 3.5
 
 
 def test_the_kill_matrix_shows_the_whole_catalogue() -> None:
@@ -53,6 +74,7 @@ def test_the_kill_matrix_shows_the_whole_catalogue() -> None:
 
     assert set(catalogue()) == shown
     assert "No observable bug survives." in matrix
+    assert "Checks that see no bug alone, with no reason to stay: none." in matrix
 
 
 def test_the_page_on_torch_is_what_the_command_writes(tmp_path: Path) -> None:
@@ -77,35 +99,50 @@ def test_pictures_and_links_exist() -> None:
     """Every relative link and picture of the README leads to a file of the repository."""
     links = re.findall(r"\]\(([^)#:]+)\)|src=\"([^\":]+)\"", README)
 
+    assert len(links) >= 5
     for link in (one or other for one, other in links):
         assert (ROOT / link).is_file(), link
 
 
-def test_the_example_runs() -> None:
-    """The ten lines of Python in the README assert parity, and hold."""
-    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+def test_the_example_is_the_one_that_runs() -> None:
+    """The test in the README is the file of the examples, which runs as part of the suite."""
+    (shown,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    _, _, written = EXAMPLE.read_text(encoding="utf-8").partition("import numpy")
 
-    exec(compile(example, "README.md", "exec"), {})  # noqa: S102  (the README's own lines)
+    assert f"import numpy{written}" == shown
 
 
 def test_a_broken_example_fails() -> None:
     """The same lines without the scale do not hold."""
-    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    broken = example.replace(" / heads[0].shape[-1] ** 0.5", "")
+    written = EXAMPLE.read_text(encoding="utf-8")
+    broken = written.replace(" / np.sqrt(q.shape[-1]).astype(Q.dtype)", "")
+    names: dict[str, Any] = {}
+    exec(compile(broken, "README.md", "exec"), names)  # noqa: S102  (the README's own lines)
 
-    assert broken != example
+    assert broken != written
     with pytest.raises(AssertionError, match="Parity does not hold"):
-        exec(compile(broken, "README.md", "exec"), {})  # noqa: S102  (as above)
+        names["test_attention_equals_torch"]()
 
 
-def test_the_failure_shown_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("bug", "command"),
+    [
+        ("softmax-add-eps", f"{EXAMPLES}/assert_close_misjudges.py:attention_with_epsilon"),
+        ("scale-dmodel", "parity_tests/subjects/wrong_scale.py:f --cases 100"),
+    ],
+    ids=["epsilon", "scale"],
+)
+def test_the_failure_shown_is_the_real_one(
+    monkeypatch: pytest.MonkeyPatch, bug: str, command: str
+) -> None:
     """The wrong attention fails as the README prints it: same numbers, same case, same replay."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "96")
-    (shown,) = re.findall(r"```\n( the bug .*?)```", README, flags=re.DOTALL)
+    blocks = re.findall(r"```\n( the bug .*?)```", README, flags=re.DOTALL)
+    (shown,) = (block for block in blocks if f"[{bug}]" in block)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        status = main(["check", "parity_tests/subjects/wrong_scale.py:f", "--cases", "100"])
+        status = main(["check", *command.split()])
 
     assert 1 == status
     assert shown.split() == [word for word in shown.split() if word in printed.getvalue().split()]
@@ -142,10 +179,12 @@ def test_the_commands_named_exist() -> None:
         re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     )
     named = set(re.findall(r"`?make ([a-z-]+)`?", README))
-    subcommands = set(re.findall(r"mha-parity (check|replay|list|bench|mutants|explain)\b", README))
+    subcommands = set(
+        re.findall(r"mha-parity (check|replay|list|bench|mutants|explain|adapt)\b", README)
+    )
 
     assert named <= targets
-    assert {"check", "replay", "list"} <= subcommands
+    assert {"check", "list", "explain"} <= subcommands
     for each in sorted(subcommands):
         with pytest.raises(SystemExit, match="0"):
             parser().parse_args([each, "--help"])

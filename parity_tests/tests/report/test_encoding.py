@@ -10,8 +10,9 @@ import sys
 import pytest
 from rich.console import Console
 
-from mha_parity.features import AXES
-from mha_parity.report import encoding, listings
+from mha_parity.commands import listing
+from mha_parity.core.features import AXES
+from mha_parity.report import encoding
 
 SIGNS = "✓ ✗ · × −"
 
@@ -75,7 +76,7 @@ def test_the_command_runs_in_ascii() -> None:
 def test_lists_fit_the_width(what: str, width: int) -> None:
     """Every list fits its window, names at the left, and nothing ends in blanks."""
     stream = io.StringIO()
-    listings.show(what, Console(file=stream, width=width, color_system=None))
+    listing.show(what, Console(file=stream, width=width, color_system=None))
     lines = stream.getvalue().splitlines()
     assert [] == [line for line in lines if len(line) > width or line != line.rstrip()]
     names = [line.split()[0] for line in lines if not line.startswith("  ")]

@@ -8,25 +8,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity import conventions, targets
-from mha_parity.candidate import Answer, FunctionCandidate
-from mha_parity.case import parse
-from mha_parity.features import AXES, Offer
-from mha_parity.gold import golden
-from mha_parity.gold_gradients import golden_gradients
-from mha_parity.gradient_pictures import HEAD_DIM, gradient_pictures
-from mha_parity.gradients import CHECK, gradient_units
-from mha_parity.judging import Settings
-from mha_parity.making import make
-from mha_parity.options import Options
-from mha_parity.pictures import HEADS
-from mha_parity.problem import Problem
-from mha_parity.run import check
-from mha_parity.trial import try_case
-from mha_parity.values import Array
-from mha_parity.verdict import Failure, GradientPicture, Side
+from mha_parity.cases.generate import make
+from mha_parity.core.arrays import Array
+from mha_parity.core.candidate import Answer, FunctionCandidate
+from mha_parity.core.case import parse
+from mha_parity.core.features import AXES, Offer
+from mha_parity.core.options import Options
+from mha_parity.core.pictures import GradientPicture, Side
+from mha_parity.core.problem import Problem
+from mha_parity.core.verdict import Failure
+from mha_parity.judging.gradients import CHECK, gradient_units
+from mha_parity.judging.output import JudgeSettings
+from mha_parity.oracle.reference import reference_answer
+from mha_parity.oracle.reference_gradients import reference_gradients
+from mha_parity.run.case_run import run_case
+from mha_parity.run.check import check
+from mha_parity.run.figures import HEADS
+from mha_parity.run.gradient_pictures import HEAD_DIM, gradient_pictures
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
 WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
 LAYER = "mha-N2-L4-S5-H3-D2-cross-bias-biaskv-outproj-floatpadding-floatmask-grad-float64-s3"
 SEPARATE = "mha-N2-L4-S5-H3-D2-Ek7-Ev9-distinct-separate-grad-float64-s3"
@@ -40,12 +42,12 @@ def spoiled(spoil: Spoil) -> FunctionCandidate:
     """Return an attention whose output is right and whose gradients are spoiled by their names."""
 
     def attend(problem: Problem) -> Answer:
-        gold = golden(problem)
+        reference = reference_answer(problem)
         found = {
             name: spoil(name, np.asarray(each.value, dtype=np.float64))
-            for name, each in golden_gradients(problem, gold).items()
+            for name, each in reference_gradients(problem, reference).items()
         }
-        output = np.asarray(gold.output).astype(problem.dtype)
+        output = np.asarray(reference.output).astype(problem.dtype)
         kept = {name: array for name, array in found.items() if array is not None}
         return Answer(output=output, gradients=kept)
 
@@ -62,11 +64,11 @@ def last_off(_: str, right: Array) -> Array:
 def drawn(case: str, name: str, spoil: Spoil = last_off) -> GradientPicture | None:
     """Return the picture of one failing gradient, of a case that is as small as it gets."""
     candidate, at = spoiled(spoil), parse(case)
-    found = try_case(candidate, at, Settings()).judgements
-    (judgement,) = [each for each in found if each.check == CHECK + name]
-    assert judgement.severity.fails
-    failure = Failure(judgement=judgement, case=at, replay="", first_seen=at)
-    pictures = gradient_pictures(candidate, [failure], Settings())
+    found = run_case(candidate, at, JudgeSettings()).check_results
+    (check_result,) = [each for each in found if each.check == CHECK + name]
+    assert check_result.severity.fails
+    failure = Failure(check_result=check_result, case=at, replay="", first_seen=at)
+    pictures = gradient_pictures(candidate, [failure], JudgeSettings())
     return pictures[0] if pictures else None
 
 
@@ -94,7 +96,7 @@ def test_each_gradient_has_its_own_layout(name: str) -> None:
     picture = drawn(case, name.removesuffix(" of heads"))
     assert picture is not None
     assert (plates, rows, columns) == (len(picture.plates), picture.rows, picture.columns)
-    assert {shape} == {plate.gold.shape for plate in picture.plates}
+    assert {shape} == {plate.reference.shape for plate in picture.plates}
     assert units == picture.error_units.shape
     assert units == (len(picture.unit_rows), len(picture.unit_columns))
 
@@ -104,7 +106,7 @@ def test_the_worst_stands_first_and_the_rest_is_right(name: str) -> None:
     """One element is off by one, and is in the first plate; the errors elsewhere are allowed."""
     picture = drawn(LAYOUTS[name][0], name.removesuffix(" of heads"))
     assert picture is not None
-    first, *others = (np.abs(plate.candidate - plate.gold) for plate in picture.plates)
+    first, *others = (np.abs(plate.candidate - plate.reference) for plate in picture.plates)
     assert pytest.approx(1) == first.max()
     assert 1 == np.count_nonzero(first > 0.5)
     assert all((other == 0).all() for other in others)
@@ -118,28 +120,28 @@ def test_the_worst_stands_first_and_the_rest_is_right(name: str) -> None:
 def test_the_numbers_are_the_gradients(case: str) -> None:
     """Plates put together again are the gradient of the sample, by head and column."""
     problem = make(parse(case))
-    gold = golden_gradients(problem, golden(problem))["query"].value
+    reference = reference_gradients(problem, reference_answer(problem))["query"].value
     picture = drawn(case, "query")
     assert picture is not None
     inorder = sorted(picture.plates, key=lambda plate: plate.first)
     assert [plate.name for plate in inorder] == sorted(plate.name for plate in inorder)
-    width = inorder[0].gold.shape[1]
+    width = inorder[0].reference.shape[1]
     assert [width * i for i in range(len(inorder))] == [plate.first for plate in inorder]
-    joined = np.concatenate([plate.gold for plate in inorder], axis=1)
-    assert np.array_equal(np.asarray(gold[1], dtype=np.float64), joined)
+    joined = np.concatenate([plate.reference for plate in inorder], axis=1)
+    assert np.array_equal(np.asarray(reference[1], dtype=np.float64), joined)
 
 
 def test_a_small_case_is_drawn_with_more_heads() -> None:
     """What fails with one head is drawn with several, as far as they were there at first."""
     candidate, small = spoiled(last_off), parse("mha-N1-L2-S2-H1-D1-grad-float64-s0")
-    found = try_case(candidate, small, Settings()).judgements
-    (judgement,) = [each for each in found if each.check == CHECK + "in_proj_weight"]
+    found = run_case(candidate, small, JudgeSettings()).check_results
+    (check_result,) = [each for each in found if each.check == CHECK + "in_proj_weight"]
     first = parse("mha-N3-L9-S9-H5-D7-grad-float64-s8")
-    failure = Failure(judgement=judgement, case=small, replay="", first_seen=first)
-    (picture,) = gradient_pictures(candidate, [failure], Settings())
+    failure = Failure(check_result=check_result, case=small, replay="", first_seen=first)
+    (picture,) = gradient_pictures(candidate, [failure], JudgeSettings())
     assert (HEADS, HEAD_DIM) == (picture.case.heads_count, picture.case.head_dim)
     width = HEADS * HEAD_DIM
-    assert (3 * width, width) == picture.plates[0].gold.shape
+    assert (3 * width, width) == picture.plates[0].reference.shape
 
 
 def test_what_fails_with_one_head_alone_is_drawn_with_one() -> None:
@@ -149,14 +151,14 @@ def test_what_fails_with_one_head_alone_is_drawn_with_one() -> None:
         return last_off(name, right) if right.shape[-1] == 2 else right
 
     candidate, small = spoiled(spoil), parse("mha-N1-L2-S2-H1-D2-grad-float64-s0")
-    (judgement,) = [
+    (check_result,) = [
         each
-        for each in try_case(candidate, small, Settings()).judgements
+        for each in run_case(candidate, small, JudgeSettings()).check_results
         if each.check == CHECK + "query"
     ]
     first = parse("mha-N3-L9-S9-H5-D7-grad-float64-s8")
-    failure = Failure(judgement=judgement, case=small, replay="", first_seen=first)
-    (picture,) = gradient_pictures(candidate, [failure], Settings())
+    failure = Failure(check_result=check_result, case=small, replay="", first_seen=first)
+    (picture,) = gradient_pictures(candidate, [failure], JudgeSettings())
     assert (1, 2) == (picture.case.heads_count, picture.case.head_dim)
 
 
@@ -190,25 +192,31 @@ def test_nan_is_drawn_and_infinitely_off() -> None:
 
 
 def test_units_are_those_of_the_judgement() -> None:
-    """The largest number of the table is the judgement's error over what it allows."""
+    """The largest number of the table is the check result's error over what it allows."""
     candidate, case = spoiled(last_off), parse(LAYER)
-    trial = try_case(candidate, case, Settings())
-    assert trial.problem
-    assert trial.gold
-    assert trial.answer
-    for judgement in trial.judgements:
-        if judgement.check.startswith(CHECK):
-            name = judgement.check.removeprefix(CHECK)
-            units = gradient_units(trial.problem, trial.gold, trial.answer, name, Settings())
-            assert pytest.approx(judgement.error / judgement.allowed) == units.max()
+    case_result = run_case(candidate, case, JudgeSettings())
+    assert case_result.problem
+    assert case_result.reference
+    assert case_result.answer
+    for check_result in case_result.check_results:
+        if check_result.check.startswith(CHECK):
+            name = check_result.check.removeprefix(CHECK)
+            units = gradient_units(
+                case_result.problem,
+                case_result.reference,
+                case_result.answer,
+                name,
+                JudgeSettings(),
+            )
+            assert pytest.approx(check_result.error / check_result.allowed) == units.max()
 
 
 def test_a_run_draws_its_failing_gradients_and_no_others() -> None:
     """A wrong backward has a picture for each shrunk gradient; without --grad there is none."""
-    bound = conventions.bind(targets.load(f"{SUBJECTS}/numpy_vjp.py:ForgetsFirstHead"))
+    bound = bind(load.load(f"{SUBJECTS}/numpy_vjp.py:ForgetsFirstHead"))
     found = check(bound, Options(cases=40, grad=True, diagnose=False, draw=True))
     shown = [each.check for each in found.gradient_pictures]
-    shrunk = [each.judgement.check for each in found.failures if each.first_seen is not None]
+    shrunk = [each.check_result.check for each in found.failures if each.first_seen is not None]
     assert shrunk == shown
     assert () == found.pictures
     assert () == check(bound, Options(cases=20, diagnose=False, draw=True)).gradient_pictures

@@ -15,13 +15,13 @@ import pytest
 
 import mha_numpy
 import mha_parity
-from mha_parity import again
 from mha_parity.__main__ import main
-from mha_parity.options import Options
-from mha_parity.report import shown
-from mha_parity.targets import load
+from mha_parity.core.options import OptionKeywords, Options
+from mha_parity.report import notebook_view
+from mha_parity.run import repro
+from mha_parity.targets.load import load
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
 
 
 def unscaled(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
@@ -34,24 +34,50 @@ def unscaled(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
 
 def test_a_right_one() -> None:
     """The report holds, and shows itself as text."""
-    report = mha_parity.judge(load(f"{SUBJECTS}/projected.py:f"), cases=40)
-    assert report.holds
-    assert "Parity holds: " in repr(report)
-    assert "equals torch in 40 of 40 cases" in str(report)
-    assert f"<Verdict: {report.verdict.sentence}>" == repr(report.verdict)
+    verdict = mha_parity.judge(load(f"{SUBJECTS}/projected.py:f"), cases=40)
+    assert verdict.holds
+    assert bool(verdict)
+    assert "Parity holds: " in str(verdict)
+    assert "equals torch in 40 of 40 cases" in str(verdict)
+    assert f"<Verdict: {verdict.sentence}>" == repr(verdict)
 
 
 def test_a_wrong_one_is_no_exception() -> None:
     """What is wrong is told in the report, by name."""
-    report = mha_parity.judge(unscaled, cases=40)
-    assert not report.holds
-    assert "the bug: the scores are not scaled" in str(report)
+    verdict = mha_parity.judge(unscaled, cases=40)
+    assert not verdict.holds
+    with pytest.raises(AssertionError):
+        assert mha_parity.judge(unscaled, cases=40)
+    assert "the bug: the scores are not scaled" in str(verdict)
+
+
+def test_the_verdict_is_exported_with_its_reports(tmp_path: Path) -> None:
+    """``judge`` returns a ``Verdict``, which writes its page and gives its JSON document."""
+    verdict = mha_parity.judge(unscaled, cases=40, shrink=False)
+    verdict.save_html(tmp_path / "page.html")
+
+    assert isinstance(verdict, mha_parity.Verdict)
+    assert "fail" == verdict.to_dict()["verdict"]
+    assert verdict.sentence == verdict.to_dict()["sentence"]
+    assert "<!DOCTYPE html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_keywords_are_the_fields_of_options() -> None:
+    """What a call takes as keywords is what ``Options`` has, no more and no less."""
+    fields = {field.name for field in dataclasses.fields(mha_parity.Options)}
+    assert fields == set(OptionKeywords.__annotations__)
+
+
+def test_help_says_what_there_is() -> None:
+    """The package's own page names every public name but the version, with a line on it."""
+    for name in sorted(set(mha_parity.__all__) - {"__version__"}):
+        assert f"\n``{name}``\n    " in str(mha_parity.__doc__)
 
 
 def test_a_text_is_judged_in_its_own_process() -> None:
     """Targets of the command are targets here."""
-    report = mha_parity.judge(f"{SUBJECTS}/misbehaving.py:exits_hard", cases=6)
-    assert "ended its process with exit status 3" in str(report)
+    verdict = mha_parity.judge(f"{SUBJECTS}/misbehaving.py:exits_over_one_head", cases=12)
+    assert "ended its process with exit status 3" in str(verdict)
 
 
 def test_a_notebook_gets_the_page() -> None:
@@ -67,11 +93,11 @@ def test_a_notebook_gets_the_page() -> None:
 
 def test_a_notebook_without_the_extra_gets_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jupyter shows the text where there is no page."""
-    monkeypatch.setattr(shown, "NEEDED", ("jinja2", "no_such_package"))
-    report = mha_parity.judge(unscaled, cases=4)
-    assert report._repr_html_() is None
-    assert () == report.verdict.pictures
-    assert "Parity does not hold" in repr(report)
+    monkeypatch.setattr(notebook_view, "NEEDED", ("jinja2", "no_such_package"))
+    verdict = mha_parity.judge(unscaled, cases=4)
+    assert verdict._repr_html_() is None
+    assert () == verdict.pictures
+    assert "Parity does not hold" in str(verdict)
 
 
 def test_a_notebook_is_not_printed_into(
@@ -80,12 +106,12 @@ def test_a_notebook_is_not_printed_into(
     """What rich prints in a notebook would be shown at once, apart from the text that is wanted."""
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr("rich.jupyter.display", lambda *_: pytest.fail("displayed"))
-    report = mha_parity.judge(unscaled, cases=40)
-    assert "Parity does not hold" in str(report)
+    verdict = mha_parity.judge(unscaled, cases=40)
+    assert "Parity does not hold" in str(verdict)
     with pytest.raises(AssertionError, match="Parity does not hold"):
         mha_parity.assert_parity(unscaled, cases=40)
     assert ("", "") == capsys.readouterr()
-    mha_parity.replay(report.verdict.failures[0].case.id, unscaled)
+    mha_parity.replay(verdict.failures[0].case.id, unscaled)
     out = capsys.readouterr().out
     assert "fails this case" in out
     assert "\x1b" not in out
@@ -97,11 +123,11 @@ def test_a_case_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     def attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
         return unscaled(Q, K, V)
 
-    report = mha_parity.judge(attention, cases=40)
-    (failure,) = [each for each in report.verdict.failures if each.judgement.check == "output"]
+    verdict = mha_parity.judge(attention, cases=40)
+    (failure,) = [each for each in verdict.failures if each.check_result.check == "output"]
     line = f'mha_parity.replay("{failure.case.id}", attention)'
     assert line == failure.replay
-    assert line in str(report)
+    assert line in str(verdict)
     eval(line, {"mha_parity": mha_parity, "attention": attention})  # noqa: S307  (as one would type)
     out = capsys.readouterr().out
     assert failure.case.id in out
@@ -110,8 +136,8 @@ def test_a_case_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_has_a_file_is_replayed_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     """The printed line works in a shell as it stands."""
-    report = mha_parity.judge(load(f"{SUBJECTS}/wrong_scale.py:f"), cases=40)
-    line = report.verdict.failures[0].replay
+    verdict = mha_parity.judge(load(f"{SUBJECTS}/wrong_scale.py:f"), cases=40)
+    line = verdict.failures[0].replay
     command, *arguments = shlex.split(line)
     assert "mha-parity" == command
     assert 1 == main(arguments)
@@ -123,35 +149,35 @@ def test_what_the_command_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     own = Path(__file__)
     monkeypatch.chdir(own.parent)
     sys.modules.setdefault(__name__, sys.modules[unscaled.__module__])
-    assert f"{own.name}:unscaled" == again.spelled(unscaled)
+    assert f"{own.name}:unscaled" == repro.spelled(unscaled)
     monkeypatch.chdir(tmp_path)
-    assert f"{own}:unscaled" == again.spelled(unscaled)
+    assert f"{own}:unscaled" == repro.spelled(unscaled)
     cell = ModuleType("cell")
     exec("def f(Q, K, V): return V", cell.__dict__)  # noqa: S102  (as a notebook does)
     monkeypatch.setitem(sys.modules, "cell", cell)
     for nameless in (cell.f, lambda rows: rows, len, np.float64(1)):
-        assert again.spelled(nameless) is None
+        assert repro.spelled(nameless) is None
     layer = mha_numpy.MultiheadAttention
-    assert "mha_numpy._module:MultiheadAttention" == again.spelled(layer)
-    assert load(str(again.spelled(layer))) is layer
+    assert "mha_numpy.module:MultiheadAttention" == repro.spelled(layer)
+    assert load(str(repro.spelled(layer))) is layer
 
 
-COMMAND = again.Command("a.py:f", Options(convention="qkv", cases=5))
-PYTHON = again.Python("f", Options(convention="qkv", cases=5))
+COMMAND = repro.Repro("a.py:f", Options(convention="qkv", cases=5))
+PYTHON = repro.Repro("f", Options(convention="qkv", cases=5), as_python=True)
 LINES = {
     "command": (
         COMMAND,
         "mha-parity replay x a.py:f --convention qkv",
         (
-            "mha-parity check a.py:f --cases 5 --seed 0 --dtype float32 "
-            "--feature attn=none,bias=yes --convention qkv"
+            "mha-parity check a.py:f --cases 5 --seed 0 --dtypes float32 "
+            "--features attn=none,bias=yes --convention qkv"
         ),
     ),
     "python": (
         PYTHON,
         'mha_parity.replay("x", f, convention="qkv")',
         (
-            "mha_parity.judge(f, cases=5, seed=0, dtypes=('float32',), "
+            'mha_parity.judge(f, cases=5, seed=0, dtypes="float32", '
             'features="attn=none,bias=yes", convention="qkv")'
         ),
     ),
@@ -159,9 +185,7 @@ LINES = {
 
 
 @pytest.mark.parametrize(("subject", "case", "run"), LINES.values(), ids=LINES)
-def test_a_run_is_repeated_with_its_options(
-    subject: again.Command | again.Python, case: str, run: str
-) -> None:
+def test_a_run_is_repeated_with_its_options(subject: repro.Repro, case: str, run: str) -> None:
     """What decides the cases, and how the target is called, are repeated."""
     assert case == subject.case("x")
     features = (("attn", "none"), ("bias", "yes"))
@@ -173,5 +197,5 @@ def test_a_case_that_is_not_offered_is_refused() -> None:
     """A mistake is a sentence, as for the command."""
     with pytest.raises(ValueError, match=r"the case needs form=mha, but .*:unscaled offers qkv"):
         mha_parity.replay("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11", unscaled)
-    with pytest.raises(ValueError, match="got the option 'cases_', but should be one of"):
-        mha_parity.replay("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11", unscaled, cases_=3)
+    with pytest.raises(ValueError, match="got 'cases_', but no such option; did you mean 'cases'"):
+        mha_parity.replay("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11", unscaled, cases_=3)  # type: ignore[call-arg]  # on purpose

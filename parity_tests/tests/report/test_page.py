@@ -13,29 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mha_parity import conventions, targets
-from mha_parity.case import parse
-from mha_parity.judgement import Judgement, Place, Severity
-from mha_parity.options import Options
-from mha_parity.report import maps, page
-from mha_parity.run import check
-from mha_parity.verdict import (
-    CheckRow,
-    Diagnosis,
-    Failure,
-    FeatureRow,
-    GradientPicture,
-    Outcome,
-    Picture,
-    Plate,
-    Side,
-    Verdict,
-)
+from mha_parity.core.case import parse
+from mha_parity.core.check_result import CheckResult, Place, Severity
+from mha_parity.core.options import Options
+from mha_parity.core.pictures import GradientPicture, Picture, Plate, Side
+from mha_parity.core.verdict import CheckRow, Diagnosis, Failure, FeatureRow, Outcome, Verdict
+from mha_parity.report import heatmaps, html_page
+from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
 VOID = {"meta", "br", "img", "wbr", "path", "use", "rect", "image", "line", "circle", "stop"}
 LOADING = {"src", "href", "xlink:href", "srcset", "poster", "data", "action", "background"}
@@ -85,13 +76,13 @@ class Page(HTMLParser):
 
 def judged(target: str, **changes: Any) -> Verdict:
     """Return the verdict of a short run on one of the subjects, in this process."""
-    bound = conventions.bind(targets.load(f"{SUBJECTS}/{target}"))
+    bound = bind(load.load(f"{SUBJECTS}/{target}"))
     return check(bound, Options(**{"cases": 60, "draw": True, **changes}), target=target)
 
 
 def synthetic(**changes: Any) -> Verdict:
     """Return a failing verdict with a picture and a text on everything a report can say."""
-    judgement = Judgement(
+    check_result = CheckResult(
         case=CASE,
         check="output",
         severity=Severity.WRONG,
@@ -108,7 +99,7 @@ def synthetic(**changes: Any) -> Verdict:
         averaged=False,
         source="as the target returns them",
         candidate_weights=draws[0],
-        gold_weights=draws[1],
+        reference_weights=draws[1],
         error_units=np.array([[0.2, 0.9, 1.0, 0.0, 0.01], [2.0, 30.0, 400.0, 5e7, np.inf]] * 2)[:3],
     )
     replay = f"mha-parity replay {CASE.id} x:f"
@@ -127,7 +118,9 @@ def synthetic(**changes: Any) -> Verdict:
         ),
         "checks": (CheckRow("output", 200, 40),),
         "failures": (
-            Failure(judgement=judgement, case=CASE, replay=replay, first_seen=CASE.replace(seed=3)),
+            Failure(
+                check_result=check_result, case=CASE, replay=replay, first_seen=CASE.replace(seed=3)
+            ),
         ),
         "diagnosis": (
             Diagnosis(bug="causal-bottom", title="mask at the bottom", remedy="put it on top"),
@@ -159,7 +152,7 @@ def text(request: pytest.FixtureRequest) -> str:
         case "passing":
             verdicts = [judged("projected.py:f")]
         case "crash":
-            verdicts = [judged("misbehaving.py:raises")]
+            verdicts = [judged("misbehaving.py:raises_over_one_head")]
         case "two":
             verdicts = [synthetic(), judged("projected.py:f", cases=2)]
         case "hostile":
@@ -168,16 +161,16 @@ def text(request: pytest.FixtureRequest) -> str:
             verdicts = [judged("numpy_vjp.py:ForgetsFirstHead", grad=True)]
         case name:
             verdicts = [judged(f"{name}.py:f")]
-    return page.document(verdicts)
+    return html_page.document(verdicts)
 
 
 def hostile() -> Verdict:
     """Return a verdict in which every text tries to become part of the page."""
     (failure,) = synthetic().failures
-    judgement = dataclasses.replace(failure.judgement, detail=HOSTILE)
+    check_result = dataclasses.replace(failure.check_result, detail=HOSTILE)
     return synthetic(
         target=HOSTILE,
-        failures=(dataclasses.replace(failure, judgement=judgement, replay=HOSTILE),),
+        failures=(dataclasses.replace(failure, check_result=check_result, replay=HOSTILE),),
         diagnosis=(Diagnosis(bug=HOSTILE, title=HOSTILE, remedy=HOSTILE, evidence=HOSTILE),),
         environment={"torch": HOSTILE},
         notes=(HOSTILE,),
@@ -262,14 +255,14 @@ def test_pictures_of_many_failures_are_small() -> None:
     large = dataclasses.replace(
         picture,
         candidate_weights=draws[0],
-        gold_weights=draws[1],
+        reference_weights=draws[1],
         error_units=np.full((4, 64), 2.0),
     )
-    checks = ("output", "weights", "swapped rows")
+    checks = ("output", "weights", "permutation equivariance")
     (failure,) = synthetic().failures
     failures = tuple(replace(failure, name) for name in checks)
     pictures = tuple(dataclasses.replace(large, check=name) for name in checks)
-    whole = page.document([synthetic(failures=failures, pictures=pictures)])
+    whole = html_page.document([synthetic(failures=failures, pictures=pictures)])
     assert 36 == whole.count("<figure>")
     assert len(whole.encode()) < MOST
 
@@ -277,7 +270,7 @@ def test_pictures_of_many_failures_are_small() -> None:
 def test_all_that_matters_is_on_it() -> None:
     """Verdict, bug, remedy, place, error, case, replay line, feature, torch: all are shown."""
     subject = synthetic()
-    shown = " ".join(Page(page.document([subject])).text.split())
+    shown = " ".join(Page(html_page.document([subject])).text.split())
     for each in (
         subject.sentence,
         "mask at the bottom",
@@ -297,7 +290,7 @@ def test_many_failures_are_folded() -> None:
     (failure,) = synthetic().failures
     others = [replace(failure, f"check {i}", first_seen=None) for i in range(4)]
     shrunk = [replace(failure, f"shrunk {i}") for i in range(2)]
-    read = Page(page.document([synthetic(failures=(*others, *shrunk))]))
+    read = Page(html_page.document([synthetic(failures=(*others, *shrunk))]))
     cards = [
         "details" in around
         for _, attributes, around in read.elements
@@ -309,15 +302,15 @@ def test_many_failures_are_folded() -> None:
 
 def replace(failure: Failure, name: str, **changes: Any) -> Failure:
     """Return the failure as one of another check."""
-    judgement = dataclasses.replace(failure.judgement, check=name)
-    return dataclasses.replace(failure, judgement=judgement, **changes)
+    check_result = dataclasses.replace(failure.check_result, check=name)
+    return dataclasses.replace(failure, check_result=check_result, **changes)
 
 
 def test_the_worst_head_comes_first() -> None:
     """The head with the largest error is drawn at once; the others are folded."""
     (picture,) = synthetic().pictures
-    assert [1, 0, 2] == page.heads(picture)
-    read = Page(page.document([synthetic()]))
+    assert [1, 0, 2] == html_page.heads(picture)
+    read = Page(html_page.document([synthetic()]))
     maps = [
         (a["aria-label"], "details" in around) for tag, a, around in read.elements if tag == "svg"
     ]
@@ -344,25 +337,25 @@ def test_the_worst_head_comes_first() -> None:
 )
 def test_units_of_the_allowed_error(value: float, shown: str, heat: float) -> None:
     """What is within the allowed error has no heat; above it heat grows with the magnitude."""
-    assert shown == page.units(value)
-    assert heat == pytest.approx(page.heat(value), rel=4 * np.finfo(float).eps)
+    assert shown == html_page.units(value)
+    assert heat == pytest.approx(html_page.heat(value), rel=4 * np.finfo(float).eps)
 
 
 def test_unknown_weights_are_drawn_as_unknown() -> None:
     """Where only torch's weights are known there is one map; a weight not known is a `?`."""
     (picture,) = synthetic().pictures
     without = dataclasses.replace(picture, candidate_weights=None, source="none are returned")
-    assert 3 == page.document([synthetic(pictures=(without,))]).count("<figure>")
-    weights = np.array(picture.gold_weights)
+    assert 3 == html_page.document([synthetic(pictures=(without,))]).count("<figure>")
+    weights = np.array(picture.reference_weights)
     weights[0, 0, 0] = np.nan
     some = dataclasses.replace(picture, candidate_weights=weights)
-    whole = page.document([synthetic(pictures=(some,))])
+    whole = html_page.document([synthetic(pictures=(some,))])
     assert ">?<" in re.sub(r">\s*\?\s*<", ">?<", whole)
 
 
-def graded(gold: np.ndarray, off: float) -> Verdict:
+def graded(reference: np.ndarray, off: float) -> Verdict:
     """Return a verdict whose one failure is a gradient, drawn in blocks and heads."""
-    plates = tuple(Plate(name, gold + off, gold) for name in ("head 1", "head 0"))
+    plates = tuple(Plate(name, reference + off, reference) for name in ("head 1", "head 0"))
     picture = GradientPicture(
         check="gradient of in_proj_weight",
         case=CASE,
@@ -382,7 +375,7 @@ def graded(gold: np.ndarray, off: float) -> Verdict:
 def test_a_failing_gradient_is_drawn() -> None:
     """Target, torch and difference of each plate, the first one open, with a table of errors."""
     verdict = graded(np.random.default_rng(5).normal(size=(6, 4)), 0.25)
-    text = page.document([verdict])
+    text = html_page.document([verdict])
     read = Page(text)
     svgs = [
         (a["aria-label"], "details" in around) for tag, a, around in read.elements if tag == "svg"
@@ -407,7 +400,7 @@ def test_columns_have_the_numbers_of_the_whole_array() -> None:
     """The columns of a later head are numbered on, as the place of an error names them."""
     (picture,) = graded(np.ones((6, 4)), 1.0).gradient_pictures
     head = dataclasses.replace(picture.plates[0], first=70)
-    (drawn,) = page.plates(dataclasses.replace(picture, plates=(head,)))
+    (drawn,) = html_page.plates(dataclasses.replace(picture, plates=(head,)))
     numbers = re.findall(r">\s*(7\d)\s*<", drawn[0][1])
     assert ["70", "71", "72", "73"] == numbers
 
@@ -419,18 +412,22 @@ def test_columns_have_the_numbers_of_the_whole_array() -> None:
 )
 def test_gradients_of_any_size_have_digits(largest: float, said: str) -> None:
     """Numbers far from 1 are drawn in units of a power of ten, and the caption says which."""
-    gold = largest * np.linspace(-1, 1, 24).reshape(6, 4)
-    (picture,) = graded(gold, 0.0).gradient_pictures
-    (target, torch, _), _ = page.plates(picture)
+    reference = largest * np.linspace(-1, 1, 24).reshape(6, 4)
+    (picture,) = graded(reference, 0.0).gradient_pictures
+    (target, torch, _), _ = html_page.plates(picture)
     assert (f"the target, head 1{said}", f"torch, head 1{said}") == (target[0], torch[0])
 
 
 def test_rounding_has_no_colour_beside_an_error() -> None:
     """What differs by rounding in one head is drawn like 0 where another head is wrong."""
-    gold = np.ones((6, 4))
-    (picture,) = graded(gold, 0.25).gradient_pictures
-    plates = (picture.plates[0], Plate("head 0", gold + 1e-15, gold), Plate("head 2", gold, gold))
-    _, rounding, right = page.plates(dataclasses.replace(picture, plates=plates))
+    reference = np.ones((6, 4))
+    (picture,) = graded(reference, 0.25).gradient_pictures
+    plates = (
+        picture.plates[0],
+        Plate("head 0", reference + 1e-15, reference),
+        Plate("head 2", reference, reference),
+    )
+    _, rounding, right = html_page.plates(dataclasses.replace(picture, plates=plates))
     assert "target − torch, head 0: up to 1.1e-15" == rounding[2][0]
     fills = [set(re.findall(r"fill: #[0-9a-f]{6}", svg)) for _, svg in (rounding[2], right[2])]
     assert fills[0] == fills[1]
@@ -447,7 +444,7 @@ def test_the_lines_are_explained() -> None:
     }
     for (blocks, heads), sentence in said.items():
         changed = dataclasses.replace(picture, rows=Side("row", blocks, heads))
-        assert sentence == page.parted(changed)
+        assert sentence == html_page.parted(changed)
 
 
 @pytest.mark.parametrize(
@@ -468,12 +465,12 @@ def test_the_lines_are_explained() -> None:
 )
 def test_numbers_in_cells(value: float, shown: str) -> None:
     """Two digits behind the point, the zero before it left out, and powers where it is far."""
-    assert shown == maps._short(value)
+    assert shown == heatmaps._short(value)
 
 
 def test_the_same_verdict_gives_the_same_page() -> None:
     """Nothing of chance and no clock is in the page."""
-    assert page.document([synthetic()]) == page.document([synthetic()])
+    assert html_page.document([synthetic()]) == html_page.document([synthetic()])
 
 
 def luminance(colour: str) -> float:
@@ -494,7 +491,7 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("ground", ["paper", "card"])
 def test_text_stands_out(theme: int, ink: str, ground: str) -> None:
     """Every colour of text has the contrast of 4.5 that WCAG asks for, on either ground."""
-    css = Path(page.__file__).with_name("page.css").read_text("utf-8")
+    css = Path(html_page.__file__).with_name("page.css").read_text("utf-8")
     colours = re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", css)
     half = len(colours) // 2
     named = dict(colours[half * theme : half * (theme + 1)])

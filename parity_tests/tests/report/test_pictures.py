@@ -8,22 +8,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity import conventions, targets
-from mha_parity.candidate import Answer, CandidateError, FunctionCandidate
-from mha_parity.case import Case, parse
-from mha_parity.features import AXES, Offer
-from mha_parity.gold import golden
-from mha_parity.judging import Settings
-from mha_parity.options import Options
-from mha_parity.pictures import HEADS, POSITIONS, closest, fitting, pictures, readable
-from mha_parity.problem import Problem
-from mha_parity.readout import SOLVED, read_weights
-from mha_parity.report import page
-from mha_parity.run import check
-from mha_parity.trial import try_case
-from mha_parity.verdict import Failure
+from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
+from mha_parity.core.case import Case, parse
+from mha_parity.core.features import AXES, Offer
+from mha_parity.core.options import Options
+from mha_parity.core.problem import Problem
+from mha_parity.core.verdict import Failure
+from mha_parity.diagnose.read_weights import SOLVED, read_sample_weights
+from mha_parity.judging.output import JudgeSettings
+from mha_parity.oracle.reference import reference_answer
+from mha_parity.report import html_page
+from mha_parity.run.case_run import run_case
+from mha_parity.run.check import check
+from mha_parity.run.figures import HEADS, POSITIONS, closest, fitting, pictures, readable
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
 WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
 SILENT = WHOLE | {"weights": ("none",)}
 READ = (
@@ -37,11 +38,11 @@ READ = (
 
 def right(problem: Problem) -> Answer:
     """Answer as torch does."""
-    gold = golden(problem)
+    reference = reference_answer(problem)
     wanted = problem.case.weights
-    weights = {"none": None, "averaged": gold.averaged, "per_head": gold.weights}[wanted]
+    weights = {"none": None, "averaged": reference.averaged, "per_head": reference.weights}[wanted]
     return Answer(
-        output=np.asarray(gold.output).astype(problem.dtype),
+        output=np.asarray(reference.output).astype(problem.dtype),
         weights=None if weights is None else np.asarray(weights).astype(problem.dtype),
     )
 
@@ -55,14 +56,14 @@ def candidate(offer: Offer = WHOLE) -> FunctionCandidate:
 def test_weights_are_read_out_of_the_output(case: str) -> None:
     """With rows of the identity as values the output shows the weights, appended key and all."""
     problem = right_problem(case)
-    read = read_weights(candidate(SILENT), problem, 1)
+    read = read_sample_weights(candidate(SILENT), problem, 1)
     assert read is not None
-    assert golden(problem).weights[1] == pytest.approx(read, abs=SOLVED)
+    assert reference_answer(problem).weights[1] == pytest.approx(read, abs=SOLVED)
 
 
 def right_problem(case: str) -> Problem:
     """Return the problem that a case describes."""
-    problem = try_case(candidate(), parse(case), Settings()).problem
+    problem = run_case(candidate(), parse(case), JudgeSettings()).problem
     assert problem is not None
     return problem
 
@@ -70,10 +71,12 @@ def right_problem(case: str) -> Problem:
 def test_two_appended_keys_are_unknown() -> None:
     """Of a bias key and a zero key only the sum is known: both are NaN, the others are read."""
     problem = right_problem("mha-N2-L5-S7-H3-D4-cross-biaskv-zeroattn-float64-s4")
-    read = read_weights(candidate(SILENT), problem, 0)
+    read = read_sample_weights(candidate(SILENT), problem, 0)
     assert read is not None
     assert np.isnan(read[..., -2:]).all()
-    assert golden(problem).weights[0, ..., :-2] == pytest.approx(read[..., :-2], abs=SOLVED)
+    assert reference_answer(problem).weights[0, ..., :-2] == pytest.approx(
+        read[..., :-2], abs=SOLVED
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ def test_two_appended_keys_are_unknown() -> None:
 )
 def test_what_cannot_be_read_is_none(case: str, why: str) -> None:
     """Where the values cannot show the weights, nothing is read."""
-    assert read_weights(candidate(SILENT), right_problem(case), 0) is None, why
+    assert read_sample_weights(candidate(SILENT), right_problem(case), 0) is None, why
 
 
 def test_a_target_that_gives_up_is_not_read() -> None:
@@ -95,12 +98,12 @@ def test_a_target_that_gives_up_is_not_read() -> None:
         raise CandidateError("crash", "no")
 
     problem = right_problem(READ[0])
-    assert read_weights(FunctionCandidate("x:f", raises, SILENT), problem, 0) is None
+    assert read_sample_weights(FunctionCandidate("x:f", raises, SILENT), problem, 0) is None
 
 
 def test_the_wrong_scale_is_seen_in_the_weights() -> None:
     """The picture of a wrong scale shows the weights that this scale makes, beside torch's."""
-    bound = conventions.bind(targets.load(f"{SUBJECTS}/wrong_scale.py:f"))
+    bound = bind(load.load(f"{SUBJECTS}/wrong_scale.py:f"))
     (picture,) = check(bound, Options(cases=60, diagnose=False, draw=True)).pictures
     problem = right_problem(picture.case.id)
     heads = problem.num_heads
@@ -112,7 +115,9 @@ def test_the_wrong_scale_is_seen_in_the_weights() -> None:
     odds = np.exp(q @ k.swapaxes(1, 2) / np.sqrt(problem.case.embed_dim))
     expected = odds / odds.sum(axis=-1, keepdims=True)
     assert expected == pytest.approx(picture.candidate_weights, abs=1e-12)
-    assert golden(problem).weights[picture.sample] == pytest.approx(picture.gold_weights, abs=1e-12)
+    assert reference_answer(problem).weights[picture.sample] == pytest.approx(
+        picture.reference_weights, abs=1e-12
+    )
     assert (heads, problem.case.queries) == picture.error_units.shape
     assert picture.error_units.max() > 1
 
@@ -128,26 +133,26 @@ def failing(case: str, check_name: str = "output") -> tuple[FunctionCandidate, F
         return replace(answer, output=output, weights=weights)
 
     wrong = FunctionCandidate("x:f", attend, WHOLE)
-    found = try_case(wrong, parse(case), Settings()).judgements
-    (judgement,) = [each for each in found if each.check == check_name]
+    found = run_case(wrong, parse(case), JudgeSettings()).check_results
+    (check_result,) = [each for each in found if each.check == check_name]
     first = parse("mha-N5-L13-S17-H7-D11-cross-float64-s9")
-    return wrong, Failure(judgement=judgement, case=parse(case), replay="", first_seen=first)
+    return wrong, Failure(check_result=check_result, case=parse(case), replay="", first_seen=first)
 
 
 def test_a_picture_is_drawn_at_sizes_that_show_something() -> None:
     """A case of two keys is drawn larger, but no larger than one can read, and fails there."""
     wrong, failure = failing("mha-N1-L2-S2-H1-D1-cross-float64-s0")
-    (picture,) = pictures(wrong, [failure], Settings())
+    (picture,) = pictures(wrong, [failure], JudgeSettings())
     assert (POSITIONS, POSITIONS) == (picture.case.queries, picture.case.keys)
     assert "as the target returns them" == picture.source
-    trial = try_case(wrong, picture.case, Settings())
-    assert trial.fails
+    case_result = run_case(wrong, picture.case, JudgeSettings())
+    assert case_result.fails
 
 
 def test_the_worst_head_is_where_the_error_is() -> None:
     """The error in units of the allowed one is beyond 1 in the wrong head alone."""
     wrong, failure = failing("qkv-N2-L3-S4-H3-D2-cross-float64-s0")
-    (picture,) = pictures(wrong, [failure], Settings())
+    (picture,) = pictures(wrong, [failure], JudgeSettings())
     beyond = np.asarray((picture.error_units > 1).any(axis=1))
     assert [False] * (len(beyond) - 1) + [True] == list(beyond)
 
@@ -157,24 +162,24 @@ def test_averaged_weights_are_drawn_as_such() -> None:
     offer = WHOLE | {"weights": ("none", "averaged")}
     wrong, failure = failing("mha-N2-L3-S4-H3-D2-cross-avgweights-float64-s0", "weights")
     narrow = FunctionCandidate("x:f", wrong.function, offer)
-    (picture,) = pictures(narrow, [failure], Settings())
+    (picture,) = pictures(narrow, [failure], JudgeSettings())
     assert picture.averaged
-    assert 1 == len(picture.gold_weights)
+    assert 1 == len(picture.reference_weights)
     assert picture.candidate_weights is not None
-    assert 1.5 * picture.gold_weights == pytest.approx(picture.candidate_weights)
+    assert 1.5 * picture.reference_weights == pytest.approx(picture.candidate_weights)
 
 
 def test_what_no_picture_can_show_has_none() -> None:
     """A failure of the whole run, or of a check without a picture, is not drawn."""
     wrong, failure = failing("mha-N1-L2-S2-H1-D1-cross-float64-s0")
-    crashed = replace(failure, judgement=replace(failure.judgement, check="answers"))
+    crashed = replace(failure, check_result=replace(failure.check_result, check="call completes"))
     over_run = replace(failure, first_seen=None)
-    assert () == pictures(wrong, [crashed, over_run], Settings())
+    assert () == pictures(wrong, [crashed, over_run], JudgeSettings())
 
 
 def test_a_run_that_holds_is_drawn_once() -> None:
     """Where nothing fails, the case of the worst error is drawn, at sizes that can be read."""
-    bound = conventions.bind(targets.load("mha_numpy:MultiheadAttention"))
+    bound = bind(load.load("mha_numpy:MultiheadAttention"))
     verdict = check(bound, Options(cases=40, draw=True))
     (picture,) = verdict.pictures
     assert verdict.worst is not None
@@ -182,16 +187,16 @@ def test_a_run_that_holds_is_drawn_once() -> None:
     assert max(picture.case.queries, picture.case.keys) <= POSITIONS
     assert picture.candidate_weights is not None
     assert (picture.error_units <= 1).all()
-    whole = page.document([verdict])
-    assert 3 * min(picture.case.heads_count, page.HEADS) == whole.count("<figure>")
+    whole = html_page.document([verdict])
+    assert 3 * min(picture.case.heads_count, html_page.HEADS) == whole.count("<figure>")
 
 
 def test_what_fails_at_smaller_sizes_is_not_drawn_as_holding() -> None:
     """No picture says that a run holds which would show a failure, and none without a worst."""
     wrong, failure = failing("mha-N1-L2-S2-H1-D1-cross-float64-s0")
-    assert () == closest(wrong, failure.judgement, Settings())
-    assert () == closest(candidate(), None, Settings())
-    assert 1 == len(closest(candidate(), failure.judgement, Settings()))
+    assert () == closest(wrong, failure.check_result, JudgeSettings())
+    assert () == closest(candidate(), None, JudgeSettings())
+    assert 1 == len(closest(candidate(), failure.check_result, JudgeSettings()))
 
 
 def test_fitting_keeps_groups() -> None:
@@ -218,5 +223,5 @@ def test_readable_sizes(first: str) -> None:
 
 def test_nothing_is_drawn_where_no_page_is_asked_for() -> None:
     """Pictures take calls and time, and only the page shows them."""
-    bound = conventions.bind(targets.load("mha_numpy:MultiheadAttention"))
+    bound = bind(load.load("mha_numpy:MultiheadAttention"))
     assert () == check(bound, Options(cases=20)).pictures

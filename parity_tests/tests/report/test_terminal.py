@@ -1,4 +1,4 @@
-"""The terminal report: the verdict first, what failing cases share, and what tells nothing."""
+"""The terminal report: the verdict first, what is common to failing cases, and what was judged."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mha_parity.case import parse
-from mha_parity.features import AXES
-from mha_parity.judgement import Judgement, Place, Severity
-from mha_parity.report import telling, terminal, words
+from mha_parity.core.case import parse
+from mha_parity.core.check_result import CheckResult, Place, Severity
+from mha_parity.core.features import AXES
+from mha_parity.core.verdict import (
+    Accuracy,
+    CheckRow,
+    Diagnosis,
+    Failure,
+    FeatureRow,
+    Outcome,
+    Verdict,
+)
+from mha_parity.report import correlations, terminal, wording
 from mha_parity.report.progress import progress
-from mha_parity.verdict import Accuracy, CheckRow, Diagnosis, Failure, FeatureRow, Outcome, Verdict
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
 FIRST = parse("mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-fortran-s11")
@@ -43,7 +51,7 @@ def verdict(run: int = 200, failed: int = 40, **changes: Any) -> Verdict:
         *rows("regime", normal=(run - 12, failed - 1), tiny=(9, 1), ties=(3, 0)),
         *rows("bias", no=(run, failed)),
     ]
-    judgement = Judgement(
+    check_result = CheckResult(
         case=CASE,
         check="output",
         severity=Severity.WRONG,
@@ -53,7 +61,7 @@ def verdict(run: int = 200, failed: int = 40, **changes: Any) -> Verdict:
         detail="output is 1.5, but should be 1.0",
     )
     replay = f"mha-parity replay {CASE.id} {TARGET}"
-    failure = Failure(judgement=judgement, case=CASE, replay=replay, first_seen=FIRST)
+    failure = Failure(check_result=check_result, case=CASE, replay=replay, first_seen=FIRST)
     fields: dict[str, Any] = {
         "target": TARGET,
         "convention": "torch-module",
@@ -70,10 +78,11 @@ def verdict(run: int = 200, failed: int = 40, **changes: Any) -> Verdict:
     return Verdict(**{**fields, **changes})
 
 
-def shown(subject: Verdict, width: int = 80, height: int = 100) -> str:
+def shown(subject: Verdict, width: int = 80, height: int = 100, *, verbose: bool = False) -> str:
     """Return the report as a console of that width prints it."""
     stream = io.StringIO()
-    terminal.show(subject, Console(file=stream, width=width, height=height, color_system=None))
+    console = Console(file=stream, width=width, height=height, color_system=None)
+    terminal.show(subject, console, verbose=verbose)
     return stream.getvalue()
 
 
@@ -90,7 +99,7 @@ def test_verdict_comes_first_and_whole() -> None:
     """The first words are the verdict; diagnosis, failures and features follow in this order."""
     bug = Diagnosis(bug="causal-bottom", title="mask aligned at the bottom", confident=True)
     text = shown(verdict(diagnosis=(bug,)))
-    order = ["does not hold", "mask aligned", "output: wrong", "failing have", "not offered"]
+    order = ["does not hold", "mask aligned", "output: wrong", "common to all", "not offered"]
     assert sorted(order, key=text.index) == order
     assert "Parity" in text.splitlines()[2]
 
@@ -101,61 +110,68 @@ def test_replay_line_is_one_line() -> None:
     assert line.endswith(verdict().failures[0].replay)
 
 
-def test_failing_runs_name_what_is_shared() -> None:
-    """Failing cases share causal; of dtype and regime it does not matter which."""
+def test_failing_runs_name_what_is_common() -> None:
+    """All failing cases are causal; dtype and regime are unrelated."""
     text = " ".join(shown(verdict()).split())
-    assert "failing have ✗ causal 40 of 50" in text
-    assert "no matter dtype · regime" in text
+    assert "common to all failures ✗ causal 40 of 50" in text
+    assert "unrelated dtype · regime" in text
     assert "✓ float64" not in text
 
 
 def test_three_tied_keys_prove_nothing() -> None:
     """A value that 3 cases have and none of 40 failing ones is luck; of 150 cases it is not."""
-    assert ["attn"] == [axis.name for axis in telling.shared(verdict())]
+    assert ["attn"] == [axis.name for axis in correlations.common(verdict())]
     few = rows("regime", normal=(50, 40), ties=(150, 0))
-    assert ["regime"] == [axis.name for axis in telling.shared(verdict(features=tuple(few)))]
+    assert ["regime"] == [axis.name for axis in correlations.common(verdict(features=tuple(few)))]
 
 
 def test_one_failure_shares_nothing() -> None:
-    """Of one failing case nothing is said to be shared: its own id says what it has."""
+    """Of one failing case nothing is said to be common: its own id says what it has."""
     features = tuple(rows("attn", none=(160, 0), causal=(40, 1)))
     subject = verdict(failed=1, features=features)
-    assert [] == telling.shared(subject) + telling.absent(subject)
+    assert [] == correlations.common(subject) + correlations.absent(subject)
 
 
 def test_few_failures_are_not_said_to_be_everywhere() -> None:
     """Of three failing cases nobody can say what does not matter; of forty one can."""
     features = tuple(rows("dtype", float64=(100, 2), float32=(100, 1)))
-    assert [] == telling.alike(verdict(failed=3, features=features))
-    assert ["dtype"] == [axis.name for axis in telling.alike(verdict(failed=40, features=features))]
+    assert [] == correlations.unrelated(verdict(failed=3, features=features))
+    assert ["dtype"] == [
+        axis.name for axis in correlations.unrelated(verdict(failed=40, features=features))
+    ]
 
 
 def test_few_spared_values_are_named_as_such() -> None:
     """Where most values fail and a plain one too, the spared ones are named instead."""
     regime = rows("regime", normal=(60, 30), tiny=(40, 20), huge=(40, 20), constant=(60, 0))
     subject = verdict(failed=70, features=tuple(regime))
-    assert ["regime"] == [axis.name for axis in telling.absent(subject)]
-    assert "failing lack ✓ constant key rows none of 60" in " ".join(shown(subject).split())
+    assert ["regime"] == [axis.name for axis in correlations.absent(subject)]
+    assert "absent from all failures ✓ constant key rows none of 60" in " ".join(
+        shown(subject).split()
+    )
 
 
 def test_passing_runs_are_compact() -> None:
-    """An axis with one value is not listed; the others take a line or two."""
+    """One line counts what was judged; -v lists the features of every axis with several values."""
     text = shown(verdict(failed=0), 100)
-    assert "multi-head attention with projections" not in text
-    assert "✓ float64 100 cases · ✓ float32 100" in text
-    assert len(text.splitlines()) < 24
+    assert "judged          200 cases · float64 · float32 · " in text
+    assert "✓ float64" not in text
+    assert len(text.splitlines()) < 18
+    whole = shown(verdict(failed=0), 100, verbose=True)
+    assert "multi-head attention with projections" not in whole
+    assert "✓ float64 100 cases · ✓ float32 100" in whole
 
 
 def test_untested_features_say_what_to_do() -> None:
-    """A feature that is offered and in no case has a question mark, and a remedy below."""
+    """A feature that is offered and in no case has a question mark and a remedy."""
     open_row = FeatureRow("attn", "causal", "inconclusive", 0, "no case drawn")
     plain = FeatureRow("attn", "none", "pass", 10)
     subject = verdict(failed=0, features=(plain, open_row), outcome=Outcome.INCONCLUSIVE)
-    text = " ".join(shown(subject).split())
+    text = " ".join(shown(subject, verbose=True).split())
     assert "✓ no attn_mask 10 cases · ? causal 0" in text
-    assert "untested a feature is offered, but no case could have shown a bug there" in text
+    assert "untested ? causal 0 1 feature is offered, but no case could have shown a bug" in text
     assert "run more cases (--cases)" in text
-    assert [open_row] == words.untested(subject)
+    assert [open_row] == wording.untested(subject)
 
 
 def test_the_sentence_names_few_of_many_untested_features() -> None:
@@ -172,7 +188,9 @@ def test_long_reports_end_with_the_verdict() -> None:
     bug = Diagnosis(bug="causal-bottom", title="mask aligned at the bottom", confident=True)
     subject = verdict(diagnosis=(bug,))
     long, short = shown(subject, 120, 10), shown(subject, 120, 100)
-    assert long.startswith(short.rstrip())
+    assert long.startswith(
+        short.rstrip().removesuffix("-v lists every feature and check.").rstrip()
+    )
     assert [
         f" ✗ {subject.sentence}",
         "   the bug: mask aligned at the bottom",
@@ -200,17 +218,17 @@ EXACT = {
                  causal-weights-float32-peaky-fortran-s11
  replay          mha-parity replay mha-N2-L5-S7-H3-D4-cross-causal-float32-s11 path.py:f
 
- failing have    ✗ causal 40 of 50
- no matter       dtype
+ common to all failures
+                 ✗ causal 40 of 50
+ unrelated       dtype
 
+ judged          200 cases · float64 · float32 · 4 features · 2 checks
  not offered     float16 · bfloat16 · boolean attn_mask (L, S)
                  float attn_mask (L, S)
                  boolean attn_mask per sample and head
                  float attn_mask per sample and head
- checks          ✗ output 40 of 200 cases · ✓ weights 50
- accuracy        errors in units of torch's own in the same dtype
-                 dtype    median  worst  bits right  torch's  cases
-                 float32    1.25   2.50                           7
+
+ -v lists every feature and check.
 
 """,
     100: """
@@ -232,15 +250,15 @@ EXACT = {
                  fortran-s11
  replay          mha-parity replay mha-N2-L5-S7-H3-D4-cross-causal-float32-s11 path.py:f
 
- failing have    ✗ causal 40 of 50
- no matter       dtype
+ common to all failures
+                 ✗ causal 40 of 50
+ unrelated       dtype
 
+ judged          200 cases · float64 · float32 · 4 features · 2 checks
  not offered     float16 · bfloat16 · boolean attn_mask (L, S) · float attn_mask (L, S)
                  boolean attn_mask per sample and head · float attn_mask per sample and head
- checks          ✗ output 40 of 200 cases · ✓ weights 50
- accuracy        errors in units of torch's own in the same dtype
-                 dtype    median  worst  bits right  torch's  cases
-                 float32    1.25   2.50                           7
+
+ -v lists every feature and check.
 
 """,
 }
@@ -319,22 +337,22 @@ Current thread 0x00007fbadd841b80 (most recent call first):
         "Fatal Python error: Segmentation fault",
         '  File "ctypes/__init__.py", line 519 in string_at',
         '  File "theirs/kernel.py", line 34 in attend',
-    ] == words.told(detail, 8).splitlines()
+    ] == wording.formatted(detail, 8).splitlines()
 
 
 def test_whole_axes_that_are_not_offered_take_one_entry() -> None:
     """An axis with one offered value is named once; single values of others by themselves."""
-    assert {"any other form", "any other bias"}.isdisjoint(words.not_offered(verdict()))
+    assert {"any other form", "any other bias"}.isdisjoint(wording.not_offered(verdict()))
     padding = verdict(features=tuple(rows("padding", none=(10, 0))))
-    assert ["any other padding"] == words.not_offered(padding)
+    assert ["any other padding"] == wording.not_offered(padding)
     some = verdict(features=tuple(rows("padding", none=(10, 0), bool=(9, 0), float=(8, 0))))
-    assert ["valid lengths per sample"] == words.not_offered(some)
+    assert ["valid lengths per sample"] == wording.not_offered(some)
 
 
 def test_long_last_words_are_cut_and_cleaned() -> None:
     """Of 100 lines the first and the last are shown, without escape codes and marks of place."""
     detail = "\n".join(["raised \x1b[31mError", "    ^^^^~~", *(f"line {i}" for i in range(100))])
-    told = words.told(detail, 5).splitlines()
+    told = wording.formatted(detail, 5).splitlines()
     assert [
         "raised [31mError",
         "  ... 96 lines ...",
@@ -348,7 +366,7 @@ def test_long_last_words_are_cut_and_cleaned() -> None:
 def test_only_shrunk_failures_are_shown_in_full() -> None:
     """Failures of the whole run, and more than three others, take a line each."""
     (shrunk,) = verdict().failures
-    over_run = Failure(judgement=shrunk.judgement, case=CASE, replay="mha-parity replay")
+    over_run = Failure(check_result=shrunk.check_result, case=CASE, replay="mha-parity replay")
     text = shown(verdict(failures=(shrunk, over_run)))
     assert 1 == text.count("\n fails ") == text.count("\n also fails ")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mha_parity import conventions, wrong
-from mha_parity.candidate import Answer, CandidateError, FunctionCandidate
-from mha_parity.features import offer
-from mha_parity.options import Options
-from mha_parity.problem import Problem
-from mha_parity.run import check
-from mha_parity.verdict import Outcome
+from mha_parity import catalogue
+from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
+from mha_parity.core.features import offer
+from mha_parity.core.options import Options
+from mha_parity.core.problem import Problem
+from mha_parity.core.verdict import Outcome
+from mha_parity.run.check import check
+from mha_parity.targets.bind import bind
 
 OFFERED = offer(
     inputs=("self", "cross"), attn=("none", "causal", "bool3d"), bias=("no", "yes"),
@@ -21,7 +22,7 @@ OFFERED = offer(
 
 def plain(problem: Problem) -> Answer:
     """Answer rightly."""
-    return wrong.attend(wrong.Attention, problem)
+    return catalogue.attend(catalogue.Attention, problem)
 
 
 def test_a_feature_that_no_case_has_is_inconclusive() -> None:
@@ -40,7 +41,7 @@ def test_a_run_without_power_is_inconclusive(monkeypatch: pytest.MonkeyPatch) ->
     """If no case would expose any gross error, no feature passes; as the cases are, all do."""
     candidate = FunctionCandidate("plain", plain, OFFERED)
     assert check(candidate, Options(cases=60)).outcome is Outcome.PASS
-    monkeypatch.setattr("mha_parity.power.exposed", lambda *_: frozenset())
+    monkeypatch.setattr("mha_parity.judging.power.exposed_errors", lambda *_: frozenset())
     found = check(candidate, Options(cases=60))
     offered = [row for row in found.features if row.status != "not offered"]
 
@@ -60,7 +61,7 @@ def test_junk_fails_and_blind_cases_do_not_hide_it() -> None:
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_name_says_how_many_failures_gave_no_answer(raises: bool) -> None:
     """What a bug explains is counted over answers: cases that crashed are told beside it."""
-    wrong_scale = wrong.catalogue()["scale-none"]
+    wrong_scale = catalogue.catalogue()["scale-none"]
 
     def answer(problem: Problem) -> Answer:
         if raises and problem.case.attn == "causal":
@@ -69,7 +70,7 @@ def test_a_name_says_how_many_failures_gave_no_answer(raises: bool) -> None:
 
     offer = OFFERED | {"size": ("small",)}
     found = check(FunctionCandidate("raising", answer, offer), Options(cases=30, shrink=False))
-    crashed = next((row.failed for row in found.checks if row.name == "answers"), 0)
+    crashed = next((row.failed for row in found.checks if row.name == "call completes"), 0)
 
     assert (crashed > 1) is raises
     assert "scale-none" == found.diagnosis[0].bug
@@ -84,14 +85,16 @@ def one_head(problem: Problem) -> Answer:
         return right
     last = problem.v_head_dim * (problem.num_heads - 1)
     output = right.output.copy()
-    output[..., last:] = wrong.catalogue()["scale-none"].attend(problem).output[..., last:]
+    output[..., last:] = catalogue.catalogue()["scale-none"].attend(problem).output[..., last:]
     return Answer(output=output)
 
 
 def test_a_bug_in_one_head_fails_the_run_and_is_placed_there() -> None:
     """A scale forgotten in the last head alone fails, though all other heads are right."""
     found = check(FunctionCandidate("one head", one_head, OFFERED), Options(cases=60, shrink=False))
-    wrong_ones = [each.judgement for each in found.failures if each.judgement.check == "output"]
+    wrong_ones = [
+        each.check_result for each in found.failures if each.check_result.check == "output"
+    ]
 
     assert found.outcome is Outcome.FAIL
     assert wrong_ones
@@ -111,7 +114,7 @@ def test_a_bug_in_one_head_fails_the_run_and_is_placed_there() -> None:
 )
 def test_policies_are_named_and_judged_on_demand(asked: str | None, outcome: Outcome) -> None:
     """Torch's NaN in rows that see no key is named, and fails only where another is wanted."""
-    bound = conventions.bind(_torchs_own())
+    bound = bind(_torchs_own())
     options = Options(
         cases=40, fully_masked=asked, features=(("weights", "per_head"), ("masked_rows", "some")),  # type: ignore[arg-type]  # one of the policies
         dtypes=("float64",), shrink=False, diagnose=False,

@@ -9,21 +9,23 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from mha_parity import assert_parity, conventions, targets
+from mha_parity import assert_parity
 from mha_parity.__main__ import main
-from mha_parity.options import Options
-from mha_parity.run import check
+from mha_parity.core.options import Options
+from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
 
 if TYPE_CHECKING:
-    from mha_parity.verdict import Verdict
+    from mha_parity.core.verdict import Verdict
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
 CASES = 40
 
 
 def verdict(name: str, **features: str) -> Verdict:
     """Judge a subject with its gradients."""
-    bound = conventions.bind(targets.load(f"{SUBJECTS}/{name}"))
+    bound = bind(load.load(f"{SUBJECTS}/{name}"))
     narrowed = tuple(features.items())
     options = Options(cases=CASES, grad=True, shrink=False, features=narrowed)
     return check(bound, options)
@@ -61,7 +63,7 @@ def judged(found: Verdict) -> set[str]:
 )
 def test_right_gradients_pass(target: str) -> None:
     """Torch's layer and function, a backward and a vjp by hand pass with every gradient judged."""
-    bound = conventions.bind(targets.load(target))
+    bound = bind(load.load(target))
     found = check(bound, Options(cases=120, grad=True))
     rows = {row.status for row in found.features if row.axis == "gradients"}
 
@@ -102,9 +104,9 @@ def test_a_wrong_head_is_named() -> None:
     """The place of a gradient that is wrong in head 0 alone names head 0 and a row of a weight."""
     found = verdict("numpy_vjp.py:ForgetsFirstHead", dtype="float64")
     places = [
-        each.judgement.where
+        each.check_result.where
         for each in found.failures
-        if each.judgement.check == "gradient of in_proj_weight"
+        if each.check_result.check == "gradient of in_proj_weight"
     ]
 
     assert places
@@ -113,7 +115,7 @@ def test_a_wrong_head_is_named() -> None:
 
 def test_gradients_are_judged_when_asked_for_alone() -> None:
     """Without --grad a wrong backward passes: the output is right, and no row speaks of it."""
-    bound = conventions.bind(targets.load(f"{SUBJECTS}/torch_backward.py:wrong"))
+    bound = bind(load.load(f"{SUBJECTS}/torch_backward.py:wrong"))
     found = check(bound, Options(cases=CASES))
 
     assert judged(found) == set()
@@ -149,7 +151,7 @@ def test_the_refusal_says_what_happened(
 
 def test_the_same_gradients_cross_the_process_border(capsys: pytest.CaptureFixture[str]) -> None:
     """In a process of its own the wrong backward fails with status 1, the right one has 0."""
-    asked = ["check", "--grad", "--cases", "25", "--dtype", "float64"]
+    asked = ["check", "--grad", "--cases", "25", "--dtypes", "float64"]
     wrong = main([*asked, f"{SUBJECTS}/torch_backward.py:wrong"])
     right = main([*asked, f"{SUBJECTS}/torch_backward.py:right"])
 
@@ -171,7 +173,7 @@ def test_a_case_with_gradients_replays_with_them(capsys: pytest.CaptureFixture[s
 
 def test_assert_parity_takes_grad() -> None:
     """The assertion of a test judges gradients as well."""
-    assert_parity(torch.nn.MultiheadAttention, grad=True, cases=30, dtypes=("float64",))
-    wrong = targets.load(f"{SUBJECTS}/torch_backward.py:wrong")
+    assert_parity(torch.nn.MultiheadAttention, grad=True, cases=60, dtypes=("float64",))
+    wrong = load.load(f"{SUBJECTS}/torch_backward.py:wrong")
     with pytest.raises(AssertionError, match="gradient of"):
         assert_parity(wrong, grad=True, cases=10)

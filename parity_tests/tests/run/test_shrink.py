@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity import isolation, shrink
-from mha_parity.candidate import Answer, FunctionCandidate
-from mha_parity.case import Case, parse, plain_distance
-from mha_parity.drawing import draw_cases, possible
-from mha_parity.features import AXES, Offer, of_case
-from mha_parity.gold import golden
-from mha_parity.judgement import Judgement, Severity
-from mha_parity.judging import Settings
-from mha_parity.patience import Patience
-from mha_parity.problem import Problem
-from mha_parity.trial import try_case
+from mha_parity.cases.covering import draw_cases, possible
+from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
+from mha_parity.core.case import Case, parse, plain_distance
+from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.features import AXES, Offer
+from mha_parity.core.problem import Problem
+from mha_parity.judging.output import JudgeSettings
+from mha_parity.oracle.reference import reference_answer
+from mha_parity.run import shrink
+from mha_parity.run.case_run import run_case
+from mha_parity.worker import client
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
 WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
 SIZES = ("batch", "queries", "keys", "heads_count", "head_dim")
 LARGE = parse(
@@ -99,7 +99,7 @@ def test_what_is_left_fails_and_is_no_larger(rule: Rule, seed: int) -> None:
             continue
         found, _ = smallest(case, rule)
         assert rule(found)
-        assert possible(of_case(found))
+        assert possible(found.features())
         assert found == parse(found.id)
         assert plain_distance(found) <= plain_distance(case)
         assert [] == [name for name in SIZES if getattr(found, name) > getattr(case, name)]
@@ -150,11 +150,11 @@ def attention(wrong: Callable[[Problem], bool]) -> FunctionCandidate:
     """Return an attention that is right but where ``wrong`` says so; there it is off by a half."""
 
     def attend(problem: Problem) -> Answer:
-        gold = golden(problem)
-        off = 0.5 * np.abs(gold.output).max(initial=1) if wrong(problem) else 0
+        reference = reference_answer(problem)
+        off = 0.5 * np.abs(reference.output).max(initial=1) if wrong(problem) else 0
         return Answer(
-            output=np.asarray(gold.output + off).astype(problem.dtype),
-            weights=_weights(problem, gold.weights, gold.averaged),
+            output=np.asarray(reference.output + off).astype(problem.dtype),
+            weights=_weights(problem, reference.weights, reference.averaged),
         )
 
     return FunctionCandidate("x:f", attend, WHOLE)
@@ -193,13 +193,13 @@ def test_broken_attentions_shrink_to_what_breaks_them(name: str) -> None:
     wrong, minimal = BROKEN[name]
     candidate = attention(wrong)
     start = LARGE.replace(dtype="float16") if name == "half" else LARGE
-    judgements = try_case(candidate, start, Settings()).judgements
-    (found,) = [each for each in judgements if each.check == "output"]
+    check_results = run_case(candidate, start, JudgeSettings()).check_results
+    (found,) = [each for each in check_results if each.check == "output"]
     assert found.severity.fails
-    left = shrink.shrunk(candidate, found, Settings())
+    left = shrink.shrunk(candidate, found, JudgeSettings())
     assert ("output", True) == (left.check, left.severity.fails)
     assert minimal(left.case), left.case.id
-    again = try_case(candidate, left.case, Settings()).judgements
+    again = run_case(candidate, left.case, JudgeSettings()).check_results
     assert left in again
 
 
@@ -213,10 +213,10 @@ def test_the_check_is_kept() -> None:
         return replace(answer, weights=answer.weights * problem.dtype.type(1.5))
 
     candidate = FunctionCandidate("x:f", attend, WHOLE)
-    judgements = try_case(candidate, LARGE, Settings()).judgements
-    assert {"output", "weights"} == {each.check for each in judgements if each.severity.fails}
-    (found,) = [each for each in judgements if each.check == "weights"]
-    left = shrink.shrunk(candidate, found, Settings())
+    check_results = run_case(candidate, LARGE, JudgeSettings()).check_results
+    assert {"output", "weights"} == {each.check for each in check_results if each.severity.fails}
+    (found,) = [each for each in check_results if each.check == "weights"]
+    left = shrink.shrunk(candidate, found, JudgeSettings())
     assert ("weights", 2) == (left.check, left.case.heads_count)
     assert "no" == left.case.bias
 
@@ -225,34 +225,67 @@ def test_the_check_is_kept() -> None:
 def test_lost_processes_are_shrunk_too(name: str) -> None:
     """A crash or a hang is reduced to four rows of one head of width one, in few restarts."""
     case = parse("qkv-N1-L4-S4-H3-D5-unbatched-float64-s7")
-    with isolation.isolated(
-        f"{SUBJECTS}/misbehaving.py:Sometimes.{name}", timeout=2.0
-    ) as candidate:
-        (found,) = try_case(candidate, case, Settings()).judgements
+    with client.isolated(f"{SUBJECTS}/misbehaving.py:Sometimes.{name}", timeout=2.0) as candidate:
+        (found,) = run_case(candidate, case, JudgeSettings()).check_results
         assert found.severity in {Severity.CRASH, Severity.TIMEOUT}
-        left = shrink.shrunk(candidate, found, Settings())
+        left = shrink.shrunk(candidate, found, JudgeSettings())
     assert "qkv-N1-L4-S4-H1-D1-unbatched-float64-s0" == left.case.id
     assert found.severity == left.severity
 
 
-def test_what_hangs_briefly_is_proved_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A smaller case that only seemed to hang is none: what is returned had its whole timeout."""
-    case = parse("qkv-N1-L4-S4-H3-D5-unbatched-float64-s7")
-    monkeypatch.setattr(Patience, "limit", property(lambda each: 0.0 if each._brief else 1.0))
-    with isolation.isolated(f"{SUBJECTS}/misbehaving.py:Sometimes.hangs", timeout=1.0) as candidate:
-        (found,) = try_case(candidate, case, Settings()).judgements
-        left = shrink.shrunk(candidate, found, Settings())
-    assert found is left
+def test_the_severity_is_kept() -> None:
+    """A crash at three heads is not shrunk to a wrong number at one: both fail other checks."""
+
+    def attend(problem: Problem) -> Answer:
+        if problem.num_heads >= 3:
+            raise CandidateError("crash", f"raised ValueError: {problem.num_heads} heads")
+        if problem.query.shape[1] < 4:
+            raise CandidateError("crash", f"raised IndexError: {problem.query.shape}")
+        return Answer(output=np.zeros(problem.output_shape, problem.dtype))
+
+    candidate = FunctionCandidate("x:f", attend, WHOLE)
+    (found,) = run_case(candidate, LARGE, JudgeSettings()).check_results
+    left = shrink.shrunk(candidate, found, JudgeSettings())
+    assert (found.severity, 3) == (left.severity, left.case.heads_count)
+    assert left.detail.startswith("raised ValueError: 3")
+
+
+def test_the_kind_of_a_wrong_structure_is_kept() -> None:
+    """A wrong dtype is not shrunk to a wrong shape, nor a NaN to a wrong number."""
+
+    def attend(problem: Problem) -> Answer:
+        right = attention(lambda _: False)(problem)
+        if problem.case.dtype == "float32":
+            return replace(right, output=right.output.astype(np.float64))
+        return replace(right, output=right.output[:, :1])
+
+    candidate = FunctionCandidate("x:f", attend, WHOLE)
+    case = LARGE.replace(weights="none", attn="none", padding="none")
+    (found,) = run_case(candidate, case, JudgeSettings()).check_results
+    assert "dtype" in found.detail
+    left = shrink.shrunk(candidate, found, JudgeSettings())
+    assert ("float32", True) == (left.case.dtype, "dtype" in left.detail)
+
+    def nan_or_wrong(problem: Problem) -> Answer:
+        right = attention(lambda _: True)(problem)
+        bias = problem.case.bias == "yes"
+        return replace(right, output=right.output * np.nan) if bias else right
+
+    candidate = FunctionCandidate("x:f", nan_or_wrong, WHOLE)
+    case = case.replace(bias="yes")
+    (found,) = run_case(candidate, case, JudgeSettings()).check_results
+    left = shrink.shrunk(candidate, found, JudgeSettings())
+    assert ("yes", np.inf) == (left.case.bias, left.error)
 
 
 def test_a_target_lost_too_often_is_asked_again() -> None:
     """What ends its process on every call is given up in a run, and shrunk all the same."""
     case = parse("qkv-N1-L5-S5-H3-D7-unbatched-float64-s7")
-    with isolation.isolated(f"{SUBJECTS}/misbehaving.py:exits_hard") as candidate:
-        outcomes = [try_case(candidate, case, Settings()).judgements[0] for _ in range(8)]
+    with client.isolated(f"{SUBJECTS}/misbehaving.py:exits_hard") as candidate:
+        outcomes = [run_case(candidate, case, JudgeSettings()).check_results[0] for _ in range(8)]
         assert Severity.INCONCLUSIVE == outcomes[-1].severity
         assert "not asked any more" in outcomes[-1].detail
-        left = shrink.shrunk(candidate, outcomes[0], Settings())
+        left = shrink.shrunk(candidate, outcomes[0], JudgeSettings())
     assert (Severity.CRASH, "qkv-N1-L2-S2-H1-D1-unbatched-float64-s0") == (
         left.severity,
         left.case.id,
@@ -261,5 +294,5 @@ def test_a_target_lost_too_often_is_asked_again() -> None:
 
 def test_what_cannot_be_shrunk_is_returned() -> None:
     """A failure that no smaller case shows comes back as it was."""
-    found = Judgement(case=LARGE, check="output", severity=Severity.WRONG, detail="once")
-    assert found is shrink.shrunk(attention(lambda _: False), found, Settings())
+    found = CheckResult(case=LARGE, check="output", severity=Severity.WRONG, detail="once")
+    assert found is shrink.shrunk(attention(lambda _: False), found, JudgeSettings())

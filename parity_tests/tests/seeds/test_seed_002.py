@@ -1,4 +1,4 @@
-"""The matrices of document 002: printed outputs and weights, swapped rows, torch beside them."""
+"""The matrices of document 002: printed outputs and weights, swapped rows, torch's answer."""
 
 from __future__ import annotations
 

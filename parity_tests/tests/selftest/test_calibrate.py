@@ -12,45 +12,52 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity import calibrate, calibration, calibration_gradients
-from mha_parity.calibrate import DATA, RARE, Calibration, Row, main, table
-from mha_parity.calibration import FAMILIES, Counts, bugs_of, random_order, tried, upper_limit
-from mha_parity.calibration_gradients import KINDS, tried_gradients
-from mha_parity.case import Case, parse
-from mha_parity.gold import golden
-from mha_parity.judging import IN_FORCE, K, Settings
-from mha_parity.making import make
-from mha_parity.orders import ORDERS
-from mha_parity.wrong import catalogue
+from mha_parity.cases.generate import make
+from mha_parity.catalogue import catalogue
+from mha_parity.core.case import Case, parse
+from mha_parity.judging.output import DEFAULT_SETTINGS, JudgeSettings, K
+from mha_parity.oracle.eval_orders import EVAL_ORDERS
+from mha_parity.oracle.reference import reference_answer
+from mha_parity.selftest import calibrate, calibrate_case, calibrate_gradients
+from mha_parity.selftest.calibrate import DATA, RARE, Calibration, CalibrationRow, main, table
+from mha_parity.selftest.calibrate_case import (
+    FAMILIES,
+    Counts,
+    bugs_of,
+    count_verdicts,
+    random_order,
+    upper_limit,
+)
+from mha_parity.selftest.calibrate_gradients import KINDS, count_gradient_verdicts
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-float32-s81")
 
 
-def of_case(seed: int, settings: Settings = IN_FORCE) -> Counts:
+def of_case(seed: int, settings: JudgeSettings = DEFAULT_SETTINGS) -> Counts:
     """Count the verdicts on answers to one case."""
     problem = make(CASE)
-    return tried(problem, golden(problem), random.Random(seed), settings)
+    return count_verdicts(problem, reference_answer(problem), random.Random(seed), settings)
 
 
 def test_upper_limits_are_clopper_pearsons() -> None:
     """No event in n: 1 - 0.01^(1/n). One in two at 95 %: 0.9747 (tables). All of them: 1."""
-    assert upper_limit(0, 100_000) == pytest.approx(1 - 0.01 ** (1 / 100_000))
-    assert upper_limit(1, 2, 0.95) == pytest.approx(0.9747, abs=1e-4)
-    assert upper_limit(5, 5) == 1.0
+    assert pytest.approx(1 - 0.01 ** (1 / 100_000)) == upper_limit(0, 100_000)
+    assert pytest.approx(0.9747, abs=1e-4) == upper_limit(1, 2, 0.95)
+    assert 1.0 == upper_limit(5, 5)
 
 
 def test_random_orders_are_none_of_the_yardstick() -> None:
     """What is judged is not what it is judged by: the orders are others, and of many kinds."""
     chance = random.Random(82)
     drawn = {random_order(chance) for _ in range(300)}
-    assert not drawn & set(ORDERS)
+    assert not drawn & set(EVAL_ORDERS)
     assert len(drawn) > 250
 
 
 def test_right_and_wrong_answers_are_counted() -> None:
-    """One case: 20 judgements of right answers, all of them matches; bugs in every family."""
+    """One case: 20 check results of right answers, all of them matches; bugs in every family."""
     counts = sum((of_case(s) for s in range(6)), start=of_case(6))
-    assert counts["right", "float32", "match"] == 7 * calibration.ORDERS_A_CASE
+    assert 7 * calibrate_case.ORDERS_A_CASE == counts["right", "float32", "match"]
     for family in FAMILIES:
         assert sum(n for (kind, *_), n in counts.items() if kind == family) > 0, family
     assert counts["structural", "float32", "wrong"] > 0
@@ -58,20 +65,20 @@ def test_right_and_wrong_answers_are_counted() -> None:
 
 def test_a_judge_that_allows_nothing_raises_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """With k = 0, no floor and no bound, right answers fail: the count of false alarms can rise."""
-    monkeypatch.setattr("mha_parity.judging.ROUNDINGS", 0)
+    monkeypatch.setattr("mha_parity.judging.output.ROUNDINGS", 0)
 
     class Nothing:
         output = np.zeros((2, 5, 12))
         weights = np.zeros((2, 3, 5, 7))
 
-    monkeypatch.setattr("mha_parity.judging.bound", lambda *_: Nothing)
-    counts = of_case(0, Settings(k=1e-9))
+    monkeypatch.setattr("mha_parity.judging.output.bound", lambda *_: Nothing)
+    counts = of_case(0, JudgeSettings(k=1e-9))
     assert counts["right", "float32", "wrong"] > 0
 
 
 def test_a_judge_that_allows_all_misses_bugs() -> None:
     """With k = 1e9 no bug that gives numbers is wrong: the count of misses can rise."""
-    counts = of_case(0, Settings(k=1e9))
+    counts = of_case(0, JudgeSettings(k=1e9))
     assert not counts["precision", "float32", "wrong"]
     assert counts["precision", "float32", "match"] > 0
 
@@ -79,17 +86,17 @@ def test_a_judge_that_allows_all_misses_bugs() -> None:
 def test_right_and_wrong_gradients_are_counted() -> None:
     """One case: right gradients are all matches; half a part is wrong, unless all is allowed."""
     problem = make(CASE)
-    gold = golden(problem)
+    reference = reference_answer(problem)
     right, wrong = KINDS
-    counts = tried_gradients(problem, gold, random.Random(0), IN_FORCE)
+    counts = count_gradient_verdicts(problem, reference, random.Random(0), DEFAULT_SETTINGS)
     arrays = 3 + len(problem.state())
-    assert counts[right, "float32", "match"] == arrays * calibration_gradients.ORDERS_A_CASE
+    assert counts[right, "float32", "match"] == arrays * calibrate_gradients.ORDERS_A_CASE
     assert sum(n for (kind, *_), n in counts.items() if kind == right) == sum(
         n for (kind, _, severity), n in counts.items() if (kind, severity) == (right, "match")
     )
     assert counts[wrong, "float32", "wrong"] > 0
-    assert {severity for kind, _, severity in counts if kind == wrong} == {"wrong"}
-    lenient = tried_gradients(problem, gold, random.Random(0), Settings(k=1e9))
+    assert {"wrong"} == {severity for kind, _, severity in counts if kind == wrong}
+    lenient = count_gradient_verdicts(problem, reference, random.Random(0), JudgeSettings(k=1e9))
     assert not lenient[wrong, "float32", "wrong"]
 
 
@@ -97,33 +104,35 @@ def test_a_small_calibration_runs_from_end_to_end(tmp_path: Path) -> None:
     """The command draws, splits, judges and writes the table and its figures."""
     main(["--cases", "24", "--workers", "0", "--to", str(tmp_path)])
     figures = json.loads((tmp_path / "calibration.json").read_text("utf-8"))
-    assert figures["cases"] == 18
+    assert 18 == figures["cases"]
     right = next(r for r in figures["rows"] if (r["kind"], r["dtype"]) == ("right", "all"))
-    assert right["failed"] == 0
-    assert right["judged"] >= 18 * calibration.ORDERS_A_CASE
+    assert 0 == right["failed"]
+    assert right["judged"] >= 18 * calibrate_case.ORDERS_A_CASE
     assert f"{right['judged']:,} judgements" in (tmp_path / "calibration.md").read_text("utf-8")
 
 
 def published() -> Calibration:
     """Return the published figures."""
     figures = json.loads((DATA / "calibration.json").read_text("utf-8"))
-    return Calibration(**{**figures, "rows": tuple(Row(**row) for row in figures["rows"])})
+    return Calibration(
+        **{**figures, "rows": tuple(CalibrationRow(**row) for row in figures["rows"])}
+    )
 
 
 def test_the_published_figures_are_of_the_rule_in_force() -> None:
     """The k in force is the one that was fitted, and the table is made from the figures."""
     found = published()
-    assert found.k == K
-    assert found.smallest_k == K
+    assert K == found.k
+    assert K == found.smallest_k
     assert found.beyond[f"{K:g}"] <= RARE
     assert table(found) == (DATA / "calibration.md").read_text("utf-8")
 
 
 def test_the_published_false_alarms_are_none() -> None:
-    """At least 100,000 judgements of right answers on problems k was not fitted to; none failed."""
+    """At least 100,000 right answers to problems that k was not fitted to; none failed."""
     right = next(row for row in published().rows if (row.kind, row.dtype) == ("right", "all"))
     assert right.judged >= 100_000
-    assert right.failed == 0
+    assert 0 == right.failed
     assert right.limit < 5e-5
 
 
@@ -142,10 +151,10 @@ def test_the_two_parts_share_no_case(monkeypatch: pytest.MonkeyPatch) -> None:
         seen[name] += [case.id for case in cases]
         return result
 
-    monkeypatch.setattr(calibrate, "fit", partial(note, "fit", []))
-    monkeypatch.setattr(calibrate, "publish", partial(note, "publish", Counter()))
+    monkeypatch.setattr(calibrate, "fit_k", partial(note, "fit", []))
+    monkeypatch.setattr(calibrate, "count_case_verdicts", partial(note, "publish", Counter()))
     calibrate.calibrate(120, 83)
-    assert [len(ids) for ids in seen.values()] == [30, 90]
+    assert [30, 90] == [len(ids) for ids in seen.values()]
     assert not set(seen["fit"]) & set(seen["publish"])
 
 

@@ -9,17 +9,28 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mha_parity import kill_report, mutants
 from mha_parity.__main__ import main, parser
-from mha_parity.case import parse
-from mha_parity.kill_matrix import Kill, Matrix, Role
-from mha_parity.mutants import controls, drawn, kills
-from mha_parity.wrong import Attention, Bug, catalogue
+from mha_parity.catalogue import Attention, Bug, catalogue
+from mha_parity.core.case import parse
+from mha_parity.selftest import mutation_run, planted_run
+from mha_parity.selftest.mutant import run_mutants, suite_cases
+from mha_parity.selftest.mutation_matrix import (
+    CHECKS,
+    REASONS,
+    Kill,
+    Matrix,
+    Role,
+    check_rows,
+    markdown,
+    show,
+    summary,
+)
+from mha_parity.selftest.mutation_run import controls, mutation_tasks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 SEED = 3
 CASES = 40
@@ -31,25 +42,25 @@ class Loud(Attention):
 
     def softmax(self, scores: Array) -> Array:
         """Enlarge the weights by a thousandth."""
-        return np.asarray(super().softmax(scores) * self.work.type(1.001))
+        return np.asarray(super().softmax(scores) * self.work_dtype.type(1.001))
 
 
 def planted(name: str, kind: type[Attention], equivalent: str | None = None) -> Bug:
     """Return an entry of the catalogue that is not in it."""
     return Bug(
-        id=name, family=0, title="planted", wrong="-", right="-", visible_when="-", remedy="-",
+        id=name, family=1, title="planted", wrong="-", right="-", visible_when="-", remedy="-",
         equivalent=equivalent, kinds=(kind,),
     )  # fmt: skip
 
 
 def matrix(*bugs: Bug, dtype: str = "float64", cases: int = CASES) -> Matrix:
     """Return the matrix of a few entries."""
-    return Matrix(tuple(kills(bugs, drawn(dtype, SEED, cases))))
+    return Matrix(tuple(run_mutants(bugs, suite_cases(dtype, SEED, cases))))
 
 
-def told(matrix: Matrix) -> str:
+def sentences(matrix: Matrix) -> str:
     """Return the sentences on a matrix."""
-    return "\n".join(kill_report.summary(matrix))
+    return "\n".join(summary(matrix))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
@@ -70,8 +81,8 @@ def test_gradients_have_a_control_and_bugs_of_their_own(dtype: str) -> None:
     empty = (
         "mha-N2-L3-S0-H2-D3-cross-bias-biaskv-outproj-grad-{}-s4"  # a key that is appended alone
     )
-    cases = (*drawn(dtype, SEED, 6, ("yes",)), parse(empty.format(dtype)))
-    right, *wrong = kills(bugs, cases)
+    cases = (*suite_cases(dtype, SEED, 6, ("yes",)), parse(empty.format(dtype)))
+    right, *wrong = run_mutants(bugs, cases)
     assert {} == dict(right.by)
     assert [{"gradients"}] * 3 == [set(kill.by) for kill in wrong]
 
@@ -84,7 +95,7 @@ def test_gradients_have_a_control_and_bugs_of_their_own(dtype: str) -> None:
         ("weights-transposed", "weights"),
         ("mutates-inputs", "inputs unchanged"),
         ("mask-1e9-full-row", "fully masked rows"),
-        ("samples-mixed", "samples apart"),
+        ("samples-mixed", "batch independence"),
     ],
 )
 def test_a_bug_is_seen_by_its_check(bug: str, check: str, dtype: str) -> None:
@@ -92,7 +103,7 @@ def test_a_bug_is_seen_by_its_check(bug: str, check: str, dtype: str) -> None:
     kill = matrix(catalogue()[bug], dtype=dtype).kills[0]
     assert kill.by[check] > 0
     assert kill.first is not None
-    assert f"{check} {kill.by[check]}" in kill_report.words(kill)
+    assert f"{check} {kill.by[check]}" in kill.sentence
 
 
 def test_an_equivalent_survives_and_is_listed_with_its_proof() -> None:
@@ -101,7 +112,7 @@ def test_an_equivalent_survives_and_is_listed_with_its_proof() -> None:
     found = matrix(bug)
     assert not found.kills[0].killed
     assert found.holds
-    assert f"Equivalent: softmax-divided-late (float64): {bug.equivalent}." in told(found)
+    assert f"Equivalent: softmax-divided-late (float64): {bug.equivalent}." in sentences(found)
 
 
 def test_what_lies_beyond_the_cases_is_neither_survivor_nor_alarm() -> None:
@@ -110,8 +121,8 @@ def test_what_lies_beyond_the_cases_is_neither_survivor_nor_alarm() -> None:
     found = matrix(bug, dtype="float16")
     assert found.holds
     assert Role.BEYOND is found.kills[0].role
-    assert "Beyond the cases drawn: f16-qk-overflow (float16), " in told(found)
-    assert str(bug.beyond) in told(found)
+    assert "Beyond the cases drawn: f16-qk-overflow (float16), " in sentences(found)
+    assert str(bug.beyond) in sentences(found)
 
 
 def test_a_survivor_is_reported() -> None:
@@ -119,8 +130,8 @@ def test_a_survivor_is_reported() -> None:
     found = matrix(planted("harmless", Attention), catalogue()["scale-dmodel"])
     assert ["harmless"] == [kill.bug for kill in found.survivors]
     assert not found.holds
-    assert "1 of 2 wrong attentions are seen" in told(found)
-    assert "Survivors: harmless in float64." in told(found)
+    assert "1 of 2 wrong attentions are seen" in sentences(found)
+    assert "Survivors: harmless in float64." in sentences(found)
 
 
 def test_a_false_alarm_is_reported() -> None:
@@ -128,7 +139,7 @@ def test_a_false_alarm_is_reported() -> None:
     found = matrix(planted("no equivalent", Loud, equivalent="it is said to be"))
     assert ["no equivalent"] == [kill.bug for kill in found.false_alarms]
     assert not found.holds
-    assert "Taken for wrong: no equivalent in float64 (output " in told(found)
+    assert "False alarms: no equivalent in float64 (output " in sentences(found)
 
 
 def test_a_killed_control_voids_the_matrix() -> None:
@@ -137,26 +148,39 @@ def test_a_killed_control_voids_the_matrix() -> None:
     found = Matrix((killed, *matrix(catalogue()["scale-dmodel"]).kills))
     assert found.void
     assert not found.holds
-    assert "Control: the right attention is taken for wrong by output 2 in float32" in told(found)
-    assert "The matrix is void" in told(found)
+    assert "Control: the right attention fails by output 2 in float32" in sentences(found)
+    assert "The matrix is void" in sentences(found)
 
 
-def test_idle_checks_are_reported() -> None:
-    """A check that sees nothing another does not see is named; so is what one alone sees."""
+def test_every_check_has_a_row() -> None:
+    """A row says which bugs a check alone sees, or why it stays; checks that see none have one."""
     found = Matrix(
         (
-            Kill("a", "float64", {"output": 3, "swapped rows": 1}, CASES, 1),
+            Kill("a", "float64", {"output": 3, "causality": 1}, CASES, 1),
             Kill("b", "float64", {"output": 3}, CASES, 1),
+            Kill("c", "float64", {"causality": 1, "padding invariance": 1}, CASES, 1),
         )
     )
-    assert ("swapped rows",) == found.idle
-    assert "Only the check of output sees: b." in told(found)
-    assert "Checks that see nothing another does not see: swapped rows." in told(found)
+    rows = {row[0]: row[1:] for row in check_rows(found)}
+    assert [*CHECKS] == [*rows]
+    assert ("2", "b") == rows["output"]
+    assert ("2", REASONS["causality"]) == rows["causality"]
+    assert ("0", "no reason") == rows["weights"]
+    assert {*CHECKS} - {"output"} == {*found.idle}
+    assert "Bugs that relations alone see: c." in sentences(found)
+
+
+def test_a_check_without_a_bug_or_a_reason_is_named() -> None:
+    """A check that sees no bug alone needs a reason; the sentence names those without one."""
+    seen = [check for check in CHECKS if check not in REASONS]
+    alone = [Kill(check, "float64", {check: 1}, CASES, 1) for check in seen]
+    assert "no reason to stay: none." in sentences(Matrix(tuple(alone)))
+    assert f"no reason to stay: {seen[0]}." in sentences(Matrix(tuple(alone[1:])))
 
 
 def test_what_cannot_be_in_the_dtypes_asked_for_runs_in_its_own() -> None:
     """Every entry of the catalogue is in the matrix, the controls in every dtype."""
-    tasks = list(mutants._tasks(DTYPES))
+    tasks = list(mutation_tasks(DTYPES))
     met = {(name, dtype) for names, dtype in tasks for name in names}
     assert {*catalogue(), *controls()} == {name for name, _ in met}
     assert {("right attention", d) for d in (*DTYPES, "float16")} <= met
@@ -166,7 +190,7 @@ def test_what_cannot_be_in_the_dtypes_asked_for_runs_in_its_own() -> None:
 def test_markdown_has_families_and_folds_the_bugs_away() -> None:
     """The README gets a row a family, and below a fold every bug with every check."""
     found = matrix(catalogue()["scale-dmodel"], catalogue()["softmax-divided-late"])
-    text = kill_report.markdown([found, found], ("float64",))
+    text = markdown([found, found], ("float64",))
     above, below = text.split("<details>")
     assert "| scale | 1 | 1 of 1 | output" in above
     assert "- Under 2 seeds: as it should be under 2." in above
@@ -178,7 +202,7 @@ def test_the_table_has_a_column_a_dtype() -> None:
     """A bug that cannot be in a dtype has a dash there."""
     found = matrix(catalogue()["silent-upcast"], dtype="float32")
     console = Console(file=io.StringIO(), width=100)
-    kill_report.show(found, DTYPES, SEED, console, whole=True)
+    show(found, DTYPES, SEED, console, whole=True)
     stream = console.file
     assert isinstance(stream, io.StringIO)
     shown = stream.getvalue()
@@ -203,9 +227,11 @@ def test_exit_status(
 
     def short(seed: int, cases: int, wanted: tuple[str, ...], _: object) -> Matrix:
         assert ("float64",) == wanted
-        return Matrix(tuple(kills([known[bug]], drawn("float64", seed, cases))))
+        return Matrix(tuple(run_mutants([known[bug]], suite_cases("float64", seed, cases))))
 
-    monkeypatch.setattr(mutants, "run_matrix", short)
+    monkeypatch.setattr(mutation_run, "run_matrix", short)
+    # Nine cases see few of the planted sizes: those have tests of their own.
+    monkeypatch.setattr(planted_run, "planted", tuple)
     page = tmp_path / "matrix.md"
     options = ["--cases", "9", "--dtype", "float64", "--seeds", "2", "--markdown", str(page)]
     assert status == main(["mutants", *options])
@@ -216,6 +242,6 @@ def test_exit_status(
 def test_defaults_of_the_command() -> None:
     """Without options it is the default suite: its number of cases, both wide dtypes, one seed."""
     asked = parser().parse_args(["mutants"])
-    assert (mutants.CASES, mutants.DEFAULT, 0, 1) == (
+    assert (mutation_run.CASES, mutation_run.DEFAULT, 0, 1) == (
         asked.cases, asked.dtype, asked.seed, asked.seeds,
     )  # fmt: skip

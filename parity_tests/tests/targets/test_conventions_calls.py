@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mha_parity import conventions, targets
-from mha_parity.candidate import Answer, CandidateError
-from mha_parity.case import Case
-from mha_parity.conventions.base import Call
-from mha_parity.making import make
-from mha_parity.problem import Problem
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.case import Case
+from mha_parity.core.problem import Problem
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+from mha_parity.targets.conventions.base import Call
 
 QKV = Case(
     seed=5, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none",
@@ -47,7 +48,7 @@ class Recorder:
 
 def prepared(problem: Problem, subject: Any = Recorder, name: str = "torch-module") -> Call:
     """Return the call that poses a problem."""
-    return conventions.bind(subject, name, probe=False).prepare(problem)
+    return bind(subject, name, probe=False).prepare(problem)
 
 
 def test_arrays_are_fresh_copies() -> None:
@@ -92,7 +93,7 @@ def test_layout_is_the_case_s(layout: str, shape: tuple[int, ...]) -> None:
     """Arrays go out in the case's layout and come back batch first."""
     batch = 1 if layout == "unbatched" else 2
     problem = make(LAYER.replace(layout=layout, batch=batch))
-    candidate = conventions.bind(Recorder, "torch-module", probe=False)
+    candidate = bind(Recorder, "torch-module", probe=False)
     call = candidate.prepare(problem)
     assert shape == call.args[0].shape
     np.testing.assert_array_equal(problem.query, candidate.answer(problem, call.make()).output)
@@ -199,9 +200,7 @@ def test_projections_are_completed_in_more_digits() -> None:
         return X @ Wq, X @ Wk, X @ Wv
 
     problem = make(LAYER.replace(inputs="self", keys=5, zero_attn="yes"))
-    shifted, plain = (
-        conventions.bind(each, "projections", probe=False)(problem).output for each in (f, right)
-    )
+    shifted, plain = (bind(each, "projections", probe=False)(problem).output for each in (f, right))
     assert np.abs(shifted - plain).max() > 1e-3
 
 
@@ -221,7 +220,7 @@ RETURNED = {
 @pytest.mark.parametrize(("value", "message"), RETURNED.values(), ids=RETURNED)
 def test_no_array_is_a_finding_of_structure(value: object, message: str) -> None:
     """Whatever is not an array of numbers is named by its type."""
-    candidate = conventions.bind(lambda *_: value, "qkv-heads", probe=False)
+    candidate = bind(lambda *_: value, "qkv-heads", probe=False)
     with pytest.raises(CandidateError, match=message) as caught:
         candidate(make(QKV))
     assert caught.value.severity == "structure"
@@ -230,7 +229,7 @@ def test_no_array_is_a_finding_of_structure(value: object, message: str) -> None
 def test_wrong_shapes_and_dtypes_arrive_as_they_are() -> None:
     """What a judge has to see is not mended on the way."""
     wrong = np.zeros((2, 3, 4, 5), dtype=np.complex64)
-    answer = conventions.bind(lambda *_: wrong, "qkv-heads", probe=False)(make(QKV))
+    answer = bind(lambda *_: wrong, "qkv-heads", probe=False)(make(QKV))
     assert isinstance(answer, Answer)
     assert (wrong.shape, wrong.dtype) == (answer.output.shape, answer.output.dtype)
 
@@ -270,14 +269,14 @@ class Stuck(Foreign):
 @pytest.mark.parametrize("device", ["cpu", "somewhere"])
 def test_an_array_of_another_library_comes_by_dlpack(device: str) -> None:
     """Anything with __dlpack__ is read without knowing the library, from its device if need be."""
-    candidate = conventions.bind(lambda q, *_: Foreign(q, device), "qkv-heads", probe=False)
+    candidate = bind(lambda q, *_: Foreign(q, device), "qkv-heads", probe=False)
     problem = make(QKV)
     np.testing.assert_array_equal(problem.query, candidate(problem).output)
 
 
 def test_an_array_that_cannot_be_read_is_a_finding() -> None:
     """What somebody's array raises on being read costs the case, not the process."""
-    candidate = conventions.bind(lambda q, *_: Stuck(q, "somewhere"), "qkv-heads", probe=False)
+    candidate = bind(lambda q, *_: Stuck(q, "somewhere"), "qkv-heads", probe=False)
     message = r"is a .*Stuck that cannot be read \(RuntimeError: no way to cpu\), but should be"
     with pytest.raises(CandidateError, match=message) as caught:
         candidate(make(QKV))
@@ -294,20 +293,20 @@ def test_an_array_that_cannot_be_read_is_a_finding() -> None:
 def test_a_device_that_is_not_there_is_refused(target: str, message: str) -> None:
     """One sentence says what was asked for and what to do."""
     with pytest.raises(ValueError, match=message):
-        conventions.bind(targets.load(target), device="nowhere")
+        bind(load.load(target), device="nowhere")
 
 
 def test_a_torch_module_runs_on_the_device_that_is_named() -> None:
     """Weights and inputs go there, and the answer comes back."""
-    candidate = conventions.bind(targets.load("torch.nn:MultiheadAttention"), device="cpu:0")
+    candidate = bind(load.load("torch.nn:MultiheadAttention"), device="cpu:0")
     problem = make(LAYER)
-    expected = conventions.bind(targets.load("torch.nn:MultiheadAttention"))(problem).output
+    expected = bind(load.load("torch.nn:MultiheadAttention"))(problem).output
     np.testing.assert_array_equal(expected, candidate(problem).output)
 
 
 def test_a_crash_names_the_candidate_s_own_line() -> None:
     """The sentence has the exception and the line; our own frames are left out."""
-    candidate = conventions.bind(lambda q, *_: q / "x", "qkv-heads", probe=False)
+    candidate = bind(lambda q, *_: q / "x", "qkv-heads", probe=False)
     with pytest.raises(CandidateError, match=r"raised .*Error.*\[.*test_conventions_calls.py") as c:
         candidate(make(QKV))
     assert "conventions/base.py" not in c.value.detail

@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity.case import Case
-from mha_parity.conventions.keras_layer import to_keras, to_torch
-from mha_parity.isolation import isolated
-from mha_parity.making import make
-from mha_parity.options import Options
-from mha_parity.run import check
-from mha_parity.targets import TargetError
-from mha_parity.verdict import Verdict
+from mha_parity.cases.generate import make
+from mha_parity.core.case import Case
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Verdict
+from mha_parity.run.check import check
+from mha_parity.targets.conventions.keras_layer import to_keras, to_torch
+from mha_parity.targets.load import TargetError
+from mha_parity.worker.client import isolated
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
 LAYER = Case(
     seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=2, inputs="distinct", bias="yes"
 )
@@ -43,7 +43,7 @@ def judged(target: str, cases: int, **changes: object) -> Verdict:
 def passes(verdict: Verdict, convention: str) -> None:
     """Assert that nothing failed, and how the target was called."""
     assert convention == verdict.convention
-    assert [] == [failure.judgement.detail for failure in verdict.failures]
+    assert [] == [failure.check_result.detail for failure in verdict.failures]
 
 
 @pytest.mark.frameworks

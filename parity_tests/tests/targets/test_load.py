@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mha_parity import conventions, notebook, targets
-from mha_parity.candidate import CandidateError
-from mha_parity.making import make
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets import definitions, load, notebook
+from mha_parity.targets.bind import KNOWN, bind
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+# Modules that a test leaves behind.
+HERE = ("broken", "projected", "keep_mask", "not_there", "pkg_of_test", "layers_of_test")
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +27,7 @@ def _clean_imports() -> Iterator[None]:
     yield
     sys.path[:] = path
     for name in set(sys.modules) - modules:
-        if name.startswith("mha_parity_target_") or name in {"broken", "projected", "keep_mask"}:
+        if name.startswith("mha_parity_target_") or name.partition(".")[0] in HERE:
             del sys.modules[name]
 
 
@@ -52,18 +55,18 @@ def write(tmp_path: Path) -> Callable[[str], str]:
 )
 def test_names_what_it_says(text: str, name: str) -> None:
     """Modules, files and notebooks are loaded, and attributes of attributes found."""
-    assert targets.load(text).__name__ == name
+    assert load.load(text).__name__ == name
 
 
 def test_a_file_is_not_the_main_program(write: Callable[[str], str]) -> None:
     """What stands under `if __name__ == "__main__"` is not executed."""
     text = write("def f(): pass\nif __name__ == '__main__':\n    raise RuntimeError('run')\n")
-    assert callable(targets.load(text))
+    assert callable(load.load(text))
 
 
 def test_a_file_finds_its_neighbours() -> None:
     """A file imports modules that lie beside it, as it would when run."""
-    assert callable(targets.load(f"{SUBJECTS}/misbehaving.py:right"))
+    assert callable(load.load(f"{SUBJECTS}/misbehaving.py:right"))
 
 
 REFUSED = {
@@ -84,8 +87,8 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
 def test_refused(text: str, message: str) -> None:
     """What is wrong with a target is one sentence: what was got, what should be, the remedy."""
-    with pytest.raises(targets.TargetError, match=message) as caught:
-        targets.load(text)
+    with pytest.raises(load.TargetError, match=message) as caught:
+        load.load(text)
     assert "\n" not in str(caught.value)
 
 
@@ -93,7 +96,14 @@ BROKEN = {
     "raises": ("def g():\n    raise KeyError('k')\ng()\n", r"raised KeyError: 'k' \[.*broken.py:2"),
     "exits": ("import sys\nsys.exit(4)\n", r"raised SystemExit: 4 \[.*broken.py:2\]"),
     "syntax": ("x = 1\ndef f(:\n", r"no valid Python: .* \[.*broken.py:2\]"),
-    "missing_import": ("import not_there\n", r"ModuleNotFoundError: .*'not_there' \[.*broken.py:1"),
+    "inherits_from_missing": (
+        "import not_there.nn as nn\nclass f(nn.Module):\n    pass\n",
+        "but f needs not_there, which is not installed; install not_there",
+    ),
+    "decorated_by_missing": (
+        "from not_there import jit\n@jit\ndef f():\n    pass\n",
+        "f needs not_there, which is",
+    ),
 }
 
 
@@ -102,8 +112,8 @@ def test_a_file_that_does_not_import(
     write: Callable[[str], str], source: str, message: str
 ) -> None:
     """The last line of the traceback and its place stand in the sentence."""
-    with pytest.raises(targets.TargetError, match=message):
-        targets.load(write(source))
+    with pytest.raises(load.TargetError, match=message):
+        load.load(write(source))
 
 
 def test_a_module_missing_inside_a_target_is_not_the_target_missing(
@@ -113,8 +123,72 @@ def test_a_module_missing_inside_a_target_is_not_the_target_missing(
     (tmp_path / "broken.py").write_text("import not_there\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     message = r"importing broken raised ModuleNotFoundError: .*; install not_there\."
-    with pytest.raises(targets.TargetError, match=message):
-        targets.load("broken:f")
+    with pytest.raises(load.TargetError, match=message):
+        load.load("broken:f")
+
+
+def tree(folder: Path, files: dict[str, str]) -> None:
+    """Write files below a folder."""
+    for name, source in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "init", ["", "raise RuntimeError('no GPU')\n", "import not_there_at_all\n"],
+    ids=["plain", "raising", "missing_library"],
+)  # fmt: skip
+def test_a_file_is_loaded_in_its_package(tmp_path: Path, init: str) -> None:
+    """Relative imports work by path, even where the package itself cannot be imported."""
+    tree(tmp_path, {
+        "pkg_of_test/__init__.py": init,
+        "pkg_of_test/inner/__init__.py": "",
+        "pkg_of_test/scores.py": "def f(q, k, v):\n    return q\n",
+        "pkg_of_test/inner/layer.py": "from ..scores import f\n",
+    })  # fmt: skip
+    assert "f" == load.load(f"{tmp_path}/pkg_of_test/inner/layer.py:f").__name__
+
+
+def test_absolute_imports_are_found_in_a_folder_above(tmp_path: Path) -> None:
+    """As if the target had been started from its repository's root."""
+    tree(tmp_path, {
+        "layers_of_test/scores.py": "def f(q, k, v):\n    return q\n",
+        "layers_of_test/deep/layer.py": "from layers_of_test.scores import f\n",
+    })  # fmt: skip
+    assert "f" == load.load(f"{tmp_path}/layers_of_test/deep/layer.py:f").__name__
+
+
+def test_a_file_may_have_the_name_of_the_library_that_it_imports(tmp_path: Path) -> None:
+    """`nbformat.py` that imports nbformat means the library, and not itself."""
+    library = pytest.importorskip("nbformat")
+    tree(tmp_path, {"nbformat.py": "import nbformat\nf = nbformat.read\n", "random.py": "1 / 0\n"})
+    assert library.read is load.load(f"{tmp_path}/nbformat.py:f")
+
+
+def test_what_a_missing_library_is_not_needed_for_is_loaded(tmp_path: Path) -> None:
+    """A plot that cannot be drawn is no obstacle; calling it says what is missing."""
+    source = "import not_there.pyplot as plt\nf = lambda q: q\nshow = lambda: plt.plot()\n"
+    tree(tmp_path, {"plots.py": source})
+    assert 1 == load.load(f"{tmp_path}/plots.py:f")(1)
+    with pytest.raises(ModuleNotFoundError, match="not_there is not installed"):
+        load.load(f"{tmp_path}/plots.py:show")()
+
+
+def test_of_a_script_that_raises_the_definitions_are_loaded(tmp_path: Path) -> None:
+    """A script that wants a file of data has its functions all the same."""
+    source = "text = open('not_there.txt').read()\nsize = len(text)\ndef f(q):\n    return q\n"
+    tree(tmp_path, {"script.py": source + "def g(q, n=size):\n    return q\n"})
+    assert 3 == load.load(f"{tmp_path}/script.py:f")(3)
+    with pytest.raises(load.TargetError, match=r"raised FileNotFoundError: .* \[.*script.py:1\]"):
+        load.load(f"{tmp_path}/script.py:g")
+
+
+def test_a_cell_that_needs_what_was_left_out_is_left_out_too() -> None:
+    """Whatever does not need it is kept."""
+    found = executed("n = len('abc')", "half = n / 2\nf = abs", "class C:\n    size = half")
+    assert found["f"] is abs
+    assert {"n", "half", "C"} == set(found["left out"])
 
 
 def executed(*cells: str) -> dict[str, Any]:
@@ -122,7 +196,8 @@ def executed(*cells: str) -> dict[str, Any]:
     scope: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     for number, cell in enumerate(cells, start=1):
-        notebook._execute(cell, f"cell {number}", f"cell {number}", scope, left_out)
+        text = notebook.python_of(cell)
+        definitions.execute(text, f"cell {number}", f"cell {number}", scope, left_out)
     scope.pop("__builtins__", None)
     return scope | {"left out": left_out}
 
@@ -151,8 +226,8 @@ def test_magics_are_no_python() -> None:
 
 def test_a_name_left_out_is_explained_where_it_is_missed() -> None:
     """A call that misses a computed name says where the notebook sets it, and why it is absent."""
-    subject = targets.load(f"{SUBJECTS}/attention.ipynb:needs_data")
-    bound = conventions.bind(subject, "qkv-heads")
+    subject = load.load(f"{SUBJECTS}/attention.ipynb:needs_data")
+    bound = bind(subject, "qkv-heads")
     with pytest.raises(CandidateError, match="cell 2, line 2 sets it, and was left out"):
         bound(make(bound.plain_case()))
 
@@ -163,15 +238,16 @@ def test_a_name_left_out_is_explained_while_loading(tmp_path: Path) -> None:
     cells = ["size = len('abc')", "def f(x, n=size):\n    return x"]
     made = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
     nbformat.write(made, tmp_path / "late.ipynb")
-    with pytest.raises(targets.TargetError, match="'size' is not defined: cell 1, line 1 sets it"):
-        targets.load(f"{tmp_path / 'late.ipynb'}:f")
+    message = "'f' was left out .*'size' is not defined: cell 1, line 1 sets it"
+    with pytest.raises(load.TargetError, match=message):
+        load.load(f"{tmp_path / 'late.ipynb'}:f")
 
 
 def test_the_notebook_computes_what_the_file_does() -> None:
     """The same mathematics from a notebook and from a file give the same numbers."""
-    problem = make(conventions.KNOWN["qkv-heads"](np.add).plain_case())
+    problem = make(KNOWN["qkv-heads"](np.add).plain_case())
     expected, actual = (
-        conventions.bind(targets.load(f"{SUBJECTS}/{text}"))(problem).output
+        bind(load.load(f"{SUBJECTS}/{text}"))(problem).output
         for text in ("projected.py:f", "attention.ipynb:f")
     )
     np.testing.assert_array_max_ulp(expected, actual, maxulp=4)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SUBJECT = f"{Path(__file__).parent}/subjects/projected.py:f"
+SUBJECT = f"{Path(__file__).parents[2]}/subjects/projected.py:f"
 CASES = "500"
 PAIRS = 2
 MOST = 1.25  # times the processor time without isolation

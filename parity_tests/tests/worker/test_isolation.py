@@ -11,20 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity.candidate import Answer, CandidateError
-from mha_parity.case import Case
-from mha_parity.hearing import LINES, START, Output, mark
-from mha_parity.isolation import GIB, Isolated, isolated
-from mha_parity.judging import Settings
-from mha_parity.making import make
-from mha_parity.options import Options
-from mha_parity.pipes import PIECE
-from mha_parity.process import Lost, Process
-from mha_parity.run import check
-from mha_parity.targets import TargetError
-from mha_parity.trial import Trial, try_cases
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.case import Case
+from mha_parity.core.options import Options
+from mha_parity.judging.output import JudgeSettings
+from mha_parity.run.case_run import CaseResult, run_cases
+from mha_parity.run.check import check
+from mha_parity.targets.load import TargetError
+from mha_parity.worker.client import GIB, Isolated, isolated
+from mha_parity.worker.framing import PIECE
+from mha_parity.worker.output_capture import LINES, START, OutputPerCase, mark
+from mha_parity.worker.process import Process, WorkerLost
 
-SUBJECTS = Path(__file__).parent / "subjects"
+SUBJECTS = Path(__file__).parents[2] / "subjects"
 PLAIN = Case(
     seed=0, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none",
     layout="unbatched",
@@ -39,10 +39,10 @@ def started(name: str, file: str = "misbehaving.py", memory: int = GIB // 4) -> 
     return isolated(f"{SUBJECTS}/{file}:{name}", "qkv-heads", timeout=SECONDS, memory=memory)
 
 
-def tried(name: str, *cases: Case, file: str = "misbehaving.py") -> list[Trial]:
+def tried(name: str, *cases: Case, file: str = "misbehaving.py") -> list[CaseResult]:
     """Return the trials of a subject on some cases."""
     with started(name, file) as candidate:
-        return list(try_cases(candidate, cases, Settings()))
+        return list(run_cases(candidate, cases, JudgeSettings()))
 
 
 # What the failing case says of each: its severity, and in words.
@@ -75,26 +75,43 @@ def test_a_misdeed_is_that_case_s_failure(name: str, severity: str, said: str) -
     """The case fails with what was seen and the last lines printed; those around it pass."""
     before, failing, after = tried(f"Sometimes.{name}", PLAIN, FOUR, SIX)
     assert (False, False) == (before.fails, after.fails)
-    found = [judgement for judgement in failing.judgements if judgement.severity.fails]
+    found = [check_result for check_result in failing.check_results if check_result.severity.fails]
     assert severity == found[0].severity.value
     with pytest.raises(AssertionError, match=f"(?s){said}"):
         raise AssertionError(found[0].detail)
 
 
-@pytest.mark.parametrize("name", MISDEEDS)
+ANSWERING = ["floods", *(name for name in MISDEEDS if name.startswith("returns"))]
+SIX_CASES = Options(cases=6, dtypes=("float64",), diagnose=False, shrink=False)
+
+
+@pytest.mark.parametrize("name", ANSWERING)
 def test_the_run_goes_on_and_the_verdict_is_fail(name: str) -> None:
-    """A run over a candidate that misbehaves in every case comes to its end with status 1."""
-    options = Options(cases=6, dtypes=("float64",), diagnose=False, shrink=False)
-    with isolated(f"{SUBJECTS}/misbehaving.py:{name}", timeout=0.5, memory=GIB // 8) as candidate:
-        verdict = check(candidate, options)
+    """A run over a candidate whose answers are all none comes to its end with status 1."""
+    target = f"{SUBJECTS}/misbehaving.py:{name}"
+    with isolated(target, "qkv-heads", timeout=0.5, memory=GIB // 8) as candidate:
+        verdict = check(candidate, SIX_CASES)
     assert (6, 1) == (verdict.run, verdict.outcome.exit_status)
     assert verdict.failed + verdict.inconclusive == verdict.run
+
+
+@pytest.mark.parametrize("name", sorted({*MISDEEDS} - {*ANSWERING}))
+def test_a_target_that_never_answers_could_not_be_called(name: str) -> None:
+    """Without one answer there is nothing to judge: one sentence says what every call came to."""
+    target = f"{SUBJECTS}/misbehaving.py:{name}"
+    with (
+        isolated(target, "qkv-heads", timeout=0.5, memory=GIB // 8) as candidate,
+        pytest.raises(TargetError, match=r"could not be called as qkv-heads: .*; none of \d+ case"),
+    ):
+        check(candidate, SIX_CASES)
 
 
 def test_right_ones_pass_with_all_they_may_do() -> None:
     """A candidate may print a little, and the same cases pass without any misdeed."""
     for name in ("plain", "talks", "uses_a_thread"):
-        assert not any(trial.fails for trial in tried(name, PLAIN, FOUR, SIX, file="behaving.py"))
+        assert not any(
+            case_result.fails for case_result in tried(name, PLAIN, FOUR, SIX, file="behaving.py")
+        )
 
 
 def test_a_lost_process_is_replaced_with_the_same_target() -> None:
@@ -112,7 +129,7 @@ def test_a_candidate_lost_every_time_is_not_asked_for_ever() -> None:
         severities = [each.severity for each in answers if isinstance(each, CandidateError)]
         assert severities == ["crash"] * 5 + ["inconclusive"] * 15
         assert "not asked any more: the target's process was lost 5 times" in str(answers[-1])
-        candidate.revive()
+        candidate.allow_retries()
         with pytest.raises(CandidateError, match="exit status 3"):
             candidate(make(PLAIN))
 
@@ -148,12 +165,13 @@ def gone(pid: int) -> bool:
 
 
 def test_the_oracle_never_enters_the_process(tmp_path: Path) -> None:
-    """Neither torch nor the oracle is loaded where the candidate runs, nor any gold."""
+    """Neither torch nor the oracle is loaded where the candidate runs, nor any reference."""
     (tmp_path / "nosy.py").write_text(
         "import sys\n"
         "def f(Q, K, V, n_heads):\n"
         "    found = [m for m in sys.modules if m.split('.')[0] in ('torch', 'mha_torch')]\n"
-        "    found += [m for m in ('mha_parity.gold', 'mha_parity.judging') if m in sys.modules]\n"
+        "    rooms = ('mha_parity.oracle', 'mha_parity.judging')\n"
+        "    found += [m for m in sys.modules if m.startswith(rooms)]\n"
         "    raise RuntimeError(found)\n",
         encoding="utf-8",
     )
@@ -166,9 +184,10 @@ def test_the_oracle_never_enters_the_process(tmp_path: Path) -> None:
 
 def test_the_numbers_arrive_as_they_are() -> None:
     """The same problem in a process of its own and here gives the same bits."""
-    from mha_parity import conventions, targets
+    from mha_parity.targets import load
+    from mha_parity.targets.bind import bind
 
-    here = conventions.bind(targets.load(f"{SUBJECTS}/behaving.py:plain"))
+    here = bind(load.load(f"{SUBJECTS}/behaving.py:plain"))
     with started("plain", "behaving.py") as there:
         for case in (PLAIN, FOUR.replace(memory="negative"), SIX.replace(regime="huge")):
             problem = make(case)
@@ -179,7 +198,7 @@ def test_an_answer_on_its_way_is_in_time(tmp_path: Path) -> None:
     """What a pipe could not hold when nobody listened is waited for, though the time is over."""
     (tmp_path / "talkative.py").write_text(
         "import sys, time\n"
-        "from mha_parity.pipes import PIECE, send\n"
+        "from mha_parity.worker.framing import PIECE, send\n"
         "send(int(sys.argv[2]), bytes(64 * PIECE))\n"
         "time.sleep(60)\n",
         encoding="utf-8",
@@ -191,7 +210,7 @@ def test_an_answer_on_its_way_is_in_time(tmp_path: Path) -> None:
         time.sleep(SECONDS)
         (message,) = process.wait(since, SECONDS / 2)
         assert 64 * PIECE == len(message)
-        with pytest.raises(Lost, match=r"gave no answer within 0\.1 seconds"):
+        with pytest.raises(WorkerLost, match=r"gave no answer within 0\.1 seconds"):
             process.wait(time.monotonic(), 0.1)
     finally:
         process.end()
@@ -209,7 +228,8 @@ def test_a_case_that_is_lost_is_not_asked_in_another_form() -> None:
 REFUSED = {
     "exits_on_import": ("import os\nos._exit(7)\n", "importing it ended its process with exit st"),
     "raises_on_import": ("raise KeyError('k')\n", "raised KeyError: 'k'"),
-    "no_such_name": ("g = 1\n", "has no attribute 'f'"),
+    "no_such_name": ("def g(): ...\n", "has no attribute 'f'"),
+    "no_definition": ("g = 1\n", "defines no function and no class"),
 }
 
 
@@ -234,46 +254,46 @@ class TestOutput:
             b"loading\n" + mark(START) + b"one\n" + mark(0) + mark(1) + b"th\x00ree\n" + mark(2)
         )
         for length in (1, 7, len(stream)):
-            output = Output()
+            output = OutputPerCase()
             for start in range(0, len(stream), length):
                 output.feed(stream[start : start + length])
-            assert [output.of(n).last for n in (START, 0, 1, 2)] == [
+            assert [output.take(n).last for n in (START, 0, 1, 2)] == [
                 "loading", "one", "", "th\x00ree",
             ]  # fmt: skip
             assert not output.unfinished().size
 
     def test_an_unfinished_case_keeps_its_words(self) -> None:
         """What came after the last mark are the last words of a process that ended."""
-        output = Output()
+        output = OutputPerCase()
         output.feed(b"before\n" + mark(0) + b"goodbye\n")
         assert output.unfinished().last == "goodbye"
 
     def test_of_a_flood_the_end_is_kept(self) -> None:
         """The size counts all bytes; the last lines are few."""
-        output = Output()
+        output = OutputPerCase()
         for number in range(1000):
             output.feed(b"line %d\n" % number)
         output.feed(mark(0))
-        said = output.of(0)
+        said = output.take(0)
         assert said.size == sum(len(f"line {n}\n") for n in range(1000))
         assert said.last.splitlines() == [f"line {n}" for n in range(1000 - LINES, 1000)]
 
     def test_of_a_fatal_error_the_beginning_is_kept(self) -> None:
         """Python's report of a crash is read from its first line."""
-        output = Output()
+        output = OutputPerCase()
         output.feed(b"hello\nFatal Python error: Aborted\n" + b"  frame\n" * 50)
         assert output.unfinished().last.startswith("Fatal Python error: Aborted\n  frame")
 
     def test_long_lines_are_cut(self) -> None:
         """A line of thousands of characters leaves room for the others."""
-        output = Output()
+        output = OutputPerCase()
         output.feed(b"x" * 5000 + b"\nshort\n" + mark(0))
-        first, last = output.of(0).last.splitlines()
+        first, last = output.take(0).last.splitlines()
         assert (163, "...", "short") == (len(first), first[-3:], last)
 
     def test_a_candidate_that_closes_its_output_is_heard_all_the_same(self) -> None:
         """Without marks nothing is attributed, and nothing fails."""
-        assert not Output().of(3).size
+        assert not OutputPerCase().take(3).size
 
 
 def test_a_system_without_such_pipes_is_refused_in_a_sentence(

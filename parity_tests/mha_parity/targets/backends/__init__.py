@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.adapters.numpy_arrays import NumpyArrays
-from mha_parity.candidate import CandidateError
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.backends.numpy_arrays import NumpyArrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.adapters.library import Library
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.targets.backends.base import Library
 
 # Top-level module of somebody's class -> the module with the adapter, and its class.
 _HOMES = {
@@ -55,13 +55,18 @@ def candidates_for(subject: object) -> Iterator[str]:
         return
     yield "numpy"
     seen = {_root(getattr(value, "__name__", "")) for value in _modules_in_reach(subject)}
+    seen |= {_root(getattr(value, "__module__", None) or "") for value in _in_reach(subject)}
     yield from (name for name in ("torch", "jax", "keras") if name in seen)
 
 
 def _modules_in_reach(subject: object) -> list[object]:
+    return [value for value in _in_reach(subject) if type(value) is type(sys)]
+
+
+def _in_reach(subject: object) -> list[object]:
     function = getattr(subject, "forward", None) or getattr(subject, "__call__", None)  # noqa: B004  (the method is looked at, not whether there is one)
     scopes = (getattr(found, "__globals__", {}) for found in (subject, function))
-    return [value for scope in scopes for value in scope.values() if type(value) is type(sys)]
+    return [value for scope in scopes for value in scope.values()]
 
 
 def _root(module: str) -> str:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 
 class JaxArrays:

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 
 class KerasArrays:
@@ -21,7 +21,7 @@ class KerasArrays:
         self.device = device
         self.dtypes: tuple[str, ...] = ("float64", "float32")
         if keras.backend.backend() == "jax":
-            from mha_parity.adapters.jax_arrays import JaxArrays
+            from mha_parity.targets.backends.jax_arrays import JaxArrays
 
             own = JaxArrays(device).dtypes
             self.dtypes = tuple(dtype for dtype in self.dtypes if dtype in own)

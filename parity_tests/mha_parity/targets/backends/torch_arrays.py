@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from mha_parity.features import AXES
-from mha_parity.values import numpy_dtype
+from mha_parity.cases.rng import numpy_dtype
+from mha_parity.core.features import AXES
 
 if TYPE_CHECKING:
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
 
 class TorchArrays:

@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.candidate import CandidateError
-from mha_parity.case import Case
-from mha_parity.conventions.base import (
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.case import Case
+from mha_parity.core.features import offer
+from mha_parity.targets.conventions.base import (
     Arguments,
     Call,
     Convention,
-    Trial,
+    FeatureProbe,
     blamed,
     has_modes,
     lay_rows,
     turned,
 )
-from mha_parity.conventions.functions import layouts, returned
-from mha_parity.conventions.sdpa import joined_mask
-from mha_parity.conventions.signatures import by_letter, constructor, forward, signature
-from mha_parity.features import offer
+from mha_parity.targets.conventions.functions import layouts, returned
+from mha_parity.targets.conventions.sdpa import joined_mask
+from mha_parity.targets.conventions.signatures import by_letter, constructor, forward, signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
 
 PLAIN = Case(seed=7, batch=2, queries=5, keys=7, heads_count=2, head_dim=3, inputs="cross")
 SELF = Case(seed=7, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, layout="unbatched")
@@ -50,6 +50,10 @@ ATTRIBUTES = {
 class AttributeModule(Convention):
     """A layer built from sizes alone; W_q, W_k, W_v, W_o and b_q ... are set from outside."""
 
+    def entry(self) -> Any:
+        """Return the call of the class; of a function that builds layers it is not known."""
+        return super().entry() if isinstance(self.subject, type) else None
+
     @abstractmethod
     def sizes(self, problem: Problem) -> tuple[Any, ...]:
         """Return the constructor's arguments, in order."""
@@ -57,7 +61,7 @@ class AttributeModule(Convention):
     def build(self, problem: Problem, arguments: Arguments) -> Any:
         """Return a new layer that holds the problem's weights."""
         with blamed():
-            layer = self.subject(*self.sizes(problem))
+            layer = self.construct(*self.sizes(problem), **self.switches(problem))
         self.load(layer, problem, arguments)
         return layer
 
@@ -139,6 +143,7 @@ class ModuleValidLens(AttributeModule):
         fourth = "valid_lens" if called is None else "".join(taken[4:5]).lower()
         # A fourth that is a mask may mean anything by True: it is left alone.
         self._lengths = "len" in fourth or "valid" in fourth
+        self.own_masks = frozenset(taken[4:5]) if self._lengths else frozenset()
         self._more = max(len(called.required) - 4, 0) if called is not None else 1
         return offer(
             inputs=("self", "cross", "distinct"),
@@ -154,10 +159,10 @@ class ModuleValidLens(AttributeModule):
         """Two samples, two heads of width 3, 7 keys."""
         return PLAIN
 
-    def trials(self) -> Iterator[Trial]:
+    def probes(self) -> Iterator[FeatureProbe]:
         """Empty axes, and weights beside the output."""
         empty = (PLAIN.replace(batch=0), PLAIN.replace(queries=0), PLAIN.replace(keys=0))
-        yield Trial("size", "empty", empty)
+        yield FeatureProbe("size", "empty", empty)
         yield from returned(PLAIN)
 
     def sizes(self, problem: Problem, dropout: float = 0.0) -> tuple[Any, ...]:
@@ -168,7 +173,7 @@ class ModuleValidLens(AttributeModule):
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls of one layer in train() and in eval() mode."""
         with blamed():
-            layer = self.subject(*self.sizes(problem, p))
+            layer = self.construct(*self.sizes(problem, p))
         if self._count <= DROPOUT or not has_modes(layer):
             return None
         self.load(layer, problem, Arguments(problem, self.library))
@@ -186,7 +191,8 @@ class ModuleValidLens(AttributeModule):
             more: tuple[Any, ...] = (None,) * self._more
         else:
             more = (None if lengths is None else arguments.array("valid_lens", lengths),)
-        return Call(forward(layer), (*rows, *more), given=tuple(arguments.given))
+        call = Call(forward(layer), (*rows, *more), given=tuple(arguments.given))
+        return self.masked(call, arguments)
 
 
 class ModuleMask(AttributeModule):
@@ -198,6 +204,8 @@ class ModuleMask(AttributeModule):
     def claims(self) -> Offer:
         """One sample of self-attention with a matrix of masks."""
         called = signature(forward(self.subject)) if isinstance(self.subject, type) else None
+        taken = () if called is None else (*called.required, *called.optional)
+        self.own_masks = frozenset(taken[2:3])
         self._masks = called is None or len(called.required) + len(called.optional) > 2  # self, x
         return offer(
             layout="unbatched", out_proj=("identity", "general"),
@@ -210,7 +218,7 @@ class ModuleMask(AttributeModule):
         """Two heads of width 3."""
         return SELF
 
-    def trials(self) -> Iterator[Trial]:
+    def probes(self) -> Iterator[FeatureProbe]:
         """Batches and weights."""
         yield from layouts(SELF)
         yield from returned(SELF)

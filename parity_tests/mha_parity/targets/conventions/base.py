@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mha_parity.adapters import to_numpy
-from mha_parity.adapters.numpy_arrays import NumpyArrays
-from mha_parity.candidate import Answer, CandidateError
-from mha_parity.memory import present
-from mha_parity.notebook import explained
+from mha_parity.cases.memory_layout import present
+from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.parameters import Role
+from mha_parity.targets import parameters
+from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.backends.numpy_arrays import NumpyArrays
+from mha_parity.targets.conventions.crash_report import crash
+from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.masks.taken import Passed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    import inspect
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from mha_parity.adapters.library import Library
-    from mha_parity.case import Case
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
+    from mha_parity.core.parameters import Parameter
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.backends.base import Library
+    from mha_parity.targets.masks.plan import Plan
 
-LEAVES = ("query", "key", "value", "key_padding_mask", "attn_mask")
+LEAVES = (
+    "query", "key", "value", "key_padding_mask", "attn_mask",
+    "w_q", "w_k", "w_v", "w_out", "b_q", "b_k", "b_v", "b_out",
+)  # fmt: skip
 GENERATORS = ("rng", "generator")  # what the argument for a generator of NumPy's is called
-DEPTH = 4  # frames of the candidate that a report shows
 
 
 class Arguments:
@@ -43,6 +52,7 @@ class Arguments:
         self.library = library
         self.given: list[tuple[str, Array]] = []
         self.leaves: dict[str, Any] = {}
+        self.masks: dict[str, Passed] = {}
         self._rows: dict[int, Any] = {}
 
     def array(self, name: str, array: Array) -> Any:
@@ -54,6 +64,16 @@ class Arguments:
         handed = self.library.from_numpy(copy)
         if name in LEAVES and copy.dtype.kind not in "biu":
             self.leaves[name] = handed
+        return handed
+
+    def mask(self, name: str, passed: Passed) -> Any:
+        """Return what a mask parameter gets; what is added to the scores may have a gradient."""
+        if not isinstance(passed.value, np.ndarray):
+            return passed.value
+        handed = self.array(name, passed.value)
+        if passed.masks and passed.value.dtype.kind not in "biu":
+            self.leaves[name] = handed
+            self.masks[name] = passed
         return handed
 
     def rows(self, lay: Callable[[Array], Array]) -> tuple[Any, Any, Any]:
@@ -115,37 +135,8 @@ class blamed:  # noqa: N801  (reads as a statement: `with blamed():`)
             raise crash(error) from None
 
 
-def crash(error: BaseException) -> CandidateError:
-    """Return the report of an exception: a sentence, and the candidate's own last frames."""
-    text = _message(error).strip().splitlines()
-    # A first line that ends in a colon says nothing without the next.
-    first = " ".join(line.strip() for line in text[: 1 + text[0].endswith(":")]) if text else ""
-    said = f": {first}" if first else ""
-    verb = "tried to leave by" if isinstance(error, SystemExit) else "raised"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _ours(f.filename)]
-    own = [f for f in frames if "site-packages" not in f.filename] or frames
-    place = f" [{own[-1].filename}:{own[-1].lineno}]" if own else ""
-    detail = "".join(traceback.format_list(frames[-DEPTH:]))
-    return CandidateError("crash", f"{verb} {type(error).__name__}{said}{place}", detail)
-
-
-def _message(error: BaseException) -> str:
-    """Return the text of an exception; of a missing name, also what a notebook left out."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    left_out = trace.tb_frame.f_globals.get("__left_out__") if trace is not None else None
-    if isinstance(error, NameError) and isinstance(left_out, dict):
-        return explained(error, left_out)
-    return str(error)
-
-
-def _ours(filename: str) -> bool:
-    return "mha_parity" in filename.replace("\\", "/").split("/")[:-1]
-
-
 @dataclass(frozen=True, slots=True)
-class Trial:
+class FeatureProbe:
     """A feature that a call has to prove: the value of an axis, and cases that have it."""
 
     axis: str
@@ -156,13 +147,18 @@ class Trial:
 class Convention(ABC):
     """One way of being called. A subclass says what it offers and how it calls.
 
-    ``reasons`` says why a feature that was tried is not offered.
+    ``reasons`` says why a feature that was tried is not offered. ``answer_dtypes`` maps dtypes to
+    the narrower ones that they are answered in. ``masks`` is what small calls showed of the mask
+    parameters, ``meanings`` says it and ``untried`` why nothing is known of one, by key.
+    ``hides_future``: the subject is causal by itself.
     """
 
     name: str = ""  # of the class: the convention's; of an instance: the subject's
     call: ClassVar[str]
     # Whether dropout is torch's: on the weights alone, and the weights are returned dropped.
     drops_as_torch: ClassVar[bool] = False
+    # The mask parameters whose meaning the convention knows; all others are searched for.
+    own_masks: frozenset[str] = frozenset()
 
     def __init__(
         self, subject: Any, *, library: Library | None = None, path: str | None = None
@@ -171,13 +167,95 @@ class Convention(ABC):
         self.subject = subject
         self.library: Library = library or NumpyArrays()
         self.path = path
+        self.passed: dict[str, bool] = {}
+        self.without: tuple[str, ...] = ()
+        self.mask_meanings: Mapping[str, str] = {}
+        self.masks: Plan | None = None
+        self.meanings: dict[str, str] = {}
+        self.untried: dict[str, str] = {}
+        self.hides_future = False
+        self._tried: Mapping[str, Any] | None = None
         self.offer: Offer = self.claims()
         self.reasons: dict[tuple[str, str], str] = {}
+        self.answer_dtypes: dict[str, str] = {}
 
     @property
     def convention(self) -> str:
         """The name of the convention, as ``Candidate`` has it."""
         return type(self).name
+
+    def entry(self) -> Any:
+        """Return the function whose parameters are those of the call; a class's takes ``self``."""
+        return forward(self.subject) if isinstance(self.subject, type) else self.subject
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of constructor and call; ``passed`` says which of them calls passed."""
+        made, called = self._named
+        listed = (*parameters.listed(made, "constructor"), *parameters.listed(called, "call"))
+        return tuple(
+            replace(
+                p,
+                role=Role.MASK if p.role is Role.OTHER and p.key in self.meanings else p.role,
+                meaning=self.meanings.get(p.key, ""),
+                reason=self.untried.get(p.key, ""),
+            )
+            for p in listed
+        )
+
+    @cached_property
+    def _named(self) -> tuple[Sequence[inspect.Parameter], Sequence[inspect.Parameter]]:
+        """The parameters of the constructor, none of a function, and of the call."""
+        entry = self.entry()
+        called = parameters.named(entry, skip_self=isinstance(self.subject, type))
+        return () if entry is self.subject else parameters.named(self.subject), called
+
+    def construct(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a new layer, and keep which parameters of the constructor were passed."""
+        self._record(parameters.passed(self._named[0], "constructor", args, kwargs))
+        return self.subject(*args, **kwargs)
+
+    def masked(self, call: Call, arguments: Arguments) -> Call:
+        """Return the call with what its mask parameters get for the problem of ``arguments``."""
+        values = self._mask_values(arguments.problem, "call.")
+        if not values:
+            return call
+        places = {each.name: place for place, each in enumerate(self._named[1])}
+        args, kwargs = list(call.args), dict(call.kwargs)
+        for name, passed in values.items():
+            array = arguments.mask(name, passed)
+            if places[name] < len(args):
+                args[places[name]] = array
+            else:
+                kwargs[name] = array
+        return replace(call, args=tuple(args), kwargs=kwargs, given=tuple(arguments.given))
+
+    def switches(self, problem: Problem) -> dict[str, Any]:
+        """Return the causal switches that the constructor gets for a problem."""
+        return {k: p.value for k, p in self._mask_values(problem, "constructor.").items()}
+
+    def _mask_values(self, problem: Problem, of: str) -> dict[str, Passed]:
+        found = None if self._tried is None else {k: Passed(v) for k, v in self._tried.items()}
+        if found is None:
+            found = {} if self.masks is None else self.masks.passed(problem)
+        return {key.removeprefix(of): v for key, v in found.items() if key.startswith(of)}
+
+    def tried_with(self, problem: Problem, given: Mapping[str, Any]) -> Answer:
+        """Return the answer when these parameters are passed, by key, and no other mask."""
+        self._tried = given
+        try:
+            return self(problem)
+        finally:
+            self._tried = None
+
+    def record(self, call: Call) -> None:
+        """Keep which parameters a call passes."""
+        self._record(parameters.passed(self._named[1], "call", call.args, call.kwargs))
+
+    def _record(self, found: Mapping[str, bool]) -> None:
+        if not found.items() <= self.passed.items():  # answers share the mapping: made anew
+            true = {key: True for key, other in found.items() if other}
+            self.passed = {**found, **self.passed, **true}
 
     @abstractmethod
     def claims(self) -> Offer:
@@ -187,7 +265,7 @@ class Convention(ABC):
     def plain_case(self) -> Case:
         """Return a small case of the plainest features that the convention carries."""
 
-    def trials(self) -> Iterator[Trial]:
+    def probes(self) -> Iterator[FeatureProbe]:
         """Yield the features that the subject may have beyond its claims, if a call proves it."""
         yield from ()
 
@@ -232,7 +310,8 @@ class Convention(ABC):
 
     def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
         """Return what a call came back with, and its gradients where the case asks for them."""
-        answer = self.answer(problem, result)
+        self.record(call)
+        answer = replace(self.answer(problem, result), parameters=self.passed)
         if call.pull is None:
             return answer
         return replace(answer, gradients=call.pull(result))

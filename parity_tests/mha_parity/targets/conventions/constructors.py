@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mha_parity.conventions.signatures import Signature
+    from mha_parity.targets.conventions.signatures import Signature
 
-LONGEST = 128
+LENGTH = 128
 """Of the sequences that cases have; for layers that keep a mask of the longest."""
 DROPOUTS = (
     "dropout", "dropout_p", "p_dropout", "dropout_rate", "attn_dropout", "attn_drop",
@@ -50,8 +50,8 @@ MEANINGS = {
     "bias": BIASES,
     "dropout": DROPOUTS,
 }  # fmt: skip
-# What is given though it has a default; a default length is the author's.
-GIVEN = frozenset(MEANINGS) - {"length"}
+# What is given though it has a default.
+GIVEN = frozenset(MEANINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class Sizes:
     heads: int
     bias: bool = True
     dropout: float = 0.0
+    length: int = LENGTH
 
     def known(self, name: str) -> bool:
         """Return whether it is clear what an argument of this name means."""
@@ -73,7 +74,7 @@ class Sizes:
             "width": self.width,
             "heads": self.heads,
             "head_dim": self.width // self.heads,
-            "length": LONGEST,
+            "length": self.length,
             "bias": self.bias,
             "dropout": self.dropout,
         }[str(_meaning(name))]
@@ -135,5 +136,6 @@ def arguments(made: Signature, sizes: Sizes) -> tuple[tuple[Any, ...], dict[str,
         raise ValueError(f"its constructor wants {unknown[0]!r}, which nobody knows")
     if unknown:
         return (sizes.width, sizes.heads)[: len(required)], {}
-    more = [name for name in made.optional if _meaning(name) in GIVEN]
+    known = [name for name in made.optional if _meaning(name) in GIVEN]
+    more = [name for name in known if "window" not in name.lower()]  # another attention
     return (), {name: sizes.of(name) for name in (*required, *more)}

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.case import Case
-from mha_parity.conventions import pulling
-from mha_parity.conventions.base import Arguments, Call, Convention, Trial, lay_rows
-from mha_parity.conventions.signatures import by_letter, signature
-from mha_parity.features import offer
+from mha_parity.core.case import Case
+from mha_parity.core.features import offer
+from mha_parity.targets.conventions import vjp
+from mha_parity.targets.conventions.base import Arguments, Call, Convention, FeatureProbe, lay_rows
+from mha_parity.targets.conventions.signatures import by_letter, signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
 
 MANY = Case(
     seed=7, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, layout="unbatched",
@@ -26,18 +27,18 @@ MANY = Case(
 ONE = MANY.replace(heads_count=1)
 
 
-def layouts(case: Case) -> Iterator[Trial]:
+def layouts(case: Case) -> Iterator[FeatureProbe]:
     """Yield the trials of a function written for one sample: several of them, and none."""
     batched = case.replace(layout="batch_first", batch=2)
-    yield Trial("layout", "batch_first", (batched,))
-    yield Trial("size", "empty", (case.replace(queries=0, keys=0),))
+    yield FeatureProbe("layout", "batch_first", (batched,))
+    yield FeatureProbe("size", "empty", (case.replace(queries=0, keys=0),))
 
 
-def returned(case: Case) -> Iterator[Trial]:
+def returned(case: Case) -> Iterator[FeatureProbe]:
     """Yield the trials of the weights that a function may return beside its output."""
-    yield Trial("weights", "per_head", (case.replace(weights="per_head"),))
+    yield FeatureProbe("weights", "per_head", (case.replace(weights="per_head"),))
     if case.heads_count > 1:
-        yield Trial("weights", "averaged", (case.replace(weights="averaged"),))
+        yield FeatureProbe("weights", "averaged", (case.replace(weights="averaged"),))
 
 
 class QKVHeads(Convention):
@@ -60,14 +61,14 @@ class QKVHeads(Convention):
         """Two heads of width 3."""
         return MANY
 
-    def trials(self) -> Iterator[Trial]:
+    def probes(self) -> Iterator[FeatureProbe]:
         """Batches, keys of another number, wider values, weights, gradients."""
         case = self.plain_case()
         yield from layouts(case)
         yield from returned(case)
-        yield Trial("inputs", "cross", (case.replace(inputs="cross", keys=7),))
-        yield Trial("v_dim", "other", (case.replace(v_head_dim=4),))
-        yield Trial("gradients", "yes", (case.replace(gradients="yes"),))
+        yield FeatureProbe("inputs", "cross", (case.replace(inputs="cross", keys=7),))
+        yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
+        yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
 
     def prepare(self, problem: Problem) -> Call:
         """Pass Q, K, V and the number of heads by position."""
@@ -75,8 +76,8 @@ class QKVHeads(Convention):
         lay = lay_rows(problem)
         rows = arguments.rows(lay)
         args = (*(rows[place] for place in self._order), *self.more(problem))
-        call = Call(self.subject, args, given=tuple(arguments.given))
-        return pulling.of_function(call, arguments, lay)
+        call = self.masked(Call(self.subject, args, given=tuple(arguments.given)), arguments)
+        return vjp.of_function(call, arguments, lay)
 
     def more(self, problem: Problem) -> tuple[Any, ...]:
         """Return what is passed behind the arrays."""
@@ -118,17 +119,20 @@ class XWeightsHeads(Convention):
         """Two heads of width 3."""
         return MANY.replace(form="mha", projection="packed")
 
-    def trials(self) -> Iterator[Trial]:
+    def probes(self) -> Iterator[FeatureProbe]:
         """Batches and weights."""
         yield from layouts(self.plain_case())
         yield from returned(self.plain_case())
+        yield FeatureProbe("gradients", "yes", (self.plain_case().replace(gradients="yes"),))
 
     def prepare(self, problem: Problem) -> Call:
         """Pass X, the weights transposed to (in, out), and the number of heads by position."""
         arguments = Arguments(problem, self.library)
         x, _, _ = arguments.rows(lay_rows(problem))
         weights = [arguments.array(name, w.T) for name, w in self.weights(problem).items()]
-        return Call(self.subject, (x, *weights, *self.more(problem)), given=tuple(arguments.given))
+        args = (x, *weights, *self.more(problem))
+        call = self.masked(Call(self.subject, args, given=tuple(arguments.given)), arguments)
+        return vjp.of_function(call, arguments, lay_rows(problem), partial(vjp.of_weights, problem))
 
     def weights(self, problem: Problem) -> dict[str, Array]:
         """Return the weights as problems have them, (out, in), in the order of the call."""

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.conventions.base import Arguments, only_sample
-from mha_parity.conventions.sdpa import SDPA, joined_mask
+from mha_parity.targets.conventions.base import Arguments, only_sample
+from mha_parity.targets.conventions.sdpa import SDPA, joined_mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
 
 
 class JaxAttention(SDPA):
@@ -25,6 +25,7 @@ class JaxAttention(SDPA):
     """
 
     name = "jax-attention"
+    own_masks = frozenset({"bias", "mask", "is_causal"})
     call = "f(query, key, value, bias=, mask=, scale=, is_causal=), (..., L, H, d) arrays"
 
     def claims(self) -> Offer:

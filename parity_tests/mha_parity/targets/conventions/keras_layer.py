@@ -6,17 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.case import Case
-from mha_parity.conventions.base import Arguments, Call, Convention, Trial, blamed, lay_rows
-from mha_parity.conventions.sdpa import joined_mask
-from mha_parity.features import offer
+from mha_parity.core.case import Case
+from mha_parity.core.features import offer
+from mha_parity.targets.conventions.base import (
+    Arguments,
+    Call,
+    Convention,
+    FeatureProbe,
+    blamed,
+    lay_rows,
+)
+from mha_parity.targets.conventions.sdpa import joined_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
 
 PLAIN = Case(seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3)
 
@@ -25,6 +32,7 @@ class KerasLayer(Convention):
     """``C(num_heads, key_dim, ...)``, called (query, value, key), weights by ``set_weights``."""
 
     name = "keras-layer"
+    own_masks = frozenset({"attention_mask", "use_causal_mask"})
     call = "C(num_heads, key_dim, ...), set_weights, (query, value, key, ...) as Keras has it"
 
     def claims(self) -> Offer:
@@ -46,11 +54,11 @@ class KerasLayer(Convention):
         """Two samples, two heads of width 3."""
         return PLAIN
 
-    def trials(self) -> Iterator[Trial]:
+    def probes(self) -> Iterator[FeatureProbe]:
         """Empty axes."""
         cross = PLAIN.replace(inputs="cross")
         empty = (PLAIN.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
-        yield Trial("size", "empty", empty)
+        yield FeatureProbe("size", "empty", empty)
 
     def prepare(self, problem: Problem) -> Call:
         """Build a layer with the problem's weights and pass (query, value, key)."""
@@ -76,7 +84,7 @@ class KerasLayer(Convention):
     def _built(self, problem: Problem, dropout: float = 0.0) -> Any:
         shapes = [getattr(problem, name).shape for name in ("query", "value", "key")]
         with blamed():
-            layer = self.subject(
+            layer = self.construct(
                 num_heads=problem.num_heads,
                 key_dim=problem.head_dim,
                 use_bias=problem.case.bias == "yes",

@@ -12,27 +12,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.adapters import to_numpy
-from mha_parity.alike import same
-from mha_parity.candidate import CandidateError
-from mha_parity.conventions.base import Arguments, Call, Trial, blamed, lay_rows, split
-from mha_parity.conventions.building import BIASES, DROPOUTS, Sizes, counts_heads
-from mha_parity.conventions.functions import returned
-from mha_parity.conventions.layouts import Slot, laid, slots, state_shapes
-from mha_parity.conventions.linears import ROWS, SMALL, built, misfit, order
-from mha_parity.conventions.signatures import ANY, constructor, forward, signature
-from mha_parity.conventions.torch_module import PLAIN, TorchModule
-from mha_parity.features import offer
-from mha_parity.making import make
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.compare import equal_up_to_rounding
+from mha_parity.core.features import offer
+from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.conventions import vjp
+from mha_parity.targets.conventions.base import (
+    Arguments,
+    Call,
+    FeatureProbe,
+    blamed,
+    lay_rows,
+    split,
+)
+from mha_parity.targets.conventions.constructors import DROPOUTS, LENGTH, Sizes, counts_heads
+from mha_parity.targets.conventions.functions import returned
+from mha_parity.targets.conventions.linears import ROWS, SMALL, built, misfit, order
+from mha_parity.targets.conventions.packing import ProjectionSlot, laid, slots, state_shapes
+from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
+from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mha_parity.candidate import Answer
-    from mha_parity.case import Case
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
 
 _HIDES = "it hides keys behind a query by itself"
 CAUSAL = f"{_HIDES}, so it was judged as causal attention."
@@ -45,6 +53,7 @@ class LinearModule(TorchModule):
     """
 
     name = "linear-module"
+    own_masks = frozenset()
     drops_as_torch = False  # many drop of the output too, and keep clean weights for the eye
     dropouts = DROPOUTS
     call = (
@@ -71,17 +80,19 @@ class LinearModule(TorchModule):
         names = frozenset(layer.state_dict())
         self._called = signature(forward(layer)) or ANY
         self._slots = slots(state_shapes(layer))
-        self._causal, self._remarks = False, tuple[str, ...]()
+        self._remarks: tuple[str, ...] = ()
         self._rows = order(self._called)
         self._more = max(len(self._called.required) - len(self._rows), 0)
-        biased = any(f"{slot.name}.bias" in names for slot in self._slots if "q" in slot.parts)
-        asked = any(name in self._made.named for name in BIASES)
+        biased = {p for s in self._slots if f"{s.name}.bias" in names for p in s.parts}
+        # A key's bias adds the same to all scores of a row: without it the weights are the same.
+        needed = ("q", "v", "out") if self._has("out") else ("q", "v")
+        self._unbiased = [part for part in needed if part not in biased]
         heads = ("one", "many") if counts_heads(self._made) else ("one",)
         inputs = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
         return offer(
             inputs=inputs[len(self._rows)],
             heads=heads,
-            bias=("no", "yes") if biased or asked else "no",
+            bias="no" if self._unbiased else ("no", "yes"),
             out_proj=("identity", "general") if self._has("out") else "identity",
             size=("small", "medium", "equal", "ones"),
             memory=self.library.memory,
@@ -89,7 +100,7 @@ class LinearModule(TorchModule):
 
     def plain_case(self) -> Case:
         """Two samples, batch first; causal where the layer is, and one head where it has one."""
-        attn = "causal" if self._causal else "none"
+        attn = "causal" if self.hides_future else "none"
         return self._plain.replace(attn=attn)
 
     @property
@@ -97,35 +108,40 @@ class LinearModule(TorchModule):
         heads, width = (2, 3) if "many" in self.offer["heads"] else (1, 6)
         return PLAIN.replace(layout="batch_first", heads_count=heads, head_dim=width)
 
-    def trials(self) -> Iterator[Trial]:
+    def probes(self) -> Iterator[FeatureProbe]:
         """Look at what it hides by itself; then one sample, empty axes, and weights unasked."""
         self._look()
+        if self._unbiased:
+            self.reasons["bias", "yes"] = f"the Linear of {self._unbiased[0]} has no bias"
         case = self.plain_case()
         single = case.replace(layout="unbatched", batch=1)
         if self._takes_single(single):
-            yield Trial("layout", "unbatched", (single,))
-        yield Trial("size", "empty", (case.replace(batch=0), case.replace(queries=0, keys=0)))
+            yield FeatureProbe("layout", "unbatched", (single,))
+        yield FeatureProbe(
+            "size", "empty", (case.replace(batch=0), case.replace(queries=0, keys=0))
+        )
         yield from returned(case)
+        yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
 
     def _look(self) -> None:
         """Ask how packed rows lie, and whether the future is hidden."""
         remarks = []
         try:
             self._slots = tuple(self._asked(s) if len(s.parts) > 1 else s for s in self._slots)
-            self._causal = self._hides_the_future()
+            self.hides_future = self._hides_the_future()
         except CandidateError:
             return  # the trials say what it raised
         for slot in self._slots:
             if len(slot.parts) > 1 and slot.each != "parts":
                 within = "head by head" if slot.each == "heads" else "column by column"
                 remarks.append(f"the rows of {slot.name} lie {within}, and were filled so.")
-        if self._causal:
+        if self.hides_future:
             self.offer = self.offer | {"attn": ("causal",)}
             self.reasons["attn", "none"] = _HIDES
             remarks.append(CAUSAL)
         self._remarks = tuple(remarks)
 
-    def _asked(self, slot: Slot) -> Slot:
+    def _asked(self, slot: ProjectionSlot) -> ProjectionSlot:
         problem = make(self._plain.replace(batch=1))
         width = problem.query.shape[-1]
 
@@ -164,7 +180,7 @@ class LinearModule(TorchModule):
             due, got = self(batch).output, self(replace(batch, case=case)).output
         except CandidateError:
             return True  # the trial keeps what it raised
-        if same(due, got):
+        if equal_up_to_rounding(due, got):
             return True
         self.reasons["layout", "unbatched"] = "one sample alone gets another answer than in a batch"
         return False
@@ -182,7 +198,8 @@ class LinearModule(TorchModule):
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new module that holds the problem's weights."""
         bias = problem.case.bias == "yes"
-        sizes = Sizes(problem.query.shape[-1], problem.num_heads, bias, dropout)
+        length = max(LENGTH, problem.case.queries, problem.case.keys)
+        sizes = Sizes(problem.query.shape[-1], problem.num_heads, bias, dropout, length)
         module = self._new(problem, sizes)
         self.load(module, problem, arguments)
         return module
@@ -190,7 +207,8 @@ class LinearModule(TorchModule):
     def _new(self, problem: Problem, sizes: Sizes) -> Any:
         usual = {"batch_first", "dtype", "device"} & self._made.named
         options = {k: v for k, v in self._shape(problem, sizes.dropout) if k in usual}
-        module = built(self.subject, sizes, **options)
+        options |= self.switches(problem)
+        module = built(self.subject, sizes, self.construct, **options)
         if self.library.name == "torch" and not {"dtype", "device"} <= set(options):
             module = self._moved(module, problem)
         return module
@@ -230,7 +248,7 @@ class LinearModule(TorchModule):
         with blamed():
             module.load_state_dict(state)
 
-    def _slots_in(self, module: Any) -> tuple[Slot, ...]:
+    def _slots_in(self, module: Any) -> tuple[ProjectionSlot, ...]:
         """Return where this layer keeps its weights: a list of heads has one entry a head."""
         if all(slot.head is None for slot in self._slots):
             return self._slots
@@ -238,11 +256,13 @@ class LinearModule(TorchModule):
 
     def _posed(self, module: Any, arguments: Arguments) -> Call:
         rows = dict(zip(ROWS, arguments.rows(lay_rows(arguments.problem)), strict=True))
-        return self._called_with(module, [rows[name] for name in self._rows], arguments)
+        call = self._called_with(module, [rows[name] for name in self._rows], arguments)
+        return vjp.of_linears(call, module, arguments, self._slots_in(module))
 
     def _called_with(self, module: Any, rows: list[Any], arguments: Arguments) -> Call:
         function = module if callable(module) else forward(module)
-        return Call(function, (*rows, *[None] * self._more), given=tuple(arguments.given))
+        call = Call(function, (*rows, *[None] * self._more), given=tuple(arguments.given))
+        return self.masked(call, arguments)
 
     def _has(self, part: str) -> bool:
         return any(part in slot.parts for slot in self._slots)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.candidate import CandidateError
-from mha_parity.conventions.base import blamed
-from mha_parity.conventions.building import Sizes, arguments
-from mha_parity.conventions.layouts import slots, state_shapes
-from mha_parity.conventions.signatures import ANY, by_letter, constructor
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.conventions.base import blamed
+from mha_parity.targets.conventions.constructors import Sizes, arguments
+from mha_parity.targets.conventions.packing import slots, state_shapes
+from mha_parity.targets.conventions.signatures import ANY, by_letter, constructor
 
 if TYPE_CHECKING:
-    from mha_parity.conventions.signatures import Signature
+    from collections.abc import Callable
+
+    from mha_parity.targets.conventions.signatures import Signature
 
 SMALL = Sizes(6, 2)
 ROWS = ("query", "key", "value")
@@ -20,8 +22,8 @@ CONTEXTS = frozenset(
 )
 
 
-def built(kind: Any, sizes: Sizes, **more: Any) -> Any:
-    """Return a layer of these sizes.
+def built(kind: Any, sizes: Sizes, construct: Callable[..., Any] | None = None, **more: Any) -> Any:
+    """Return a layer of these sizes, made by ``construct`` (default: the class itself).
 
     Raises
     ------
@@ -34,7 +36,7 @@ def built(kind: Any, sizes: Sizes, **more: Any) -> Any:
     except ValueError as unknown:
         raise CandidateError("crash", str(unknown)) from None
     with blamed():
-        return kind(*args, **options, **more)
+        return (construct or kind)(*args, **options, **more)
 
 
 def misfit(kind: Any) -> str:

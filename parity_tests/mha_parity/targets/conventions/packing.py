@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
 
     Shapes = Mapping[str, tuple[int, ...]]
 
@@ -31,7 +31,7 @@ ROWS = "qkv"
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ProjectionSlot:
     """One Linear, and the parts that it holds in turn.
 
     ``each`` says how the rows of several parts lie: all of one part, then all of the next
@@ -58,7 +58,18 @@ class Slot:
         return joined.T if self.turned and joined.ndim == 2 else joined
 
 
-def slots(shapes: Shapes) -> tuple[Slot, ...]:
+def parted(slot: ProjectionSlot, array: Array, num_heads: int) -> dict[str, Array]:
+    """Return the parts of a Linear's weight or bias, or of its gradient: ``joined`` undone."""
+    rows = array.T if slot.turned and array.ndim == 2 else array
+    heads = num_heads if slot.head is None else 1
+    sizes = (len(slot.parts), heads, rows.shape[0] // (len(slot.parts) * heads))
+    order = {"parts": (0, 1, 2), "heads": (1, 0, 2), "columns": (1, 2, 0)}[slot.each]
+    split = rows.reshape(*(sizes[axis] for axis in order), *rows.shape[1:])
+    back = split.transpose(*np.argsort(order), *range(3, split.ndim))
+    return {part: back[place].reshape(-1, *rows.shape[1:]) for place, part in enumerate(slot.parts)}
+
+
+def slots(shapes: Shapes) -> tuple[ProjectionSlot, ...]:
     """Return the Linears of a layer of a state with these names and shapes; () if they are others.
 
     Biases and what has no weight (masks) are passed over.
@@ -72,7 +83,7 @@ def slots(shapes: Shapes) -> tuple[Slot, ...]:
     return found if found and {"q", "k", "v"} <= {p for slot in found for p in slot.parts} else ()
 
 
-def _apart(linears: Collection[str]) -> tuple[Slot, ...]:
+def _apart(linears: Collection[str]) -> tuple[ProjectionSlot, ...]:
     """Return a Linear each for q, k, v and perhaps the output, by their names."""
     left = {_plain(name): name for name in linears}
     spellings = {
@@ -85,21 +96,23 @@ def _apart(linears: Collection[str]) -> tuple[Slot, ...]:
     for part, spelt in (spellings | {"out": [*_OF_OUTPUT]}).items():
         known = next((each for each in spelt if each in left), None)
         if known is not None:
-            found.append(Slot(left.pop(known), (part,)))
+            found.append(ProjectionSlot(left.pop(known), (part,)))
     if len(left) == 1 and [slot.parts for slot in found] == [(part,) for part in ROWS]:
-        found.append(Slot(left.popitem()[1], ("out",)))  # whatever it is called
+        found.append(ProjectionSlot(left.popitem()[1], ("out",)))  # whatever it is called
     return () if left else tuple(found)
 
 
-def _numbered(linears: Collection[str]) -> tuple[Slot, ...]:
+def _numbered(linears: Collection[str]) -> tuple[ProjectionSlot, ...]:
     """Return the Linears of one list: q, k, v and perhaps the output, in that order."""
     names = list(linears)
     if len({_INDEX.sub("", name) for name in names}) != 1 or len(names) not in {3, 4}:
         return ()
-    return tuple(Slot(name, (part,)) for name, part in zip(names, (*ROWS, "out"), strict=False))
+    return tuple(
+        ProjectionSlot(name, (part,)) for name, part in zip(names, (*ROWS, "out"), strict=False)
+    )
 
 
-def _by_head(linears: Shapes) -> tuple[Slot, ...]:
+def _by_head(linears: Shapes) -> tuple[ProjectionSlot, ...]:
     """Return a Linear each for q, k and v of every head, kept in a list of heads."""
     heads: dict[int, dict[str, str]] = {}
     rest = []
@@ -116,7 +129,7 @@ def _by_head(linears: Shapes) -> tuple[Slot, ...]:
     if not heads or [slot.parts for slot in out] != [("out",)] * len(rest):
         return ()
     named = [
-        Slot(heads[head][slot.name], slot.parts, head=head)
+        ProjectionSlot(heads[head][slot.name], slot.parts, head=head)
         for head, one in ones.items()
         for slot in one
     ]
@@ -126,7 +139,7 @@ def _by_head(linears: Shapes) -> tuple[Slot, ...]:
     return (*named, *out) if fit else ()
 
 
-def _packed(linears: Shapes) -> tuple[Slot, ...]:
+def _packed(linears: Shapes) -> tuple[ProjectionSlot, ...]:
     """Return one Linear for q, k and v, or one for q and one for both others, by their shapes."""
     width = min((min(shape) for shape in linears.values()), default=0)
     found, square = [], []
@@ -137,7 +150,7 @@ def _packed(linears: Shapes) -> tuple[Slot, ...]:
         many, rest = divmod(max(shape), width)
         if rest or min(shape) != width or many not in {2, 3}:
             return ()
-        found.append(Slot(name, _spelt(name, many), turned=shape[0] == width))
+        found.append(ProjectionSlot(name, _spelt(name, many), turned=shape[0] == width))
     if len(found) != 1:
         return ()
     if len(found[0].parts) == len("kv"):
@@ -145,10 +158,10 @@ def _packed(linears: Shapes) -> tuple[Slot, ...]:
         if not query:
             return ()
         square.remove(query)
-        found.append(Slot(query, ("q",), turned=found[0].turned))
+        found.append(ProjectionSlot(query, ("q",), turned=found[0].turned))
     if len(square) > 1:
         return ()
-    return (*found, *(Slot(name, ("out",), turned=found[0].turned) for name in square))
+    return (*found, *(ProjectionSlot(name, ("out",), turned=found[0].turned) for name in square))
 
 
 def _spelt(name: str, many: int) -> tuple[str, ...]:
@@ -164,8 +177,8 @@ def _plain(name: str) -> str:
 
 
 def laid(
-    slot: Slot, num_heads: int, width: int, answer: Callable[[Mapping[str, Array]], Array]
-) -> Slot:
+    slot: ProjectionSlot, num_heads: int, width: int, answer: Callable[[Mapping[str, Array]], Array]
+) -> ProjectionSlot:
     """Return the packed slot with its rows as the layer reads them, as far as it shows.
 
     Where every other row is 0 all logits are 0 and every key weighs the same: then a row of the
@@ -178,13 +191,15 @@ def laid(
         weight[row] = 1
         given = weight.T if slot.turned else weight
         seen[row] = np.abs(answer({slot.name: given})).max(axis=0) > 0
+    spelt = "".join(slot.parts) in _plain(slot.name)  # a name decides the order of its parts
+    places = [slot.parts.index("v")] if spelt and "v" in slot.parts else range(len(slot.parts))
     for each in ("parts", "heads", "columns"):
-        for place in range(len(slot.parts)):
+        for place in places:
             parts = [part for part in slot.parts if part != "v"]
             parts.insert(place, "v")
-            tried = Slot(slot.name, tuple(parts), each, slot.turned)
+            tried = ProjectionSlot(slot.name, tuple(parts), each, slot.turned)
             none = np.zeros((width, width))
-            due = Slot(slot.name, tried.parts, each).joined(
+            due = ProjectionSlot(slot.name, tried.parts, each).joined(
                 dict.fromkeys(tried.parts, none) | {"v": np.eye(width)}, num_heads
             )
             if np.array_equal(due, seen):

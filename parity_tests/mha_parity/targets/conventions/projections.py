@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.adapters import to_numpy
-from mha_parity.candidate import Answer, CandidateError
-from mha_parity.conventions.base import canonical
-from mha_parity.conventions.functions import XWeights, layouts
-from mha_parity.features import PLAIN
+from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.features import PLAIN
+from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.conventions.base import canonical
+from mha_parity.targets.conventions.functions import XWeights, layouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.case import Case
-    from mha_parity.conventions.base import Trial
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import FeatureProbe
 
 
 class Projections(XWeights):
@@ -41,7 +41,7 @@ class Projections(XWeights):
             "weights": ("none", "per_head"),
         }
 
-    def trials(self) -> Iterator[Trial]:
+    def probes(self) -> Iterator[FeatureProbe]:
         """Batches and empty axes."""
         yield from layouts(self.plain_case())
 

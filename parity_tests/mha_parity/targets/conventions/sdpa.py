@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.adapters import to_numpy
-from mha_parity.candidate import Answer
-from mha_parity.case import Case
-from mha_parity.conventions import pulling
-from mha_parity.conventions.base import (
+from mha_parity.core.candidate import Answer
+from mha_parity.core.case import Case
+from mha_parity.core.features import offer
+from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.conventions import vjp
+from mha_parity.targets.conventions.base import (
     Arguments,
     Call,
     Convention,
-    Trial,
+    FeatureProbe,
     canonical_weights,
     only_sample,
     split,
 )
-from mha_parity.conventions.signatures import Signature, signature
-from mha_parity.features import offer
+from mha_parity.targets.conventions.signatures import Signature, signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
 
 # torch's own function is written in C and has no signature that Python could read.
 TORCH = Signature(
@@ -49,6 +49,7 @@ class SDPA(Convention):
 
     name = "sdpa"
     drops_as_torch = True
+    own_masks = frozenset({"attn_mask", "is_causal"})
     call = "f(query, key, value, attn_mask=, is_causal=, scale=, enable_gqa=), (..., L, d) arrays"
 
     def claims(self) -> Offer:
@@ -73,14 +74,14 @@ class SDPA(Convention):
         """Two samples, two heads of width 3."""
         return PLAIN
 
-    def trials(self) -> Iterator[Trial]:
+    def probes(self) -> Iterator[FeatureProbe]:
         """Wider values, empty axes, gradients, weights beside the output."""
         cross = PLAIN.replace(inputs="cross")
-        yield Trial("v_dim", "other", (PLAIN.replace(v_head_dim=4),))
-        yield Trial("gradients", "yes", (PLAIN.replace(gradients="yes"),))
-        yield Trial("weights", "per_head", (PLAIN.replace(weights="per_head"),))
+        yield FeatureProbe("v_dim", "other", (PLAIN.replace(v_head_dim=4),))
+        yield FeatureProbe("gradients", "yes", (PLAIN.replace(gradients="yes"),))
+        yield FeatureProbe("weights", "per_head", (PLAIN.replace(weights="per_head"),))
         empty = (PLAIN.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
-        yield Trial("size", "empty", empty)
+        yield FeatureProbe("size", "empty", empty)
 
     def prepare(self, problem: Problem) -> Call:
         """Pass heads as an axis, masks joined to one, and the rest by keyword."""
@@ -92,7 +93,7 @@ class SDPA(Convention):
         options = dict(self._options(problem, arguments))
         call = Call(self.subject, tuple(rows), options, tuple(arguments.given))
         heads = partial(self._heads, problem, heads=problem.num_heads)
-        return pulling.of_function(call, arguments, heads, partial(pulling.of_heads, problem))
+        return vjp.of_function(call, arguments, heads, partial(vjp.of_heads, problem))
 
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls with ``dropout_p``, 0 in evaluation."""

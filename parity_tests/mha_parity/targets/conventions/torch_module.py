@@ -7,29 +7,35 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mha_parity.candidate import CandidateError
-from mha_parity.case import Case
-from mha_parity.conventions import pulling
-from mha_parity.conventions.base import (
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.case import Case
+from mha_parity.core.features import offer
+from mha_parity.targets.conventions import vjp
+from mha_parity.targets.conventions.base import (
     Arguments,
     Call,
     Convention,
-    Trial,
+    FeatureProbe,
     blamed,
     has_modes,
     lay_rows,
     only_sample,
     turned,
 )
-from mha_parity.conventions.signatures import ANY, Signature, constructor, forward, signature
-from mha_parity.features import offer
+from mha_parity.targets.conventions.signatures import (
+    ANY,
+    Signature,
+    constructor,
+    forward,
+    signature,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mha_parity.features import Offer
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
 
 PLAIN = Case(
     seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, layout="sequence_first"
@@ -45,6 +51,7 @@ class TorchModule(Convention):
 
     name = "torch-module"
     drops_as_torch = True
+    own_masks = frozenset({"attn_mask", "key_padding_mask", "is_causal"})
     dropouts: ClassVar[tuple[str, ...]] = ("dropout",)  # what the constructor calls it
     call = "C(embed_dim, num_heads, ...), load_state_dict, (query, key, value, ...) as torch has it"
 
@@ -80,22 +87,28 @@ class TorchModule(Convention):
         )
         return self._along_path(offered)
 
+    def entry(self) -> Any:
+        """Return what the call of a layer comes down to, also of one that a function builds."""
+        return super().entry() if isinstance(self.subject, type) else self._entry
+
     def _look_at_instance(self) -> tuple[Signature, frozenset[str]]:
         """Build a small one; return the parameters of its call and the names of its state."""
+        self._entry = None
         try:
             with blamed():
                 instance = self.subject(6, 2)
+                self._entry = forward(instance)
                 names = frozenset(getattr(instance, "state_dict", dict)())
         except CandidateError:
             return ANY, frozenset()
-        called = signature(forward(instance))
+        called = signature(self._entry)
         return ANY if called is None else called, names
 
     def _along_path(self, offered: Offer) -> Offer:
         """Narrow the offer to what the path computes."""
         if self.path is None:
             return offered
-        from mha_parity.conventions import torch_paths
+        from mha_parity.targets.conventions import torch_paths
 
         return offered | torch_paths.narrowed(self.path)
 
@@ -103,16 +116,16 @@ class TorchModule(Convention):
         """Two heads of width 3, two samples, torch's default layout."""
         return PLAIN.replace(layout=self.offer["layout"][0])
 
-    def trials(self) -> Iterator[Trial]:
+    def probes(self) -> Iterator[FeatureProbe]:
         """Empty axes, gradients, and weights that come unasked."""
         case = self.plain_case()
         cross = case.replace(inputs="cross")
         empty = (case.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
-        yield Trial("size", "empty", empty)
+        yield FeatureProbe("size", "empty", empty)
         if self.path is None:
-            yield Trial("gradients", "yes", (case.replace(gradients="yes"),))
+            yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
         if "averaged" not in self.offer["weights"] and self.path is None:
-            yield Trial("weights", "averaged", (case.replace(weights="averaged"),))
+            yield FeatureProbe("weights", "averaged", (case.replace(weights="averaged"),))
 
     def prepare(self, problem: Problem) -> Call:
         """Build a module with the problem's weights and pass torch's own arguments."""
@@ -125,12 +138,12 @@ class TorchModule(Convention):
         rows = arguments.rows(lay_rows(problem))
         options = {k: v for k, v in self._options(problem, arguments) if self._called.takes(k)}
         if self.path is not None:
-            from mha_parity.conventions import torch_paths
+            from mha_parity.targets.conventions import torch_paths
 
             module = torch_paths.along(self.path, module)
         function = module if callable(module) else forward(module)
-        call = Call(function, rows, options, tuple(arguments.given))
-        return pulling.of_layer(call, module, arguments)
+        call = self.masked(Call(function, rows, options, tuple(arguments.given)), arguments)
+        return vjp.of_layer(call, module, arguments)
 
     def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
         """Return the call of a module that answered ``earlier`` before it got its weights."""
@@ -165,7 +178,7 @@ class TorchModule(Convention):
         if dropout:
             options |= self.drawing(self._made.named, problem)
         with blamed():
-            module = self.subject(problem.query.shape[-1], problem.num_heads, **options)
+            module = self.construct(problem.query.shape[-1], problem.num_heads, **options)
             if self.library.name == "torch" and not {"dtype", "device"} <= set(options):
                 module = self._moved(module, problem)
             self.load(module, problem, arguments)

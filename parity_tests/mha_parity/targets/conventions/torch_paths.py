@@ -13,7 +13,7 @@ from mha_torch import Path
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mha_parity.features import Offer
+    from mha_parity.core.features import Offer
 
 _BACKENDS = {Path.SDPA_MATH: SDPBackend.MATH, Path.SDPA_FLASH: SDPBackend.FLASH_ATTENTION}
 

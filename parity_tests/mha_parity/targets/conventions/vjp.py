@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.adapters import to_numpy
-from mha_parity.candidate import CandidateError
-from mha_parity.conventions.base import blamed, canonical, lay_rows, split
-from mha_parity.making import cotangent
+from mha_parity.cases.generate import cotangent
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.conventions.base import blamed, canonical, lay_rows, split
+from mha_parity.targets.conventions.packing import parted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from mha_parity.conventions.base import Arguments, Call
-    from mha_parity.problem import Problem
-    from mha_parity.values import Array
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Arguments, Call
+    from mha_parity.targets.conventions.packing import ProjectionSlot
 
 ROWS = ("query", "key", "value")
 NONE_OFFERED = (
@@ -63,7 +65,90 @@ def of_function(
         raise CandidateError("structure", NONE_OFFERED)
     given = arguments.library.from_numpy(lay(cotangent(problem)))
     back = back or partial(_canonical, problem)
-    return dataclasses.replace(call, pull=_arrays(_autograd(given, arguments.leaves), back))
+    pull = _autograd(given, arguments.leaves)
+    return dataclasses.replace(call, pull=_arrays(pull, _masks_first(arguments, back)))
+
+
+def of_weights(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
+    """Return gradients of weights applied as X @ W under torch's names and in torch's layout."""
+    named = _canonical(problem, found)
+    turned = {
+        part: named.pop(f"w_{part}").T for part in ("q", "k", "v", "out") if f"w_{part}" in named
+    }
+    biases = {part: named.pop(f"b_{part}") for part in turned if f"b_{part}" in named}
+    return named | as_state(problem, turned, biases)
+
+
+def as_state(
+    problem: Problem, weights: Mapping[str, Array], biases: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return weights (out, in) and biases of q, k, v and out under the names of a state dict."""
+    state: dict[str, Array] = {}
+    rows = "qkv"
+    if all(part in weights for part in rows):
+        if problem.case.projection == "separate":
+            state |= {f"{part}_proj_weight": weights[part] for part in rows}
+        else:
+            state["in_proj_weight"] = np.concatenate([weights[part] for part in rows])
+    if all(part in biases for part in rows):
+        state["in_proj_bias"] = np.concatenate([biases[part] for part in rows])
+    state |= {"out_proj.weight": weights["out"]} if "out" in weights else {}
+    return state | ({"out_proj.bias": biases["out"]} if "out" in biases else {})
+
+
+def of_linears(
+    call: Call, layer: Any, arguments: Arguments, slots: Iterable[ProjectionSlot]
+) -> Call:
+    """Return the call of a layer of Linears with the way to its gradients, if they are asked."""
+    problem = arguments.problem
+    if problem.case.gradients == "no":
+        return call
+    if arguments.library.name != "torch":
+        raise CandidateError("structure", NONE_OFFERED)
+    given = arguments.library.from_numpy(lay_rows(problem)(cotangent(problem)))
+    owned = dict(layer.named_parameters())
+
+    def back(found: dict[str, Array]) -> dict[str, Array]:
+        parts: dict[str, dict[str, list[Array]]] = {"weight": {}, "bias": {}}
+        for slot in slots:
+            for kind, by_part in parts.items():
+                array = found.get(f"{slot.name}.{kind}")
+                for part, each in (
+                    {} if array is None else parted(slot, array, problem.num_heads)
+                ).items():
+                    by_part.setdefault(part, []).append(each)
+        whole = {k: {p: np.concatenate(a) for p, a in v.items()} for k, v in parts.items()}
+        named = {name: array for name, array in found.items() if name not in owned}
+        return _canonical(problem, named) | as_state(problem, whole["weight"], whole["bias"])
+
+    pull = _autograd(given, arguments.leaves | owned)
+    return dataclasses.replace(call, pull=_arrays(pull, _masks_first(arguments, back)))
+
+
+def _masks_first(
+    arguments: Arguments, back: Callable[[dict[str, Array]], dict[str, Array]]
+) -> Callable[[dict[str, Array]], dict[str, Array]]:
+    """Return ``back`` after the gradients of masks are put under the names of the problem's."""
+
+    def named(found: dict[str, Array]) -> dict[str, Array]:
+        rest = {name: array for name, array in found.items() if name not in arguments.masks}
+        masks: dict[str, Array] = {}
+        for name, passed in arguments.masks.items():
+            if name in found:
+                wide = _wide(arguments.problem, found[name], passed.axes)
+                sums = arguments.problem.mask_sums(wide).items()
+                masks |= {k: a.astype(found[name].dtype) for k, a in sums if k in passed.masks}
+        return back(rest) | masks
+
+    return named
+
+
+def _wide(problem: Problem, array: Array, axes: tuple[str, ...]) -> Array:
+    """Return the gradient of a mask of some axes with all four, those that it lacks of one."""
+    named = {"N", "H", *axes} if "NH" in axes else {*axes}
+    sizes = zip("NHLS", problem.weights_shape, strict=True)
+    wide = array.astype(np.promote_types(np.float32, array.dtype))
+    return wide.reshape([size if axis in named else 1 for axis, size in sizes])
 
 
 def _autograd(given: Any, leaves: Mapping[str, Any]) -> Callable[[Any], dict[str, Any]]:

@@ -1,0 +1,193 @@
+"""``judge``, ``assert_parity``, ``replay``: the command's work as Python functions."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.core import verdict as core
+from mha_parity.core.options import DEFAULT_TARGET, OptionKeywords, Options, with_keywords
+from mha_parity.run.repro import named, repro_of
+
+if TYPE_CHECKING:
+    import os
+    from contextlib import AbstractContextManager
+    from typing import Unpack
+
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.run.check import Progress
+
+
+class Verdict(core.Verdict):
+    """All that a run found out about one target; text, a page and JSON are made from it.
+
+    ``bool(verdict)`` and ``holds`` say whether parity holds, ``failures`` and ``diagnosis`` where
+    it does not and why. ``str(verdict)`` is the terminal's report; a notebook shows the page.
+    """
+
+    def __str__(self) -> str:
+        """Return the terminal's report without colours."""
+        from mha_parity.report.notebook_view import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str | None:
+        """Return the page in a frame of its own; None without the extra ``report``."""
+        from mha_parity.report.notebook_view import frame
+
+        return frame(self)
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the page, one self-contained file; the extra ``report`` has what this needs."""
+        from mha_parity.report import html_page
+
+        Path(path).write_text(html_page.document([self]), encoding="utf-8")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that ``mha-parity check --json`` writes."""
+        from mha_parity.report.json_document import document
+
+        return document(self)
+
+
+def judge(
+    target: object = DEFAULT_TARGET,
+    *,
+    options: Options | None = None,
+    **keywords: Unpack[OptionKeywords],
+) -> Verdict:
+    """Return the verdict on a target: holds, does not hold, or inconclusive.
+
+    Parameters
+    ----------
+    target
+        A function, a class, or the text of a target. Text runs in a process of its own.
+    options
+        Options of the run; the keywords below change single fields.
+    **keywords
+        Fields of ``Options``: ``cases=200``, ``features="attn=causal,bias=yes"``,
+        ``dtypes="float32"``, ``convention="qkv-heads"``, ``seed``, ``fully_masked``,
+        ``max_times_torch``, ``grad``, ``forbid``, ``timeout``, ``memory``, ``device``, ``jobs``.
+
+    Raises
+    ------
+    ValueError
+        The target cannot be called or does not offer a named feature, or a keyword is wrong.
+
+    """
+    from mha_parity.report.notebook_view import can_draw, console
+    from mha_parity.report.progress import progress
+
+    asked = with_keywords(options or Options(draw=can_draw()), keywords)
+    name = target if isinstance(target, str) else named(target)
+    with progress(console(stderr=True), name) as tick:
+        return _judge(target, asked, tick)
+
+
+def assert_parity(
+    target: object = DEFAULT_TARGET,
+    *,
+    options: Options | None = None,
+    **keywords: Unpack[OptionKeywords],
+) -> Verdict:
+    """Assert that a target computes what torch.nn.MultiheadAttention computes.
+
+    Returns the verdict where parity holds. An inconclusive run fails.
+
+    Parameters
+    ----------
+    target
+        A function, a class, or the text of a target. Text runs in a process of its own.
+    options
+        Options of the run; the keywords below change single fields.
+    **keywords
+        Fields of ``Options``, as for ``judge``.
+
+    Raises
+    ------
+    AssertionError
+        Parity does not hold, or the run is inconclusive. The first line of the message is the
+        sentence and the bug; the attribute ``verdict`` is the verdict.
+    ValueError
+        The target cannot be called or does not offer a named feature, or a keyword is wrong.
+
+    """
+    __tracebackhide__ = True
+    verdict = _judge(target, with_keywords(options or Options(), keywords))
+    if not verdict.holds:
+        raise ParityError(verdict)
+    return verdict
+
+
+class ParityError(AssertionError):
+    """Parity does not hold, or the run is inconclusive; ``verdict`` has all that was found."""
+
+    __module__ = "mha_parity"  # what pytest prints before the message
+
+    def __init__(self, verdict: core.Verdict) -> None:
+        """Make the message: at most 25 lines."""
+        from mha_parity.report.brief import brief
+
+        super().__init__(brief(verdict))
+        self.verdict = verdict
+
+
+def replay(
+    case: str,
+    target: object = DEFAULT_TARGET,
+    *,
+    pdb: bool = False,
+    options: Options | None = None,
+    **keywords: Unpack[OptionKeywords],
+) -> None:
+    """Print one case: inputs, the target's output, torch's output, and their difference.
+
+    Parameters
+    ----------
+    case
+        The id of the case, as a report prints it.
+    target
+        A function, a class, or the text of a target.
+    pdb
+        Stop in the debugger at the first line of the target.
+    options
+        Options of the run; the keywords below change single fields.
+    **keywords
+        Fields of ``Options``, as for ``judge``.
+
+    Raises
+    ------
+    ValueError
+        The id is no case, the target does not offer what the case needs, or a keyword is wrong.
+
+    """
+    from mha_parity.commands import replay as replaying
+    from mha_parity.report.notebook_view import console
+
+    asked = with_keywords(options or Options(), keywords)
+    bound, name = _opened(target, replaying.here(asked) if pdb else asked)
+    replaying.replay(case, bound, name, asked, console(), pdb=pdb)
+
+
+def _judge(target: object, options: Options, progress: Progress | None = None) -> Verdict:
+    from mha_parity.run.check import check
+
+    bound, _ = _opened(target, options)
+    with bound as ready:
+        if isinstance(target, str):
+            found = check(ready, options, target=target, progress=progress)
+        else:
+            found = check(ready, options, repro=repro_of(target, options), progress=progress)
+    return Verdict(**{each.name: getattr(found, each.name) for each in dataclasses.fields(found)})
+
+
+def _opened(target: object, options: Options) -> tuple[AbstractContextManager[Candidate], str]:
+    """Return the target as a candidate, and what to call it."""
+    from mha_parity.worker.open_target import bound_here, opened
+
+    if isinstance(target, str):
+        return opened(target, options), target
+    name = named(target)
+    return nullcontext(bound_here(target, options, name)), name

@@ -1,0 +1,248 @@
+"""Draw the sizes of a case: half small and unlike each other, half from rounds over every size.
+
+Kernels treat a size apart where it crosses a tile, a vector or a power of two, and tests of one
+shape never meet it. Each size has a list of values, dealt in a random order, each once a round:
+head widths around every power of two up to 128, every length to 33 and then those around powers of
+two and the edges of tiles up to 2,100, heads to 32, batches to 9, and pairs of equal sizes.
+What one axis may take is limited by the time that the case costs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.core.case import BLOCK
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+Features = dict[str, str]
+Sizes = dict[str, int]
+
+HEAD_DIMS = (
+    *(*range(2, 18), 20, 24, 31, 32, 33, 40, 48, 56, 59),
+    *(63, 64, 65, 72, 80, 96, 111, 112, 127, 128),
+)
+HEADS = (*range(2, 13), 15, 16, 17, 24, 32)
+BATCHES = tuple(range(2, 10))
+SHORT = (*range(2, 34), 40, 48, 63, 64)
+LONGEST = 2100
+EDGES = tuple(2**power + step for power in range(6, 12) for step in (-1, 0, 1))
+TAILS = tuple(3 * tile + step for tile in (32, 64) for step in (-1, 0, 1))
+OTHERS = (71, 160, 1999)  # primes, halves of tiles, round numbers
+LONG = tuple(n for n in sorted({*EDGES, *TAILS, *OTHERS, LONGEST}) if n > BLOCK)
+GROUPED = ((4, 2), (6, 2), (6, 3), (4, 1), (8, 2), (8, 1), (9, 3), (12, 4), (16, 4))
+PLAIN_HEADS, PLAIN_HEAD_DIMS = (2, 3, 4, 5), (2, 3, 5, 6, 7, 9, 11)
+PLAIN_BATCHES, PLAIN_LENGTHS = (2, 3, 4), (4, 5, 6, 7, 9, 10, 11, 13)
+# Pairs of sizes that are made equal: a mask or a reshape that takes one for the other fits then.
+EQUAL_SIZES = (
+    ("batch", "queries"), ("batch", "keys"), ("batch", "heads_count"), ("queries", "heads_count"),
+    ("keys", "heads_count"), ("keys", "head_dim"), ("queries", "head_dim"), ("batch", "head_dim"),
+    ("queries", "keys"),
+)  # fmt: skip
+FOLDED = ("queries", "keys")  # made equal to N H, or to E
+DEALT, COINCIDENT, WIDE_AND_LONG = 0.65, 0.25, 0.25
+LONG_SHARES = (0.4, 0.35, 0.25)  # of long cases: keys, queries, both
+FULL_LENGTH = 0.02  # of long cases: what makes self-attention past a thousand keys possible
+# Microseconds that a score, a weight and an element of a row cost oracle, bound and judge together.
+PER_SCORE, PER_WEIGHT, PER_ELEMENT = 0.3, 0.15, 0.25
+LIMIT, LONG_LIMIT, FULL_LIMIT = 12e3, 25e3, 350e3
+
+
+class Round:
+    """Values dealt in a random order, each once before any comes again."""
+
+    def __init__(self, values: Sequence[int], chance: random.Random) -> None:
+        """Take the values; the first round is shuffled when it is dealt."""
+        self._values, self._chance = tuple(values), chance
+        self._left: list[int] = []
+
+    def deal(self, fits: Callable[[int], bool]) -> int | None:
+        """Return the next value that fits; those that do not keep their place in the round."""
+        for _ in range(2):
+            for i, value in enumerate(self._left):
+                if fits(value):
+                    return self._left.pop(i)
+            more = [value for value in self._values if value not in self._left]
+            self._chance.shuffle(more)
+            self._left += more
+        return None
+
+
+class SizeDraw:
+    """The sizes of the cases of one run, one case after the other."""
+
+    def __init__(self, chance: random.Random) -> None:
+        """Start the rounds with this source of chance."""
+        self.chance = chance
+        self.rounds = {
+            "batch": Round(BATCHES, chance),
+            "queries": Round(SHORT, chance),
+            "keys": Round(SHORT, chance),
+            "heads_count": Round(HEADS, chance),
+            "head_dim": Round(HEAD_DIMS, chance),
+            "long queries": Round(LONG, chance),
+            "long keys": Round(LONG, chance),
+            "square": Round(range(2, 17), chance),
+            "coincidence": Round(range(len(EQUAL_SIZES) + 2 * len(FOLDED)), chance),
+            "least": Round(range(4), chance),
+        }
+
+    def sizes(self, features: Features) -> Sizes:
+        """Return sizes that fit the features, every length of self-attention once."""
+        kind = features["size"]
+        sizes = self._plain(features)
+        least = self._least(features) if kind in {"ones", "empty"} else ""
+        dealt = self.chance.random() < DEALT
+        if kind == "medium":
+            self._lengthen(sizes, features)
+        elif kind == "equal":
+            self._square(sizes, features, dealt=dealt)
+        elif kind == "small" and dealt and self.chance.random() < COINCIDENT:
+            self._coincide(sizes, features)
+        elif kind != "empty" and dealt:
+            self._deal_short(sizes, features, least)
+        if least:
+            sizes[least] = int(kind == "ones")
+        if features["inputs"] == "self":
+            sizes["queries"] = sizes["keys"] = _one_length(sizes, kind)
+        return sizes | self._derived(sizes, features)
+
+    def _plain(self, features: Features) -> Sizes:
+        """Return small sizes that differ from each other."""
+        chance = self.chance
+        heads = 1 if features["heads"] == "one" else chance.choice(PLAIN_HEADS)
+        head_dim = chance.choice([d for d in PLAIN_HEAD_DIMS if d != heads])
+        batch = chance.choice([n for n in PLAIN_BATCHES if n != heads])
+        queries, keys = chance.sample(PLAIN_LENGTHS, 2)
+        if features["layout"] == "unbatched":
+            batch = 1
+        if features["kv_heads"] == "fewer":
+            heads = chance.choice(GROUPED)[0]
+        return {
+            "batch": batch, "queries": queries, "keys": keys, "heads_count": heads,
+            "head_dim": head_dim,
+        }  # fmt: skip
+
+    def _deal(self, sizes: Sizes, features: Features, limit: float, axes: Sequence[str]) -> None:
+        """Replace sizes by the next of their rounds, axis by axis in a random order."""
+        for axis in self.chance.sample(axes, len(axes)):
+            name = axis.removeprefix("long ")
+            if not self._free(name, features):
+                continue
+
+            def fits(value: int, name: str = name) -> bool:
+                tried = sizes | {name: value}
+                same = tried["heads_count"] == tried["head_dim"] and features["size"] != "equal"
+                return not same and cost(tried, features) <= limit
+
+            sizes[name] = self.rounds[axis].deal(fits) or sizes[name]
+
+    @staticmethod
+    def _free(name: str, features: Features) -> bool:
+        """Return whether the features leave this size open."""
+        grouped = features["kv_heads"] == "fewer"
+        fixed = {
+            "batch": features["layout"] == "unbatched",
+            "heads_count": features["heads"] == "one" or grouped,
+        }
+        return not fixed.get(name, False)
+
+    def _lengthen(self, sizes: Sizes, features: Features) -> None:
+        """Make keys, queries or both longer than a block."""
+        chance = self.chance
+        sizes["batch"] = min(sizes["batch"], 2)
+        if self._free("heads_count", features):
+            sizes["heads_count"] = min(sizes["heads_count"], 2)
+        sizes["head_dim"] = min(sizes["head_dim"], 5)
+        sizes["head_dim"] += sizes["heads_count"] == sizes["head_dim"]
+        limit = FULL_LIMIT if chance.random() < FULL_LENGTH else LONG_LIMIT
+        long = self._long(features)
+        sizes |= dict.fromkeys(long, BLOCK + 1)
+        wide = ("head_dim",) * (chance.random() < WIDE_AND_LONG)
+        self._deal(sizes, features, limit, (*(f"long {name}" for name in long), *wide))
+
+    def _long(self, features: Features) -> tuple[str, ...]:
+        """Return which lengths are long; in self-attention one stands for both."""
+        if features["inputs"] == "self":
+            return ("keys",)
+        return self.chance.choices((("keys",), ("queries",), ("keys", "queries")), LONG_SHARES)[0]
+
+    def _square(self, sizes: Sizes, features: Features, *, dealt: bool) -> None:
+        """Make L = S and H = D."""
+        if self._free("heads_count", features):
+            sizes["heads_count"] = self.rounds["square"].deal(lambda _: True) or 2
+        sizes["head_dim"] = sizes["heads_count"]
+        if dealt:
+            self._deal(sizes, features, LIMIT, ("keys",))
+            sizes["queries"] = sizes["keys"]
+        sizes["keys"] = sizes["queries"]
+
+    def _deal_short(self, sizes: Sizes, features: Features, least: str) -> None:
+        """Deal the sizes that are free, without the one that is to be 1."""
+        lengths = ["queries", "keys"]
+        if features["inputs"] == "self":
+            lengths.remove(self.chance.choice(lengths))
+        axes = {"head_dim", "heads_count", "batch", *lengths} - {least}
+        self._deal(sizes, features, LIMIT, sorted(axes))
+        if features["inputs"] == "self":
+            sizes["queries"] = sizes[lengths[0]]
+
+    def _coincide(self, sizes: Sizes, features: Features) -> None:
+        """Make two sizes equal, or a length equal to N H or to E."""
+        number = self.rounds["coincidence"].deal(lambda _: True) or 0
+        if number < len(EQUAL_SIZES):
+            kept, changed = EQUAL_SIZES[number]
+            if not self._free(changed, features):
+                kept, changed = changed, kept
+            if self._free(changed, features):
+                sizes[changed] = sizes[kept]
+        else:
+            length, width = FOLDED[number % 2], ("batch", "head_dim")[number // 2 % 2]
+            sizes[length] = sizes[width] * sizes["heads_count"]
+        if sizes["heads_count"] == sizes["head_dim"]:
+            sizes["head_dim"] += 1
+
+    def _least(self, features: Features) -> str:
+        """Return the size that is to be 1, or the length that is to be 0."""
+        names = ("batch", "queries", "keys", "head_dim")
+        first = int(features["layout"] == "unbatched")
+        allowed = range(first, 3 if features["size"] == "empty" else 4)
+        return names[self.rounds["least"].deal(allowed.__contains__) or 0]
+
+    def _derived(self, sizes: Sizes, features: Features) -> Sizes:
+        """Return the sizes that follow from the others."""
+        chance, found = self.chance, {}
+        width = sizes["heads_count"] * sizes["head_dim"]
+        if features["kv_heads"] == "fewer":
+            groups = [kv for heads, kv in GROUPED if heads == sizes["heads_count"]]
+            found["kv_heads_count"] = chance.choice(groups)
+        if features["v_dim"] == "other":
+            others = [sizes["head_dim"] + more for more in (1, 2, 3)] + [8, 16]
+            found["v_head_dim"] = chance.choice([d for d in others if d != sizes["head_dim"]])
+        if features["projection"] == "separate":
+            found |= {
+                "kdim": width + chance.choice((1, 2, 8)),
+                "vdim": width + chance.choice((3, 4, 16)),
+            }
+        return found
+
+
+def _one_length(sizes: Sizes, kind: str) -> int:
+    """Return the length of self-attention: the long one, or the one that is 0 or 1."""
+    lengths = (sizes["queries"], sizes["keys"])
+    if min(lengths) < 2:
+        return min(lengths)
+    return max(lengths) if kind == "medium" else sizes["queries"]
+
+
+def cost(sizes: Sizes, features: Features) -> float:
+    """Return about how many microseconds oracle, bound and judge take, beyond those of any case."""
+    queries, keys = sizes["queries"], sizes["keys"]
+    if features["inputs"] == "self":
+        queries = keys = max(queries, keys)
+    width = sizes["heads_count"] * sizes["head_dim"]
+    scores = sizes["batch"] * sizes["heads_count"] * queries * keys
+    elements = sizes["batch"] * (queries + 2 * keys) * width
+    return PER_SCORE * scores + PER_WEIGHT * width**2 + PER_ELEMENT * elements

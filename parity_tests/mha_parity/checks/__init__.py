@@ -1,0 +1,1 @@
+"""Checks without a reference answer: metamorphic relations, conduct, dropout, rejection."""

@@ -1,0 +1,231 @@
+"""Check the side effects and the repeatability of each call, in the process that makes it.
+
+A finding is ``name: sentence`` for a check that failed, or the bare name of one that was made and
+passed unless another finding of that name says otherwise. The answer carries them as its notes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mha_parity.cases.covering import place_of
+from mha_parity.checks import dropout, rejected_inputs, state
+from mha_parity.checks.forbidden_modules import ForbiddenModules
+from mha_parity.core.candidate import REMARK, Answer, CandidateError
+from mha_parity.core.compare import describe_difference, equal_up_to_rounding
+from mha_parity.core.numpy_state import GlobalState, seeded
+from mha_parity.targets.attribution import attributed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Call, Convention
+
+
+class Schedule(NamedTuple):
+    """The places of a run with further calls: the first ``first``, then each multiple of ``every``.
+
+    The place decides, and not what this process has seen: whether a case fails must not depend on
+    the cases before it.
+    """
+
+    first: int
+    every: int
+
+    def number(self, case: Case) -> int:
+        """Return the 1-based number of a scheduled case; 0 where it is not scheduled."""
+        place = place_of(case)
+        if place < self.first:
+            return place + 1
+        return self.first + place // self.every if place % self.every == 0 else 0
+
+
+CHECKS: Mapping[str, str] = MappingProxyType(
+    {
+        "inputs unchanged": "the call leaves the arrays passed in as they were",
+        "output aliasing": "the output shares no memory with an input, nor with a later output",
+        "determinism": "the same call gives the same answer",
+        "statelessness": "an answer does not depend on earlier calls",
+        "global state unchanged": "the call leaves NumPy's error state, print options and seed",
+        "forbidden modules": "the call runs no code of a module that --forbid names",
+        "output limit": "the target prints less than 1 MiB per case",
+        "weights reloaded": "a layer computes with the weights that were loaded last",
+    }
+    | dropout.CHECKS
+    | rejected_inputs.CHECKS
+)
+REPEAT = Schedule(first=24, every=8)  # of repeated calls
+EXTRA = Schedule(first=12, every=101)  # of dropout and rejected inputs, on further problems
+ALWAYS = ("inputs unchanged", "output aliasing", "global state unchanged")
+
+
+class MonitoredCandidate:
+    """A candidate whose every call is checked for side effects."""
+
+    def __init__(self, bound: Convention, *, forbid: Iterable[str] = ()) -> None:
+        self.bound = bound
+        self.name = bound.name
+        self.convention = bound.convention
+        self.offer: Offer = bound.offer
+        self.reasons = bound.reasons
+        self.parameters = bound.parameters
+        self.answer_dtypes = bound.answer_dtypes
+        self._forbid = tuple(forbid)
+        self._last: Case | None = None
+
+    def __call__(self, problem: Problem) -> Answer:
+        """Return the candidate's answer with the findings of this call."""
+        with attributed(self.bound.subject):
+            return self._monitored(problem)
+
+    def _monitored(self, problem: Problem) -> Answer:
+        call = self.bound.prepare(problem)
+        before = [array.copy() for _, array in call.given]
+        numpy_state = GlobalState.now()
+        started = time.perf_counter()
+        with ForbiddenModules(self._forbid) as forbidden:
+            result = call.make()
+        seconds = time.perf_counter() - started
+        failed = [*numpy_state.changed(), *forbidden.findings(), *_inputs_changed(call, before)]
+        numpy_state.restore()
+        answer = self.bound.answered(problem, call, result)
+        failed += _aliases(call, answer)
+        kept = dataclasses.replace(answer, output=answer.output.copy(), seconds=seconds)
+        findings = [*ALWAYS, *(["forbidden modules"] if self._forbid else []), *failed]
+        # The second problem of a relation has the case of the first: ask nothing more of it.
+        related = problem.case == self._last
+        self._last = None if related else problem.case
+        if not related and not failed and REPEAT.number(problem.case) and _repeatable(problem):
+            findings += self._repeated(problem, call, answer, kept)
+        if not related and (number := EXTRA.number(problem.case)):
+            findings += self._extra(problem, number)
+        numpy_state.restore()  # the further calls may have changed it again
+        return with_findings(kept, findings)
+
+    def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
+        """Yield the answer to each problem, or the error that it raised."""
+        for problem in problems:
+            try:
+                yield self(problem)
+            except CandidateError as error:
+                yield error
+
+    def _extra(self, problem: Problem, number: int) -> Iterator[str]:
+        """Check dropout, and inputs that should be refused, on problems like this one."""
+        checks = (
+            dropout.check_dropout(self.bound, problem.case, number),
+            rejected_inputs.check_rejected_inputs(self.bound, problem.case),
+        )
+        for findings in checks:
+            with contextlib.suppress(CandidateError):  # refused: the check does not apply
+                yield from findings
+
+    def _repeated(
+        self, problem: Problem, call: Call, answer: Answer, kept: Answer
+    ) -> Iterator[str]:
+        """Repeat the call: at once, with other seeds, after another problem, with the same object.
+
+        ``kept`` is ``answer`` with a copy of its output.
+        """
+        second, state_after_one = seeded(1, self.bound, problem)
+        third, state_after_two = seeded(2, self.bound, problem)
+        if state_after_one == state_after_two:
+            yield "global state unchanged: the call seeds NumPy's global generator."
+        if not equal_up_to_rounding(second, third):
+            yield f"determinism: {describe_difference(second, third)} between two equal calls."
+            return
+        yield "determinism"
+        if not equal_up_to_rounding(kept.output, third):
+            yield f"statelessness: {describe_difference(kept.output, third)} when asked again."
+            return
+        yield "statelessness"
+        other = other_problem(problem)
+        second = self.bound(other).output
+        if not np.array_equal(answer.output, kept.output, equal_nan=True):
+            yield "output aliasing: a later call wrote into the output of an earlier one."
+        # To the bit: in bfloat16 two problems may differ by less than the order of sums does.
+        elif np.array_equal(kept.output, second, equal_nan=True) and second.any():
+            yield "statelessness: another problem of these shapes got the same answer."
+        yield from self._unchanged("after another problem", self.bound(problem), kept)
+        yield from self._unchanged("of the same object", self._answer(problem, call), kept)
+        yield from state.other_sizes(self.bound, problem, call, kept)
+        yield from self._modes(problem, other, kept)
+
+    def _answer(self, problem: Problem, call: Call) -> Answer:
+        return self.bound.answer(problem, call.make())
+
+    def _unchanged(self, when: str, again: Answer, kept: Answer) -> Iterator[str]:
+        if not equal_up_to_rounding(kept.output, again.output):
+            difference = describe_difference(kept.output, again.output)
+            yield f"statelessness: {difference} in the answer {when}."
+
+    def _modes(self, problem: Problem, other: Problem, kept: Answer) -> Iterator[str]:
+        """Check a layer that had other weights before, and one with dropout in eval mode."""
+        reloaded = self.bound.reloaded(problem, other)
+        if reloaded is not None:
+            again = self._answer(problem, reloaded).output
+            name = "weights reloaded"
+            equal = equal_up_to_rounding(kept.output, again)
+            difference = "" if equal else describe_difference(kept.output, again)
+            yield name if equal else f"{name}: {difference} from a newly constructed layer."
+        prepare = self.bound.with_dropout(problem, dropout.P)
+        if prepare is not None:
+            evaluated = self._answer(problem, prepare(False)).output
+            yield dropout.dropout_off(kept.output, evaluated)
+
+
+def with_findings(answer: Answer, findings: list[str]) -> Answer:
+    """Return the answer with failed checks, remarks and passed checks, each once."""
+    remarks = tuple(dict.fromkeys(each for each in findings if each.startswith(REMARK)))
+    checks = dict.fromkeys(each for each in findings if each not in remarks)
+    failed = {each: each.partition(": ")[0] for each in checks if ": " in each}
+    return dataclasses.replace(
+        answer,
+        notes=tuple(failed),
+        held=tuple(each for each in checks if ": " not in each and each not in failed.values()),
+        remarks=(*answer.remarks, *(remark.removeprefix(REMARK) for remark in remarks)),
+    )
+
+
+def _repeatable(problem: Problem) -> bool:
+    """Return whether a repeated call is comparable: where rounding is not amplified."""
+    case = problem.case
+    plain = case.regime == "normal" and case.masked_rows == "none"
+    return plain and problem.query.size > 0 and case.keys > 0
+
+
+def other_problem(problem: Problem) -> Problem:
+    """Return another problem of the same shapes: reversed columns times -1.5."""
+    changes: dict[str, Any] = {}
+    changed: dict[int, Array] = {}
+    for name in ("query", "key", "value", "w_q", "w_k", "w_v", "b_v", "bias_v", "w_out"):
+        array = getattr(problem, name)
+        if array is not None:
+            other = (array[..., ::-1] * array.dtype.type(-1.5)).astype(array.dtype)
+            changes[name] = changed.setdefault(id(array), other)
+    return problem.replace(**changes)
+
+
+def _inputs_changed(call: Call, before: list[Array]) -> Iterator[str]:
+    for (name, after), first in zip(call.given, before, strict=True):
+        # By bits: NaN equals itself, and 0 differs from -0.
+        if after.tobytes() != first.tobytes():
+            yield f"inputs unchanged: the call wrote into `{name}`; copy it before changing it."
+            return
+
+
+def _aliases(call: Call, answer: Answer) -> Iterator[str]:
+    for name, array in call.given:
+        if np.may_share_memory(answer.output, array) and np.shares_memory(answer.output, array):
+            yield f"output aliasing: the output is a view of `{name}`; return a new array."
+            return

@@ -1,0 +1,273 @@
+"""Check dropout in training, whatever random numbers two right programs draw.
+
+With one-hot values the output of a call in training shows which weights were dropped; P are the
+weights of the same candidate without dropout. For every draw
+
+    dropped weight = 0 or P / (1 - p),  a share p of them 0;  output = dropped weights V
+
+must hold, and the gradients follow from which were dropped. A layer that drops nothing in training
+passes: many take ``dropout`` and ignore it. A finding is the bare name of a check that passed, or
+``name: sentence`` for one that failed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.cases.unit_values import one_hot
+from mha_parity.cases.variants import beside
+from mha_parity.checks.dropout_gradients import check_gradients
+from mha_parity.core.compare import (
+    describe_difference,
+    equal_up_to_rounding,
+    reordering_tolerance,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Call, Convention
+
+# Not 0.5, so that p and 1 - p are never confused; exact in binary.
+P = 0.25
+# The probability that a right candidate fails in a run, or while one of its failures is shrunk.
+FALSE_ALARM = 1e-15
+
+CHECKS = {
+    "dropout off": "a layer in eval mode drops nothing, also between two calls in training mode",
+    "dropout on again": "a layer drops again when training mode follows eval mode",
+    "dropout on the weights": "dropout sets weights to 0, not elements of the output",
+    "dropout after the softmax": "dropout changes the sum of a row of weights, and not its logits",
+    "dropout rescales": "the weights that dropout p keeps are multiplied by 1/(1 - p)",
+    "dropout rate": "dropout p drops the share p of the weights",
+    "dropped weights returned": "weights returned in training are those that multiply the values",
+    "dropout of everything": "with dropout 1 the output is its bias alone",
+    "gradients with dropout": "the backward pass drops and rescales what the forward pass did",
+}
+
+
+def false_alarm(number: int) -> float:
+    """Return the probability of a false alarm that check ``number`` may have: all sum to 1e-15."""
+    return FALSE_ALARM / (number * (number + 1))
+
+
+def divergence(share: float) -> float:
+    """Return the Kullback-Leibler divergence of a share of dropped weights from p.
+
+    By Chernoff's bound a share at least as far from p has, among M weights, a probability below
+    exp(-M d).
+    """
+    pairs = ((share, P), (1 - share, 1 - P))
+    return sum(actual * math.log(actual / expected) for actual, expected in pairs if actual)
+
+
+def dropout_problem(case: Case, offer: Offer, number: int) -> Problem | None:
+    """Return a plain problem like ``case`` with enough weights to tell p from 1 - p."""
+    needed = -math.log(false_alarm(number)) / divergence(0.5)
+    sized = beside(case, offer, 1, 1, 1)
+    if sized is None:
+        return None
+    blocks = sized.batch * sized.heads_count
+    keys = math.ceil(math.sqrt((2 if sized.attn == "causal" else 1) * needed / blocks))
+    sized = beside(case, offer, keys, keys, 2 * keys)
+    # Some layers return weights along another path: ask for them where ``number`` is odd.
+    wanted = [each for each in ("per_head", "averaged") if each in offer["weights"]]
+    weights = wanted[0] if wanted and number % 2 else case.weights
+    return None if sized is None else make(sized.replace(weights=weights))
+
+
+def check_dropout(bound: Convention, case: Case, number: int) -> Iterator[str]:
+    """Yield the findings on a layer with dropout, on a plain problem like ``case``.
+
+    Raises
+    ------
+    CandidateError
+        The candidate refuses the problem, or gives no answer.
+
+    """
+    problem = dropout_problem(case, bound.offer, number)
+    if problem is None:
+        return
+    unit = one_hot(problem, 2)
+    prepare = bound.with_dropout(unit, P)
+    if prepare is None:
+        return
+    clean = _answer(bound, unit, bound.prepare(unit))
+    if clean.output.shape != unit.output_shape:
+        return
+    first, between, again = (_answer(bound, unit, prepare(mode)) for mode in (True, False, True))
+    yield dropout_off(clean.output, between.output)
+    if first.output.shape != clean.output.shape:
+        return
+    if equal_up_to_rounding(clean.output, first.output):
+        return
+    trained = TrainedAnswer(unit, clean, first)
+    if trained.visible_count * -math.log(1 - P) > -math.log(false_alarm(number)):
+        stuck = equal_up_to_rounding(clean.output, again.output)
+        yield f"dropout on again: {STUCK}" if stuck else "dropout on again"
+    found = list(_weights(bound, trained, number))
+    yield from found
+    if not any(": " in each for each in found):  # else dropout 1 fails for the same reason
+        yield from _everything(bound, problem)
+
+
+def dropout_off(clean: Array, evaluated: Array) -> str:
+    """Return the finding on an answer in eval mode, compared with a layer without dropout."""
+    if equal_up_to_rounding(clean, evaluated):
+        return "dropout off"
+    difference = describe_difference(clean, evaluated)
+    return f"dropout off: {difference} from a layer without dropout."
+
+
+STUCK = "nothing is dropped in training mode after eval mode, though weights were dropped before."
+
+
+def _answer(bound: Convention, problem: Problem, call: Call) -> Answer:
+    return bound.answered(problem, call, call.make())
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedAnswer:
+    """The answers with and without dropout; weights are (N, H, L, S), in float64."""
+
+    problem: Problem
+    clean: Answer
+    answer: Answer
+
+    @cached_property
+    def weights(self) -> Array:
+        """P, the weights without dropout."""
+        return self._read(self.clean)[..., 0, :]
+
+    @cached_property
+    def halves(self) -> Array:
+        """The weights in training as both halves of each head show them, (N, H, L, 2, S)."""
+        return self._read(self.answer)
+
+    @property
+    def dropped(self) -> Array:
+        """The weights that multiplied the values in training."""
+        return self.halves[..., 0, :]
+
+    @property
+    def atol(self) -> float:
+        """How far another order of sums moves a weight."""
+        return reordering_tolerance(self.clean.output) / (1 - P)
+
+    @cached_property
+    def visible(self) -> Array:
+        """Which weights are so large that kept ones differ from 0."""
+        return np.asarray(self.weights > 4 * self.atol)
+
+    @property
+    def visible_count(self) -> int:
+        """How many weights are so large."""
+        return int(self.visible.sum())
+
+    @cached_property
+    def zero(self) -> Array:
+        """Which weights are 0 in training."""
+        return np.asarray(np.abs(self.dropped) <= self.atol)
+
+    @property
+    def rescaled(self) -> bool:
+        """Whether each weight is 0 or larger by 1/(1 - p)."""
+        kept = np.abs(self.dropped - self.weights / (1 - P)) <= self.atol
+        return bool((kept | self.zero).all())
+
+    def _read(self, answer: Answer) -> Array:
+        n, h, length, total = self.problem.weights_shape
+        keys = total - self.problem.appended
+        blocks = answer.output.astype(np.float64).reshape(n, length, h, 2, keys)
+        return np.moveaxis(blocks, 2, 1)
+
+
+def _weights(bound: Convention, trained: TrainedAnswer, number: int) -> Iterator[str]:
+    """Check which weights are dropped, and the factor on the others."""
+    difference = np.abs(trained.halves[..., 0, :] - trained.halves[..., 1, :])
+    if not (difference <= trained.atol).all():
+        if bound.drops_as_torch:
+            yield (
+                "dropout on the weights: in training two output columns with the same values "
+                "differ; drop weights, and not elements of the output."
+            )
+        return
+    yield "dropout on the weights"
+    if not trained.rescaled:
+        yield _wrong_factor(trained)
+        return
+    yield from ("dropout after the softmax", "dropout rescales", _rate(trained, number))
+    if bound.drops_as_torch:
+        yield from _returned(trained)
+    kept = ~trained.zero / (1 - P)
+    yield from check_gradients(trained.problem, trained.answer, trained.weights, kept)
+
+
+def _wrong_factor(trained: TrainedAnswer) -> str:
+    """Return the finding on weights that are neither 0 nor larger by 1/(1 - p)."""
+    actual, expected = (each.sum(axis=-1) for each in (trained.dropped, trained.weights))
+    rows = np.isfinite(actual)  # a row whose logits are all dropped is NaN
+    atol = trained.weights.shape[-1] * trained.atol
+    if (np.abs(actual - expected)[rows] <= atol).all():
+        return (
+            "dropout after the softmax: the weights change in training, but the sums of their rows "
+            "do not; drop weights, and not logits."
+        )
+    kept = trained.visible & ~trained.zero
+    factor = float(np.median((trained.dropped / np.where(kept, trained.weights, 1))[kept]))
+    return (
+        f"dropout rescales: with dropout {P} kept weights are {factor:.3g} of those without "
+        f"dropout, but should be 1/(1 - {P}) = {1 / (1 - P):.3g}."
+    )
+
+
+def _rate(trained: TrainedAnswer, number: int) -> str:
+    dropped, count = int((trained.zero & trained.visible).sum()), trained.visible_count
+    if count and count * divergence(dropped / count) > -math.log(false_alarm(number)):
+        return f"dropout rate: {dropped} of {count} weights are dropped, but {P} is the dropout."
+    return "dropout rate"
+
+
+def _returned(trained: TrainedAnswer) -> Iterator[str]:
+    """Compare the weights that are returned with those that the output shows."""
+    returned, keys = trained.answer.weights, trained.weights.shape[-1]
+    if returned is None:
+        return
+    per_head = returned.ndim == trained.dropped.ndim
+    used = trained.dropped if per_head else trained.dropped.mean(axis=1)
+    actual = returned[..., :keys]
+    if actual.shape != used.shape:
+        return
+    name, expected = "dropped weights returned", used.astype(actual.dtype)
+    if equal_up_to_rounding(actual, expected):
+        yield name
+    else:
+        yield f"{name}: {describe_difference(expected, actual)} from those in use."
+
+
+def _everything(bound: Convention, problem: Problem) -> Iterator[str]:
+    """Check dropout 1, where the layer takes it."""
+    prepare: Callable[[bool], Call] | None = bound.with_dropout(problem, 1.0)
+    if prepare is None:
+        return
+    output = _answer(bound, problem, prepare(True)).output
+    bias = 0 if problem.b_out is None else problem.b_out
+    expected = np.broadcast_to(np.asarray(bias, dtype=output.dtype), problem.output_shape)
+    name = "dropout of everything"
+    if equal_up_to_rounding(expected, output) or not (bound.drops_as_torch or output.any()):
+        yield name
+        return
+    nan = np.isnan(output).any()
+    actual = "the output is NaN" if nan else describe_difference(expected, output)
+    yield f"{name}: with dropout 1 {actual}, but the output should be its bias alone."

@@ -1,0 +1,276 @@
+"""Check relations that right attention obeys and that need no oracle: the candidate against itself.
+
+Each relation changes a problem in a way whose effect on the output is known exactly, asks the
+candidate again, and compares its two outputs. They may differ by twice the a-priori bound of the
+rounding error, since each of the two may be off by it once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.rng import Stream
+from mha_parity.core.check_result import CheckResult, Place, Severity
+from mha_parity.core.compare import absolute_difference
+from mha_parity.oracle.row_tails import nan_past_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+
+# Finite, so that 0 times it is 0; far above every value drawn; small enough for float16.
+LARGE, LARGE_FLOAT16 = 1000.0, 30.0
+TINY = np.finfo(np.float64).tiny
+EVERYWHERE = np.ones((1, 1, 1), dtype=bool)
+
+
+@dataclass(frozen=True, eq=False)
+class RelatedProblem:
+    """A changed problem, and how its output follows from the output of the first.
+
+    ``change`` says what was changed; ``expected`` maps the first output to the second; ``compared``
+    marks the elements for which it does, broadcastable to (N, L, H Dv).
+    """
+
+    change: str
+    problem: Problem
+    expected: Callable[[Array], Array]
+    compared: Array
+
+
+def permutation_equivariance(problem: Problem) -> RelatedProblem | None:
+    """Permute two, several or all query rows, by the seed: the output rows permute alike.
+
+    Two rows are the swapped rows that people try by hand.
+    """
+    length = problem.case.queries
+    counts = (2, 4, length)
+    return permute_rows(problem, counts[problem.case.seed // len(RELATIONS) % len(counts)])
+
+
+def permute_rows(problem: Problem, count: int) -> RelatedProblem | None:
+    """Rotate ``count`` query rows; in self-attention they are the key and value rows too."""
+    length = problem.case.queries
+    count = min(count, length)
+    if problem.is_causal or count < 2:
+        return None
+    stream = Stream(problem.case.seed ^ 0x5EED)
+    chosen = np.argsort(stream.normal(length))[:count]
+    order = np.arange(length)
+    order[chosen] = np.roll(chosen, 1)
+    changes: dict[str, object] = {"query": problem.query[:, order]}
+    if problem.query is problem.key:
+        changes |= {"key": changes["query"], "value": changes["query"]}
+    mask = problem.attn_mask
+    if mask is not None:
+        rows = mask[..., order, :]
+        changes["attn_mask"] = rows[..., order] if problem.query is problem.key else rows
+    if problem.key_padding_mask is not None and problem.query is problem.key:
+        if problem.case.padding == "lengths":
+            return None  # lengths hide a suffix alone
+        changes["key_padding_mask"] = problem.key_padding_mask[:, order]
+    change = f"{count} of {length} query rows permuted"
+    return RelatedProblem(change, problem.replace(**changes), lambda out: out[:, order], EVERYWHERE)
+
+
+def batch_permutation(problem: Problem) -> RelatedProblem | None:
+    """Reverse the order of the samples: the outputs are reversed."""
+    n, h = problem.case.batch, problem.num_heads
+    if n < 2:
+        return None
+    changes: dict[str, object] = _change_inputs(problem, lambda array: array[::-1])
+    if problem.key_padding_mask is not None:
+        changes["key_padding_mask"] = problem.key_padding_mask[::-1]
+    mask = problem.attn_mask
+    if mask is not None and mask.ndim == 3:
+        changes["attn_mask"] = mask.reshape(n, h, *mask.shape[1:])[::-1].reshape(mask.shape)
+    return RelatedProblem(
+        "the samples reversed", problem.replace(**changes), lambda out: out[::-1], EVERYWHERE
+    )
+
+
+def key_value_permutation(problem: Problem) -> RelatedProblem | None:
+    """Permute keys together with their values: the output stays the same."""
+    keys = problem.case.keys
+    suffix = problem.case.padding == "lengths"
+    if problem.is_causal or suffix or keys < 2 or problem.query is problem.key:
+        return None
+    order = np.argsort(Stream(problem.case.seed ^ 0x0D0E).normal(keys))
+    key = problem.key[:, order]
+    value = key if problem.value is problem.key else problem.value[:, order]
+    changes: dict[str, object] = {"key": key, "value": value}
+    if problem.attn_mask is not None:
+        changes["attn_mask"] = problem.attn_mask[..., order]
+    if problem.key_padding_mask is not None:
+        changes["key_padding_mask"] = problem.key_padding_mask[:, order]
+    change = "keys permuted with their values"
+    return RelatedProblem(change, problem.replace(**changes), _identity, EVERYWHERE)
+
+
+def causality(problem: Problem) -> RelatedProblem | None:
+    """Enlarge later keys and values: under the causal rule earlier output rows stay the same."""
+    edge = min(problem.case.queries, problem.case.keys) // 2
+    if not problem.is_causal or edge < 1 or _overflows(problem):
+        return None
+    later = np.arange(problem.case.keys) >= edge
+    rows = np.arange(problem.case.queries) < edge
+    changed = _enlarged(problem, later[None, :])
+    return RelatedProblem(f"tokens from {edge} on changed", changed, _identity, rows[None, :, None])
+
+
+def padding_invariance(problem: Problem) -> RelatedProblem | None:
+    """Enlarge padded keys and their values: the output stays the same."""
+    if problem.key_padding_mask is None or _overflows(problem):
+        return None
+    mask = problem.key_padding_mask
+    padded = mask if mask.dtype == np.bool_ else mask.astype(np.float64) == -np.inf
+    if not padded.any():
+        return None
+    rows = ~padded[:, :, None] if problem.query is problem.key else EVERYWHERE
+    return RelatedProblem("padded tokens changed", _enlarged(problem, padded), _identity, rows)
+
+
+def batch_independence(problem: Problem) -> RelatedProblem | None:
+    """Negate one sample: the outputs of all others stay the same."""
+    n = problem.case.batch
+    if n < 2 or 0 in (problem.case.keys, problem.case.queries):
+        return None
+    sample = problem.case.seed % n
+    chosen = np.arange(n) == sample
+    changed = _change_inputs(problem, lambda array: np.where(chosen[:, None, None], -array, array))
+    return RelatedProblem(
+        f"sample {sample} negated", problem.replace(**changed), _identity, ~chosen[:, None, None]
+    )
+
+
+def head_independence(problem: Problem) -> RelatedProblem | None:
+    """Negate the queries and values of one head: the outputs of all others stay the same."""
+    heads = problem.num_heads
+    if heads < 2 or problem.w_out is not None or problem.num_kv_heads != heads:
+        return None
+    chosen = problem.case.seed % heads
+    changes: dict[str, object] = {}
+    for name, width in (("q", problem.head_dim), ("v", problem.v_head_dim)):
+        own = np.arange(heads * width) // width == chosen
+        weight = getattr(problem, f"w_{name}")
+        source = {"q": "query", "v": "value"}[name]
+        if weight is not None:
+            changes[f"w_{name}"] = np.where(own[:, None], -weight, weight)
+        else:
+            inputs = getattr(problem, source)
+            changes[source] = np.where(own, -inputs, inputs)
+    others = np.arange(heads * problem.v_head_dim) // problem.v_head_dim != chosen
+    return RelatedProblem(
+        f"head {chosen} negated", problem.replace(**changes), _identity, others[None, None, :]
+    )
+
+
+def _identity(output: Array) -> Array:
+    return output
+
+
+def _change_inputs(problem: Problem, change: Callable[[Array], Array]) -> dict[str, object]:
+    """Return changed query, key and value; one array under several names stays one array."""
+    changed: dict[int, Array] = {}
+    inputs = {name: getattr(problem, name) for name in ("query", "key", "value")}
+    return {name: changed.setdefault(id(a), change(a)) for name, a in inputs.items()}
+
+
+def _overflows(problem: Problem) -> bool:
+    """Return whether an enlarged value times that of a large head exceeds float16's range."""
+    return problem.case.dtype == "float16" and problem.case.regime == "large_head"
+
+
+def _enlarged(problem: Problem, where: Array) -> Problem:
+    """Return the problem with large keys and values at the given (N or 1, S) positions."""
+    positions = where[:, :, None]
+    large = problem.key.dtype.type(LARGE_FLOAT16 if problem.case.dtype == "float16" else LARGE)
+    key = np.where(positions, large, problem.key)
+    value = key if problem.value is problem.key else np.where(positions, large, problem.value)
+    query = key if problem.query is problem.key else problem.query
+    return problem.replace(query=query, key=key, value=value)
+
+
+# By the name of the check in the report.
+RELATIONS: dict[str, Callable[[Problem], RelatedProblem | None]] = {
+    "permutation equivariance": permutation_equivariance,
+    "batch permutation": batch_permutation,
+    "key/value permutation invariance": key_value_permutation,
+    "causality": causality,
+    "padding invariance": padding_invariance,
+    "batch independence": batch_independence,
+    "head independence": head_independence,
+}
+
+
+def applicable_relations(problem: Problem) -> dict[str, RelatedProblem]:
+    """Return the relations that apply to a problem, by name."""
+    related = ((name, relate(problem)) for name, relate in RELATIONS.items())
+    return {name: each for name, each in related if each is not None}
+
+
+def scheduled_relation(problem: Problem) -> tuple[str, RelatedProblem] | None:
+    """Return the relation number ``seed % 7``, or the next one that applies; None if none does."""
+    names = tuple(RELATIONS)
+    first = problem.case.seed % len(names)
+    for name in names[first:] + names[:first]:
+        related = RELATIONS[name](problem)
+        if related is not None:
+            return name, related
+    return None
+
+
+def judge_relation(
+    problem: Problem, bound: Array, first: Array, second: Array, name: str, related: RelatedProblem
+) -> CheckResult:
+    """Return the check result on one relation between the candidate's own two outputs.
+
+    ``bound`` is the a-priori bound of the rounding error of the first problem, (N, L, H Dv).
+    """
+    expected = np.asarray(related.expected(first), dtype=np.float64)
+    actual = np.asarray(second, dtype=np.float64)
+    if actual.shape != expected.shape:
+        return CheckResult(
+            case=problem.case,
+            check=name,
+            severity=Severity.STRUCTURE,
+            detail=f"with {related.change} the output has the shape {actual.shape}, but should "
+            f"have {expected.shape}.",
+        )
+    # Rows that see no key have no bound: the check of fully masked rows judges them.
+    allowed = 2 * np.nan_to_num(related.expected(bound), nan=np.inf)
+    compared = np.broadcast_to(related.compared, actual.shape) & np.isfinite(allowed)
+    carried = np.isnan(expected) & related.expected(nan_past_rows(problem))
+    carried |= np.isnan(actual) & nan_past_rows(related.problem)
+    compared = compared & ~carried
+    if not compared.any():
+        return CheckResult(case=problem.case, check=name, severity=Severity.MATCH)
+    difference = np.where(compared, absolute_difference(expected, actual), 0.0)
+    with np.errstate(over="ignore"):  # a difference over a subnormal allowance may pass the range
+        units = difference / np.maximum(np.where(compared, allowed, 1.0), TINY)
+    index = np.unravel_index(np.argmax(units), units.shape)
+    wrong = bool(units[index] > 1)
+    place = _place(problem, index)
+    detail = (
+        f"with {related.change} the output is {actual[index]:.9g} at {place}, but should be "
+        f"{expected[index]:.9g} by the target's own first output."
+    )
+    return CheckResult(
+        case=problem.case,
+        check=name,
+        severity=Severity.WRONG if wrong else Severity.MATCH,
+        error=float(difference[index]),
+        allowed=float(allowed[index]),
+        where=place,
+        detail=detail if wrong else "",
+    )
+
+
+def _place(problem: Problem, index: tuple[np.intp, ...]) -> Place:
+    sample, row, column = (int(i) for i in index)
+    return Place(sample, column // problem.v_head_dim, row, column % problem.v_head_dim)

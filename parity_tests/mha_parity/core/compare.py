@@ -1,0 +1,60 @@
+"""Compare two arrays, NaN and infinity included: the one place that says when they are equal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+
+# Memory layout changes the order of sums, and with it the answer to one and the same call.
+ROUNDINGS = 256
+
+
+def same_kind(expected: Array, actual: Array) -> Array:
+    """Return where both are finite, both NaN, or both the same infinity."""
+    finite = np.isfinite(expected) & np.isfinite(actual)
+    return np.asarray(finite | (np.isnan(expected) & np.isnan(actual)) | (expected == actual))
+
+
+def absolute_difference(expected: Array, actual: Array) -> Array:
+    """Return |actual - expected| in float64: 0 for two NaN, infinite where the kinds differ."""
+    a, b = (np.asarray(array, dtype=np.float64) for array in (expected, actual))
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.where(np.isfinite(a) & np.isfinite(b), np.abs(b - a), 0.0)
+    return np.asarray(np.where(same_kind(a, b), difference, np.inf))
+
+
+def max_difference(expected: Array, actual: Array) -> float:
+    """Return the largest absolute difference; infinite where shapes differ; 0 for empty arrays."""
+    if expected.shape != actual.shape:
+        return np.inf
+    return float(absolute_difference(expected, actual).max(initial=0))
+
+
+def equal_up_to_rounding(expected: Array, actual: Array) -> bool:
+    """Return whether two arrays differ by no more than another order of sums explains."""
+    if expected.dtype != actual.dtype:
+        return False
+    return max_difference(expected, actual) <= reordering_tolerance(expected)
+
+
+def reordering_tolerance(array: Array) -> float:
+    """Return how far another order of sums moves an element: 256 roundings of the largest."""
+    array64 = array.astype(np.float64)
+    return ROUNDINGS * _eps(array) * float(np.abs(array64[np.isfinite(array64)]).max(initial=0.0))
+
+
+def _eps(array: Array) -> float:
+    if array.dtype.name == "bfloat16":
+        return float(2.0**-7)
+    return float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
+
+
+def describe_difference(expected: Array, actual: Array) -> str:
+    """Say in shapes, dtypes or numbers how two arrays differ."""
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        return f"{expected.shape} {expected.dtype} became {actual.shape} {actual.dtype}"
+    return f"elements differ by up to {max_difference(expected, actual):.3g}"

@@ -1,0 +1,1 @@
+"""Experiments on a target: each a small design of calls, with what it says in one sentence."""

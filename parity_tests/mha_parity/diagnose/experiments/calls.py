@@ -1,0 +1,167 @@
+"""Calls of a candidate that an experiment designs, and what is right and wrong in each answer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.catalogue import Attention
+from mha_parity.core.candidate import Answer, CandidateError, ask
+from mha_parity.diagnose.evidence import ROUNDINGS, as_float64, largest_magnitude, reach
+from mha_parity.diagnose.read_weights import plain_case, read_sample_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+
+CHUNK = 8  # calls between two looks at the clock
+WRONG = 30.0  # allowances: a departure that no rounding imitates
+BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+
+
+@dataclass(eq=False)
+class Trial:
+    """One call: its problem, and the answer or the error message that came."""
+
+    problem: Problem
+    answer: Answer | None
+    error: str = ""
+
+    @property
+    def crashed(self) -> bool:
+        """Whether no answer came."""
+        return self.answer is None
+
+    @cached_property
+    def right(self) -> Attention:
+        """The right attention on the problem, with its stages."""
+        attention = Attention(self.problem)
+        attention.answer()
+        return attention
+
+    @cached_property
+    def expected(self) -> Array:
+        """The right output by head, (N, H, L, Dv)."""
+        return self.by_head(self.right.stages["output"])
+
+    @cached_property
+    def found(self) -> Array | None:
+        """The candidate's output by head, in float64; None where its shape is another."""
+        if self.answer is None or np.shape(self.answer.output) != self.problem.output_shape:
+            return None
+        return self.by_head(self.answer.output)
+
+    def by_head(self, output: Array) -> Array:
+        """Return (N, L, H Dv) as (N, H, L, Dv) in float64."""
+        n, length, width = self.problem.output_shape
+        heads = self.problem.num_heads
+        return as_float64(output).reshape(n, length, heads, width // heads).swapaxes(1, 2)
+
+    @cached_property
+    def allowed(self) -> float:
+        """How far rounding in the answer's dtype may take an element."""
+        name = "float64" if self.answer is None else np.asarray(self.answer.output).dtype.name
+        bits = min(BITS.get(name, 52), BITS[self.problem.case.dtype])
+        height = max(
+            largest_magnitude(self.right.stages["value heads"]),
+            largest_magnitude(self.expected),
+            1e-30,
+        )
+        return ROUNDINGS["float64"] * 2.0**-bits * (1 + reach(self.right)) * height
+
+    @cached_property
+    def off(self) -> Array:
+        """Which elements depart beyond rounding, (N, H, L, Dv)."""
+        if self.found is None:
+            return np.ones(self.expected.shape, dtype=bool)
+        with np.errstate(invalid="ignore"):
+            atol = np.abs(self.found - self.expected) <= WRONG * self.allowed
+        return np.asarray(~(atol | (np.isnan(self.found) & np.isnan(self.expected))))
+
+    @property
+    def wrong(self) -> bool:
+        """Whether an answer came and departs."""
+        return not self.crashed and bool(self.off.any())
+
+
+class Caller:
+    """Asks a candidate; an experiment asks for cases by what differs from a base."""
+
+    def __init__(self, candidate: Candidate, running: Callable[[], bool]) -> None:
+        """Take the candidate, and whether there is time for another call."""
+        self.candidate = candidate
+        self.running = running
+        self.base = plain_case(candidate.offer)
+        self.trials: list[Trial] = []
+        self.seconds = 0.0
+        self._take_answered_dtype()
+
+    def _take_answered_dtype(self) -> None:
+        """Ask problems in a dtype that is answered in itself, where there is one."""
+        offered = [name for name in DTYPES if name in self.candidate.offer["dtype"]]
+        for name in offered:
+            trial = self.ask([self.case(dtype=name)])[0]
+            if trial.answer is not None and np.asarray(trial.answer.output).dtype.name == name:
+                self.base = self.base.replace(dtype=name)
+                return
+
+    def case(self, **changes: object) -> Case:
+        """Return the base case with changes; in self-attention L follows S, and S follows L."""
+        case = self.base.replace(**changes)
+        if case.inputs == "self" and case.queries != case.keys:
+            given = case.queries if "queries" in changes else case.keys
+            case = case.replace(queries=given, keys=given)
+        if case.layout == "unbatched":
+            case = case.replace(batch=1)
+        return case
+
+    def ask(self, cases: Iterable[Case]) -> list[Trial]:
+        """Return the trials of the cases, in order."""
+        return self.pose([pose(case) for case in cases])
+
+    def pose(self, problems: Sequence[Problem]) -> list[Trial]:
+        """Return the trials of the problems, in order; fewer where the time is over."""
+        trials: list[Trial] = []
+        started = time.perf_counter()
+        for start in range(0, len(problems), CHUNK):
+            if start and not self.running():
+                break
+            chunk = problems[start : start + CHUNK]
+            for problem, result in zip(chunk, ask(self.candidate, chunk), strict=True):
+                if isinstance(result, CandidateError):
+                    trials.append(Trial(problem, None, str(result).partition("\n")[0]))
+                else:
+                    trials.append(Trial(problem, result))
+        self.trials += trials
+        self.seconds += time.perf_counter() - started
+        return trials
+
+    def quick(self, seconds: float) -> bool:
+        """Return whether a small call takes less than so many seconds."""
+        before, count = self.seconds, 4
+        self.ask([self.base.replace(seed=self.base.seed + 1 + i) for i in range(count)])
+        return (self.seconds - before) / count < seconds
+
+    def weights(self, problem: Problem, sample: int = 0) -> Array | None:
+        """Return the weights that the output mixes values with, (H, L, S), of one sample."""
+        found = read_sample_weights(self.candidate, problem, sample)
+        return None if found is None else found[..., : problem.key.shape[1]]
+
+
+def pose(case: Case) -> Problem:
+    """Return the case's problem, its output projection the identity: it mixes no heads."""
+    problem = make(case)
+    if problem.w_out is None:
+        return problem
+    zeros = None if problem.b_out is None else np.zeros_like(problem.b_out)
+    return problem.replace(w_out=np.eye(len(problem.w_out), dtype=problem.dtype), b_out=zeros)

@@ -1,0 +1,206 @@
+"""How many digits are right, and at which stage the others are rounded away.
+
+Rounding is repeated at one stage after the other; where the errors that follow are those seen, the
+stage and its dtype are known. An error is one of rounding if a change of the inputs by as little as
+itself leaves nothing of its pattern; an error of a formula keeps it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.rng import numpy_dtype
+from mha_parity.catalogue import Attention
+from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.experiments.rules import EVERYWHERE, Places, place_rule
+
+if TYPE_CHECKING:
+    from mha_parity.catalogue.base import Triple
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.diagnose.experiments.calls import Caller, Trial
+
+ALIKE = 0.95  # correlation of two patterns of error that have one cause
+LEAST = 0.5  # of the error seen is what one stage gives, at least
+MOSTLY = 0.6  # correlation with the largest of several causes
+UNLIKE = 0.6  # correlation of errors of rounding after a change as small as they are
+COARSE = 2.0**-5  # relative errors above are no rounding
+UNITS = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+SIZES = {"batch": 2, "queries": 9, "keys": 11, "head_dim": 6, "heads_count": 3}
+
+
+@dataclass(frozen=True)
+class Digits:
+    """How large the error is relative to the output, in which heads, and where it comes from."""
+
+    error: float
+    heads: str
+    rounding: bool
+    stage: str = ""
+    dtype: str = ""
+    alike: float = 0.0
+
+    @property
+    def bits(self) -> float:
+        """Return how many bits are right."""
+        return -math.log2(self.error) if self.error > 0 else math.inf
+
+
+def digits(caller: Caller) -> Digits | None:
+    """Return what is known of the error on plain values, None without an answer."""
+    many = caller.base.heads_count > 1
+    sizes = SIZES if many else SIZES | {"heads_count": 1}
+    problem = pose(caller.case(**sizes))
+    trial = caller.pose([problem])[0]
+    if trial.found is None:
+        return None
+    error = _relative(trial)
+    if not trial.wrong or error > COARSE or not math.isfinite(error):
+        return Digits(error, "", rounding=not trial.wrong)
+    heads = _heads(trial)
+    if not _is_rounding(caller, trial, error):
+        return Digits(error, heads, rounding=False)
+    alike, stage, dtype = _stage(trial)
+    return Digits(
+        error, heads, rounding=True, stage=stage, dtype=dtype or _dtype(error), alike=alike
+    )
+
+
+def _relative(trial: Trial) -> float:
+    height = float(np.abs(trial.expected).max(initial=0))
+    error = np.abs(trial.found - trial.expected) if trial.found is not None else np.inf
+    return float(np.max(error, initial=0)) / max(height, 1e-300)
+
+
+def _heads(trial: Trial) -> str:
+    off: Array = np.asarray(trial.off.any(axis=(0, 2, 3)))
+    if len(off) == 1:
+        return ""
+    rule = place_rule("head", [Places(len(off), frozenset(np.flatnonzero(off).tolist()))])
+    return "" if rule in {None, EVERYWHERE} else str(rule)
+
+
+def _dtype(error: float) -> str:
+    return min(UNITS, key=lambda name: abs(math.log2(error / (2 * UNITS[name]))))
+
+
+def _is_rounding(caller: Caller, trial: Trial, error: float) -> bool:
+    """Return whether the error's pattern is lost when the inputs change by as much as it is."""
+    rng = np.random.default_rng(7)
+    problem = trial.problem
+    changed: dict[int, Array] = {}
+    changes: dict[str, object] = {}
+    for name in ("query", "key", "value"):
+        array = getattr(problem, name)
+        if id(array) not in changed:
+            factor = 1 + 4 * error * rng.standard_normal(array.shape)
+            changed[id(array)] = (array * factor).astype(array.dtype)
+        changes[name] = changed[id(array)]
+    other = caller.pose([problem.replace(**changes)])[0]
+    if other.found is None or trial.found is None:
+        return False
+    first, second = trial.found - trial.expected, other.found - other.expected
+    return _correlation(first[trial.off], second[trial.off]) < UNLIKE
+
+
+def _correlation(first: Array, second: Array) -> float:
+    a, b = first.ravel(), second.ravel()
+    size = float(np.sqrt((a * a).sum() * (b * b).sum()))
+    return float((a * b).sum()) / size if size > 0 else 0.0
+
+
+class Rounded(Attention):
+    """The right attention with one stage rounded to a narrower dtype."""
+
+    stage = ""
+    narrow = "float32"
+
+    def narrowed(self, name: str, array: Array) -> Array:
+        """Return the array rounded if the stage is this one."""
+        if name not in self.stage.split(" and "):
+            return array
+        return np.asarray(array.astype(numpy_dtype(self.narrow)).astype(self.work_dtype))
+
+    def inputs(self) -> Triple:
+        """Round query, key and value."""
+        query, key, value = (self.narrowed("inputs", x) for x in super().inputs())
+        return query, key, value
+
+    def project(self) -> Triple:
+        """Round q, k and v."""
+        q, k, v = super().project()
+        return (
+            self.narrowed("q", q), self.narrowed("k", k), self.narrowed("v", v)
+        )  # fmt: skip
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Round the products, then the scaled scores."""
+        plain = self.narrowed("q k^T", np.asarray(q @ k.swapaxes(-1, -2)))
+        return self.narrowed("scores", plain * self.scale())
+
+    def softmax(self, scores: Array) -> Array:
+        """Round the exponentials, then the weights."""
+        top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+        powers = self.narrowed("exponentials", self.exp(scores - top))
+        sums = self.narrowed("row sums", powers.sum(axis=-1, keepdims=True))
+        return self.narrowed("weights", np.asarray(powers / sums))
+
+    def exp(self, x: Array) -> Array:
+        """Round what is exponentiated."""
+        return super().exp(self.narrowed("scores less their maximum", x))
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Round the output of each head."""
+        return self.narrowed("P V", super().apply_weights(weights, v))
+
+
+class Unnormalised(Rounded):
+    """Rounds the sums over keys before they are divided by the row sum."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Return the exponentials."""
+        return self.exp(scores - np.max(scores, axis=-1, keepdims=True, initial=-np.inf))
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Round, then divide."""
+        total = weights.sum(axis=-1, keepdims=True)
+        return np.asarray(self.narrowed("accumulator of P V", weights @ v) / total)
+
+
+SOFTMAX = "scores and scores less their maximum and exponentials and row sums and weights"
+STAGES = (
+    "scores", "q k^T", "scores less their maximum", "exponentials", "row sums", "weights", "P V",
+    "inputs", "q and k and v", "q and k", "q", "k", "v", "scores and weights", "weights and v",
+    "q and k and v and scores and weights and P V", "scores and weights and P V",
+    "q and k and weights and v", "inputs and P V", SOFTMAX,
+    "scores and scores less their maximum and exponentials",
+)  # fmt: skip
+
+
+def _stage(trial: Trial) -> tuple[float, str, str]:
+    """Return the stage and dtype whose rounding gives the errors seen, or nothing."""
+    if trial.found is None:
+        return 0.0, "", ""
+    seen = trial.found - trial.expected
+    best = (MOSTLY, "", "")
+    for narrow in UNITS:
+        for base, names in ((Rounded, STAGES), (Unnormalised, ("accumulator of P V",))):
+            for name in names:
+                kind = type("Rounding", (base,), {"stage": name, "narrow": narrow})
+                error = _errors(kind, trial.problem, trial)
+                alike = _correlation(seen[trial.off], error[trial.off])
+                size = float(np.abs(error[trial.off]).sum() / np.abs(seen[trial.off]).sum())
+                if LEAST < size < 1 / LEAST:
+                    best = max(best, (alike, name, narrow))
+    return best
+
+
+def _errors(kind: type[Attention], problem: Problem, trial: Trial) -> Array:
+    with np.errstate(all="ignore"):
+        attention = kind(problem)
+        attention.answer()
+    return np.asarray(trial.by_head(attention.stages["output"]) - trial.expected)

@@ -1,0 +1,199 @@
+"""All experiments on one target, and what they found: causes for a report, or an identity card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.diagnose.experiments.digits import ALIKE, Digits, digits
+from mha_parity.diagnose.experiments.masks import masks
+from mha_parity.diagnose.experiments.places import contents, places
+from mha_parity.diagnose.experiments.scale import law, measured
+from mha_parity.diagnose.experiments.sizes import Scan, scans
+from mha_parity.diagnose.experiments.state import earlier_calls
+from mha_parity.diagnose.experiments.weights import Cause, causes, readings
+
+if TYPE_CHECKING:
+    from mha_parity.diagnose.experiments.calls import Caller, Trial
+    from mha_parity.diagnose.experiments.reading import Reading
+
+FINE = 40  # bits that are right: fewer in float64 are not lost to the last roundings
+COARSE = 14  # bits: a table or a grid of scores is coarser
+UNKNOWN = "no experiment explains it"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One cause in one sentence, the remedy, and what else was seen of it."""
+
+    text: str
+    remedy: str = ""
+    evidence: str = ""
+    understood: bool = True
+    stage: str = ""
+
+
+@dataclass
+class Examination:
+    """What each experiment saw."""
+
+    scans: list[Scan] = field(default_factory=list)
+    earlier: tuple[str, ...] = ()
+    readings: list[Reading] = field(default_factory=list)
+    causes: list[Cause] = field(default_factory=list)
+    digits: Digits | None = None
+    masks: list[tuple[str, str]] = field(default_factory=list)
+    law: str = ""
+
+    @property
+    def wrong(self) -> list[Trial]:
+        """The wrong answers to plain problems, those with axes of one element left out."""
+        return [t for each in self.scans for t in each.trials if t.wrong and _telling(t)]
+
+
+def _telling(trial: Trial) -> bool:
+    case = trial.problem.case
+    return min(case.queries, case.keys, case.head_dim) > 1
+
+
+def examine(caller: Caller, *, whole: bool = False) -> Examination:
+    """Return what the experiments see; ``whole`` also measures what is right."""
+    seen = Examination()
+    seen.earlier = earlier_calls(caller)
+    seen.digits = digits(caller)
+    seen.readings = list(readings(caller))
+    if not _is_surely_rounded(seen):
+        seen.causes = causes(caller, seen.readings)
+    seen.scans = list(scans(caller))
+    if whole or not (seen.causes or seen.wrong):
+        seen.masks = list(masks(caller))
+    seen.law = law(measured(caller)) if whole else ""
+    return seen
+
+
+def _is_surely_rounded(seen: Examination) -> bool:
+    """Return whether errors are those of rounding, by their stage or by their size."""
+    digit = seen.digits
+    rounded = digit is not None and digit.rounding and digit.error > 0 and digit.bits <= FINE
+    return rounded and digit is not None and (digit.alike >= ALIKE or digit.bits > COARSE)
+
+
+def _is_rounded(seen: Examination) -> bool:
+    """Return whether errors are those of rounding: no function of the score gives them."""
+    digit = seen.digits
+    rounded = digit is not None and digit.rounding and digit.error > 0 and digit.bits <= FINE
+    understood = any(each.understood for each in seen.causes)
+    return _is_surely_rounded(seen) or (rounded and not understood)
+
+
+def findings(seen: Examination) -> list[Finding]:
+    """Return the causes that the experiments found, the most telling first."""
+    found = [*_crashes(seen), *_earlier(seen)]
+    if seen.wrong or seen.causes:
+        found += _plain(seen)
+    return found + [
+        Finding(
+            f"with {name}: {text}", "apply the mask to the scores, before the softmax, as it is",
+            stage="mask",
+        )
+        for name, text in seen.masks
+    ]  # fmt: skip
+
+
+def _crashes(seen: Examination) -> list[Finding]:
+    """Return where calls fail, by the first size that decides it."""
+    failing = [each for each in seen.scans if any(each.crashed.values())]
+    if not failing:
+        return []
+    decided = [each for each in failing if each.crash_rule]
+    first = decided[0] if decided else failing[0]
+    rules = " or ".join(dict.fromkeys(str(each.crash_rule) for each in decided))
+    where = f"wherever {rules}" if rules else f"at {_some(first)}"
+    remedy = "let a loop or reshape end where the array ends, whatever its length"
+    return [Finding(f"the call {first.error.partition(' [')[0]} {where}", remedy, stage="crash")]
+
+
+def _some(scan: Scan) -> str:
+    failed = [value for value, flag in scan.crashed.items() if flag]
+    if len(failed) == len(scan.crashed):
+        return "every size that was tried"
+    return f"{len(failed)} of {len(scan.crashed)} values of {scan.letter}, such as {failed[0]}"
+
+
+def _earlier(seen: Examination) -> list[Finding]:
+    if not seen.earlier:
+        return []
+    return [
+        Finding(
+            "; ".join(seen.earlier[:2]), "keep nothing from one call to the next: look for module "
+            "globals, default arguments and attributes that forward writes",
+            evidence=_sums(seen), stage="state",
+        )
+    ]  # fmt: skip
+
+
+def _sums(seen: Examination) -> str:
+    for each in seen.readings:
+        sums = np.where(each.visible, each.weights, 0).sum(axis=-1)
+        if not each.right and np.abs(sums - 1).max() > 100 * each.noise:
+            return f"rows of weights sum to {sums.min():.4g} … {sums.max():.4g}"
+    return ""
+
+
+def _plain(seen: Examination) -> list[Finding]:
+    """Return why plain problems are answered wrongly."""
+    where = _where(seen)
+    if seen.digits is not None and _is_rounded(seen):
+        return [_rounded(seen.digits, where)]
+    if seen.causes:
+        return [
+            Finding(each.text, each.remedy, where, each.understood, "weights")
+            for each in seen.causes
+        ]
+    if seen.readings:
+        return [_behind(seen, where)]
+    return [Finding(f"plain problems are wrong: {UNKNOWN}", "", where, understood=False)]
+
+
+def _rounded(digit: Digits, where: str) -> Finding:
+    stage = f"the stage `{digit.stage}` is" if digit.stage else "some stage is"
+    if digit.stage and digit.alike < ALIKE:
+        stage = f"`{digit.stage}`, and perhaps what follows, is"
+    heads = f" in {digit.heads}" if digit.heads else ""
+    return Finding(
+        f"{stage} rounded to {digit.dtype}{heads}: {digit.bits:.1f} bits are right",
+        "keep every stage in the dtype of the inputs", where, stage="digits",
+    )  # fmt: skip
+
+
+def _behind(seen: Examination, where: str) -> Finding:
+    """Say of right weights with a wrong output what is known."""
+    spots = places(seen.wrong)
+    text = contents(seen.wrong)
+    if spots:
+        stands = f" is {text}" if text else " is wrong"
+        return Finding(f"{', '.join(spots)} of the output{stands}; the weights are right",
+                       "compute and write every row, head and column: look at the bounds of loops",
+                       where, stage="output")  # fmt: skip
+    return Finding(
+        "the weights read out are right, the output is not: projection of v, mixing, merge or "
+        f"output projection; {UNKNOWN}", "", where, understood=False, stage="output",
+    )  # fmt: skip
+
+
+def _where(seen: Examination) -> str:
+    """Return for which sizes and at which places plain problems are wrong."""
+    rules = [
+        f"wrong wherever {each.wrong_rule}"
+        for each in seen.scans
+        if each.wrong_rule and not each.always and any(each.wrong.values())
+    ]
+    spots = places(seen.wrong)
+    facts = [*rules[:3]]
+    if spots:
+        text = contents(seen.wrong)
+        facts.append(f"off: {', '.join(spots)}" + (f", which is {text}" if text else ""))
+    tried = sum(len(each.trials) for each in seen.scans)
+    return "; ".join([*facts, f"{tried} calls at sizes from 1 on"])

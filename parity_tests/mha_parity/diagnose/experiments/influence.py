@@ -1,0 +1,143 @@
+"""Which keys a query row sees, and which it should."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.diagnose.experiments.rules import (
+    EVERYWHERE,
+    Places,
+    ends_rule,
+    place_rule,
+    spans,
+    starts_rule,
+)
+from mha_parity.diagnose.experiments.transfer import curve, slope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.diagnose.experiments.reading import Reading
+
+
+def visibility(reading: Reading) -> str:
+    """Return the rule of the keys that rows see where it is not the one due; "" without a rule."""
+    seen, visible = reading.seen, reading.visible
+    lost, leaked = visible & _readable(reading) & ~seen, seen & ~visible
+    if not (lost.any() or leaked.any()):
+        return ""
+    if (cut := cut_off(reading, lost)) and not leaked.any():
+        return cut
+    rules = [_rows(*pair) for pair in zip(seen, visible, strict=True)]
+    if not all(rules):
+        return ""
+    return rules[0] if len(set(rules)) == 1 else f"in head 0, {rules[0]}"
+
+
+def irregular(reading: Reading) -> str:
+    """Return an example of a row that sees other keys than it should; "" where none does."""
+    lost = reading.visible & _readable(reading) & ~reading.seen
+    odd = lost | (reading.seen & ~reading.visible)
+    if not odd.any():
+        return ""
+    head, row = (int(i) for i in np.argwhere(odd.any(axis=-1))[0])
+    return _example(reading.seen[head], reading.visible[head], row)
+
+
+def _readable(reading: Reading) -> Array:
+    """Return the keys whose weight is large enough to be missed, whatever scale is applied."""
+    found = curve(reading)
+    if found is None:
+        return np.asarray(reading.expected > 100 * reading.noise)
+    slopes, misfit = slope(found)
+    factors = np.maximum(slopes if misfit < 1 else 1 + 0 * slopes, 1)[:, None, None]
+    scores = np.where(reading.visible, reading.scores, -np.inf)
+    powers = np.exp(factors * (scores - scores.max(axis=-1, keepdims=True)))
+    return np.asarray(powers > 100 * reading.noise * powers.sum(axis=-1, keepdims=True))
+
+
+def cut_off(reading: Reading, lost: Array) -> str:
+    """Return below which weight keys are left out, where that is the rule."""
+    kept = reading.visible & reading.seen
+    if not lost.any() or not kept.any():
+        return ""
+    for name, size in (("weight", reading.expected), ("score", reading.scores)):
+        top, bottom = float(size[lost].max()), float(size[kept].min())
+        if top < bottom and _by_values(lost):
+            return f"keys whose {name} is below {bottom:.3g} … {top:.3g} get no weight"
+    return ""
+
+
+def _by_values(lost: Array) -> bool:
+    """Return whether rows and heads lose unlike keys: then no position decides."""
+    flat = lost.reshape(-1, lost.shape[-1])
+    return len(np.unique(flat, axis=0)) > len(flat) // 2
+
+
+def keys_lost(readings: Sequence[Reading]) -> str:
+    """Return which keys no row sees, by one rule for all readings; "" where rows differ."""
+    seen = []
+    for reading in readings:
+        lost = reading.visible & _readable(reading) & ~reading.seen
+        flat = lost.reshape(-1, lost.shape[-1])
+        if not flat.any() or not (flat == flat[0]).all():
+            return ""
+        seen.append(Places(lost.shape[-1], frozenset(np.flatnonzero(flat[0]).tolist())))
+    if not seen:
+        return ""
+    rule = place_rule("key", seen)
+    if rule == EVERYWHERE:
+        return "no row sees any key: the weights are 0"
+    here = f"{spans(seen[-1].off)} of {seen[-1].count}"
+    return f"{rule or 'some keys'} (here {here}) get no weight in any row"
+
+
+def _rows(seen: Array, visible: Array) -> str:
+    """Return which keys row i of one head sees, where that is a rule other than the one due."""
+    if covered := _covered(seen & ~visible):
+        return covered
+    rule = _interval(seen)
+    expected = _interval(visible) or "the keys that the masks leave"
+    if not rule or rule == expected:
+        return ""
+    row = int(np.flatnonzero((seen != visible).any(axis=1))[0])
+    example = _example(seen, visible, row)
+    return f"row i sees keys {rule} (within 0 … S-1), due are {expected}; {example}"
+
+
+def _example(seen: Array, visible: Array, row: int) -> str:
+    keys = spans(np.flatnonzero(seen[row])) or "none"
+    return f"row {row} sees keys {keys}, due are {spans(np.flatnonzero(visible[row]))}"
+
+
+def _covered(leaked: Array) -> str:
+    """Return that a causal mask covers only its first rows and keys, where that is so."""
+    rows, keys = np.indices(leaked.shape)
+    if not leaked.any():
+        return ""
+    size = int(np.maximum(rows, keys)[leaked].min())
+    beyond = (keys > rows) & (np.maximum(rows, keys) >= size)
+    if size < 2 or not np.array_equal(beyond, leaked):
+        return ""
+    return f"the causal mask covers only the first {size} rows and keys: beyond, every key is seen"
+
+
+def _interval(seen: Array) -> str:
+    """Return "first … last" as formulas in i, where every row sees a run of keys."""
+    keys = seen.shape[1]
+    some: Array = np.asarray(seen.any(axis=1))
+    first = np.where(some, seen.argmax(axis=1), keys)
+    last = np.where(some, keys - 1 - seen[:, ::-1].argmax(axis=1), -1)
+    whole = (last - first + 1 == seen.sum(axis=1)) | ~some
+    if not whole.all():
+        return ""
+    end = ends_rule(last, keys)
+    start = starts_rule(np.where(some, first, 0), keys) if some.all() else _start_of(some, first)
+    return f"{start} … {end}" if start and end else ""
+
+
+def _start_of(some: Array, first: Array) -> str | None:
+    return "0" if (first[some] == 0).all() else None

@@ -1,0 +1,64 @@
+"""Which samples, heads, rows and columns of an output are off, and what is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.diagnose.experiments.rules import EVERYWHERE, Places, place_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.diagnose.experiments.calls import Trial
+
+AXES = ("sample", "head", "row", "column")
+
+
+def places(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """Return rules for the places that are off in all wrong trials; () where all elements are."""
+    wrong = [each for each in trials if each.wrong and each.found is not None]
+    return tuple(_rules(wrong)) if wrong else ()
+
+
+def _rules(wrong: Sequence[Trial]) -> Iterator[str]:
+    for axis, word in enumerate(AXES):
+        seen = [_along(trial.off, axis) for trial in wrong]
+        if all(each.count == 1 for each in seen):
+            continue
+        rule = place_rule(word, [each for each in seen if each.count > 1])
+        if rule is not None and rule != EVERYWHERE:
+            yield rule
+
+
+def _along(off: Array, axis: int) -> Places:
+    others = tuple(i for i in range(off.ndim) if i != axis)
+    return Places(off.shape[axis], frozenset(np.flatnonzero(off.any(axis=others)).tolist()))
+
+
+def contents(trials: Sequence[Trial]) -> str:
+    """Return what stands at the elements that are off, where it is one thing: "0", "NaN"."""
+    wrong = [each for each in trials if each.wrong and each.found is not None]
+    kinds_seen = {_content(each) for each in wrong}
+    return kinds_seen.pop() if len(kinds_seen) == 1 else ""
+
+
+def _content(trial: Trial) -> str:
+    found = trial.found
+    if found is None:
+        return ""
+    elements = found[trial.off]
+    values = trial.right.stages["value heads"]
+    mean = np.broadcast_to(values.mean(axis=-2, keepdims=True), found.shape)[trial.off]
+    rows = np.flatnonzero(trial.off.any(axis=(0, 1, 3)))
+    with np.errstate(invalid="ignore"):
+        kinds = {
+            "NaN": np.isnan(elements).all(),
+            "0": (elements == 0).all(),
+            "infinite": np.isinf(elements).all(),
+            "the mean of V": np.abs(elements - mean).max() <= trial.allowed,
+            "one row repeated": len(rows) > 1 and np.ptp(found[:, :, rows], axis=2).max() == 0,
+        }
+    return next((name for name, holds in kinds.items() if holds), "")

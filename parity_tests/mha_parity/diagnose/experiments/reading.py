@@ -1,0 +1,77 @@
+"""Attention weights read out of an output, with the scores that they should come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.catalogue import Attention
+from mha_parity.diagnose.experiments.calls import pose
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.diagnose.experiments.calls import Caller
+
+# What reading costs: values that should be unit vectors come from a solved system of equations.
+NOISE = {"float64": 1e-9, "float32": 1e-4, "float16": 3e-2, "bfloat16": 2e-1}
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Weights of one sample as read and as due, (H, L, S), and the scores that are due.
+
+    ``scores`` are scaled and -inf where a key is hidden; ``query`` and ``key`` are the heads.
+    """
+
+    problem: Problem
+    weights: Array
+    expected: Array
+    scores: Array
+    query: Array
+    key: Array
+
+    @property
+    def noise(self) -> float:
+        """How far a weight that is read may be from the one that was used."""
+        return NOISE[self.problem.case.dtype]
+
+    @property
+    def seen(self) -> Array:
+        """Which keys get a weight, (H, L, S)."""
+        return np.asarray(~(np.abs(self.weights) <= self.noise))
+
+    @property
+    def visible(self) -> Array:
+        """Which keys should get one."""
+        return np.asarray(np.isfinite(self.scores))
+
+    @property
+    def right(self) -> bool:
+        """Whether the weights are those due."""
+        with np.errstate(invalid="ignore"):
+            return bool((np.abs(self.weights - self.expected) <= 10 * self.noise).all())
+
+
+def read(caller: Caller, case: Case) -> Reading | None:
+    """Return the weights of sample 0 of a case, or None where they cannot be read."""
+    return read_problem(caller, pose(case))
+
+
+def read_problem(caller: Caller, problem: Problem, sample: int = 0) -> Reading | None:
+    """Return the weights of one sample of a problem, or None where they cannot be read."""
+    weights = caller.weights(problem, sample)
+    if weights is None:
+        return None
+    right = Attention(problem)
+    right.answer()
+    stages, own = right.stages, problem.key.shape[1]
+    scores, expected = stages["masked scores"], stages["weights"]
+    return Reading(
+        problem, np.asarray(weights, dtype=np.float64), expected[sample, ..., :own],
+        scores[sample, ..., :own],
+        stages["query heads"][sample], stages["key heads"][sample][:, :own],
+    )  # fmt: skip

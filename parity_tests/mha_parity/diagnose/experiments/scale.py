@@ -1,0 +1,145 @@
+"""What the effective scale is made of: the law is fitted over D, H, L, S, E and N."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.diagnose.experiments.reading import read
+from mha_parity.diagnose.experiments.transfer import curve, slope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.case import Case
+    from mha_parity.diagnose.experiments.calls import Caller
+
+SIZES = (
+    {"head_dim": 5, "heads_count": 2, "queries": 6, "keys": 4},
+    {"head_dim": 7, "heads_count": 3, "queries": 6, "keys": 9},
+    {"head_dim": 8, "heads_count": 3, "queries": 5, "keys": 7},
+    {"head_dim": 12, "heads_count": 2, "queries": 4, "keys": 10},
+    {"head_dim": 13, "heads_count": 4, "queries": 7, "keys": 11},
+    {"head_dim": 20, "heads_count": 5, "queries": 9, "keys": 6},
+    {"head_dim": 33, "heads_count": 2, "queries": 3, "keys": 8},
+    {"head_dim": 16, "heads_count": 3, "queries": 8, "keys": 5},
+)
+EXACT = 1e-6
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The effective scale of one case."""
+
+    case: Case
+    scale: float
+
+
+def measured(caller: Caller) -> list[Measured]:
+    """Return the effective scales that can be read, one a case; heads must agree."""
+    found = []
+    for sizes in SIZES:
+        heads = 1 if caller.base.heads_count == 1 else sizes["heads_count"]
+        case = caller.case(batch=2, **{**sizes, "heads_count": heads})
+        if not caller.running():
+            break
+        if "many" not in caller.candidate.offer["heads"] and heads > 1:
+            continue
+        reading = read(caller, case)
+        shape = None if reading is None else curve(reading)
+        if reading is None or shape is None:
+            continue
+        slopes, misfit = slope(shape)
+        if misfit <= shape.atol and np.ptp(slopes) <= shape.atol:
+            found.append(Measured(case, float(slopes.mean()) * reading.problem.scale))
+    return found
+
+
+LAWS: dict[str, Callable[[Case], float]] = {
+    "1/sqrt(D)": lambda c: c.head_dim**-0.5,
+    "no scale: 1": lambda _: 1.0,
+    "1/sqrt(E)": lambda c: c.embed_dim**-0.5,
+    "1/D": lambda c: 1 / c.head_dim,
+    "1/E": lambda c: 1 / c.embed_dim,
+    "1/sqrt(H)": lambda c: c.heads_count**-0.5,
+    "1/H": lambda c: 1 / c.heads_count,
+    "1/sqrt(S)": lambda c: c.keys**-0.5,
+    "1/sqrt(L)": lambda c: c.queries**-0.5,
+    "1/S": lambda c: 1 / c.keys,
+    "1/L": lambda c: 1 / c.queries,
+    "1/sqrt(N)": lambda c: c.batch**-0.5,
+    "sqrt(D)": lambda c: c.head_dim**0.5,
+    "1/sqrt(D + 1)": lambda c: (c.head_dim + 1) ** -0.5,
+    "1/sqrt(D - 1)": lambda c: (c.head_dim - 1) ** -0.5,
+    "1/(1 + sqrt(D))": lambda c: 1 / (1 + c.head_dim**0.5),
+    "1/sqrt(2 D)": lambda c: (2 * c.head_dim) ** -0.5,
+    "1/sqrt(D // 2)": lambda c: (c.head_dim // 2) ** -0.5,
+    "1/int(sqrt(D))": lambda c: 1 / math.isqrt(c.head_dim),
+    "1/round(sqrt(D))": lambda c: 1 / round(math.sqrt(c.head_dim)),
+    "D^(-1/4)": lambda c: c.head_dim**-0.25,
+    "D^(-3/2)": lambda c: c.head_dim**-1.5,
+    "1/log2(D)": lambda c: 1 / math.log2(c.head_dim),
+    "ln(2)/sqrt(D), so 2^score in place of exp(score)": (lambda c: math.log(2) * c.head_dim**-0.5),
+    "ln(10)/sqrt(D), so 10^score in place of exp(score)": (
+        lambda c: math.log(10) * c.head_dim**-0.5
+    ),
+    "log2(e)/sqrt(D), so exp of a score in base-2 units": (
+        lambda c: c.head_dim**-0.5 / math.log(2)
+    ),
+    "ln(S)/sqrt(D)": lambda c: math.log(c.keys) * c.head_dim**-0.5,
+    "1/sqrt(3 E)": lambda c: (3 * c.embed_dim) ** -0.5,
+}
+
+
+def _padded(multiple: int) -> Callable[[Case], float]:
+    return lambda c: (-(-c.head_dim // multiple) * multiple) ** -0.5
+
+
+for _m in (2, 4, 8, 16, 32, 64, 128):
+    LAWS[f"1/sqrt(D rounded up to a multiple of {_m})"] = _padded(_m)
+LAWS["1/sqrt(D rounded up to a power of two)"] = lambda c: (
+    (1 << (c.head_dim - 1).bit_length()) ** -0.5
+)
+
+
+def law(found: list[Measured]) -> str:
+    """Return the formula that gives every effective scale, or the factors on the one due."""
+    if len(found) < 3:
+        return ""
+    for text, formula in LAWS.items():
+        if all(abs(formula(m.case) - m.scale) <= EXACT * abs(m.scale) for m in found):
+            return text
+    scales = np.array([m.scale for m in found])
+    factors = np.array([m.scale * m.case.head_dim**0.5 for m in found])
+    if np.ptp(factors) <= EXACT * np.abs(factors).max():
+        return f"{factors.mean():.6g}/sqrt(D)"
+    if np.ptp(scales) <= EXACT * np.abs(scales).max():
+        return constant(float(scales.mean()))
+    exponent = _power(found)
+    return exponent or "no formula in D, H, L, S or E: " + ", ".join(
+        f"{m.scale:.4g} at D = {m.case.head_dim}" for m in found[:4]
+    )
+
+
+def constant(value: float) -> str:
+    """Return a scale that follows no size, and of which size it would be the right one."""
+    square = 1 / (value * value)
+    size = round(square)
+    if abs(square - size) < 1e-4 * square:
+        return (
+            f"{value:.4g} = 1/sqrt({size}) whatever D: written into the code, or kept from a "
+            f"call with D = {size}"
+        )
+    return f"{value:.6g} whatever D"
+
+
+def _power(found: list[Measured]) -> str:
+    x = np.log([m.case.head_dim for m in found])
+    y = np.log([m.scale for m in found])
+    slope_, start = np.polyfit(x, y, 1)
+    if np.abs(slope_ * x + start - y).max() > EXACT:
+        return ""
+    return f"{math.exp(start):.4g} D^{slope_:.4g}"

@@ -1,0 +1,52 @@
+"""Whether the answer to one problem depends on which calls came before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.diagnose.evidence import largest_magnitude
+
+if TYPE_CHECKING:
+    from mha_parity.diagnose.experiments.calls import Caller, Trial
+
+SIZES = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 2, "head_dim": 6}
+BETWEEN = {
+    "another problem of the same shapes": {"seed": 991},
+    "a call with more keys": {"keys": 31},
+    "a call with more rows": {"queries": 29},
+    "a call with wider heads": {"head_dim": 23},
+    "a call with more samples": {"batch": 5},
+    "a call with more heads": {"heads_count": 4},
+}
+
+
+def earlier_calls(caller: Caller) -> tuple[str, ...]:
+    """Return which calls change the answer to a problem that is asked before and after them."""
+    sizes = dict(SIZES)
+    if caller.base.heads_count == 1 or caller.base.kv_heads == "fewer":
+        sizes["heads_count"] = caller.base.heads_count
+    first = caller.case(**sizes)
+    asked = [first]
+    for change in BETWEEN.values():
+        asked += [caller.case(**{**sizes, **change}), first]
+    trials = caller.ask(asked)
+    before, changes = trials[0], []
+    for name, after in zip(BETWEEN, trials[2::2], strict=False):
+        difference = _difference(before, after)
+        if difference:
+            changes.append(f"{name} changes the answer to an earlier problem by {difference:.3g}")
+        before = after
+    return tuple(changes)
+
+
+def _difference(before: Trial, after: Trial) -> float:
+    """Return by how much two answers to one problem differ, 0 where rounding explains it."""
+    if before.found is None or after.found is None:
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(before.found - after.found)
+    same = np.isnan(before.found) == np.isnan(after.found)
+    unlike = np.inf if not same.all() else largest_magnitude(difference)
+    return float(unlike) if unlike > before.allowed else 0.0

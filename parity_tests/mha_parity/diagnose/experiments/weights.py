@@ -1,0 +1,196 @@
+"""Experiments on the weights alone: at several sizes, from the first that departs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.diagnose.experiments import transfer
+from mha_parity.diagnose.experiments.influence import irregular, keys_lost, visibility
+from mha_parity.diagnose.experiments.reading import Reading, read
+from mha_parity.diagnose.experiments.rules import Places, place_rule, spans
+from mha_parity.diagnose.experiments.scale import law, measured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.diagnose.experiments.calls import Caller
+
+# Widths of several residues modulo 4 and 8; lengths within a tile and beyond tiles of 64 and 128,
+# with tails of unlike lengths for tiles of 16, 32, 64 and 128.
+SMALL = {"batch": 1, "queries": 6, "keys": 24, "head_dim": 13}
+MEDIUM = {"batch": 1, "queries": 101, "keys": 127, "head_dim": 131}
+LARGE = {"batch": 1, "queries": 167, "keys": 191, "head_dim": 193}
+LARGER = {"batch": 1, "queries": 299, "keys": 319, "head_dim": 321}
+PROJECTED = {**SMALL, "keys": 11}  # a layer of one head shows no more keys than it has columns
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What the weights are in place of what they should be, and what to do."""
+
+    text: str
+    remedy: str
+    understood: bool = True
+
+
+def readings(caller: Caller) -> Iterator[Reading]:
+    """Yield weights read at growing sizes, then at scores with a standard deviation of 10.
+
+    The largest size is read where no smaller one shows anything.
+    """
+    heads = 1 if caller.base.heads_count == 1 else 2
+    small = PROJECTED if caller.base.form == "mha" and heads == 1 else SMALL
+    designs: list[dict[str, object]] = [
+        {**small, "heads_count": heads},
+        {**MEDIUM, "heads_count": heads},
+        {**LARGE, "heads_count": 1},
+        {**small, "heads_count": heads, "regime": "peaky"},
+        {**LARGER, "heads_count": 1},
+    ]
+    wrong = False
+    for design in designs:
+        if not caller.running() or (wrong and design is designs[-1]):
+            return
+        reading = read(caller, caller.case(**design))
+        if reading is not None:
+            wrong = wrong or not reading.right
+            yield reading
+
+
+def causes(caller: Caller, found: list[Reading]) -> list[Cause]:
+    """Return why the weights depart, from the readings that do; [] where none does."""
+    wrong = [each for each in found if not each.right]
+    if not wrong:
+        return []
+    found_first = (
+        _empty_heads(wrong) or _empty_rows(wrong) or _other_axis(wrong[0]) or _visible(wrong)
+    )
+    if found_first:
+        return [found_first]
+    curves = [each for each in map(transfer.curve, wrong) if each is not None]
+    for each in sorted(curves, key=lambda c: c.reading.problem.case.regime != "normal"):
+        cause = _bent(caller, each)
+        if cause:
+            return [cause]
+    return [_unknown(wrong[0], curves[0] if curves else None)]
+
+
+def _empty_heads(wrong: list[Reading]) -> Cause | None:
+    for each in wrong:
+        empty = [h for h in range(len(each.weights)) if not each.weights[h].any()]
+        if empty and len(empty) < len(each.weights):
+            return Cause(
+                f"head {spans(empty)} of {len(each.weights)} has weights that are all 0",
+                "compute every head: look at the bounds of the loop over heads",
+            )
+    return None
+
+
+def _empty_rows(wrong: list[Reading]) -> Cause | None:
+    """Return which rows have no weights at all, where all others are right."""
+    seen = []
+    for each in wrong:
+        empty: Array = np.asarray(~each.weights.any(axis=(0, 2)))
+        rest = np.abs(each.weights - each.expected)[:, ~empty]
+        if not empty.any() or rest.max(initial=0) > 10 * each.noise:
+            return None
+        seen.append(Places(len(empty), frozenset(np.flatnonzero(empty).tolist())))
+    rule = place_rule("row", seen) or "some rows"
+    return Cause(
+        f"{rule} (here {spans(seen[-1].off)} of {seen[-1].count}) are 0 in all heads: "
+        "their weights and outputs are not computed or not written",
+        "let the loop over rows end with the last row",
+    )
+
+
+def _other_axis(reading: Reading) -> Cause | None:
+    """Return over which axis the weights sum to 1 where that is not the keys."""
+    weights, atol = reading.weights, 100 * reading.noise
+    if np.abs(weights.sum(axis=-1) - 1).max() <= atol:
+        return None
+    sums = {
+        "each column, over the queries": weights.sum(axis=1),
+        "each cell, over the heads": weights.sum(axis=0),
+        "each row, over heads and keys together": weights.sum(axis=(0, 2)),
+        "each head, over rows and keys together": weights.sum(axis=(1, 2)),
+    }
+    for name, total in sums.items():
+        if np.abs(total - 1).max() <= atol:
+            return Cause(f"weights sum to 1 in {name}; due is in each row, over the keys",
+                         "take the softmax over the last axis of (N, H, L, S)")  # fmt: skip
+    return None
+
+
+def _visible(wrong: list[Reading]) -> Cause | None:
+    """Return which keys are seen, from the longest reading: a rule shows best there."""
+    normal = [each for each in wrong if each.problem.case.regime == "normal"]
+    if rule := keys_lost(normal):
+        return Cause(rule, "let the loop over keys end with the last key")
+    for each in reversed(normal):
+        if rule := visibility(each):
+            return Cause(rule, "let each row see the keys that are due: look at the bounds of the "
+                         "loop over keys, at window and offset of a mask")  # fmt: skip
+    return None
+
+
+def _bent(caller: Caller, found: transfer.Curve) -> Cause | None:
+    """Return how weights follow from scores, where something fits."""
+    slopes, misfit = transfer.slope(found)
+    if misfit <= found.atol:
+        return _straight(caller, found, slopes)
+    factors = transfer.channel_factors(found)
+    if factors is not None:
+        return Cause(transfer.describe_channels(factors), "sum the products over all D channels")
+    if story := transfer.tile_story(found):
+        return Cause(story, "multiply what was accumulated, and the row sum, by "
+                     "exp(old maximum - new maximum) whenever the maximum grows")  # fmt: skip
+    if bend := transfer.bend(found):
+        return Cause(bend[0].text.format(c=bend[1]), bend[0].remedy)
+    if story := transfer.table(found):
+        return Cause(story, "call exp")
+    return None
+
+
+def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> Cause | None:
+    if np.ptp(slopes) > found.atol:
+        listed = ", ".join(f"{s * found.reading.problem.scale:.4g}" for s in slopes)
+        return Cause(f"each head has a scale of its own: {listed}", "use 1/sqrt(D) in all heads")
+    if abs(slopes[0] - 1) > found.atol:
+        scale, expected = slopes[0] * found.reading.problem.scale, found.reading.problem.scale
+        formula = law(measured(caller))
+        listed = (
+            f"{formula} ({scale:.4g} at D = {found.reading.problem.head_dim})" if formula else ""
+        )
+        return Cause(
+            f"the effective scale is {listed or f'{scale:.4g}'}; due is 1/sqrt(D) = {expected:.4g}",
+            "multiply q k^T by 1/sqrt(D), once, with the D of the call",
+        )
+    story = transfer.denominator(found)
+    if not story:
+        return None
+    remedy = "divide by the sum of exp over the keys of the row, and by nothing else"
+    return Cause(story, remedy, understood="denominator" in story)
+
+
+def _unknown(reading: Reading, found: transfer.Curve | None) -> Cause:
+    """Say of weights that fit nothing the two facts that narrow it down most."""
+    sums = reading.weights.sum(axis=-1)
+    first = (
+        "rows of weights sum to 1" if np.abs(sums - 1).max() < 1e-6
+        else f"rows of weights sum to {sums.min():.4g} … {sums.max():.4g}"
+    )  # fmt: skip
+    if example := irregular(reading):
+        return Cause(f"some keys get no weight, or get one that is not due, by no rule that was "
+                     f"tried: {example}; {first}", "", False)  # fmt: skip
+    if found is None:
+        return Cause(f"the weights are no softmax: {first}, some are negative or 0", "", False)
+    slopes, misfit = transfer.slope(found)
+    return Cause(
+        f"the weights are no function of the true scores alone (a line through their logarithms "
+        f"has slope {slopes.mean():.3g} and misses by {misfit:.3g}): q, k or their split may "
+        f"differ, or something is added to the scores; {first}", "", False,
+    )  # fmt: skip

@@ -1,0 +1,89 @@
+"""What experiments on a candidate found, as lines of a diagnosis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.core.verdict import Diagnosis
+from mha_parity.diagnose import probes
+from mha_parity.diagnose.evidence import TELLING, Observation
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.examination import examine, findings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.diagnose.experiments.calls import Trial
+    from mha_parity.diagnose.experiments.examination import Finding
+
+FACTS = 2  # about what is not understood
+TRIALS = (
+    6  # wrong answers of the experiments that a name has to predict too, and as many right ones
+)
+LONGEST = 130  # keys: hundreds of names are held against each of these
+
+
+class Measurements:
+    """The experiments on a candidate, made once."""
+
+    def __init__(self, candidate: Candidate, running: Callable[[], bool]) -> None:
+        """Make the experiments while there is time."""
+        self.candidate = candidate
+        self.running = running
+        caller = Caller(candidate, running)
+        self.findings = findings(examine(caller))
+        self.trials = caller.trials
+
+    @property
+    def crashes(self) -> tuple[Diagnosis, ...]:
+        """For which sizes calls fail, where a rule fits."""
+        return tuple(_as_diagnosis(f) for f in self.findings if f.stage == "crash" and f.understood)
+
+    @property
+    def causes(self) -> tuple[Diagnosis, ...]:
+        """What was understood of wrong answers."""
+        return tuple(_as_diagnosis(f) for f in self.findings if f.stage != "crash" and f.understood)
+
+    def facts(self) -> tuple[Diagnosis, ...]:
+        """Return what was not understood, with the facts that narrow it down."""
+        causes = [_as_diagnosis(f) for f in self.findings if not f.understood]
+        found = probes.measure(self.candidate, self.running)
+        stage, *others = found
+        sentences = others[:FACTS] or ([stage] if not causes else [])
+        return (
+            *causes,
+            *(Diagnosis(bug=None, title=each, evidence=PROBED) for each in sentences),
+        )
+
+    def observations(self) -> list[Observation]:
+        """Return answers of the experiments, wrong and right, that a name has to predict."""
+        answered = [each for each in self.trials if each.answer is not None and _short(each)]
+        wrong, right = ([t for t in answered if t.wrong is flag] for flag in (True, False))
+        chosen = [*_spread(wrong), *_spread(right)]
+        seen = [Observation(t.problem, t.answer, failing=False) for t in chosen]
+        return [Observation(o.problem, o.answer, failing=o.fault > TELLING) for o in seen]
+
+
+PROBED = "measured from outside"
+
+
+def _short(trial: Trial) -> bool:
+    case = trial.problem.case
+    return min(case.queries, case.keys) > 1 and max(case.queries, case.keys) <= LONGEST
+
+
+def _spread(trials: Sequence[Trial]) -> list[Trial]:
+    """Return a few trials, evenly over all."""
+    step = max(len(trials) // TRIALS, 1)
+    return list(trials[::step][:TRIALS])
+
+
+def _as_diagnosis(finding: Finding) -> Diagnosis:
+    return Diagnosis(
+        bug=None,
+        title=finding.text,
+        remedy=finding.remedy,
+        evidence=finding.evidence or "experiments on the target",
+        explains=1.0 if finding.understood else 0.0,
+    )

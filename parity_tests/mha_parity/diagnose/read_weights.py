@@ -1,0 +1,163 @@
+"""Read attention weights out of an output: where V holds rows of the identity, P V shows P."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.cases.unit_values import one_hot
+from mha_parity.catalogue import Attention
+from mha_parity.core.arrays import split
+from mha_parity.core.candidate import CandidateError, ask
+from mha_parity.core.case import Case
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+
+SEED = 77
+CALLS = 16  # of the candidate, to read the weights of one sample
+SOLVED = 0.01  # the largest error of projected values: a picture shows two digits
+SIZES = {"batch": 2, "queries": 4, "keys": 5, "head_dim": 7}
+ATOL = {"float64": 1e-9, "float32": 1e-4, "float16": 3e-2, "bfloat16": 2e-1}
+
+
+@dataclass(frozen=True, eq=False)
+class WeightsReading:
+    """Attention weights read from a candidate's output, and the right ones.
+
+    Shapes (N, H, L, S); ``dots`` are the right q k^T without scale or masks.
+    """
+
+    problem: Problem
+    weights: Array
+    right: Array
+    dots: Array
+
+    @property
+    def atol(self) -> float:
+        """The tolerance in the problem's dtype."""
+        return ATOL[self.problem.case.dtype]
+
+
+def plain_case(offer: Offer, **changes: object) -> Case:
+    """Return a small case of the plainest offered features, in the most exact offered dtype."""
+    fixed = {
+        axis: values[0]
+        for axis, values in offer.items()
+        if axis not in {"heads", "size", "regime", "memory", "kv_heads", "v_dim"}
+    }
+    # Distinct inputs: in self-attention the unit values are the queries too.
+    distinct = ("distinct", "cross") if fixed["form"] == "mha" else ("cross",)
+    fixed["inputs"] = next((each for each in distinct if each in offer["inputs"]), fixed["inputs"])
+    fixed["dtype"] = next(d for d in ATOL if d in offer["dtype"])
+    sizes = dict(SIZES)
+    if fixed["inputs"] == "self":
+        sizes["queries"] = sizes["keys"]
+    if fixed["layout"] == "unbatched":
+        sizes["batch"] = 1
+    sizes["heads_count"] = 3 if "many" in offer["heads"] else 1
+    if fixed["projection"] == "separate":
+        sizes |= {"kdim": 23, "vdim": 25}
+    if offer["kv_heads"] == ("fewer",):
+        sizes |= {"heads_count": 4, "kv_heads_count": 2}
+    return Case(seed=SEED, **{**sizes, **fixed, **changes})  # type: ignore[arg-type]  # fields vary
+
+
+def read_sample_weights(candidate: Candidate, problem: Problem, sample: int) -> Array | None:
+    """Return the weights of one sample, (H, L, S'), or None where they cannot be read.
+
+    A call shows Dv keys: their value rows are unit vectors, all others zero. A projection W_v that
+    solves x W_v^T = I gives them, where there are no more keys than columns. The weight of one
+    appended key is 1 minus the sum of the others; those of two are unknown, NaN.
+    """
+    keys, width = problem.key.shape[1], problem.v_head_dim
+    starts = range(0, keys, width)
+    if not keys or len(starts) > CALLS:
+        return None
+    problems = [_identity_values(problem, sample, start) for start in starts]
+    solved = [each for each in problems if each is not None]
+    if len(solved) < len(problems):
+        return None
+    parts = []
+    for answer in ask(candidate, solved):
+        if isinstance(answer, CandidateError) or np.shape(answer.output) != problem.output_shape:
+            return None
+        output = np.asarray(answer.output, dtype=np.float64)
+        parts.append(split(output, problem.num_heads)[sample])
+    read = np.concatenate(parts, axis=-1)[..., :keys]
+    return np.concatenate([read, _appended(read, problem.appended)], axis=-1)
+
+
+def _appended(read: Array, count: int) -> Array:
+    missing = np.full((*read.shape[:-1], count), np.nan)
+    return 1 - read.sum(axis=-1, keepdims=True) if count == 1 else missing
+
+
+def _identity_values(problem: Problem, sample: int, start: int) -> Problem | None:
+    """Return the problem whose values show the keys from ``start`` on."""
+    keys, width = problem.key.shape[1], problem.v_head_dim
+    unit = np.eye(keys, keys + width)[:, start : start + width]
+    if problem.w_v is None:
+        value = np.broadcast_to(np.tile(unit, problem.num_kv_heads), problem.value.shape)
+        return problem.replace(value=np.ascontiguousarray(value, dtype=problem.dtype))
+    rows = problem.value[sample].astype(np.float64)
+    target = np.tile(unit, problem.num_heads)
+    w_v = np.linalg.lstsq(rows, target, rcond=None)[0].T.astype(problem.dtype)
+    if not np.abs(rows @ w_v.T.astype(np.float64) - target).max() < SOLVED:
+        return None
+    zeros = {name: _zeros(getattr(problem, name)) for name in ("b_v", "bias_v", "b_out")}
+    identity = None if problem.w_out is None else np.eye(len(problem.w_out), dtype=problem.dtype)
+    return problem.replace(w_v=w_v, w_out=identity, **zeros)
+
+
+def _zeros(array: Array | None) -> Array | None:
+    return None if array is None else np.zeros_like(array)
+
+
+def read_weights(candidate: Candidate, case: Case) -> WeightsReading | None:
+    """Return the weights of all samples of a plain case, or None without an answer."""
+    problem = one_hot(make(case))
+    output = ask_output(candidate, problem)
+    if output is None:
+        return None
+    n, h, length, total = problem.weights_shape
+    own = total - problem.appended
+    heads = output.reshape(n, length, h, problem.v_head_dim).swapaxes(1, 2)
+    right = Attention(problem)
+    right.answer()
+    q, k = right.stages["query heads"], right.stages["key heads"]
+    dots = (q @ k.swapaxes(-1, -2))[..., :own]
+    return WeightsReading(problem, heads[..., :own], right.stages["weights"][..., :own], dots)
+
+
+def ask_output(candidate: Candidate, problem: Problem) -> Array | None:
+    """Return the candidate's output in float64, None where it gives none of the right shape."""
+    try:
+        found = candidate(problem).output
+    except CandidateError:
+        return None
+    shaped = found.shape == problem.output_shape
+    return np.asarray(found, dtype=np.float64) if shaped else None
+
+
+def fit_scale(reading: WeightsReading) -> tuple[Array | None, float]:
+    """Return the effective scale of each head from log-ratios, and the misfit of the line.
+
+    log(P_ij / P_i0) = scale (q_i k_j - q_i k_0), whatever the softmax divides by.
+    """
+    weights = reading.weights
+    if weights.size == 0 or weights.shape[-1] < 2 or (weights <= 0).any():
+        return None, math.inf
+    logs = np.log(weights)
+    left = (logs - logs[..., :1]).swapaxes(0, 1).reshape(weights.shape[1], -1)
+    right = (reading.dots - reading.dots[..., :1]).swapaxes(0, 1).reshape(left.shape)
+    slopes = (left * right).sum(axis=1) / (right * right).sum(axis=1)
+    rest = np.abs(left - slopes[:, None] * right).max()
+    return slopes, float(rest / max(float(np.abs(left).max()), 1e-300))

@@ -1,0 +1,1 @@
+"""Compare an answer with the reference: match, less accurate, wrong or inconclusive."""

@@ -1,0 +1,259 @@
+"""The pytest plugin: ``--mha-parity-target TARGET`` adds a test for the target and its features.
+
+Loads neither numpy nor torch, and nothing of the harness but the options without a target.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mha_parity.core.features import AXES
+from mha_parity.core.options import add_options, from_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+PREFIX = "mha-parity-"
+ITEM = "mha-parity"
+ALL_CASES = "all-cases"  # the test of the verdict itself
+CHOSEN = pytest.StashKey[list[str]]()
+
+
+class MhaParityWarning(pytest.PytestWarning):
+    """An entry or option of an adopter that has no effect."""
+
+
+class FeatureError(Exception):
+    """A test of the plugin that fails; its text is what pytest shows."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of a run, prefixed, and two of the plugin's own."""
+    group = parser.getgroup("mha-parity", "prove an attention against torch's")
+    group.addoption(
+        "--mha-parity-target",
+        metavar="TARGET",
+        help="judge this attention: one test for all cases, one for each feature",
+    )
+    group.addoption(
+        "--mha-parity-xfail", metavar="FILE", help="features expected to fail: axis=value  # reason"
+    )
+    add_options(group.addoption, PREFIX)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the ids of the plugin's tests out of the arguments: pytest looks for files there."""
+    chosen = [each for each in config.args if each.startswith(f"{ITEM}[")]
+    config.stash[CHOSEN] = chosen
+    if chosen:
+        config.args[:] = [each for each in config.args if each not in chosen]
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Name the target and the cases."""
+    target = config.getoption("--mha-parity-target")
+    if target is None:
+        return None
+    options = from_namespace(config.option, PREFIX)
+    return f"mha-parity: target {target}, {options.cases} cases, seed {options.seed}"
+
+
+@pytest.hookimpl(tryfirst=True)  # so that -k and -m choose among the features too
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Add a test for all cases and one for every feature that the target offers."""
+    target, chosen = config.getoption("--mha-parity-target"), config.stash[CHOSEN]
+    if target is None:
+        if chosen:
+            raise pytest.UsageError(f"mha-parity: {chosen[0]} needs --mha-parity-target.")
+        return
+    expected = _expected(config.getoption("--mha-parity-xfail"))
+    run = _Run(target, config, expected)
+    names = [ALL_CASES, *run.features()]
+    for name in expected:
+        if name not in names:
+            _warn(f"{name} is expected to fail, but the target offers no such feature; drop it.")
+    for each in chosen:
+        _one_of(each.removeprefix(f"{ITEM}[").removesuffix("]"), names, "feature of the target")
+    for name in names:
+        if chosen and f"{ITEM}[{name}]" not in chosen:
+            continue
+        item = ParityItem.from_parent(session, name=f"{ITEM}[{name}]", run=run, feature=name)
+        if name in expected:
+            item.add_marker(pytest.mark.xfail(reason=expected[name], strict=True))
+        items.append(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the whole report of a failed ``assert_parity`` where pytest is verbose."""
+    report = yield
+    verdict = getattr(call.excinfo and call.excinfo.value, "verdict", None)
+    if item.config.get_verbosity() > 0 and verdict is not None and report.failed:
+        from mha_parity.core.verdict import Verdict
+        from mha_parity.report.notebook_view import as_text
+
+        if isinstance(verdict, Verdict):
+            report.sections.append(("mha-parity", as_text(verdict, verbose=True)))
+    return report
+
+
+def _warn(message: str) -> None:
+    try:
+        warnings.warn(MhaParityWarning(message), stacklevel=2)
+    except MhaParityWarning as error:  # pytest was asked to take warnings for errors
+        raise pytest.UsageError(f"mha-parity: {error}") from None
+
+
+class ParityItem(pytest.Item):
+    """The verdict on all cases, or on one feature; all of them share one run."""
+
+    def __init__(self, *, run: _Run, feature: str, **keywords: Any) -> None:
+        """Keep the run and the feature, ``axis=value`` or ``all-cases``."""
+        # An id without the session's empty path in front can be given to pytest as it is printed.
+        super().__init__(nodeid=keywords["name"], **keywords)
+        self._target_run = run
+        self._feature = feature
+        # No fixtures: pytest-benchmark 5.0.0 fails on items that cannot tell.
+        self.funcargs: dict[str, object] = {}
+
+    def runtest(self) -> None:
+        """Fail, skip or pass as the run's outcome for the feature says."""
+        status, reason = self._target_run.outcome(self._feature)
+        if status == "skip":
+            pytest.skip(reason)
+        if status == "fail":
+            first = reason if self._feature == ALL_CASES else f"{self._feature}: {reason}"
+            raise FeatureError(f"{first}\n{self._target_run.report_once()}")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Return the report instead of a traceback, with its first line for pytest's summary.
+
+        A summary cuts a message to one line in a terminal and prints all of it under ``CI``; the
+        form with a place of its own for that line also survives the way from an xdist worker.
+        """
+        if not isinstance(excinfo.value, FeatureError):
+            return super().repr_failure(excinfo, style)
+        shown = excinfo.getrepr(style="value")
+        text = str(excinfo.value)
+        shown.reprtraceback.reprentries[0].lines = [*text.split("\n"), ""]
+        if shown.reprcrash is not None:
+            shown.reprcrash.message = text.partition("\n")[0]
+        return shown
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Name the target as the place of the test."""
+        return Path(self._target_run.target), None, self.name
+
+
+class _Run:
+    """The one run over a target, made when the first of its tests needs it.
+
+    Workers of pytest-xdist share it: the first to need it judges, the others read what it wrote.
+    """
+
+    def __init__(self, target: str, config: pytest.Config, expected: Mapping[str, str]) -> None:
+        self.target = target
+        self._config = config
+        self._options = from_namespace(config.option, PREFIX)
+        self._expected = expected
+        self._found: dict[str, Any] | None = None
+        self._reported = False
+
+    def features(self) -> list[str]:
+        """Return the features the target offers; a target that cannot start ends the session."""
+        from mha_parity.run.narrowing import restricted
+        from mha_parity.worker.open_target import opened
+
+        try:
+            with opened(self.target, self._options) as candidate:
+                offer = restricted(candidate, self._options)
+        except ValueError as mistake:
+            raise pytest.UsageError(f"mha-parity: {mistake}") from None
+        return [f"{axis}={value}" for axis, values in offer.items() for value in values]
+
+    def outcome(self, feature: str) -> tuple[str, str]:
+        """Return status and reason of one test."""
+        found = self._run_once()
+        if "refused" in found:
+            return "fail" if feature == ALL_CASES else "skip", found["refused"]
+        status, reason = found["outcomes"][feature]
+        return status, reason
+
+    def report_once(self) -> str:
+        """Return the report the first time, all of it where pytest is verbose; later its place."""
+        first, self._reported = not self._reported, True
+        if first:
+            return str(self._run_once()["full" if self._config.get_verbosity() > 0 else "brief"])
+        return f"The first test that fails shows the report; {ITEM}[{ALL_CASES}] shows it alone."
+
+    def _run_once(self) -> dict[str, Any]:
+        if self._found is None:
+            worker = getattr(self._config, "workerinput", None)
+            self._found = self._judged() if worker is None else self._shared(worker["testrunuid"])
+        return self._found
+
+    def _shared(self, run_id: str) -> dict[str, Any]:
+        """Return what the first worker found; a worker that dies leaves its turn to the next."""
+        from filelock import FileLock
+
+        temporary = self._config._tmp_path_factory  # type: ignore[attr-defined]  # noqa: SLF001  (items have no fixtures)
+        path = temporary.getbasetemp().parent / f"mha-parity-{run_id}.json"
+        with FileLock(f"{path}.lock"):
+            if not path.is_file():
+                path.write_text(json.dumps(self._judged()), encoding="utf-8")
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+    def _judged(self) -> dict[str, Any]:
+        """Judge the target; return plain data."""
+        from mha_parity.report.brief import brief
+        from mha_parity.report.by_feature import feature_outcomes
+        from mha_parity.report.notebook_view import as_text
+        from mha_parity.run.check import check
+        from mha_parity.worker.open_target import opened
+
+        with opened(self.target, self._options) as candidate:
+            try:
+                verdict = check(candidate, self._options, target=self.target)
+            except ValueError as mistake:  # no case was answered: there is no verdict
+                return {"refused": str(mistake), "brief": "", "full": ""}
+        return {
+            "outcomes": feature_outcomes(verdict, self._expected),
+            "brief": brief(verdict).partition("\n")[2],
+            "full": as_text(verdict, verbose=True),
+        }
+
+
+def _expected(name: str | None) -> Mapping[str, str]:
+    """Return the features expected to fail, each with its reason."""
+    if name is None:
+        return {}
+    path = Path(name)
+    if not path.is_file():
+        raise pytest.UsageError(f"mha-parity: there is no file {name} of expected failures.")
+    known = [ALL_CASES, *(f"{axis}={value}" for axis, values in AXES.items() for value in values)]
+    entries: dict[str, str] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        feature, _, reason = (part.strip() for part in line.partition("#"))
+        if feature:
+            entries[_one_of(feature, known, f"feature in {name}")] = reason or "expected to fail"
+    return entries
+
+
+def _one_of(word: str, known: list[str], what: str) -> str:
+    """Return the word, or end the session with the closest one that is known."""
+    if word in known:
+        return word
+    close = difflib.get_close_matches(word, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else "see mha-parity list features."
+    raise pytest.UsageError(f"mha-parity: got {word!r}, but no such {what}; {hint}")

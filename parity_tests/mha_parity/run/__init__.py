@@ -1,0 +1,1 @@
+"""From options to a verdict: many cases, in this process or in several."""

@@ -1,0 +1,108 @@
+"""From the results of all cases to the verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.core.verdict import Failure, Verdict
+from mha_parity.judging.output import JudgeSettings
+from mha_parity.run import answer_dtype, summary
+from mha_parity.run.diagnosed import diagnosed
+from mha_parity.run.failures import failures_of
+from mha_parity.run.figures import closest, pictures
+from mha_parity.run.gradient_pictures import gradient_pictures
+from mha_parity.run.narrowing import narrowed
+from mha_parity.run.overflow import is_remark
+from mha_parity.run.remarks import remarks
+
+if TYPE_CHECKING:
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.check_result import CheckResult
+    from mha_parity.core.features import Offer
+    from mha_parity.core.options import Options
+    from mha_parity.core.pictures import Picture
+    from mha_parity.run.case_run import CaseResult
+    from mha_parity.run.repro import Repro
+
+
+def settings_of(options: Options) -> JudgeSettings:
+    """Return what the judge needs to know of the options."""
+    return JudgeSettings(
+        fully_masked=options.fully_masked,
+        max_times_torch=options.max_times_torch,
+    )
+
+
+def build_verdict(
+    candidate: Candidate,
+    options: Options,
+    target: str,
+    repro: Repro,
+    case_results: list[CaseResult],
+    over_run: list[CheckResult],
+    offer: Offer,
+) -> Verdict:
+    """Return the verdict over the results of all cases, and of the checks over the run.
+
+    Raises
+    ------
+    ValueError
+        Not one case was answered.
+
+    """
+    summary.refuse_unanswered(target, candidate.convention, case_results)
+    check_results = [
+        check_result for case_result in case_results for check_result in case_result.check_results
+    ] + over_run
+    rows = summary.feature_rows(
+        case_results, offer, candidate.offer, getattr(candidate, "reasons", {})
+    )
+    listed = getattr(candidate, "parameters", ())
+    parameters = summary.parameters(listed, case_results, options)
+    limits = remarks(candidate, options, offer, case_results)
+    overflows = [each.detail for each in over_run if is_remark(each)]
+    over_run = [each for each in over_run if not is_remark(each)]
+    candidate = narrowed(candidate, offer, options)
+    settings = settings_of(options)
+    failing = [case_result for case_result in case_results if case_result.fails]
+    failures = failures_of(candidate, failing, over_run, settings, repro, shrink=options.shrink)
+    worst = summary.worst(check_results)
+    return Verdict(
+        target=target,
+        convention=candidate.convention,
+        outcome=summary.outcome(
+            case_results, rows, parameters, any(j.severity.fails for j in over_run)
+        ),
+        run=len(case_results),
+        passed=sum(
+            not case_result.fails and not case_result.inconclusive for case_result in case_results
+        ),
+        failed=len(failing),
+        inconclusive=sum(case_result.inconclusive for case_result in case_results),
+        features=rows,
+        parameters=parameters,
+        checks=summary.check_rows(case_results, over_run),
+        failures=failures,
+        diagnosis=diagnosed(candidate, failing, settings) if options.diagnose else (),
+        accuracy=summary.accuracies(case_results),
+        accuracy_table=summary.accuracy_table(case_results),
+        worst=worst,
+        power=summary.powers(case_results),
+        weighed=summary.weighed(case_results),
+        notes=(*limits, *overflows, *summary.notes(case_results, parameters)),
+        dtype_finding=answer_dtype.finding(failing),
+        pictures=_pictures(candidate, failures, worst, settings) if options.draw else (),
+        gradient_pictures=gradient_pictures(candidate, failures if options.draw else (), settings),
+    )
+
+
+def _pictures(
+    candidate: Candidate,
+    failures: tuple[Failure, ...],
+    worst: CheckResult | None,
+    settings: JudgeSettings,
+) -> tuple[Picture, ...]:
+    """Return what the page draws of the failures, or of the case that came closest to one."""
+    if failures:
+        return pictures(candidate, failures, settings)
+    return closest(candidate, worst, settings)

@@ -1,0 +1,221 @@
+"""Run one case: ask candidate and oracle, and judge the answers and one relation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.checks.metamorphic import judge_relation, scheduled_relation
+from mha_parity.core.candidate import Answer, CandidateError, ask
+from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.verdict import TARGET
+from mha_parity.judging import power
+from mha_parity.judging.accuracy import TORCH_PATHS, measure_errors, times_torch
+from mha_parity.judging.gradients import CHECK, judge_gradients
+from mha_parity.judging.output import judge_answer
+from mha_parity.oracle.error_bound import bound
+from mha_parity.oracle.reference import reference_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mha_parity.checks.metamorphic import RelatedProblem
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.judging.accuracy import MeasuredError
+    from mha_parity.judging.output import JudgeSettings
+    from mha_parity.oracle.reference import Reference
+
+# Torch's own error in the same dtype is measured where seed % 4 == 0, that of all paths where
+# seed % 16 == 0.
+ACCURACY_EVERY = 4
+PATHS_EVERY = 16
+# What says something of a run rather than of a case (power, accuracy, sums of signed errors) shows
+# in hundreds of cases: a run is measured on its first 2000 cases, then on every fifth.
+ALL_OF, THEN_EVERY = 2000, 5
+IN_FLIGHT = 24  # cases sent to a candidate in another process while the oracle computes
+
+ANSWERED = "call completes"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CaseResult:
+    """The results of one case.
+
+    ``exposes``: the gross errors that this case would have shown; None where not measured.
+    ``seconds``: how long the target took to answer, or was waited for. ``answer_dtype``: that of
+    the output; empty without an answer.
+    """
+
+    case: Case
+    check_results: tuple[CheckResult, ...]
+    exposes: frozenset[str] | None = frozenset()
+    measured: tuple[MeasuredError, ...] = ()
+    problem: Problem | None = None
+    reference: Reference | None = None
+    answer: Answer | None = None
+    seconds: float = 0.0
+    remarks: tuple[str, ...] = ()
+    parameters: Mapping[str, bool] = field(default_factory=dict)
+    answer_dtype: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether any check of the case failed."""
+        return any(check_result.severity.fails for check_result in self.check_results)
+
+    @property
+    def fails_forward(self) -> bool:
+        """Whether a check of anything but gradients failed."""
+        failing = (each.check for each in self.check_results if each.severity.fails)
+        return not all(check.startswith(CHECK) for check in failing)
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether nothing failed, but something could not be judged."""
+        severities = {check_result.severity for check_result in self.check_results}
+        return not self.fails and Severity.INCONCLUSIVE in severities
+
+    def light(self) -> CaseResult:
+        """Return the result without its arrays, as a long run keeps it."""
+        return replace(self, problem=None, reference=None, answer=None)
+
+
+def is_measured(place: int) -> bool:
+    """Return whether the case at this place of a run is among those that the run is measured on."""
+    return place < ALL_OF or place % THEN_EVERY == 0
+
+
+def run_cases(
+    candidate: Candidate, cases: Sequence[Case], settings: JudgeSettings, first: int = 0
+) -> Iterator[CaseResult]:
+    """Yield the result of each case; a candidate in another process computes while the oracle does.
+
+    ``first`` is the place of the first of them in the run. The relation asked of a case follows
+    from its seed, so that a case alone behaves as in a run.
+    """
+    for start in range(0, len(cases), IN_FLIGHT):
+        problems = [make(case) for case in cases[start : start + IN_FLIGHT]]
+        relations = [scheduled_relation(problem) for problem in problems]
+        pairs = list(zip(problems, relations, strict=True))
+        asked = [
+            p for first, other in pairs for p in (first, *([other[1].problem] if other else []))
+        ]
+        answers = ask(candidate, asked)
+        for place, (problem, relation) in enumerate(pairs, first + start):
+            reference = reference_answer(problem)
+            answer = next(answers)
+            others = [(*relation, next(answers))] if relation else []
+            yield _judged(problem, reference, answer, others, settings, measure=is_measured(place))
+
+
+def run_case(candidate: Candidate, case: Case, settings: JudgeSettings) -> CaseResult:
+    """Return the result of one case."""
+    return next(run_cases(candidate, [case], settings))
+
+
+def _judged(
+    problem: Problem,
+    reference: Reference,
+    answer: Answer | CandidateError,
+    others: list[tuple[str, RelatedProblem, Answer | CandidateError]],
+    settings: JudgeSettings,
+    *,
+    measure: bool,
+) -> CaseResult:
+    case = problem.case
+    if isinstance(answer, CandidateError):
+        judged = (failed_call(case, answer),)
+        return CaseResult(
+            case=case,
+            check_results=judged,
+            problem=problem,
+            reference=reference,
+            seconds=answer.seconds,
+        )
+    check_results = [*judge_answer(problem, reference, answer, settings), *_conduct(case, answer)]
+    if case.gradients == "yes":
+        check_results += judge_gradients(problem, reference, answer, settings)
+    if not any(check_result.severity.fails for check_result in check_results):
+        check_results += [_related(problem, reference, answer, *other) for other in others]
+    accuracy = _measured(problem, reference, answer, check_results) if measure else ()
+    return CaseResult(
+        case=case,
+        check_results=tuple(_with_accuracy(problem, reference, answer, check_results, accuracy)),
+        measured=accuracy,
+        exposes=power.exposed_errors(problem, reference) if measure else None,
+        problem=problem,
+        reference=reference,
+        answer=answer,
+        seconds=answer.seconds,
+        remarks=answer.remarks,
+        parameters=answer.parameters,
+        answer_dtype=getattr(answer.output, "dtype", np.dtype("V")).name,
+    )
+
+
+def failed_call(case: Case, failure: CandidateError) -> CheckResult:
+    """Return the check result on a call that gave no usable answer."""
+    detail = f"{failure}\n{failure.detail}".rstrip()
+    return CheckResult(
+        case=case, check=ANSWERED, severity=Severity(failure.severity), detail=detail
+    )
+
+
+def _conduct(case: Case, answer: Answer) -> Iterator[CheckResult]:
+    """Yield a failed check for every note on conduct, ``name: sentence``, and what held."""
+    for name in answer.held:
+        yield CheckResult(case=case, check=name, severity=Severity.MATCH)
+    for note in answer.notes:
+        name, _, sentence = note.partition(": ")
+        yield CheckResult(case=case, check=name, severity=Severity.STRUCTURE, detail=sentence)
+
+
+def _measured(
+    problem: Problem, reference: Reference, answer: Answer, check_results: list[CheckResult]
+) -> tuple[MeasuredError, ...]:
+    """Return the errors of the target and of torch's paths, where the seed schedules it."""
+    seed = problem.case.seed
+    fails = any(each.severity.fails for each in check_results if each.check == "output")
+    if fails or seed % ACCURACY_EVERY:
+        return ()
+    return measure_errors(
+        problem, reference, answer.output, paths=() if seed % PATHS_EVERY else TORCH_PATHS
+    )
+
+
+def _with_accuracy(
+    problem: Problem,
+    reference: Reference,
+    answer: Answer,
+    check_results: list[CheckResult],
+    accuracy: tuple[MeasuredError, ...],
+) -> Iterator[CheckResult]:
+    """Yield the check results, with the ratio to torch's own error where it is measured."""
+    known = {each.contender: each.times_torch for each in accuracy}
+    for check_result in check_results:
+        times = check_result.times_torch
+        if check_result.check == "output" and not check_result.severity.fails and times is None:
+            times = known.get(TARGET)
+            if times is None and check_result.severity is Severity.LESS_ACCURATE:
+                times = times_torch(problem, reference, answer.output)
+        yield check_result if times is None else replace(check_result, times_torch=times)
+
+
+def _related(
+    problem: Problem,
+    reference: Reference,
+    first: Answer,
+    name: str,
+    related: RelatedProblem,
+    second: Answer | CandidateError,
+) -> CheckResult:
+    if isinstance(second, CandidateError):
+        return failed_call(problem.case, second)
+    return judge_relation(
+        problem, bound(problem, reference).output, first.output, second.output, name, related
+    )

@@ -1,0 +1,90 @@
+"""Run the cases that a candidate offers, and return the verdict over them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mha_parity.cases.covering import drawing
+from mha_parity.core.environment import environment
+from mha_parity.core.options import Options
+from mha_parity.judging.bias import SystematicErrorTest
+from mha_parity.run.build_verdict import build_verdict, settings_of
+from mha_parity.run.chunks import KEPT_FAILURES, jobs, run_chunks, run_chunks_in_processes
+from mha_parity.run.narrowing import restricted
+from mha_parity.run.overflow import overflow_check
+from mha_parity.run.repro import Repro
+
+if TYPE_CHECKING:
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.verdict import Verdict
+    from mha_parity.run.case_run import CaseResult
+    from mha_parity.run.chunks import ChunkResult
+
+Progress = Callable[[int, int], None]
+
+
+def check(
+    candidate: Candidate,
+    options: Options | None = None,
+    *,
+    target: str | None = None,
+    repro: Repro | None = None,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Judge ``candidate`` over a run of cases and return the verdict.
+
+    ``target`` is the text by which other processes find it. ``repro`` makes the lines that repeat
+    a failure (default: commands). ``progress`` is called with (cases done, cases in all).
+
+    Raises
+    ------
+    ValueError
+        The options leave nothing that the candidate offers, or it answered no case at all.
+
+    """
+    options = options or Options()
+    started = time.perf_counter()
+    offer = restricted(candidate, options)
+    cases = drawing(offer, options.cases, options.seed)
+    systematic = SystematicErrorTest()
+    case_results: list[CaseResult] = []
+    there: dict[str, str] | None = None
+    for chunk in _chunks(candidate, options, target, cases, progress):
+        kept = sum(case_result.problem is not None for case_result in case_results)
+        case_results += (
+            chunk.case_results
+            if kept < KEPT_FAILURES
+            else [case_result.light() for case_result in chunk.case_results]
+        )
+        systematic.merge(chunk.systematic)
+        there = there or chunk.environment
+    overflow = overflow_check(candidate, offer, strict=options.strict_overflow)
+    over_run = [*systematic.check_results(), *overflow]
+    name = target or candidate.name
+    repro = repro or Repro(name, options)
+    verdict = build_verdict(candidate, options, name, repro, case_results, over_run, offer)
+    seconds = time.perf_counter() - started
+    return replace(verdict, environment=there or environment(), seconds=seconds)
+
+
+def _chunks(
+    candidate: Candidate,
+    options: Options,
+    target: str | None,
+    cases: Iterable[Case],
+    progress: Progress | None,
+) -> Iterator[ChunkResult]:
+    """Yield the results of the cases chunk by chunk, from this process or from several."""
+
+    def tick(done: int) -> None:
+        if progress:
+            progress(done, options.cases)
+
+    settings = settings_of(options)
+    if target is not None and jobs(options, target) > 1:
+        return run_chunks_in_processes(target, options, cases, settings, tick)
+    return run_chunks(candidate, cases, settings, tick)

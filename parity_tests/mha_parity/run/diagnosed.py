@@ -1,0 +1,74 @@
+"""The diagnosis of failing cases: the dtype of the answers first, then their values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mha_parity.run import answer_dtype
+from mha_parity.run.case_run import ANSWERED, run_cases
+from mha_parity.run.narrowing import NarrowedCandidate
+
+if TYPE_CHECKING:
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.verdict import Diagnosis
+    from mha_parity.judging.output import JudgeSettings
+    from mha_parity.run.case_run import CaseResult
+
+FAILURES = 24  # failing cases that are asked again in a narrower dtype, or judged in one
+
+
+def diagnosed(
+    candidate: Candidate, failing: list[CaseResult], settings: JudgeSettings
+) -> tuple[Diagnosis, ...]:
+    """Return the name of the bug, or what was measured; nothing where there was no answer.
+
+    Cases answered in a narrower dtype are asked again in that: what fails there has another cause.
+    """
+    narrower = [each for each in failing if answer_dtype.is_narrower(each)]
+    cases = [each.case.replace(dtype=each.answer_dtype) for each in narrower[:FAILURES]]
+    others = [each for each in failing if not answer_dtype.is_narrower(each)]
+    others += [each for each in run_cases(candidate, cases, settings) if each.fails]
+    return (*answer_dtype.downcast(failing), *_named(_offering(candidate, cases), others))
+
+
+def _offering(candidate: Candidate, cases: list[Case]) -> Candidate:
+    """Return the candidate for a diagnosis in the dtypes of the cases, if there are any."""
+    dtypes = tuple(dict.fromkeys(case.dtype for case in cases))
+    return (
+        NarrowedCandidate(candidate, {**candidate.offer, "dtype": dtypes}) if cases else candidate
+    )
+
+
+def _named(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, ...]:
+    """Return the name of what makes answered cases fail.
+
+    What fails in gradients alone has a right output, and is named by its gradients.
+    """
+    answered = [
+        case_result
+        for case_result in failing
+        if case_result.problem is not None and case_result.answer is not None
+    ]
+    forward = [case_result for case_result in answered if case_result.fails_forward]
+    pairs = [(t.problem, t.answer) for t in forward or answered if t.problem and t.answer]
+    from mha_parity.diagnose import diagnose, gradients
+
+    silent = sum(any(each.check == ANSWERED for each in t.check_results) for t in failing)
+    if not pairs:
+        return diagnose(candidate, (), crashes=True) if silent else ()
+    found = (
+        diagnose(candidate, pairs, crashes=bool(silent))
+        if forward
+        else gradients.name_wrong_gradients(pairs)
+    )
+    if forward and not (found and found[0].bug and found[0].confident):
+        found = answer_dtype.capped(pairs[:FAILURES]) or found
+    if not silent:
+        return found
+    cases = "1 failing case" if silent == 1 else f"{silent} failing cases"
+    return tuple(
+        replace(each, evidence=f"{each.evidence}; {cases} gave no answer to compare".lstrip("; "))
+        for each in found
+    )

@@ -1,0 +1,58 @@
+"""The failures that a report shows, each shrunk to its smallest case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.core.verdict import Failure
+from mha_parity.run.shrink import shrunk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.check_result import CheckResult
+    from mha_parity.judging.output import JudgeSettings
+    from mha_parity.run.case_run import CaseResult
+    from mha_parity.run.repro import Repro
+
+SHOWN = 3  # failures shrunk and shown in full, each of another check or severity
+
+
+def failures_of(
+    candidate: Candidate,
+    failing: Sequence[CaseResult],
+    over_run: Sequence[CheckResult],
+    settings: JudgeSettings,
+    repro: Repro,
+    *,
+    shrink: bool,
+) -> tuple[Failure, ...]:
+    """Return one failure for each check and severity, that of the smallest case, shrunk."""
+    first: dict[tuple[str, str], CheckResult] = {}
+    for case_result in sorted(failing, key=lambda case_result: len(case_result.case.id)):
+        for check_result in case_result.check_results:
+            if check_result.severity.fails:
+                first.setdefault((check_result.check, check_result.severity.value), check_result)
+    most = SHOWN if shrink else 0
+    full = [
+        _failure(shrunk(candidate, each, settings), repro, first_seen=each.case)
+        for each in list(first.values())[:most]
+    ]
+    plain = [_failure(each, repro) for each in list(first.values())[most:]]
+    whole_run = [
+        Failure(check_result=each, case=each.case, replay=repro.run())
+        for each in over_run
+        if each.severity.fails
+    ]
+    return tuple(full + plain + whole_run)
+
+
+def _failure(check_result: CheckResult, repro: Repro, first_seen: Case | None = None) -> Failure:
+    return Failure(
+        check_result=check_result,
+        case=check_result.case,
+        replay=repro.case(check_result.case.id),
+        first_seen=first_seen,
+    )

@@ -1,0 +1,78 @@
+"""What a run asks of a candidate: its offer, narrowed to what the options name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.cases.covering import reachable
+
+if TYPE_CHECKING:
+    from mha_parity.core.candidate import Answer, Candidate
+    from mha_parity.core.features import Offer
+    from mha_parity.core.options import Options
+    from mha_parity.core.problem import Problem
+
+NO_GRADIENTS = (
+    "got --grad, but the target offers no gradients: it should compute with torch's tensors, or be "
+    "a layer with `vjp` or `backward`; leave --grad out, or give it one of these."
+)
+
+
+class NarrowedCandidate:
+    """A candidate that offers less than it could: follow-up cases stay within the options."""
+
+    def __init__(self, candidate: Candidate, offer: Offer) -> None:
+        self._candidate = candidate
+        self.name = candidate.name
+        self.convention = candidate.convention
+        self.offer = offer
+
+    def __call__(self, problem: Problem) -> Answer:
+        """Return the candidate's answer."""
+        return self._candidate(problem)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._candidate, name)
+
+
+def narrowed(candidate: Candidate, offer: Offer, options: Options) -> NarrowedCandidate:
+    """Return the candidate for shrinking, diagnosis and pictures, with the offer of the run.
+
+    With ``--grad`` a follow-up case may do without gradients: its output is judged in any case.
+    """
+    gradients = candidate.offer["gradients"] if options.grad else offer["gradients"]
+    return NarrowedCandidate(candidate, {**offer, "gradients": gradients})
+
+
+def restricted(candidate: Candidate, options: Options) -> Offer:
+    """Return the candidate's offer narrowed to the dtypes and features that the options name.
+
+    Gradients are asked of all cases or of none. A dtype that is answered in a narrower one is not
+    offered, and is asked for all the same where the options name it.
+
+    Raises
+    ------
+    ValueError
+        The candidate does not offer what was named.
+
+    """
+    reasons = getattr(candidate, "reasons", {})
+    offer = dict(candidate.offer)
+    if options.grad and "yes" not in offer["gradients"]:
+        said = reasons.get(("gradients", "yes"), "")
+        raise ValueError(f"{NO_GRADIENTS} Asked for some: {said}" if said else NO_GRADIENTS)
+    wanted = [("gradients", "yes" if options.grad else "no"), *options.features]
+    wanted += [("dtype", dtype) for dtype in options.dtypes]
+    possible = offer | {"dtype": (*offer["dtype"], *getattr(candidate, "answer_dtypes", {}))}
+    for axis in dict(wanted):
+        values = tuple(value for a, value in wanted if a == axis)
+        missing = [value for value in values if value not in possible[axis]]
+        if missing:
+            offered = " or ".join(f"{axis}={value}" for value in offer[axis])
+            said = reasons.get((axis, missing[0]), "")
+            why = f" ({said})" if said else ""
+            raise ValueError(
+                f"{axis}={missing[0]} was asked for, but the target offers only {offered}{why}."
+            )
+        offer[axis] = values
+    return reachable(offer)

@@ -1,0 +1,91 @@
+"""One fixed case in float16 on which q k^T overflows, and q k^T / sqrt(D) does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.diagnose.read_weights import plain_case
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+
+CHECK = "float16 overflow of q k^T"
+HEAD_DIM = 16
+LARGE = 80.0  # 16 * 80^2 = 102400 lies beyond float16's 65504; divided by sqrt(16) it is 25600
+SMALL = LARGE / 64
+SENTENCE = (
+    "float16: q k^T of 102400 overflows before it is scaled to 25600, and the output is not "
+    "finite, while torch's is; scale q first, or accumulate in float32"
+)
+
+
+def overflow_check(candidate: Candidate, offer: Offer, *, strict: bool) -> list[CheckResult]:
+    """Return the check result of the fixed case, or nothing where float16 is not offered.
+
+    Where the product overflows the result says so, and fails only where it is ``strict``.
+    """
+    problem = overflow_problem(offer)
+    if problem is None:
+        return []
+    try:
+        output = candidate(problem).output
+    except CandidateError:
+        return []
+    numeric = output.shape == problem.output_shape and output.dtype == problem.dtype
+    if not numeric:
+        return []
+    overflows = not np.isfinite(output.astype(np.float64)).all()
+    severity = Severity.WRONG if overflows and strict else Severity.MATCH
+    detail = SENTENCE if overflows else ""
+    return [CheckResult(case=problem.case, check=CHECK, severity=severity, detail=detail)]
+
+
+def is_remark(check_result: CheckResult) -> bool:
+    """Return whether a result says that the product overflows, and does not fail."""
+    return check_result.detail == SENTENCE and not check_result.severity.fails
+
+
+def overflow_problem(offer: Offer) -> Problem | None:
+    """Return the fixed problem: every query gives the first key all of its weight.
+
+    Row 0 of query, key and value is large and all others are small, so that each scaled score of
+    key 0 is beyond the others by hundreds: rounding cannot change the weights. Projections are the
+    identity, and there are no biases and no masks.
+    """
+    if "float16" not in offer["dtype"]:
+        return None
+    case = plain_case(offer, dtype="float16", head_dim=HEAD_DIM)
+    plain = {
+        "attn": ("none", "causal"), "padding": ("none",), "scale": ("default",),
+        "bias_kv": ("no",), "out_proj": ("identity",), "projection": ("none", "packed"),
+    }  # fmt: skip
+    if any(getattr(case, axis) not in values for axis, values in plain.items()):
+        return None
+    problem = make(case)
+    changed: dict[int, Array] = {}
+    changes: dict[str, object] = {
+        name: changed.setdefault(id(getattr(problem, name)), _rows(getattr(problem, name)))
+        for name in ("query", "key", "value")
+    }
+    for name in ("w_q", "w_k", "w_v"):
+        if getattr(problem, name) is not None:
+            changes[name] = np.eye(case.embed_dim, dtype=problem.dtype)
+    for name in ("b_q", "b_k", "b_v"):
+        if getattr(problem, name) is not None:
+            changes[name] = np.zeros(case.embed_dim, dtype=problem.dtype)
+    return problem.replace(**changes)
+
+
+def _rows(array: Array) -> Array:
+    """Return rows of one number each: a large one, and small ones."""
+    rows = np.full_like(array, SMALL)
+    rows[:, 0] = LARGE
+    return rows

@@ -1,0 +1,55 @@
+"""What limits a verdict and fails nothing: a dtype that is not judged, S unlike L, ..."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.run import answer_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.features import Offer
+    from mha_parity.core.options import Options
+    from mha_parity.run.case_run import CaseResult
+
+SERVED = 4  # cases of either kind that a border between S = L and S unlike L rests on
+OFTEN = 0.5  # of the cases of S unlike L fail, at least: else something else decides
+REST = "judge the rest with --features inputs=self"
+
+
+def remarks(
+    candidate: Candidate, options: Options, offer: Offer, case_results: Sequence[CaseResult]
+) -> tuple[str, ...]:
+    """Return the sentences on what the target does not serve."""
+    reasons = getattr(candidate, "reasons", {})
+    found = (
+        answer_dtype.remark(getattr(candidate, "answer_dtypes", {}), options),
+        not_cross(reasons, offer),
+        fails_cross(case_results),
+    )
+    return tuple(filter(None, found))
+
+
+def not_cross(reasons: Mapping[tuple[str, str], str], offer: Offer) -> str:
+    """Say that S unlike L was tried and is not served, where self-attention alone is offered."""
+    reason = reasons.get(("inputs", "cross"), "").partition(" [")[0]
+    if not reason or offer["inputs"] != ("self",):
+        return ""
+    return f"S unlike L is not served ({reason}): judged with --features inputs=self"
+
+
+def fails_cross(case_results: Sequence[CaseResult]) -> str:
+    """Say that cases of S unlike L fail and none of S = L does, where it is so."""
+    sizes = [
+        (each.case.queries != each.case.keys, each.fails)
+        for each in case_results
+        if not each.inconclusive
+    ]
+    unlike = [fails for is_unlike, fails in sizes if is_unlike]
+    alike = [fails for is_unlike, fails in sizes if not is_unlike]
+    failing = sum(unlike)
+    if len(alike) < SERVED or any(alike) or failing < max(SERVED, OFTEN * len(unlike)):
+        return ""
+    return f"right where S = L, and fails {failing} of {len(unlike)} cases of S unlike L: {REST}"

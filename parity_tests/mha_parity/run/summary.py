@@ -1,0 +1,295 @@
+"""Counts over the case results of a run: features, checks, accuracy, notes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mha_parity.core.candidate import NOT_ASKED, NOT_CALLED
+from mha_parity.core.check_result import Severity
+from mha_parity.core.features import AXES
+from mha_parity.core.parameters import Status, with_status
+from mha_parity.core.verdict import PINNED, TARGET, CheckRow, FeatureRow, Outcome
+from mha_parity.judging import accuracy
+from mha_parity.run.case_run import ANSWERED
+from mha_parity.targets.load import TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from mha_parity.core.check_result import CheckResult
+    from mha_parity.core.features import Offer
+    from mha_parity.core.options import Options
+    from mha_parity.core.parameters import Parameter
+    from mha_parity.core.verdict import Accuracy
+    from mha_parity.judging.accuracy import MeasuredError
+    from mha_parity.run.case_run import CaseResult
+
+_NO_ANSWER = {Severity.CRASH, Severity.TIMEOUT, Severity.INCONCLUSIVE}
+
+
+def outcome(
+    case_results: Sequence[CaseResult],
+    rows: Sequence[FeatureRow],
+    parameters: Sequence[Parameter],
+    failed_over_run: bool,
+) -> Outcome:
+    """Return the verdict: any failure fails; else anything untested leaves it open."""
+    if failed_over_run or any(case_result.fails for case_result in case_results):
+        return Outcome.FAIL
+    untested = any(row.status == "inconclusive" for row in rows) or bool(
+        _sentences(case_results, NOT_CALLED)
+    )
+    if not case_results or untested or any(each.is_untried for each in parameters):
+        return Outcome.INCONCLUSIVE
+    return Outcome.PASS
+
+
+def feature_rows(
+    case_results: Iterable[CaseResult],
+    asked: Offer,
+    offer: Offer,
+    reasons: Mapping[tuple[str, str], str],
+) -> tuple[FeatureRow, ...]:
+    """Return one row a feature: fail, pass, inconclusive (no case can show it), not offered.
+
+    ``asked`` is what the run drew from; ``reasons`` say why a feature is not offered. Of gradients
+    that are offered and not asked for, or of their absence, there is no row.
+    """
+    seen: Counter[tuple[str, str]] = Counter()
+    failed: Counter[tuple[str, str]] = Counter()
+    informative: Counter[tuple[str, str]] = Counter()
+    seconds_of: dict[tuple[str, str], float] = defaultdict(float)
+    for case_result in case_results:
+        features = case_result.case.features().items()
+        seen.update(features)
+        for feature in features:
+            seconds_of[feature] += case_result.seconds
+        if case_result.fails:
+            failed.update(features)
+        elif case_result.exposes and not case_result.inconclusive:
+            informative.update(features)
+
+    def row(axis: str, value: str) -> FeatureRow:
+        if value in asked[axis]:
+            found = _row(axis, value, seen, failed, informative)
+            return replace(found, seconds=seconds_of[axis, value])
+        note = "" if value in offer[axis] else reasons.get((axis, value), "")
+        return FeatureRow(axis, value, "not offered", 0, note)
+
+    return tuple(
+        row(axis, value)
+        for axis, values in AXES.items()
+        for value in values
+        if axis != "gradients" or value in asked[axis] or value not in offer[axis]
+    )
+
+
+def _row(
+    axis: str,
+    value: str,
+    seen: Counter[tuple[str, str]],
+    failed: Counter[tuple[str, str]],
+    informative: Counter[tuple[str, str]],
+) -> FeatureRow:
+    key = (axis, value)
+    if failed[key]:
+        note = f"{failed[key]} of {seen[key]} fail"
+        return FeatureRow(axis, value, "fail", seen[key], note, failed[key])
+    if informative[key] or value == "empty":
+        return FeatureRow(axis, value, "pass", seen[key])
+    note = "no case drawn" if not seen[key] else "no case could have shown a bug"
+    return FeatureRow(axis, value, "inconclusive", seen[key], note)
+
+
+def parameters(
+    listed: Iterable[Parameter], case_results: Iterable[CaseResult], options: Options
+) -> tuple[Parameter, ...]:
+    """Return the target's parameters with what became of each over the run.
+
+    Where ``--features`` fixes the masks, or ``--path`` a path of torch, what that leaves out is
+    left out knowingly.
+    """
+    found = with_status(listed, (each.parameters for each in case_results), options.without)
+    if options.path is None and not {"attn", "padding"} & {axis for axis, _ in options.features}:
+        return found
+    return tuple(replace(p, status=Status.EXCLUDED) if p.is_untried else p for p in found)
+
+
+def check_rows(
+    case_results: Iterable[CaseResult], over_run: Iterable[CheckResult]
+) -> tuple[CheckRow, ...]:
+    """Return how many cases each check judged, how many it failed, and what the target took."""
+    asked: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    seconds_of: dict[str, float] = defaultdict(float)
+    of_cases = (
+        (check_result, case_result.seconds)
+        for case_result in case_results
+        for check_result in case_result.check_results
+    )
+    for check_result, seconds in (*of_cases, *((check_result, 0.0) for check_result in over_run)):
+        asked[check_result.check] += 1
+        failed[check_result.check] += check_result.severity.fails
+        seconds_of[check_result.check] += seconds
+    return tuple(CheckRow(name, asked[name], failed[name], seconds_of[name]) for name in asked)
+
+
+def accuracies(case_results: Sequence[CaseResult]) -> tuple[Accuracy, ...]:
+    """Return the candidate's output errors in units of torch's own, a row a dtype.
+
+    The median is over cases drawn beforehand; the worst counts what was looked at since it was bad.
+    """
+    worst: dict[str, float] = {}
+    for case_result in case_results:
+        for check_result in case_result.check_results:
+            if check_result.check == "output" and check_result.times_torch is not None:
+                times = check_result.times_torch
+                worst[case_result.case.dtype] = max(worst.get(case_result.case.dtype, 0.0), times)
+    found = _measurements(case_results, ("", ""))
+    rows = (
+        accuracy.accuracy_row(dtype, found[TARGET, dtype], worst=worst.get(dtype, 0.0))
+        for dtype in AXES["dtype"]
+    )
+    return tuple(row for row in rows if row is not None)
+
+
+def accuracy_table(case_results: Sequence[CaseResult]) -> tuple[Accuracy, ...]:
+    """Return a row for each contender and dtype, and for target and torch with each feature.
+
+    Of features only those that vary among the cases; torch's other paths have too few cases there.
+    """
+    pair = (TARGET, PINNED)
+    measured = [case_result for case_result in case_results if case_result.measured]
+    rows = [*_rows(measured, ("", ""), (*pair, *accuracy.TORCH_PATHS))]
+    for feature in _varying(measured):
+        rows += _rows(measured, feature, pair)
+    return tuple(rows)
+
+
+def _rows(
+    case_results: Sequence[CaseResult], feature: tuple[str, str], contenders: Iterable[str]
+) -> Iterator[Accuracy]:
+    found = _measurements(case_results, feature)
+    for dtype in AXES["dtype"]:
+        for name in contenders:
+            row = accuracy.accuracy_row(dtype, found[name, dtype], contender=name, feature=feature)
+            if row is not None:
+                yield row
+
+
+def _varying(case_results: Iterable[CaseResult]) -> list[tuple[str, str]]:
+    """Return the features of axes on which the measured cases differ."""
+    seen = {item for case_result in case_results for item in case_result.case.features().items()}
+    values = {axis: [v for v in AXES[axis] if (axis, v) in seen] for axis in AXES}
+    return [
+        (axis, value)
+        for axis, found in values.items()
+        for value in found
+        if axis != "dtype" and len(found) > 1
+    ]
+
+
+def _measurements(
+    case_results: Iterable[CaseResult], feature: tuple[str, str]
+) -> dict[tuple[str, str], list[MeasuredError]]:
+    """Return what was measured of each contender and dtype, on the cases with a feature."""
+    axis, value = feature
+    found: dict[tuple[str, str], list[MeasuredError]] = defaultdict(list)
+    for case_result in case_results:
+        if not axis or getattr(case_result.case, axis) == value:
+            for each in case_result.measured:
+                found[each.contender, case_result.case.dtype].append(each)
+    return found
+
+
+def worst(check_results: Iterable[CheckResult]) -> CheckResult | None:
+    """Return the check result whose error is largest in units of what was allowed."""
+    judged = [each for each in check_results if each.where is not None and each.allowed > 0]
+    return max(judged, key=lambda each: each.error / each.allowed, default=None)
+
+
+def powers(case_results: Iterable[CaseResult]) -> dict[str, int]:
+    """Return how many cases would have exposed each of the gross errors."""
+    return dict(Counter(name for case_result in case_results for name in case_result.exposes or ()))
+
+
+def weighed(case_results: Iterable[CaseResult]) -> int:
+    """Return in how many cases that was measured."""
+    return sum(case_result.exposes is not None for case_result in case_results)
+
+
+def notes(
+    case_results: Sequence[CaseResult], parameters: Iterable[Parameter] = ()
+) -> tuple[str, ...]:
+    """Return what a reader should know of the verdict, the meaning found for each mask included."""
+    check_results = [
+        check_result for case_result in case_results for check_result in case_result.check_results
+    ]
+    unjudged = (_unjudged(case_results, NOT_ASKED), _unjudged(case_results, NOT_CALLED))
+    remarks = dict.fromkeys(
+        remark for case_result in case_results for remark in case_result.remarks
+    )
+    meanings = (f"`{each.name}`: {each.meaning}" for each in parameters if each.meaning)
+    said = (*unjudged, _less_accurate(check_results), *meanings, *remarks)
+    return tuple(note for note in said if note)
+
+
+def _unjudged(case_results: Sequence[CaseResult], begins: str) -> str:
+    """Count the cases that were not asked, or that the harness could not ask, with the last reason.
+
+    Empty where there is none.
+    """
+    found = _sentences(case_results, begins)
+    return f"{_cases(len(found))}: {found[-1]}" if found else ""
+
+
+def _sentences(case_results: Iterable[CaseResult], begins: str) -> list[str]:
+    """Return the first lines of all results that begin so."""
+    return [
+        check_result.detail.partition("\n")[0]
+        for case_result in case_results
+        for check_result in case_result.check_results
+        if check_result.detail.startswith(begins)
+    ]
+
+
+def _cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count} cases"
+
+
+def refuse_unanswered(target: str, convention: str, case_results: Sequence[CaseResult]) -> None:
+    """Raise where not one case was answered: of such a target there is nothing to judge.
+
+    Raises
+    ------
+    TargetError
+        Every call crashed, timed out, or could not be made; the sentence says what was tried.
+
+    """
+    calls = [result for each in case_results for result in each.check_results]
+    if not calls or not all(
+        each.check == ANSWERED and each.severity in _NO_ANSWER for each in calls
+    ):
+        return
+    tried = [each for each in calls if not each.detail.startswith(NOT_ASKED)]
+    said = Counter(each.kind for each in tried)
+    first = next(each for each in tried if each.kind == said.most_common(1)[0][0])
+    sentence = first.detail.partition("\n")[0].removeprefix(f"{NOT_CALLED}: ")
+    raise TargetError(
+        f"{target} {NOT_CALLED} as {convention}: {sentence}; none of {_cases(len(tried))} was "
+        f"answered, the first was {tried[0].case.id}; it should answer some, or be called "
+        "otherwise: name its --convention, or judge a function that calls it."
+    )
+
+
+def _less_accurate(check_results: Sequence[CheckResult]) -> str:
+    """Say where the target is worse than torch, but not wrong."""
+    less = [each for each in check_results if each.severity is Severity.LESS_ACCURATE]
+    if not less:
+        return ""
+    factor = max(each.times_torch or 0.0 for each in less)
+    amount = f" by a factor of up to {factor:.1f}" if factor else ""
+    checks = "1 check" if len(less) == 1 else f"{len(less)} checks"
+    return f"less accurate than torch{amount} in {checks}, within the rounding bound"

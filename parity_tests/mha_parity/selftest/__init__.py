@@ -1,0 +1,1 @@
+"""Measure the harness itself: calibration, accuracy survey, mutation run, torch audit."""

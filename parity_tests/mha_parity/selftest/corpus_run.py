@@ -1,0 +1,192 @@
+"""Judge attentions of public repositories as they stand, and compare with their settled truths.
+
+The manifest names repository, commit, path and name; the sources are not part of this project. Put
+them at SOURCES/<owner>__<repository>/<path> at that commit, then run
+``python -m mha_parity.selftest.corpus_run SOURCES``. Each entry is judged by the command, without
+options, in a process of its own. The truth of each was settled by hand against torch: ``right``
+(equal to projections, torch.nn.functional.scaled_dot_product_attention and output projection, with
+the masks that it documents), ``wrong``, or ``no counterpart`` (what torch's layer cannot express).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from mha_parity.report.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+MANIFEST = Path(__file__).parent / "data" / "corpus.jsonl"
+TIMEOUT = 180.0  # seconds for one entry, imports of torch included
+WORKERS = 2
+TRUTHS = ("right", "wrong", "no counterpart")
+# What the exit status of `mha-parity check` says of a target.
+STATUS = {0: "pass", 1: "fail", 2: "refused", 3: "inconclusive"}
+OTHER = "no verdict"
+# Verdicts that contradict a truth: false alarms, and wrong attentions let through.
+CONTRADICTIONS = frozenset({("right", "fail"), ("wrong", "pass"), ("no counterpart", "pass")})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One attention of a public repository.
+
+    ``reason`` says what is wrong or without counterpart, ``lacks`` names libraries that its file
+    imports and this project does not need, ``verdict`` is the one that was last published.
+    """
+
+    repository: str
+    commit: str
+    path: str
+    name: str
+    truth: str
+    reason: str = ""
+    lacks: tuple[str, ...] = ()
+    verdict: str = ""
+
+    def file(self, sources: Path) -> Path:
+        """Return where the source stands."""
+        return sources / self.repository.replace("/", "__") / self.path
+
+    def target(self, sources: Path) -> str:
+        """Return the target as the command takes it."""
+        return f"{self.file(sources)}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the command said of one entry: the verdict in a word, and its sentence."""
+
+    entry: Entry
+    verdict: str
+    sentence: str
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the verdict contradicts the truth."""
+        return (self.entry.truth, self.verdict) in CONTRADICTIONS
+
+
+def read_manifest(path: Path = MANIFEST) -> list[Entry]:
+    """Return the entries of a manifest, one JSON object a line."""
+    rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
+    return [Entry(**{**row, "lacks": tuple(row.get("lacks", ()))}) for row in rows]
+
+
+def judge_entry(entry: Entry, sources: Path, options: Sequence[str] = ()) -> Outcome:
+    """Judge one entry by the command in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "verdict.json"
+        command = [sys.executable, "-m", "mha_parity", "check", entry.target(sources)]
+        command += ["--json", str(written), *options]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=TIMEOUT, check=False, cwd=folder
+            )
+        except subprocess.TimeoutExpired:
+            return Outcome(entry=entry, verdict=OTHER, sentence=f"no end within {TIMEOUT:g} s")
+        found = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {}
+    verdict = STATUS.get(done.returncode, OTHER)
+    return Outcome(entry=entry, verdict=verdict, sentence=_sentence(found, done.stderr))
+
+
+def _sentence(found: Mapping[str, Any], stderr: str) -> str:
+    """Return the sentence of the verdict, or the last line that the command wrote instead."""
+    first = found["targets"][0] if found.get("targets") else found
+    lines = stderr.strip().splitlines()
+    return str(first.get("sentence") or (lines[-1] if lines else ""))
+
+
+def judge_all(
+    entries: Sequence[Entry], sources: Path, options: Sequence[str], console: Console
+) -> list[Outcome]:
+    """Judge every entry whose source is at hand."""
+    at_hand = [
+        entry for entry in entries if Path(entry.target(sources).rpartition(":")[0]).exists()
+    ]
+    outcomes = []
+    with progress(console, "corpus") as tick, ThreadPoolExecutor(WORKERS) as pool:
+        judged = pool.map(lambda entry: judge_entry(entry, sources, options), at_hand)
+        for done, outcome in enumerate(judged, start=1):
+            outcomes.append(outcome)
+            tick(done, len(at_hand))
+    return outcomes
+
+
+def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield Markdown: counts of verdicts by truth, then every verdict that contradicts one."""
+    verdicts = (*STATUS.values(), OTHER)
+    counts = Counter((each.entry.truth, each.verdict) for each in outcomes)
+    yield f"| truth | entries | {' | '.join(verdicts)} |"
+    yield f"|---|--:{'|--:' * len(verdicts)}|"
+    for truth in TRUTHS:
+        row = [counts[truth, verdict] for verdict in verdicts]
+        yield f"| {truth} | {sum(row)} | {' | '.join(map(str, row))} |"
+    missed = [each for each in outcomes if each.contradicts]
+    if missed:
+        yield ""
+        yield from ("| repository | name | truth | verdict |", "|---|---|---|---|")
+    for each in missed:
+        entry = each.entry
+        name = f"`{entry.path}:{entry.name}`"
+        yield f"| {entry.repository} | {name} | {entry.truth} | {each.verdict} |"
+
+
+def moved(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield a line for each verdict that differs from the published one."""
+    for each in outcomes:
+        entry = each.entry
+        if entry.verdict and each.verdict != entry.verdict:
+            name = f"{entry.repository} {entry.path}:{entry.name}"
+            yield f"{name} was {entry.verdict}, is {each.verdict}: {each.sentence}"
+
+
+def publish(outcomes: Sequence[Outcome], manifest: Path) -> None:
+    """Write the verdicts into the manifest, and the table next to it."""
+    found = {replace(each.entry, verdict=""): each.verdict for each in outcomes}
+    rows = []
+    for entry in read_manifest(manifest):
+        verdict = found.get(replace(entry, verdict=""), entry.verdict)
+        row = {k: v for k, v in asdict(replace(entry, verdict=verdict)).items() if v}
+        rows.append(json.dumps(row, ensure_ascii=False))
+    manifest.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    manifest.with_suffix(".md").write_text("\n".join(table(outcomes)) + "\n", encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge the corpus and print the table; 0 where no verdict contradicts a truth, else 1."""
+    parser = argparse.ArgumentParser(prog="mha_parity.selftest.corpus_run", description=__doc__)
+    parser.add_argument("sources", type=Path, metavar="SOURCES", help="folder of the repositories")
+    parser.add_argument("--manifest", type=Path, default=MANIFEST, help="which entries")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write each verdict, a line each")
+    parser.add_argument("--publish", action="store_true", help="write verdicts into the manifest")
+    parser.add_argument("--options", default="", help="more options for `mha-parity check`")
+    asked = parser.parse_args(arguments)
+    console = Console()
+    outcomes = judge_all(
+        read_manifest(asked.manifest), asked.sources.resolve(), asked.options.split(), console
+    )
+    if asked.json:
+        rows = (json.dumps(asdict(each)) for each in outcomes)
+        asked.json.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    if asked.publish:
+        publish(outcomes, asked.manifest)
+    for line in (*table(outcomes), *moved(outcomes)):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return int(any(each.contradicts for each in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

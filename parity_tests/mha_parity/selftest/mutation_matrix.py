@@ -1,0 +1,254 @@
+"""Say which checks see which entries of the catalogue: in sentences, tables and Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from mha_parity.catalogue import FAMILIES
+from mha_parity.checks import conduct
+from mha_parity.checks.metamorphic import RELATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import Console
+
+NOT_RUN = "–"
+COMPLETES = "call completes"
+GRADIENTS = "gradients"
+SYSTEMATIC = "systematic error"
+CHECKS = (
+    "output", "weights", GRADIENTS, "fully masked rows", SYSTEMATIC, COMPLETES, *RELATIONS,
+    *conduct.CHECKS,
+)  # fmt: skip
+# Why a check stays that sees no bug alone.
+REASONS: Mapping[str, str] = {
+    **dict.fromkeys(RELATIONS, "it needs no oracle; relations together see bugs alone, below"),
+    COMPLETES: "a call that raises has no output to judge",
+    "determinism": "it names the cause of a wrong output: two equal calls differ",
+    "statelessness": "it names the cause of a wrong output: an earlier call",
+    "dropout off": "it names the cause of a wrong output: the mode",
+    "output limit": "the target's process is watched for it, and the matrix starts none",
+}
+
+
+class Role(StrEnum):
+    """What should happen to an entry: a bug is seen, equivalents and controls are not."""
+
+    BUG = "bug"
+    EQUIVALENT = "equivalent"
+    BEYOND = "beyond"
+    CONTROL = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Which checks saw one entry in one dtype, in how many cases.
+
+    ``first`` is the number of cases after which it was seen, ``cases`` how many it met; ``proof``
+    says why an equivalent, or a bug beyond the cases drawn, cannot be seen.
+    """
+
+    bug: str
+    dtype: str
+    by: Mapping[str, int]
+    cases: int
+    first: int | None
+    role: Role = Role.BUG
+    family: int = 0
+    proof: str = ""
+
+    @property
+    def killed(self) -> bool:
+        """Whether any check saw it."""
+        return bool(self.by)
+
+    @property
+    def sentence(self) -> str:
+        """The checks that saw it, each with its number of cases."""
+        if not self.killed:
+            return f"survives {self.cases} cases"
+        return ", ".join(f"{name} {count}" for name, count in self.by.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The kills of a run over the catalogue."""
+
+    kills: tuple[Kill, ...]
+
+    def of(self, role: Role) -> tuple[Kill, ...]:
+        """Return the kills of one role."""
+        return tuple(kill for kill in self.kills if kill.role is role)
+
+    @property
+    def survivors(self) -> tuple[Kill, ...]:
+        """Bugs that no check saw."""
+        return tuple(kill for kill in self.of(Role.BUG) if not kill.killed)
+
+    @property
+    def false_alarms(self) -> tuple[Kill, ...]:
+        """Equivalents and controls that some check failed."""
+        right = (*self.of(Role.CONTROL), *self.of(Role.EQUIVALENT))
+        return tuple(kill for kill in right if kill.killed)
+
+    @property
+    def void(self) -> bool:
+        """Whether a check failed a control: then a kill means nothing."""
+        return any(kill.killed for kill in self.of(Role.CONTROL))
+
+    @property
+    def holds(self) -> bool:
+        """Whether every bug was seen, and nothing right was."""
+        return not self.survivors and not self.false_alarms
+
+    def seen_by(self, check: str) -> list[str]:
+        """Return the bugs that a check sees."""
+        return sorted({kill.bug for kill in self.of(Role.BUG) if check in kill.by})
+
+    def seen_only_by(self, *checks: str) -> list[str]:
+        """Return the bugs that these checks see, in some dtype, and no other check does."""
+        bugs = (kill for kill in self.of(Role.BUG) if kill.killed)
+        return sorted({kill.bug for kill in bugs if set(kill.by) <= set(checks)})
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Checks that see no bug alone, those that see none at all among them."""
+        return tuple(check for check in CHECKS if not self.seen_only_by(check))
+
+    @property
+    def unexplained(self) -> tuple[str, ...]:
+        """Checks that see no bug alone, and for which no reason to stay is given."""
+        return tuple(check for check in self.idle if check not in REASONS)
+
+
+def show(
+    matrix: Matrix, dtypes: Sequence[str], seed: int, console: Console, *, whole: bool
+) -> None:
+    """Print the matrix of one seed whole, or its sums alone."""
+    if whole:
+        console.print(entry_table(matrix, dtypes))
+        console.print(check_table(matrix))
+        for line in summary(matrix):
+            console.print(line, highlight=False)
+        return
+    console.print(f"seed {seed}: {' '.join(verdict(matrix))}", highlight=False)
+
+
+def entry_table(matrix: Matrix, dtypes: Sequence[str]) -> Table:
+    """Return the matrix for a terminal: a row an entry, a column a dtype."""
+    table = Table("wrong attention", *(f"{dtype}: seen by (cases)" for dtype in dtypes), box=None)
+    for name, row in entry_rows(matrix, dtypes):
+        table.add_row(name, *row)
+    return table
+
+
+def entry_rows(matrix: Matrix, dtypes: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each entry with the checks that saw it in every dtype."""
+    sentences = {(kill.bug, kill.dtype): kill.sentence for kill in matrix.kills}
+    for name in dict.fromkeys(kill.bug for kill in matrix.kills):
+        yield name, [sentences.get((name, dtype), NOT_RUN) for dtype in dtypes]
+
+
+def check_table(matrix: Matrix) -> Table:
+    """Return a row for every check, for a terminal."""
+    table = Table(*CHECK_COLUMNS, box=None)
+    for row in check_rows(matrix):
+        table.add_row(*row)
+    return table
+
+
+CHECK_COLUMNS = ("check", "bugs seen", "seen by it alone, or why it stays")
+
+
+def check_rows(matrix: Matrix) -> Iterator[tuple[str, str, str]]:
+    """Yield every check, the number of bugs it sees, and those it alone sees, or its reason."""
+    for check in CHECKS:
+        alone = ", ".join(matrix.seen_only_by(check))
+        yield check, str(len(matrix.seen_by(check))), alone or REASONS.get(check, "no reason")
+
+
+def summary(matrix: Matrix) -> Iterator[str]:
+    """Yield the results of a matrix in sentences."""
+    yield from verdict(matrix)
+    for kills in _by_name(matrix.of(Role.EQUIVALENT)):
+        yield f"Equivalent: {kills[0].bug} ({_dtypes(kills)}): {kills[0].proof}."
+    for kill in matrix.of(Role.BEYOND):
+        yield f"Beyond the cases drawn: {kill.bug} ({kill.dtype}), {kill.sentence}: {kill.proof}."
+    by_relations = ", ".join(matrix.seen_only_by(*RELATIONS))
+    yield f"Bugs that relations alone see: {by_relations or 'none'}."
+    unexplained = ", ".join(matrix.unexplained)
+    yield f"Checks that see no bug alone, with no reason to stay: {unexplained or 'none'}."
+
+
+def verdict(matrix: Matrix) -> Iterator[str]:
+    """Yield the controls, the survivors and the false alarms."""
+    for kills in _by_name(matrix.of(Role.CONTROL)):
+        failed = [f"{kill.sentence} in {kill.dtype}" for kill in kills if kill.killed]
+        result = f"fails by {'; '.join(failed)}" if failed else "survives"
+        yield f"Control: the {kills[0].bug} {result} ({kills[0].cases} cases, {_dtypes(kills)})."
+    if matrix.void:
+        yield "The matrix is void: a suite that fails the right attention proves nothing."
+    bugs = matrix.of(Role.BUG)
+    seen = sorted((k.first, k.bug, k.dtype) for k in bugs if k.first is not None)
+    last = f", the last ({seen[-1][1]}) after {seen[-1][0]} cases" if seen else ""
+    yield f"{len(seen)} of {len(bugs)} wrong attentions are seen{last}."
+    names = ", ".join(f"{kill.bug} in {kill.dtype}" for kill in matrix.survivors)
+    yield f"Survivors: {names}." if names else "No observable bug survives."
+    alarms = ", ".join(f"{k.bug} in {k.dtype} ({k.sentence})" for k in matrix.false_alarms)
+    yield f"False alarms: {alarms}." if alarms else "No equivalent raises a false alarm."
+
+
+def _by_name(kills: Sequence[Kill]) -> list[list[Kill]]:
+    """Return the kills of each entry together."""
+    names = dict.fromkeys(kill.bug for kill in kills)
+    return [[kill for kill in kills if kill.bug == name] for name in names]
+
+
+def _dtypes(kills: Sequence[Kill]) -> str:
+    return ", ".join(kill.dtype for kill in kills)
+
+
+def markdown(matrices: Sequence[Matrix], dtypes: Sequence[str]) -> str:
+    """Return the first matrix as Markdown: families and checks, then every bug, folded."""
+    first = matrices[0]
+    lines = [
+        *_markdown_table(("family", "bugs", *dtypes, "seen by"), family_rows(first, dtypes)),
+        "",
+        *_markdown_table(CHECK_COLUMNS, check_rows(first)),
+        "",
+        *(f"- {line}" for line in summary(first)),
+    ]
+    if len(matrices) > 1:
+        held = sum(matrix.holds for matrix in matrices)
+        lines.append(f"- Under {len(matrices)} seeds: as it should be under {held}.")
+    bugs = ((f"`{name}`", *row) for name, row in entry_rows(first, dtypes))
+    lines += ["", "<details><summary>every bug, every check, every dtype</summary>", ""]
+    lines += _markdown_table(("bug", *dtypes), bugs)
+    return "\n".join([*lines, "", "</details>"]) + "\n"
+
+
+def _markdown_table(header: Sequence[str], rows: Iterator[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+def family_rows(matrix: Matrix, dtypes: Sequence[str]) -> Iterator[list[str]]:
+    """Yield a row for every family: its name, how many bugs, how many are seen in each dtype."""
+    bugs = matrix.of(Role.BUG)
+    for number, name in FAMILIES.items():
+        own = [kill for kill in bugs if kill.family == number]
+        if not own:
+            continue
+        seen = [_seen([kill for kill in own if kill.dtype == dtype]) for dtype in dtypes]
+        checks = dict.fromkeys(check for kill in own for check in kill.by)
+        yield [name, str(len({kill.bug for kill in own})), *seen, ", ".join(checks)]
+
+
+def _seen(own: Sequence[Kill]) -> str:
+    return f"{sum(kill.killed for kill in own)} of {len(own)}"

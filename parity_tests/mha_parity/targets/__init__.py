@@ -1,0 +1,1 @@
+"""Load a target, detect its calling convention, and call it on problems."""

@@ -1,0 +1,38 @@
+"""From an exception of a target to one sentence and the target's own last frames."""
+
+from __future__ import annotations
+
+import traceback
+
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.attribution import is_harness, raised_in
+from mha_parity.targets.definitions import explained
+
+DEPTH = 4  # frames of the candidate that a report shows
+
+
+def crash(error: BaseException) -> CandidateError:
+    """Return the report of an exception: a sentence, and the candidate's own last frames."""
+    text = _message(error).strip().splitlines()
+    # A first line that ends in a colon says nothing without the next.
+    first = " ".join(line.strip() for line in text[: 1 + text[0].endswith(":")]) if text else ""
+    said = f": {first}" if first else ""
+    verb = "tried to leave by" if isinstance(error, SystemExit) else "raised"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not is_harness(f.filename)]
+    own = [f for f in frames if "site-packages" not in f.filename] or frames
+    place = f" [{own[-1].filename}:{own[-1].lineno}]" if own else ""
+    detail = "".join(traceback.format_list(frames[-DEPTH:]))
+    crashed = CandidateError("crash", f"{verb} {type(error).__name__}{said}{place}", detail)
+    crashed.raised_in = raised_in(error)
+    return crashed
+
+
+def _message(error: BaseException) -> str:
+    """Return the text of an exception; of a missing name, also what a notebook left out."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    left_out = trace.tb_frame.f_globals.get("__left_out__") if trace is not None else None
+    if isinstance(error, NameError) and isinstance(left_out, dict):
+        return explained(error, left_out)
+    return str(error)

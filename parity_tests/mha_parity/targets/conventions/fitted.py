@@ -1,0 +1,399 @@
+"""A target called as experiments showed that it is meant: layers and functions of any style."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.compare import equal_up_to_rounding
+from mha_parity.core.features import offer
+from mha_parity.targets import parameters
+from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.conventions.base import (
+    Arguments,
+    Call,
+    Convention,
+    FeatureProbe,
+    blamed,
+    canonical,
+    canonical_weights,
+    has_modes,
+    lay_rows,
+    only_sample,
+    turned,
+)
+from mha_parity.targets.conventions.functions import returned
+from mha_parity.targets.conventions.linear_layers import CAUSAL
+from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.fit import roles as calls
+from mha_parity.targets.fit import weights
+from mha_parity.targets.fit.build import move, new_layer, take_out
+from mha_parity.targets.fit.candidates import Layers, of_function
+from mha_parity.targets.fit.construct import LENGTH, Construction, Sizes
+from mha_parity.targets.fit.search import NEAR, SMALL, Search, Trial, posed, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.fit.interpretation import Interpretation
+    from mha_parity.targets.fit.roles import Given
+
+_HIDES = "it hides keys behind a query by itself"
+
+
+class Fitted(Convention):
+    """Layers and functions that are called as small problems showed."""
+
+    name = "fitted"
+    call = "whatever small problems show: weights by their names, inputs and layouts by trial"
+
+    def claims(self) -> Offer:
+        """Search the interpretation, and offer what it can be asked for.
+
+        Raises
+        ------
+        ValueError
+            None computes attention, or comes near.
+
+        """
+        self._remarks: tuple[str, ...] = ()
+        self.hides_future = False
+        self.fit = self._found()
+        self.how = self.fit.interpretation
+        return self._offered()
+
+    def _found(self) -> Trial:
+        is_class = isinstance(self.subject, type)
+        self._layers = Layers(self.subject, self._new) if is_class else None
+        trials: list[Trial] = []
+        for dtype in ("float64", "float32"):
+            candidates = self._layers or of_function(parameters.named(self.subject))
+            search = Search(self._ask, dtype)
+            best = search.run(candidates) if dtype in self.library.dtypes else None
+            trials += search.trials
+            if best is not None and self._is_taken(best):
+                return best
+        raise ValueError(self._refusal(trials))
+
+    def _is_taken(self, trial: Trial) -> bool:
+        """Return whether a target is judged by its best interpretation.
+
+        It computes attention, comes near, or the names of its weights leave nothing open; and it
+        has nothing without a counterpart, which may be neutral as it is built.
+        """
+        if self._layers is not None and self._layers.offenders:
+            return False
+        if trial.exact:
+            return True
+        how = trial.interpretation
+        named = frozenset("qkv") <= how.parts and how.is_named
+        return trial.correlation >= (-1.0 if named else NEAR)
+
+    def _refusal(self, trials: list[Trial]) -> str:
+        layers = self._layers
+        if layers is not None and not layers.offenders and not trials:
+            why = layers.obstacles[0] if layers.obstacles else "no way to build it was found"
+            return f"got {self.name}, but {why}; judge a function that calls it."
+        if layers is None and not trials:
+            return f"got {self.name} without a readable signature; judge a function that calls it."
+        return refusal(self.name, trials, () if layers is None else layers.offenders)
+
+    def _ask(self, how: Interpretation, problem: Problem) -> Answer:
+        self.how = how
+        result = self.prepare(problem).make()
+        if self._layers is not None:
+            self._layers.answered = True
+        return self.answer(problem, result)
+
+    # Calls
+
+    def _new(self, construction: Construction, sizes: Sizes, **more: Any) -> Any:
+        named = self._named[0]
+        return new_layer(self.subject, self.construct, named, construction, sizes, **more)
+
+    def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
+        """Return a new layer that holds the problem's weights."""
+        construction = self.how.construction or Construction()
+        bias = problem.case.bias == "yes" or not self.how.biased
+        length = max(LENGTH, problem.case.queries, problem.case.keys)
+        sizes = Sizes(problem.query.shape[-1], problem.num_heads, bias, dropout, length)
+        layer = self._new(construction, sizes, **self.switches(problem))
+        if self.library.name == "torch" and hasattr(layer, "parameters"):
+            move(layer, problem.case.dtype, getattr(self.library, "device", "cpu"))
+        self.load(layer, problem, arguments)
+        return layer
+
+    def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
+        """Set the layer's arrays to the problem's weights, and take its norms out."""
+        sizes = weights.sizes_of(problem)
+        shapes = {leaf.path: leaf.shape for leaf in weights.leaves(layer)}
+        slots = self.how.slots
+        if any(slot.head is not None for slot in slots):
+            kept = weights.sorted_by_name(weights.leaves(layer))
+            slots = (weights.slots(kept, sizes) or [slots])[0]
+        for slot in slots:
+            if slot.path not in shapes:
+                continue
+            array = slot.filled(weights.arrays_of(problem, bias=slot.bias), sizes)
+            array = array.reshape(shapes[slot.path]).astype(problem.dtype)
+            with blamed():
+                weights.put(layer, slot.path, arguments.array(slot.path, array))
+        for path in self.how.norms:
+            take_out(layer, path)
+
+    def prepare(self, problem: Problem) -> Call:
+        """Return the call with everything where the interpretation has it."""
+        arguments = Arguments(problem, self.library)
+        layer = None
+        if self.how.construction is not None:
+            layer = self.build(problem, arguments)
+        return self.posed(layer, arguments)
+
+    def posed(self, layer: Any, arguments: Arguments) -> Call:
+        """Return the call of a layer, or of the function."""
+        problem, roles = arguments.problem, self.how.roles
+        given = dict(zip(calls.ROWS, arguments.rows(self._lay(problem)), strict=True))
+        values: dict[str, Any] = {name: given[role] for name, role in roles.inputs}
+        for name, each in roles.weights:
+            values[name] = self._weight(each, problem, arguments)
+        case = problem.case
+        extents = {"N": case.batch, "L": case.queries, "S": case.keys}
+        for name in roles.none:
+            mask = calls.filled(roles.filler, extents, problem.dtype)
+            values[name] = None if mask is None else arguments.array(name, mask)
+        values |= dict.fromkeys(roles.lengths, problem.case.queries)
+        if roles.heads:
+            values[roles.heads] = problem.num_heads
+        function = self.subject
+        if layer is not None:
+            function = layer if callable(layer) else forward(layer)
+        args, kwargs = calls.placed(self._named[1], values)
+        call = Call(function, args, kwargs, tuple(arguments.given))
+        return self.masked(call, arguments)
+
+    def _weight(self, given: Given, problem: Problem, arguments: Arguments) -> Any:
+        sizes, arrays = weights.sizes_of(problem), weights.arrays_of(problem, bias=given.bias)
+        slot = weights.Slot("", given.parts, given.axes, given.bias)
+
+        def made(slot: weights.Slot) -> Any:
+            return arguments.array(f"w_{slot.parts[0]}", slot.filled(arrays, sizes))
+
+        if given.container == "list":
+            return [made(weights.renumbered(slot, head)) for head in range(sizes["h"])]
+        if given.container == "dict":
+            rows = ("e",) if given.parts == ("out",) else (given.axes[-1],)
+            bias = weights.Slot("", given.parts, rows, bias=True)
+            filled = bias.filled(weights.arrays_of(problem, bias=True), sizes)
+            return {"w": made(slot), "b": arguments.array("bias", filled)}
+        return made(slot)
+
+    def _lay(self, problem: Problem) -> Callable[[Array], Array]:
+        """Return how canonical rows (N, L, E) are handed over."""
+        arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
+        if arrangement == "grid":
+            return lambda rows: rows[:, None]
+        if arrangement == "columns":
+            return lambda rows: np.ascontiguousarray(only_sample(rows).T)
+        if arrangement == "heads":
+
+            def heads(rows: Array) -> Array:
+                shape = (*rows.shape[:2], problem.num_heads, rows.shape[2] // problem.num_heads)
+                split = rows.reshape(shape).swapaxes(1, 2)
+                return only_sample(split) if unbatched else split
+
+            return heads
+        return lay_rows(problem)
+
+    def answer(self, problem: Problem, result: Any) -> Answer:
+        """Return the array that has the output's shape, in canonical layout, and the weights."""
+        given = list(result.values()) if isinstance(result, dict) else result
+        several = list(given) if isinstance(given, tuple | list) else [given]
+        place, output = self._output(problem, several)
+        if self.how.residual:
+            output = (output - problem.query).astype(output.dtype)
+        wants = problem.case.weights != "none"
+        others = [each for at, each in enumerate(several) if at != place]
+        held = canonical_weights(problem, others[0]) if wants and others else None
+        return Answer(output=output, weights=held)
+
+    def _output(self, problem: Problem, several: list[Any]) -> tuple[int, Array]:
+        """Return the first array of the output's shape, or else the first of all."""
+        first: tuple[int, Array] | None = None
+        for place, each in enumerate(several):
+            try:
+                array = self._canonical(problem, to_numpy(each, "the output"))
+            except CandidateError:
+                if place == 0 and len(several) == 1:
+                    raise
+                continue
+            first = first or (place, array)
+            if array.shape == problem.output_shape:
+                return place, array
+        if first is None:
+            to_numpy(several, "the output")
+            raise CandidateError("structure", "returned no array.")
+        return first
+
+    def _canonical(self, problem: Problem, array: Array) -> Array:
+        arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
+        if arrangement == "grid" and array.ndim == 4:
+            return array.reshape(array.shape[0], array.shape[1] * array.shape[2], array.shape[3])
+        if arrangement == "columns" and array.ndim == 2:
+            return array.T[None]
+        if arrangement == "heads" and array.ndim == (3 if unbatched else 4):
+            whole = (array[None] if unbatched else array).swapaxes(1, 2)
+            return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
+        return canonical(problem, array)
+
+    def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
+        """Return the answer with how the target was called."""
+        return replace(super().answered(problem, call, result), remarks=self._remarks)
+
+    def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
+        """Return the call of a layer that answered ``earlier`` before it got its weights."""
+        if self.how.construction is None or not self.how.parts:
+            return None
+        before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
+        layer = self.build(earlier, before)
+        self.posed(layer, before).make()
+        self.load(layer, problem, arguments)
+        return self.posed(layer, arguments)
+
+    def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
+        """Return what makes calls of one layer in train() and in eval() mode."""
+        made = self.how.construction
+        if made is None or not made.has("dropout"):
+            return None
+        layer = self.build(problem, Arguments(problem, self.library), dropout=p)
+        if not has_modes(layer):
+            return None
+        return lambda training: self.posed(
+            turned(layer, training), Arguments(problem, self.library)
+        )
+
+    # What is offered
+
+    def _offered(self) -> Offer:
+        how = self.how
+        biased = bool(how.biased) and how.biased == how.parts
+        rows = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
+        weightless = {"form": "qkv", "projection": "none"} if not how.parts else {}
+        inputs = rows[len(how.roles.rows)]
+        return offer(
+            **weightless,
+            inputs=("self", "cross") if weightless and len(inputs) == 3 else inputs,
+            layout=how.layout,
+            heads=("one", "many") if how.many_heads else "one",
+            bias=("no", "yes") if biased else "no",
+            out_proj=("identity", "general") if "out" in how.parts else "identity",
+            size=("small", "medium", "equal", "ones"),
+            memory=self.library.memory,
+        )
+
+    def plain_case(self) -> Case:
+        """Two samples and two heads, or what the target takes."""
+        heads, width = (2, 3) if "many" in self.offer["heads"] else (1, 6)
+        unbatched = self.offer["layout"][0] == "unbatched"
+        return SMALL.replace(
+            batch=1 if unbatched else 2, queries=5, keys=5, heads_count=heads, head_dim=width,
+            layout=self.offer["layout"][0], attn="causal" if self.hides_future else "none",
+            form=self.offer["form"][0], projection=self.offer["projection"][0],
+        )  # fmt: skip
+
+    def probes(self) -> Iterator[FeatureProbe]:
+        """Look what it hides by itself; other layouts, empty axes, weights, wider values."""
+        self._look()
+        case = self.plain_case()
+        self._narrow(case)
+        self._look_at_one_head()
+        if case.layout == "batch_first" and self.how.arrangement in {"rows", "heads"}:
+            single = case.replace(layout="unbatched", batch=1)
+            if self._takes_single(single):
+                yield FeatureProbe("layout", "unbatched", (single,))
+        if not self.how.parts and self.how.arrangement == "heads":
+            yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
+        empty = [case.replace(queries=0, keys=0)]
+        if "cross" in self.offer["inputs"]:
+            empty.append(case.replace(inputs="cross", keys=0))
+        empty += [case.replace(batch=0)] if case.layout != "unbatched" else []
+        yield FeatureProbe("size", "empty", tuple(empty))
+        yield from returned(case)
+
+    def _look(self) -> None:
+        """Find whether the future is hidden, and say how the target is called."""
+        remarks = [f"called as {self.how}."]
+        self.hides_future = self.fit.causal if self.fit.exact else self._hides_the_future()
+        if self.hides_future:
+            self.offer = self.offer | {"attn": ("causal",), "inputs": ("self",)}
+            self.reasons["attn", "none"] = _HIDES
+            remarks.append(CAUSAL)
+        self._remarks = tuple(remarks)
+
+    def _hides_the_future(self) -> bool:
+        """Return whether the first row stays the same to the bit when the last one changes."""
+        problem = posed(self.how, "self", "float64")
+        changed = problem.query.copy()
+        changed[:, -1] += 1
+        other = replace(problem, query=changed, key=changed, value=changed)
+        try:
+            before, after = (self(each).output for each in (problem, other))
+        except CandidateError:
+            return False
+        stays = np.array_equal(before[:, 0], after[:, 0])
+        return stays and not np.array_equal(before[:, -1], after[:, -1])
+
+    def _narrow(self, case: Case) -> None:
+        """Take back keys of another number than the queries where such calls are not right."""
+        kept = [each for each in self.offer["inputs"] if each == "self" or self._takes(case, each)]
+        self.offer = self.offer | {"inputs": tuple(kept)}
+
+    def _look_at_one_head(self) -> None:
+        """Take one head back where a layer of one head has other weights than one of several."""
+        made = self.how.construction
+        if made is None or not self.how.parts or "many" not in self.offer["heads"]:
+            return
+        try:
+            layer = self._new(made, Sizes(SMALL.embed_dim, 1))
+        except CandidateError as error:
+            self._without_one_head(str(error))
+            return
+        held = {leaf.path for leaf in weights.leaves(layer)}
+        missing = [s.path for s in self.how.slots if s.path not in held and s.head is None]
+        if missing:
+            self._without_one_head(f"with one head it has no `{missing[0]}`")
+
+    def _without_one_head(self, reason: str) -> None:
+        self.offer = self.offer | {"heads": ("many",)}
+        self.reasons["heads", "one"] = reason
+
+    def _takes(self, case: Case, inputs: str) -> bool:
+        problem = make(case.replace(inputs=inputs, keys=7))
+        try:
+            output = self(problem).output
+        except CandidateError as error:
+            self.reasons["inputs", inputs] = str(error)
+            return False
+        if output.shape == problem.output_shape:
+            return True
+        self.reasons["inputs", inputs] = f"the output has shape {output.shape}"
+        return False
+
+    def _takes_single(self, case: Case) -> bool:
+        """Return whether one sample without its axis gets the answer of a batch of it."""
+        batch = make(case.replace(layout="batch_first"))
+        try:
+            expected, actual = self(batch).output, self(replace(batch, case=case)).output
+        except CandidateError:
+            return True  # the trial keeps what it raised
+        if equal_up_to_rounding(expected, actual):
+            return True
+        self.reasons["layout", "unbatched"] = "one sample alone gets another answer than in a batch"
+        return False

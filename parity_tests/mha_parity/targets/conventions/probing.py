@@ -1,0 +1,226 @@
+"""Small calls that show what a candidate offers, more or less than its signature says.
+
+A probe decides what is *offered*, that is, judged; it never judges. What a candidate raises on is
+listed as not offered, with its own words.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.compare import equal_up_to_rounding
+from mha_parity.targets.attribution import attributed
+from mha_parity.targets.conventions.claims import claimed_cases
+from mha_parity.targets.masks.find import fill_required, find_masks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+# For trying what is claimed, on the processor and by the clock: what compiles each shape is slow.
+SECONDS = 1.0
+WAIT = 4.0
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+NARROWER = {"float64": DTYPES[1:], "float32": DTYPES[2:]}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a probe showed: whether the feature is offered, and if not, why."""
+
+    offered: bool
+    reason: str = ""
+
+
+def settle(convention: Convention) -> None:
+    """Widen or narrow the convention's offer to what small calls prove."""
+    fill_required(convention)
+    for probe in convention.probes():
+        held = convention.offer[probe.axis]
+        shown = [accepts(convention, case) for case in probe.cases]
+        if all(each.offered for each in shown):
+            convention.offer = convention.offer | {probe.axis: (*held, probe.value)}
+        else:
+            reason = next(each.reason for each in shown if not each.offered)
+            convention.reasons[probe.axis, probe.value] = reason
+    _only_batches(convention)
+    find_masks(convention)
+    _try_claims(convention)
+    convention.offer = convention.offer | {"dtype": _dtypes(convention)}
+
+
+def _try_claims(convention: Convention) -> None:
+    """Take back what the signature claims and a call raises on, in the target's own words.
+
+    What answers stays offered, right or wrong: that is for the run to judge.
+    """
+    plain = _plain(convention)
+    if _raised(convention, plain):
+        return  # then every call raises, and the run says so
+    processor, clock = time.process_time(), time.perf_counter()
+    for axis, value, case in claimed_cases(plain, convention.offer):
+        spent = time.process_time() - processor, time.perf_counter() - clock
+        if spent[0] > SECONDS or spent[1] > WAIT:
+            return
+        reason = _raised(convention, case) or _other_meaning(convention, case, axis)
+        if reason:
+            left = tuple(each for each in convention.offer[axis] if each != value)
+            convention.offer = convention.offer | {axis: left}
+            convention.reasons[axis, value] = reason
+
+
+def _raised(convention: Convention, case: Case) -> str:
+    """Return what a call raised, or nothing; an answer of the wrong kind is an answer."""
+    try:
+        with attributed(convention.subject):
+            convention(make(case))
+    except CandidateError as error:
+        return str(error) if error.severity in {"crash", "inconclusive"} else ""
+    return ""
+
+
+def _other_meaning(convention: Convention, case: Case, axis: str) -> str:
+    """Say where the first axis of several samples is taken for that of the heads.
+
+    Each "sample" then gets the answer of one head of the whole width, and not its own.
+    """
+    offered = "unbatched" in convention.offer["layout"] and "one" in convention.offer["heads"]
+    if (axis, case.layout) != ("layout", "batch_first") or case.heads == "one" or not offered:
+        return ""
+    problem = make(case)
+    whole = case.replace(heads_count=1, head_dim=case.embed_dim)
+    try:
+        together = convention(problem).output
+        own = [convention(_sample(problem, i, case)).output[0] for i in range(case.batch)]
+        one_head = [convention(_sample(problem, i, whole)).output[0] for i in range(case.batch)]
+    except CandidateError:
+        return ""
+    alike = [
+        together.shape == np.shape(each) and equal_up_to_rounding(np.stack(each), together)
+        for each in (own, one_head)
+    ]
+    return "3-D inputs are taken as (heads, L, D)" if alike == [False, True] else ""
+
+
+def _sample(problem: Problem, number: int, case: Case) -> Problem:
+    """Return one sample of a problem without masks, unbatched."""
+    kept: dict[int, Array] = {}
+    rows = {
+        name: kept.setdefault(id(array), array[number : number + 1])
+        for name in ("query", "key", "value")
+        for array in (getattr(problem, name),)
+    }
+    return problem.replace(case=case.replace(layout="unbatched", batch=1), **rows)
+
+
+def _only_batches(convention: Convention) -> None:
+    """Take back the plain layout where only another one is accepted."""
+    plain = convention.plain_case()
+    held = convention.offer["layout"]
+    if len(held) > 1 and held[0] == "unbatched" and not accepts(convention, plain).offered:
+        convention.offer = convention.offer | {"layout": held[1:]}
+
+
+def accepts(convention: Convention, case: Case) -> Shown:
+    """Return whether the call goes through and gives arrays of the right shape."""
+    problem = make(case)
+    try:
+        with attributed(convention.subject):
+            answer = convention(problem)
+    except CandidateError as error:
+        return Shown(offered=False, reason=str(error))
+    if answer.output.shape != problem.output_shape:
+        got = f"the output has shape {answer.output.shape}, not {problem.output_shape}"
+        return Shown(offered=False, reason=got)
+    if case.gradients == "yes" and not answer.gradients:
+        return Shown(offered=False, reason="no gradients are returned")
+    return _has_weights(case, problem.weights_shape, answer)
+
+
+def _has_weights(case: Case, whole: tuple[int, int, int, int], answer: Answer) -> Shown:
+    if case.weights == "none":
+        return Shown(offered=True)
+    n, _, *matrix = whole
+    wanted = whole if case.weights == "per_head" else (n, *matrix)
+    got = None if answer.weights is None else answer.weights.shape
+    if got == wanted:
+        return Shown(offered=True)
+    seen = "no weights are returned" if got is None else f"the weights have shape {got}"
+    return Shown(offered=False, reason=seen)
+
+
+def unproved(convention: Convention) -> None:
+    """Offer what the signature claims, in both usual dtypes: for candidates that break a probe."""
+    both = tuple(d for d in ("float64", "float32") if d in convention.library.dtypes)
+    convention.offer = convention.offer | {"dtype": both}
+
+
+def _dtypes(convention: Convention) -> tuple[str, ...]:
+    """Return the dtypes to judge in: those in which answers come back as the inputs went in.
+
+    Where none does, float64 and float32 as far as they are answered in narrower dtypes: a finding.
+    """
+    plain = _plain(convention)
+    got = dict(_answered(convention, plain))
+    masked = _with_a_mask(convention, plain)
+    if masked is not None:  # -1e9 is no number of float16
+        got |= {d: g for d, g in _answered(convention, masked) if got[d] == d != g}
+    narrower = {d: g for d, g in got.items() if g in NARROWER.get(d, ())}
+    kept = tuple(dtype for dtype, answer in got.items() if dtype == answer)
+    offered = kept or tuple(narrower) or ("float64",)
+    for dtype, answer in got.items():
+        if dtype in offered:
+            continue
+        if dtype in narrower:
+            convention.answer_dtypes[dtype] = answer
+        convention.reasons["dtype", dtype] = _why(dtype, answer)
+    return offered
+
+
+def _plain(convention: Convention) -> Case:
+    case = convention.plain_case()
+    layout = convention.offer["layout"]
+    if case.layout in layout:
+        return case
+    return case.replace(layout=layout[0], batch=1 if layout[0] == "unbatched" else 2)
+
+
+def _with_a_mask(convention: Convention, case: Case) -> Case | None:
+    """Return the plain case with a mask of those that were found out; None where there is none."""
+    if convention.masks is None:
+        return None
+    for axis in ("attn", "padding"):
+        values = [each for each in convention.offer[axis] if each not in {"none", "causal"}]
+        if values:
+            return case.replace(**{axis: values[0]})
+    return None
+
+
+def _answered(convention: Convention, case: Case) -> Iterator[tuple[str, str]]:
+    """Yield each dtype and the dtype of the answer to it, or what was said instead."""
+    for dtype in DTYPES:
+        if dtype not in convention.library.dtypes:
+            yield dtype, f"!{convention.library.name} has no such arrays"
+            continue
+        try:
+            with attributed(convention.subject):
+                yield dtype, convention(make(case.replace(dtype=dtype))).output.dtype.name
+        except CandidateError as error:
+            yield dtype, f"!{error}"
+
+
+def _why(dtype: str, got: str) -> str:
+    """Return the target's own words, or in which dtype it computes instead."""
+    if got.startswith("!"):
+        return got[1:]
+    return f"computes in {got}" if got in NARROWER.get(dtype, ()) else f"it is answered in {got}"

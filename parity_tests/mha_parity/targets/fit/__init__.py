@@ -1,0 +1,1 @@
+"""Find how a target is called by trying interpretations on small problems."""

@@ -1,0 +1,98 @@
+"""Build a layer of given sizes, and put it into the state in which cases ask it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.targets.conventions.base import blamed
+from mha_parity.targets.fit.construct import globals_read
+
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mha_parity.targets.fit.construct import Construction, Sizes
+
+
+def new_layer(
+    kind: type,
+    construct: Callable[..., Any],
+    named: Sequence[inspect.Parameter],
+    construction: Construction,
+    sizes: Sizes,
+    **more: Any,
+) -> Any:
+    """Return a layer of these sizes made by ``construct``, whose parameters are ``named``.
+
+    Raises
+    ------
+    CandidateError
+        It cannot be built so, or tried to open a connection.
+
+    """
+    given = construction.arguments(sizes) | more
+    positional = [p.name for p in named if p.kind is p.POSITIONAL_ONLY and p.name in given]
+    args = [given.pop(name) for name in positional]
+    with blamed(), offline(), with_globals(kind, dict(globals_read(kind)), sizes):
+        return materialised(construct(*args, **given), sizes.width)
+
+
+def materialised(layer: Any, width: int) -> Any:
+    """Return a layer whose lazy Linears have been called once."""
+    if not hasattr(layer, "modules"):
+        return layer
+    for module in list(layer.modules()):
+        lazy = getattr(module, "has_uninitialized_params", None)
+        if callable(lazy) and lazy():
+            import torch
+
+            module(torch.zeros(1, width))
+    return layer
+
+
+def move(layer: Any, dtype: str, device: str) -> None:
+    """Put the arrays of a layer of torch in evaluation mode into a dtype on a device."""
+    import torch
+
+    kind = getattr(torch, dtype)
+    layer.eval()  # dropout that no argument of the constructor reaches
+    for held in (*layer.parameters(), *layer.buffers()):
+        held.data = held.data.to(device, kind if held.is_floating_point() else held.dtype)
+
+
+def take_out(layer: Any, path: str) -> None:
+    """Put the identity in the place of one module of a layer."""
+    import torch
+
+    holder, _, name = path.rpartition(".")
+    setattr(layer.get_submodule(holder), name, torch.nn.Identity())
+
+
+@contextmanager
+def with_globals(kind: Any, meanings: dict[str, str], sizes: Sizes) -> Iterator[None]:
+    """Set the numbers of a module that its class reads to these sizes."""
+    scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
+    held = {name: scope[name] for name in meanings}
+    scope |= {name: sizes.value(meaning) for name, meaning in meanings.items()}
+    try:
+        yield
+    finally:
+        scope |= held
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Refuse connections: a constructor that downloads is no layer of given sizes."""
+    import socket
+
+    held = socket.socket.connect
+
+    def refused(*_args: object, **_kwargs: object) -> None:
+        raise ConnectionError("it tried to open a network connection while it was built")
+
+    socket.socket.connect = refused  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        socket.socket.connect = held  # type: ignore[method-assign]

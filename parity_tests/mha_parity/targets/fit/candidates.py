@@ -1,0 +1,105 @@
+"""The interpretations of a target that names leave open, likeliest first."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.parameters import Role
+from mha_parity.targets import parameters
+from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.fit import roles as calls
+from mha_parity.targets.fit import weights
+from mha_parity.targets.fit.construct import Sizes, constructions, globals_read
+from mha_parity.targets.fit.interpretation import LAYOUTS, Interpretation
+from mha_parity.targets.fit.search import SMALL
+
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mha_parity.targets.fit.construct import Construction
+
+
+def of_function(named: Sequence[inspect.Parameter]) -> Iterator[Interpretation]:
+    """Yield how a function with these parameters may be meant."""
+    for roles in calls.of_function(named):
+        many = bool(roles.heads) or any(
+            given.container == "list" or "h" in given.axes for _, given in roles.weights
+        )
+        for layout, arrangement in LAYOUTS:
+            heads = arrangement == "heads"
+            if arrangement == "grid" or (heads and (roles.weights or roles.heads)):
+                continue
+            yield Interpretation(roles, layout, arrangement, many_heads=many or heads)
+
+
+@dataclass(eq=False)
+class Layers:
+    """The candidates of a class, and what was found to be in the way of them.
+
+    ``answered`` is set by whoever tries them, when a call went through.
+    """
+
+    kind: type
+    new: Callable[[Construction, Sizes], Any]
+    answered: bool = False
+    offenders: tuple[str, ...] = ()
+    obstacles: list[str] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Interpretation]:
+        """Yield how the class may be built, filled and called."""
+        for construction in constructions(self.kind, parameters.named(self.kind)):
+            try:
+                layer = self.new(construction, Sizes(SMALL.embed_dim, SMALL.heads_count))
+            except CandidateError as error:
+                self.obstacles.append(f"building one of width 24 with 4 heads {error}")
+                self.offenders = self.offenders or _positions(
+                    parameters.named(self.kind), "constructor"
+                )
+                continue
+            yield from self._of(construction, layer)
+
+    def _of(self, construction: Construction, layer: Any) -> Iterator[Interpretation]:
+        named = parameters.named(forward(layer))
+        kept = weights.sorted_by_name(weights.leaves(layer))
+        by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind))
+        # A constructor that knows no heads has one, or its own number of them.
+        for heads in (
+            (SMALL.heads_count,) if by_name or not kept.weights else (SMALL.heads_count, 1)
+        ):
+            sizes = {"h": heads, "d": SMALL.embed_dim // heads, "e": SMALL.embed_dim}
+            found = weights.slots(kept, sizes) if kept.weights else [()]
+            self._find_offenders(kept, named, fits=bool(found))
+            norms = tuple(dict.fromkeys(leaf.path.rpartition(".")[0] for leaf in kept.norms))
+            for roles, (layout, arrangement), slots in itertools.product(
+                calls.of_layer(named), LAYOUTS, found
+            ):
+                if arrangement == "heads" and kept.weights:
+                    continue
+                many = arrangement == "heads" if not kept.weights else by_name and heads > 1
+                how = Interpretation(
+                    roles, layout, arrangement, construction, slots, norms, many_heads=many
+                )
+                self.answered = False
+                yield how
+                if self.answered and (layout, arrangement) == ("batch_first", "rows"):
+                    yield replace(how, residual=True)
+
+    def _find_offenders(
+        self, kept: weights.Kept, named: Sequence[inspect.Parameter], *, fits: bool
+    ) -> None:
+        """Keep what has no counterpart, and why arrays are not those of an attention."""
+        self.offenders = (*(leaf.path for leaf in kept.others), *_positions(named, "call"))
+        if not fits:
+            entries = (*kept.weights, *kept.biases)
+            shown = ", ".join(f"{leaf.path} {leaf.shape}" for leaf, _, _ in entries)
+            self.obstacles.insert(0, f"it keeps {shown}, which do not fit a width of 24 in 4 heads")
+
+
+def _positions(named: Sequence[inspect.Parameter], of: str) -> tuple[str, ...]:
+    """Return the required parameters that speak of positions: torch's layer knows none."""
+    required = [each.name for each in named if each.default is each.empty]
+    return tuple(name for name in required if parameters.role(name, of) is Role.POSITIONS)

@@ -1,0 +1,215 @@
+"""How a class is built for a width and a number of heads: the candidates, likeliest first."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass, is_dataclass
+from itertools import islice, product
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.targets.fit.names import is_weight, parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+LENGTH = 128  # for which layers that keep a mask are built at least
+MOST = 24  # candidates that are built
+CONFIG = re.compile(r"^(.*_)?(config|cfg|args|hparams|params|conf|hp|opt|configuration)$")
+# The first pattern found in a name (lower case) says what the argument may mean, likeliest first.
+_MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"drop|^p$|^p_|_p$|_prob", ("dropout",)),
+    (r"idx|index|axis", ("zero",)),
+    (r"rel.*bias|pos.*bias", ()),
+    (r"bias", ("bias",)),
+    (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
+    (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
+    ((r"head.*(dim|width|chan|feat)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$"
+      r"|^key_dim$|^[kqv]_dim$"), ("head_dim",)),
+    (r"^(d|dim)_?[kqv]$", ("head_dim", "width")),
+    (r"(kv|key_value|group|k_v).*head|kv_groups|num_groups|n_groups|n_kv|kv_h", ("kv_heads",)),
+    (r"head|^n?h$|^nh", ("heads",)),
+    ((r"len|max_?(seq|pos|context)|ctx|context_(size|window)|block|n_?pos|position_emb|window|seq"
+      r"|^t$"), ("length",)),
+    (r"^(d|dim|size)_?out$|out(put)?_?(dim|size|feat)", ("width", "head_dim")),
+    (r"cond|context|cross|encoder|kdim|vdim|kv_dim|memory|source", ("width",)),
+    ((r"dim|emb|model|hid|width|channel|feat|size|state|units|inner|^(d|e|c|n)(_?in|_?out)?$|^in"
+      r"|^out"), ("width",)),
+    (r"layer|idx|index", ("zero",)),
+    (r"device", ("device",)),
+)  # fmt: skip
+# What is given though it has a default.
+GIVEN = frozenset({"width", "heads", "head_dim", "bias", "dropout", "length"})
+UNKNOWN = ("width", "heads", "head_dim", "length", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a layer is built for."""
+
+    width: int
+    heads: int
+    bias: bool = True
+    dropout: float = 0.0
+    length: int = LENGTH
+
+    def value(self, meaning: str) -> Any:
+        """Return what an argument of this meaning gets."""
+        return {
+            "width": self.width, "heads": self.heads, "head_dim": self.width // self.heads,
+            "kv_heads": self.heads, "length": self.length, "bias": self.bias, "off": False,
+            "dropout": self.dropout, "zero": 0, "device": "cpu", "none": None,
+            "matrix": np.zeros((self.width, self.width)),
+        }[meaning]  # fmt: skip
+
+
+def meanings(name: str) -> tuple[str, ...]:
+    """Return what an argument of this name may mean; () if nothing is known."""
+    if is_weight(name) and parts(name):
+        return ("matrix",)
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return next((found for pattern, found in _MEANINGS if re.search(pattern, plain)), ())
+
+
+class Config:
+    """A configuration that has every attribute and key that its name gives a meaning."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the value of an attribute that is known."""
+        found = _FIXED.get(name, ...) if not name.startswith("__") else ...
+        if found is not ...:
+            return found
+        if name.startswith("__") or not meanings(name):
+            raise AttributeError(f"the layer asks its configuration for {name!r}, which is unknown")
+        return self._sizes.value(meanings(name)[0])
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of a key, as if it were an attribute."""
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a key that is known, else the default."""
+        return getattr(self, name, default)
+
+
+_FIXED = {
+    "_attn_implementation": "eager", "scale_attn_weights": True, "is_decoder": False,
+    "scale_attn_by_inverse_layer_idx": False, "reorder_and_upcast_attn": False,
+    "position_embedding_type": "absolute", "pretraining_tp": 1, "rope_theta": 10000.0,
+    "add_cross_attention": False, "flash": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Construction:
+    """Which argument of a constructor gets what; ``config`` names that of a configuration."""
+
+    meanings: tuple[tuple[str, str], ...] = ()
+    config: str = ""
+    annotation: Any = None
+
+    def arguments(self, sizes: Sizes) -> dict[str, Any]:
+        """Return the keywords for a layer of these sizes."""
+        given = {name: sizes.value(meaning) for name, meaning in self.meanings}
+        if self.config:
+            given[self.config] = configuration(self.annotation, sizes)
+        return given
+
+    def has(self, *wanted: str) -> bool:
+        """Return whether an argument has one of these meanings, or may have in a configuration."""
+        return bool(self.config) or any(meaning in wanted for _, meaning in self.meanings)
+
+
+_ANY = (dict, object, SimpleNamespace, inspect.Parameter.empty)
+
+
+def configuration(annotation: Any, sizes: Sizes) -> Any:
+    """Return a configuration: of the annotated class with sizes by name, or one of any name."""
+    if not isinstance(annotation, type) or annotation in _ANY:
+        return Config(sizes)
+    try:
+        made = annotation(**_required(annotation, sizes))
+    except Exception:  # noqa: BLE001  (whatever somebody's configuration raises)
+        return Config(sizes)
+    for name in {*vars(made), *getattr(annotation, "__annotations__", {})}:
+        for meaning in meanings(name)[:1]:
+            if meaning in GIVEN | {"kv_heads"} and not _is_frozen(annotation):
+                setattr(made, name, sizes.value(meaning))
+    if hasattr(made, "_attn_implementation"):
+        made._attn_implementation = "eager"  # noqa: SLF001  (transformers chooses by it)
+    return made
+
+
+def _is_frozen(kind: type) -> bool:
+    return is_dataclass(kind) and bool(getattr(kind, "__dataclass_params__").frozen)  # noqa: B009
+
+
+def _required(kind: type, sizes: Sizes) -> dict[str, Any]:
+    """Return the keywords of a configuration class: what it requires, all sizes if frozen."""
+    named = inspect.signature(kind).parameters.values()
+    return {
+        each.name: sizes.value(meanings(each.name)[0])
+        for each in named
+        if meanings(each.name)
+        and each.kind not in {each.VAR_KEYWORD, each.VAR_POSITIONAL}
+        and (each.default is each.empty or _is_frozen(kind))
+    }
+
+
+def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Construction]:
+    """Yield how the constructor of a class may be meant, likeliest first."""
+    scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
+    config, annotation = "", None
+    choices: list[list[tuple[str, str]]] = []
+    for each in named:
+        known = meanings(each.name)
+        required = each.default is each.empty
+        said = scope.get(each.annotation) if isinstance(each.annotation, str) else each.annotation
+        is_config = CONFIG.search(each.name.lower()) or (required and is_dataclass(said))
+        if is_config and not config:
+            config, annotation = each.name, said
+        elif required:
+            unknown = () if known else UNKNOWN
+            choices.append([(each.name, meaning) for meaning in (*known, *unknown)])
+        elif known and known[0] in GIVEN and _is_given(each.name, each.default, known[0]):
+            choices.append([(each.name, meaning) for meaning in known])
+    for chosen in islice(product(*choices), MOST * 4):
+        if len({m for _, m in chosen if m == "heads"}) <= 1:
+            yield Construction(tuple(chosen), config, annotation)
+
+
+def _is_given(name: str, default: object, meaning: str) -> bool:
+    """Return whether an argument with a default is given: sizes of its own, not of a context."""
+    if meaning == "width":
+        return default is not None and not callable(default) and not isinstance(default, bool | str)
+    if meaning == "bias":
+        return isinstance(default, bool)
+    if meaning == "length" and ("window" in name or default is None):
+        return False  # attention in a window is another one
+    return not isinstance(default, str | bool)
+
+
+def globals_read(kind: type) -> Mapping[str, str]:
+    """Return the numbers of a module that its classes read, by what their names mean."""
+    scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
+    seen: set[str] = set()
+    todo = [kind]
+    while todo:
+        for method in vars(todo.pop()).values():
+            for name in getattr(getattr(method, "__code__", None), "co_names", ()):
+                value = scope.get(name)
+                if (
+                    name not in seen
+                    and isinstance(value, type)
+                    and value.__module__ == kind.__module__
+                ):
+                    todo.append(value)
+                seen.add(name)
+    numbers = {n for n in seen if type(scope.get(n)) in {int, float}}
+    return {n: meanings(n)[0] for n in numbers if meanings(n) and meanings(n)[0] != "zero"}

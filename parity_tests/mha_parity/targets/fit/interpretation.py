@@ -1,0 +1,92 @@
+"""An interpretation: everything that has to be known to call a target with torch's arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mha_parity.targets.fit import names
+
+if TYPE_CHECKING:
+    from mha_parity.targets.fit.construct import Construction
+    from mha_parity.targets.fit.roles import Roles
+    from mha_parity.targets.fit.weights import Slot
+
+# How the rows of inputs and outputs are given, and what a sentence calls it.
+LAYOUTS = {
+    ("batch_first", "rows"): "(N, L, E)",
+    ("unbatched", "rows"): "(L, E)",
+    ("sequence_first", "rows"): "(L, N, E)",
+    ("batch_first", "heads"): "(N, H, L, D)",
+    ("batch_first", "grid"): "(N, height, width, E)",
+    ("unbatched", "columns"): "(E, L)",
+}
+_APPLIED = {"e": "applied as X @ W", "h": "with an axis of heads"}
+_LIES = {"hpd": "head by head", "hdp": "column by column"}
+
+
+@dataclass(frozen=True, slots=True)
+class Interpretation:
+    """How a target is built, where its weights live, what its parameters get and return.
+
+    ``norms`` are LayerNorms that are taken out, ``residual``: the input is added to the output.
+    """
+
+    roles: Roles
+    layout: str
+    arrangement: str
+    construction: Construction | None = None
+    slots: tuple[Slot, ...] = ()
+    norms: tuple[str, ...] = ()
+    residual: bool = False
+    many_heads: bool = True
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """Which of q, k, v and out have weights."""
+        held = [slot.parts for slot in self.slots if not slot.bias]
+        held += [given.parts for _, given in self.roles.weights if not given.bias]
+        return frozenset(part for parts in held for part in parts)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a function's parameters are called after the weights that they are taken for."""
+        return all(names.parts(name) or given.bias for name, given in self.roles.weights)
+
+    @property
+    def biased(self) -> frozenset[str]:
+        """Which of q, k, v and out have biases."""
+        held = [slot.parts for slot in self.slots if slot.bias]
+        held += [
+            given.parts
+            for _, given in self.roles.weights
+            if given.bias or given.container == "dict"
+        ]
+        return frozenset(part for parts in held for part in parts)
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        said = [self._weights(), LAYOUTS[self.layout, self.arrangement]]
+        inputs = [f"`{name}` the {role}" for name, role in self.roles.inputs]
+        if len(inputs) > 1:
+            said.append(", ".join(inputs))
+        if self.norms:
+            said.append(f"{', '.join(f'`{norm}`' for norm in self.norms)} taken out")
+        if self.residual:
+            said.append("the input that is added to the output taken off")
+        return "; ".join(each for each in said if each)
+
+    def _weights(self) -> str:
+        held = [slot.path for slot in self.slots if not slot.bias and not slot.head]
+        held += [name for name, given in self.roles.weights if not given.bias]
+        if not held:
+            return "no weights"
+        axes = [s.axes for s in self.slots if not s.bias and s.parts != ("out",)]
+        axes += [g.axes for _, g in self.roles.weights if not g.bias and g.parts != ("out",)]
+        linear = all(name.endswith(".weight") for name in held)
+        last = "as Linears" if linear else "applied as X @ W.T"
+        how = next((_APPLIED[each[0]] for each in axes if each[0] in _APPLIED), last)
+        lies = next((_LIES[a] for each in axes for a in each if a in _LIES), "")
+        shown = ", ".join(name.removesuffix(".weight") for name in held)
+        more = [each for each in (how, f"rows {lies}" if lies else "") if each]
+        return f"{shown} {' and '.join(more)}".strip()

@@ -1,0 +1,97 @@
+"""What the names of weights, biases and parameters say: which projection they belong to."""
+
+from __future__ import annotations
+
+import re
+from itertools import permutations
+
+# What surrounds the word that says which projection it is, longest first.
+_AFFIXES = sorted(
+    (
+        "weights", "weight", "projection", "projections", "project", "proj", "linear", "linears",
+        "lin", "layer", "layers", "fc", "dense", "matrix", "matrices", "mat", "to", "transform",
+        "kernel", "param", "map", "mapping", "conv", "heads", "head", "attention", "attn", "att",
+        "self", "w", "mha", "net", "nets", "vectors", "vector", "mlp", "layernorm",
+    ),
+    key=len,
+    reverse=True,
+)  # fmt: skip
+_WORDS = {
+    "q": ("q", "qs", "query", "queries", "querys", "theta"),
+    "k": ("k", "ks", "key", "keys", "phi"),
+    "v": ("v", "vs", "val", "value", "values", "g"),
+    "out": ("o", "out", "outputs", "output", "res", "final", "c", "p", "os", "unify", "combine"),
+}
+ROWS = ("q", "k", "v")
+_LETTERS = {"query": "q", "key": "k", "value": "v"}
+PARTS: dict[str, tuple[str, ...]] = {
+    word: (part,) for part, words in _WORDS.items() for word in words
+}
+PARTS |= {"".join(order): order for order in permutations(ROWS)}
+PARTS |= {"".join(map(dict(zip(_LETTERS.values(), _LETTERS, strict=True)).get, order)): order  # type: ignore[arg-type]
+          for order in permutations(ROWS)}  # fmt: skip
+PARTS |= {"kv": ("k", "v"), "vk": ("v", "k"), "keyvalue": ("k", "v"), "in": ROWS, "cattn": ROWS}
+_LEAVES = frozenset({"weight", "weights", "bias", "w", "b", "kernel", "linear", "bias_", "weight_"})
+WHOLE = frozenset({"cattn"})  # words whose affixes belong to them
+
+
+def plain(name: str) -> str:
+    """Return a name in lower case, without digits and underscores."""
+    return re.sub(r"[\d_]+", "", name.lower())
+
+
+def word(name: str) -> str:
+    """Return what is left of a name without the affixes that say nothing; "" if nothing is."""
+    left = plain(name)
+    while left not in PARTS:
+        if left in WHOLE:
+            return left
+        for affix in _AFFIXES:
+            if left.startswith(affix) or left.endswith(affix):
+                cut = left.removeprefix(affix)
+                left = cut if len(cut) < len(left) else left.removesuffix(affix)
+                break
+        else:
+            return left
+    return left
+
+
+def parts(path: str) -> tuple[str, ...]:
+    """Return the projections that a path like ``heads.0.key.weight`` names, in order; () if none.
+
+    The last segment that names one decides.
+    """
+    segments = [each for each in path.split(".") if not each.isdigit()]
+    for segment in reversed(segments):
+        found = PARTS.get(word(segment))
+        if found:
+            return found
+        if segment not in _LEAVES and word(segment):
+            return ()
+    return ()
+
+
+def bias_parts(path: str) -> tuple[str, ...]:
+    """Return the projections whose bias a path names: ``b_q``, ``bias_q``, ``query.bias``."""
+    segments = path.split(".")
+    last = plain(segments[-1])
+    for marker in ("bias", "b"):
+        for rest in (last.removeprefix(marker), last.removesuffix(marker)):
+            if len(rest) == len(last):
+                continue
+            if not rest and len(segments) > 1:
+                return parts(".".join(segments[:-1]))
+            found = PARTS.get(word(rest))
+            if found:
+                return found
+    return ()
+
+
+def is_weight(name: str) -> bool:
+    """Return whether the name of a parameter speaks of weights, and not of an input."""
+    left = plain(name)
+    marked = any(
+        left.startswith(each) or left.endswith(each)
+        for each in ("w", "proj", "weight", "weights", "kernel", "cattn", "linear")
+    )
+    return marked and left not in {"w", "window"}

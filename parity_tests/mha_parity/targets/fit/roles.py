@@ -1,0 +1,248 @@
+"""What each parameter of a call gets: the candidates by names, likeliest first."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.core.parameters import Role
+from mha_parity.targets import parameters
+from mha_parity.targets.conventions.signatures import by_letter
+from mha_parity.targets.fit import names
+
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Iterator, Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.targets.fit.weights import Axes
+
+ROWS = ("query", "key", "value")
+_CONTEXT = re.compile(
+    r"^(k|keys?|kv|c|ctx|cond|context|memory|mem|source|src|y|xa|x_?kv|xv|enc.*|.*context|.*memory"
+    r"|key_value.*|encoder_hidden_states|cross.*)$"
+)
+_VALUE = re.compile(r"^(x_?)?(v|val|values?)$")
+_KEY = re.compile(r"^(x_?)?(k|keys?)$")
+_HEADS = re.compile(r"head|^n?h$|^nh")
+# How the weights of a function may be given, likeliest first: as arrays X @ W or X @ W.T, with
+# an axis of heads, as one array for each head, or as weights and biases by name.
+ARRAYS = ("xw", "xwt", "heads", "list")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One weight or bias that a function takes: its parts, its axes, and the container of them.
+
+    ``container`` is "array", "list" (an array for each head) or "dict" (weight and bias by name).
+    """
+
+    parts: tuple[str, ...]
+    axes: Axes
+    container: str = "array"
+    bias: bool = False
+
+
+# What a required parameter gets that is neither input nor weight: None, or a mask that hides
+# nothing if its True hides, if its True keeps, or if it is added; by the axes of the mask.
+FILLERS = (
+    "none", "False LS", "True LS", "0 LS", "False NLS", "True NLS", "False N11S", "True N11S",
+    "0 N11S",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the parameters of a call get: inputs, weights, the number of heads, None."""
+
+    inputs: tuple[tuple[str, str], ...]
+    weights: tuple[tuple[str, Given], ...] = ()
+    heads: str = ""
+    none: tuple[str, ...] = ()
+    filler: str = "none"
+    lengths: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """Which of query, key and value are passed apart from each other."""
+        return tuple(dict.fromkeys(role for _, role in self.inputs))
+
+
+def inputs_of(named: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]:
+    """Return which parameters get query, key and value, by their names and order."""
+    required = [p.name for p in named if p.default is p.empty]
+    optional = [p.name for p in named if p.default is None]
+    if len(required) >= len(ROWS):
+        return tuple((required[i], ROWS[p]) for i, p in enumerate(by_letter(required[:3])))
+    first = tuple(zip(required[:1], ROWS, strict=False))
+    rest = [*required[1:], *optional]
+    keys = [name for name in rest if _CONTEXT.match(name.lower())]
+    if not keys and len(required) == 2:  # two inputs, whatever the second is called
+        keys = required[1:]
+    values = [name for name in rest if _VALUE.match(name.lower())]
+    found = list(first)
+    if (keys and (keys[0] in required or not _needs_value(keys[0], values))) or (keys and values):
+        found.append((keys[0], "key"))
+    if len(found) == 2 and values:
+        found.append((values[0], "value"))
+    return tuple(found)
+
+
+def _needs_value(key: str, values: Sequence[str]) -> bool:
+    return bool(_KEY.match(key.lower())) and not values
+
+
+def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[Roles]:
+    """Yield the roles of the parameters of a layer's call."""
+    other = [p for p in named if parameters.role(p.name, "call", p.default) not in _INPUTS]
+    required = [p for p in named if p not in other and p.default is p.empty]
+    sequences = [p for p in named if p not in other]
+    if not required:  # the names say nothing: the first of them are inputs
+        required = [p for p in named if p.default is p.empty][:1]
+        sequences = [*required, *(p for p in sequences if p not in required)]
+    found = inputs_of(sequences)
+    if not found:
+        return
+    taken = {name for name, _ in found}
+    left = [p for p in named if p.default is p.empty and p.name not in taken]
+    lengths = tuple(p.name for p in left if _is_length(p))
+    none = tuple(p.name for p in left if p.name not in lengths)
+    for filler in FILLERS if none else FILLERS[:1]:
+        yield Roles(found, none=none, lengths=lengths, filler=filler)
+    if len(found) > 1 and len(required) == 1:
+        yield Roles(found[:1], none=none, lengths=lengths)
+
+
+_INPUTS = frozenset({Role.INPUT, Role.OTHER, Role.SIZE, Role.WEIGHTS})
+
+
+def _is_length(parameter: inspect.Parameter) -> bool:
+    wants = parameter.annotation in {int, "int"}
+    return wants or bool(re.search(r"(seq|sequence).*len", parameter.name.lower()))
+
+
+def of_function(named: Sequence[inspect.Parameter]) -> Iterator[Roles]:
+    """Yield the roles of the parameters of a function of inputs and weights, likeliest first."""
+    required = [p for p in named if p.default is p.empty]
+    weighed = [p for p in required if _weight_parts(p.name)]
+    number = next((p for p in named if _counts_heads(p)), None)
+    rest = [p for p in required if p not in weighed and p is not number]
+    other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
+    sequences = [p for p in rest if p not in other]
+    optional = [p for p in named if p.default is None and not _is_other(p)]
+    found = inputs_of([*sequences, *optional])
+    if not found:
+        return
+    taken = {name for name, _ in found}
+    extra = [p for p in sequences if p.name not in taken]
+    if extra and not weighed and len(sequences) in {4, 5}:  # X, A, B, C: weights in torch's order
+        found, weighed, extra = ((sequences[0].name, "query"),), sequences[1:], []
+    if not weighed and len(sequences) in {2, 3} and found and len(found) < len(sequences):
+        extra = []
+    none = tuple(p.name for p in (*other, *extra))
+    heads = number.name if number is not None else ""
+    for filler in FILLERS if none else FILLERS[:1]:
+        for given in _givens([p.name for p in weighed]):
+            yield Roles(found, given, heads, none, filler)
+
+
+_NEVER_INPUT = frozenset({
+    Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.DROPOUT, Role.CACHE, Role.RETURN,
+    Role.POSITIONS,
+})  # fmt: skip
+
+
+def _is_other(parameter: inspect.Parameter) -> bool:
+    return parameters.role(parameter.name, "call", parameter.default) in _NEVER_INPUT
+
+
+def _counts_heads(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is the number of heads, by its name or its annotation."""
+    name = parameter.name.lower()
+    if _HEADS.search(name) and not re.search(r"dim|size|mask|weight", name):
+        return parameter.default is parameter.empty or isinstance(parameter.default, int)
+    return parameter.default is parameter.empty and parameter.annotation in {int, "int"}
+
+
+def _weight_parts(name: str) -> tuple[str, ...]:
+    """Return the parts of the weight or bias that a parameter's name means; "?" if unsaid."""
+    if names.plain(name) in {"w", "wqkv", "wkqv"}:
+        return names.ROWS
+    if names.is_weight(name):
+        return names.parts(name) or ("?",)
+    return names.bias_parts(name)
+
+
+def _givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, Given], ...]]:
+    """Yield how all weights of a function may be given: all of them in one way."""
+    named = [(name, _weight_parts(name)) for name in weighed]
+    has = {part for _, parts in named for part in parts}
+    left = [part for part in (*names.ROWS, "out") if part not in has]
+    unsaid = [name for name, parts in named if parts in {("?",), ()}]
+    if unsaid and len(weighed) == len(unsaid) and len(unsaid) in {3, 4}:
+        left = [*names.ROWS, "out"]
+    guessed: dict[str, tuple[str, ...]] = dict(
+        zip(unsaid, [(part,) for part in left], strict=False)
+    )
+    if len(weighed) in {1, 2} and unsaid and not has & set(names.ROWS):
+        guessed = dict(zip(unsaid, (names.ROWS, ("out",)), strict=False))
+    whole = [(name, guessed.get(name, parts)) for name, parts in named]
+    for way in ("xw", "xwt", "list", "heads", "dict"):
+        packed = any(len(parts) > 1 for _, parts in whole)
+        for order in ("phd", "hpd", "hdp") if packed else ("phd",):
+            yield tuple((name, _given(name, parts, way, order)) for name, parts in whole)
+    if not whole:
+        return
+
+
+def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> Given:
+    rows = order if len(parts) > 1 else "hd"
+    if not names.is_weight(name) and names.plain(name) != "w" and names.bias_parts(name):
+        return Given(parts, ("e",) if parts == ("out",) else (rows,), bias=True)
+    if parts == ("out",):
+        axes: Axes = ("e", "hd") if way == "xwt" else ("hd", "e")
+        return Given(parts, axes, "dict" if way == "dict" else "array")
+    if way == "heads" and len(parts) == 1:
+        return Given(parts, ("h", "e", "d"))
+    if way == "list" and len(parts) == 1:
+        return Given(parts, ("e", "d"), "list")
+    axes = (rows, "e") if way == "xwt" else ("e", rows)
+    return Given(parts, axes, "dict" if way == "dict" else "array")
+
+
+def filled(filler: str, sizes: dict[str, int], dtype: Any) -> Array | None:
+    """Return what a required mask gets that should hide nothing; ``sizes`` are N, L and S."""
+    if filler == "none":
+        return None
+    value, axes = filler.split()
+    shape = [sizes.get(axis, 1) for axis in axes]
+    return np.zeros(shape, dtype) if value == "0" else np.full(shape, value == "True")
+
+
+def no_weights(roles: Roles) -> bool:
+    """Return whether the inputs of a function are projected already."""
+    return not roles.weights
+
+
+def value_of(given: Given, arrays: Any) -> Any:
+    """Return the container that a function takes, of one array, or of weight and bias."""
+    if given.container == "dict":
+        weight, bias = arrays
+        return {"w": weight, "b": bias}
+    return arrays
+
+
+def placed(
+    named: Sequence[inspect.Parameter], values: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return values by position as far as they go without a gap, and by keyword."""
+    args: list[Any] = []
+    left = dict(values)
+    for each in named:
+        if each.kind is each.KEYWORD_ONLY or each.name not in left:
+            break
+        args.append(left.pop(each.name))
+    return tuple(args), left

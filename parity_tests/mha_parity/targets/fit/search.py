@@ -1,0 +1,166 @@
+"""Try interpretations of a target on a small problem, and take the one that computes attention.
+
+An interpretation may only choose among what names leave open: a key's matrix is never tried as the
+query's. What fits none is taken by the nearest, if names leave nothing open or it comes near.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.fit.interpretation import Interpretation
+
+# Sizes that no two axes share: N 2, L 5, S 7, H 4, D 6.
+SMALL = Case(seed=12, batch=2, queries=5, keys=7, heads_count=4, head_dim=6)
+NEAR = 0.5  # correlation with attention from which on a guess is judged
+SECONDS = 1.2  # that trials may take
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What one interpretation gave: how it correlates with attention, or what was raised."""
+
+    interpretation: Interpretation
+    correlation: float = -2.0
+    exact: bool = False
+    causal: bool = False
+    missed: str = ""
+
+
+@dataclass(eq=False)
+class Search:
+    """The trials of a target's interpretations."""
+
+    ask: Callable[[Interpretation, Problem], Answer]
+    dtype: str = "float64"
+    trials: list[Trial] = field(default_factory=list)
+    deadline: float = field(default_factory=lambda: time.perf_counter() + SECONDS)
+
+    def run(self, candidates: Iterable[Interpretation]) -> Trial | None:
+        """Try candidates in order until one computes attention; return it, or else the nearest."""
+        for candidate in candidates:
+            trial = self.tried(candidate)
+            self.trials.append(trial)
+            if trial.exact:
+                return trial
+            if time.perf_counter() > self.deadline and len(self.trials) > 8:
+                break
+        return max(self.trials, key=lambda each: round(each.correlation, 6), default=None)
+
+    def tried(self, candidate: Interpretation) -> Trial:
+        """Return the better of the trials with keys of their own and with the queries as keys."""
+        kinds = {1: ("self",), 2: ("cross", "self"), 3: ("distinct", "self")}
+        found = [self._tried(candidate, inputs) for inputs in kinds[len(candidate.roles.rows)]]
+        best = max(found, key=lambda each: each.correlation)
+        return next((each for each in found if each.exact), best)
+
+    def _tried(self, candidate: Interpretation, inputs: str) -> Trial:
+        problem = posed(candidate, inputs, self.dtype)
+        try:
+            answer = self.ask(candidate, problem)
+        except CandidateError as error:
+            return Trial(candidate, missed=str(error))
+        if answer.output.shape != problem.output_shape:
+            got = f"the output has shape {answer.output.shape}, not {problem.output_shape}"
+            return Trial(candidate, -1.5, missed=got)
+        trials = [
+            compared(candidate, answer.output, attention(problem, causal=causal), causal=causal)
+            for causal in (False, True)
+            if not causal or inputs == "self"
+        ]
+        return max(trials, key=lambda each: (each.exact, each.correlation))
+
+
+def posed(candidate: Interpretation, inputs: str, dtype: str) -> Problem:
+    """Return the small problem that an interpretation is tried on."""
+    case = SMALL.replace(
+        dtype=dtype,
+        inputs=inputs,
+        layout=candidate.layout,
+        keys=SMALL.queries if inputs == "self" else SMALL.keys,
+        batch=1 if candidate.layout == "unbatched" else SMALL.batch,
+        out_proj="general" if "out" in candidate.parts else "identity",
+        bias="yes" if candidate.biased and candidate.biased == candidate.parts else "no",
+    )
+    if not candidate.parts:
+        case = case.replace(
+            form="qkv", projection="none", inputs="cross" if inputs != "self" else "self"
+        )
+    if not candidate.many_heads:
+        case = case.replace(heads_count=1, head_dim=SMALL.heads_count * SMALL.head_dim)
+    return make(case)
+
+
+def attention(problem: Problem, *, causal: bool) -> Array:
+    """Return torch's attention on a problem without masks, computed in float64."""
+    case = problem.case
+
+    def projected(rows: Array, weight: Array | None, bias: Array | None) -> Array:
+        wide = rows.astype(np.float64)
+        wide = wide if weight is None else wide @ weight.astype(np.float64).T
+        return wide if bias is None else wide + bias.astype(np.float64)
+
+    def heads(rows: Array) -> Array:
+        return rows.reshape(case.batch, -1, case.heads_count, case.head_dim).swapaxes(1, 2)
+
+    q = heads(projected(problem.query, problem.w_q, problem.b_q))
+    k = heads(projected(problem.key, problem.w_k, problem.b_k))
+    v = heads(projected(problem.value, problem.w_v, problem.b_v))
+    scores = q @ k.swapaxes(-1, -2) * problem.scale
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
+    exp = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    mixed = (exp / exp.sum(axis=-1, keepdims=True) @ v).swapaxes(1, 2)
+    merged = mixed.reshape(problem.output_shape)
+    return projected(merged, problem.w_out, problem.b_out)
+
+
+def compared(candidate: Interpretation, got: Array, expected: Array, *, causal: bool) -> Trial:
+    """Return how near an output is to attention: equal up to rounding, or how it correlates."""
+    wide = got.astype(np.float64)
+    if not np.isfinite(wide).all():
+        return Trial(candidate, -1.0, causal=causal, missed="the output is not finite")
+    exact = is_rounding(got, expected)
+    centred = wide - wide.mean(), expected - expected.mean()
+    size = float(np.linalg.norm(centred[0]) * np.linalg.norm(centred[1]))
+    correlation = float((centred[0] * centred[1]).sum()) / size if size else 0.0
+    missed = f"the output correlates with attention by {correlation:.2f}"
+    return Trial(candidate, correlation, exact, causal, "" if exact else missed)
+
+
+def is_rounding(got: Array, expected: Array) -> bool:
+    """Return whether arrays differ in the last half of the digits at most.
+
+    Other computations differ in the first digits, rounding in the last ones.
+    """
+    precision = np.finfo(got.dtype).eps if got.dtype.kind == "f" else np.finfo(np.float32).eps
+    difference = np.abs(got.astype(np.float64) - expected)
+    return bool(difference.max() <= np.sqrt(precision) * np.abs(expected).max())
+
+
+def refusal(name: str, trials: list[Trial], offenders: Any) -> str:
+    """Return why a target is refused: what has no counterpart, or what the two nearest missed."""
+    if offenders:
+        said = ", ".join(f"`{each}`" for each in offenders)
+        verb = "has" if len(offenders) == 1 else "have"
+        return f"got {name}, but {said} {verb} no counterpart in torch's layer; judge it without."
+    nearest = sorted(trials, key=lambda each: -each.correlation)[:2]
+    told = dict.fromkeys(f"as {each.interpretation} {each.missed}" for each in nearest)
+    return (
+        f"got {name}, but no way to call it computes attention ({'; '.join(told)}); judge a "
+        "function that calls it, or name a convention with --convention NAME."
+    )

@@ -1,0 +1,291 @@
+"""Where a target keeps its weights, and how an array of each is laid out.
+
+The axes of a weight of queries, keys or values are h (heads), d (the width of a head) and e (the
+input), in torch ``("hd", "e")``: rows of all heads, then inputs. Those of the output's weight are
+``("e", "hd")``. Several projections in one array have an axis p as well.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.targets.fit import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+
+    Axes = tuple[str, ...]
+PACKED = ("phd", "hpd", "hdp")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """An array of a layer: where it is, its shape, and whether a Linear holds it."""
+
+    path: str
+    shape: tuple[int, ...]
+    owner: str = ""  # the type of the module that holds it
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One array that holds projections: their names in order, and its axes.
+
+    ``bias``: it is their bias. ``head``: it holds this head alone.
+    """
+
+    path: str
+    parts: tuple[str, ...]
+    axes: Axes
+    bias: bool = False
+    head: int | None = None
+
+    def filled(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
+        """Return the array from those of its parts, (out, in) or (out,)."""
+        own = "hde" if not self.bias else "hd"
+        if self.parts == ("out",):
+            own = "ehd" if not self.bias else "e"
+        split = [arrays[part].reshape([sizes[axis] for axis in own]) for part in self.parts]
+        whole = np.stack(split)
+        if self.head is not None:
+            place = 1 + own.index("h")
+            whole = whole.take([self.head], axis=place)
+        order = "".join(self.axes)
+        source = "p" + own
+        missing = [axis for axis in source if axis not in order]  # p of one part, h of one head
+        moved = whole.transpose([source.index(axis) for axis in (*missing, *order)])
+        held = dict(zip(source, whole.shape, strict=True))
+        return moved.reshape([math.prod(held[axis] for axis in group) for group in self.axes])
+
+
+def axes_of(
+    parts: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int], owner: str,
+    *, bias: bool, by_head: bool,
+) -> Iterator[Axes]:  # fmt: skip
+    """Yield how an array of this shape can hold these projections, likeliest first."""
+    held = {**sizes, "p": len(parts)}
+    bare = tuple(size for size in shape if size != 1) if bias else tuple(shape)
+    for groups in _groupings(parts, bias=bias, by_head=by_head):
+        orders = [groups] if bias else _orders(groups, owner, is_out=parts == ("out",))
+        for order in orders:
+            extents = tuple(math.prod(held[axis] for axis in group) for group in order)
+            if bare == (tuple(n for n in extents if n != 1) if bias else extents):
+                yield order
+
+
+def _groupings(parts: Sequence[str], *, bias: bool, by_head: bool) -> list[Axes]:
+    if tuple(parts) == ("out",):
+        if bias:
+            return [("e",)]
+        return [("d", "e")] if by_head else [("hd", "e"), ("h", "d", "e")]
+    last: Axes = () if bias else ("e",)
+    if by_head:
+        return [("pd" if len(parts) > 1 else "d", *last)]
+    if len(parts) == 1:
+        return [("hd", *last), ("h", "d", *last)]
+    packed: list[Axes] = [(each, *last) for each in PACKED]
+    return [*packed, ("p", "hd", *last), ("p", "h", "d", *last), ("h", "pd", *last)]
+
+
+def _orders(groups: Axes, owner: str, *, is_out: bool) -> list[Axes]:
+    """Return the orders of the axes: of a Linear (out, in), of a bare array X @ W first."""
+    if len(groups) > 2:
+        return [tuple(order) for order in permutations(groups)]
+    inner, outer = (groups[0], groups[1])
+    as_torch = (outer, inner) if is_out else (inner, outer)
+    if owner.endswith("Linear"):
+        return [as_torch]
+    return [as_torch[::-1], as_torch] if owner != "Conv1D" else [as_torch[::-1]]
+
+
+def leaves(layer: Any) -> list[Leaf]:
+    """Return the arrays of a layer that are no buffers."""
+    if hasattr(layer, "named_parameters"):
+        owners = {name: type(module).__name__ for name, module in layer.named_modules()}
+        return [
+            Leaf(name, tuple(each.shape), owners.get(name.rpartition(".")[0], ""))
+            for name, each in layer.named_parameters()
+        ]
+    return [Leaf(path, tuple(value.shape)) for path, value in _arrays(layer, "", 4)]
+
+
+def _arrays(holder: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+    for name, value in _items(holder):
+        at = f"{path}.{name}" if path else name
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            if len(value.shape) and "float" in str(value.dtype):
+                yield at, value
+        elif depth and _may_hold_arrays(value):
+            yield from _arrays(value, at, depth - 1)
+
+
+def _may_hold_arrays(value: Any) -> bool:
+    if isinstance(value, type) or callable(getattr(value, "random", None)):  # a generator
+        return False
+    return isinstance(value, dict | list | tuple) or hasattr(value, "__dict__")
+
+
+def _items(holder: Any) -> list[tuple[str, Any]]:
+    if isinstance(holder, dict):
+        return [(str(name), value) for name, value in holder.items()]
+    if isinstance(holder, list | tuple):
+        return [(str(place), value) for place, value in enumerate(holder)]
+    return list(getattr(holder, "__dict__", {}).items())
+
+
+def put(layer: Any, path: str, value: Any) -> None:
+    """Set one array of a layer."""
+    if hasattr(layer, "named_parameters"):
+        held = layer.get_parameter(path)
+        held.data = value.to(held.dtype) if held.dtype != value.dtype else value
+        return
+    *way, last = path.split(".")
+    holder = layer
+    for step in way:
+        holder = _step(holder, step)
+    if isinstance(holder, dict):
+        holder[last] = value
+    elif isinstance(holder, list):
+        holder[int(last)] = value
+    else:
+        setattr(holder, last, value)
+
+
+def _step(holder: Any, step: str) -> Any:
+    if isinstance(holder, dict):
+        return holder[step]
+    return holder[int(step)] if isinstance(holder, list | tuple) else getattr(holder, step)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Which array holds what, by the names: weights, biases, norms, and what is none of them.
+
+    Every entry is a leaf, its parts, and its head where each head has an array of its own.
+    """
+
+    weights: tuple[tuple[Leaf, tuple[str, ...], int | None], ...]
+    biases: tuple[tuple[Leaf, tuple[str, ...], int | None], ...]
+    norms: tuple[Leaf, ...]
+    others: tuple[Leaf, ...]
+
+
+def sorted_by_name(found: Sequence[Leaf]) -> Kept:
+    """Sort the arrays of a layer by what their names say, and by order where they say nothing."""
+    norms = tuple(leaf for leaf in found if "Norm" in leaf.owner or "norm" in leaf.path.lower())
+    left = [leaf for leaf in found if leaf not in norms]
+    biases = [leaf for leaf in left if _is_bias(leaf)]
+    weights = [leaf for leaf in left if leaf not in biases]
+    named = _with_parts(weights)
+    others = [leaf for leaf, parts in named if not parts]
+    by_stem = {_stem(leaf.path): parts for leaf, parts in named}
+    of_bias = [(leaf, _bias_of(leaf, by_stem)) for leaf in biases]
+    others += [leaf for leaf, parts in of_bias if not parts]
+    return Kept(
+        tuple(_with_heads([each for each in named if each[1]])),
+        tuple(_with_heads([each for each in of_bias if each[1]])),
+        norms,
+        tuple(others),
+    )
+
+
+def _is_bias(leaf: Leaf) -> bool:
+    """Return whether a leaf is no weight: by its name, or as a vector; a head may be one wide."""
+    last = leaf.path.rpartition(".")[2]
+    if last == "bias" or len(leaf.shape) < 2:
+        return True
+    return last != "weight" and len(leaf.shape) == 2 and bool(names.bias_parts(last))
+
+
+def _bias_of(leaf: Leaf, by_stem: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    stem = by_stem.get(_stem(leaf.path))
+    return stem or names.bias_parts(leaf.path) or names.parts(leaf.path)
+
+
+def _stem(path: str) -> str:
+    return re.sub(r"\.?_?(weights?|bias|kernel|w|b)$", "", path)
+
+
+def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
+    """Return the parts of each weight: by name, or by order where names say nothing."""
+    named = [(leaf, names.parts(leaf.path)) for leaf in weights]
+    stems = {re.sub(r"\d+", "", leaf.path) for leaf, _ in named}
+    if len(stems) == 1 and len(named) in {3, 4}:  # one list of them
+        return [(leaf, (p,)) for (leaf, _), p in zip(named, (*names.ROWS, "out"), strict=False)]
+    packed = [leaf for leaf, parts in named if len(parts) == 3]
+    if len(packed) == 3 and len({leaf.shape for leaf in packed}) == 1:  # a list called `qkv`
+        order = dict(zip(packed, names.ROWS, strict=True))
+        named = [(leaf, (order[leaf],) if leaf in order else parts) for leaf, parts in named]
+    unnamed = [leaf for leaf, parts in named if not parts]
+    has = {part for _, parts in named for part in parts}
+    if len(unnamed) == 3 and not has & set(names.ROWS):
+        given = dict(zip(unnamed, names.ROWS, strict=True))
+        return [(leaf, parts or (given[leaf],)) for leaf, parts in named]
+    if len(unnamed) == 1:
+        one: tuple[str, ...] = ("out",) if has >= set(names.ROWS) and "out" not in has else ()
+        one = names.ROWS if not has & set(names.ROWS) else one
+        return [(leaf, parts or tuple(one)) for leaf, parts in named]
+    return named
+
+
+def _with_heads(
+    named: list[tuple[Leaf, tuple[str, ...]]],
+) -> Iterator[tuple[Leaf, tuple[str, ...], int | None]]:
+    """Yield each with its head, where several arrays hold the same parts."""
+    count: dict[tuple[str, ...], int] = {}
+    total = [parts for _, parts in named]
+    for leaf, parts in named:
+        place = count.get(parts, 0)
+        count[parts] = place + 1
+        yield leaf, parts, place if total.count(parts) > 1 else None
+
+
+def slots(kept: Kept, sizes: Mapping[str, int]) -> list[tuple[Slot, ...]]:
+    """Return the candidates for all slots of a layer, likeliest first; none if one does not fit.
+
+    Bare square matrices are all applied one way, and packed ones all packed one way.
+    """
+    options: list[list[Slot]] = []
+    for entries, bias in ((kept.weights, False), (kept.biases, True)):
+        for leaf, parts, head in entries:
+            found = [
+                Slot(leaf.path, parts, axes, bias, head)
+                for axes in axes_of(
+                    parts, leaf.shape, sizes, leaf.owner, bias=bias, by_head=head is not None
+                )
+            ]
+            if not found:
+                return []
+            options.append(found)
+    most = max((len(each) for each in options), default=0)
+    return [tuple(each[min(place, len(each) - 1)] for each in options) for place in range(most)]
+
+
+def renumbered(slot: Slot, head: int) -> Slot:
+    """Return a slot of one head for another head."""
+    return replace(slot, head=head)
+
+
+def sizes_of(problem: Problem) -> dict[str, int]:
+    """Return the sizes of heads, of the width of one, and of the input."""
+    return {"h": problem.num_heads, "d": problem.head_dim, "e": problem.query.shape[-1]}
+
+
+def arrays_of(problem: Problem, *, bias: bool) -> dict[str, Array]:
+    """Return weights or biases by part; the identity and zeros where the problem has none."""
+    width, dtype = problem.query.shape[-1], problem.dtype
+    absent = np.zeros(width, dtype) if bias else np.eye(width, dtype=dtype)
+    found = {}
+    for part in ("q", "k", "v", "out"):
+        array = getattr(problem, f"{'b' if bias else 'w'}_{part}")
+        found[part] = absent if array is None else array
+    return found

@@ -1,0 +1,222 @@
+"""The experiment on a mask: which keys lose weight when it is passed.
+
+Values are unit vectors, one a key, so that the output shows the weights of every head; all logits
+are positive, so that a key also loses where its score is multiplied by 0. What a mask does is read
+from the logarithms of the weights beside those without it, whatever else the target does wrong, and
+compared with what each meaning foretells: a mask applied after the softmax, to one head or to a
+neighbouring key still lies nearest to the meaning that it misses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import CandidateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+BATCH, HEADS, QUERIES, KEYS, HEAD_DIM = 2, 3, 5, 7, 8
+LEAST = 1e-7  # of a weight, before its logarithm is taken
+FARTHEST = 8.0  # a logarithm of a ratio beyond it says no more
+SILENT = 1e-3  # a mask whose effect on all logarithms is smaller has none
+SEED = 11
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """A target, the problem it is asked, and its weights (N, H, L, S) without a mask."""
+
+    convention: Convention
+    problem: Problem
+    plain: Array
+
+    @classmethod
+    def of(cls, convention: Convention, layout: str, *, square: bool) -> Experiment:
+        """Return the experiment for a layout; ``square``: as many keys as queries."""
+        problem = posed(convention, layout, square=square)
+        try:
+            plain = weights(problem, convention.tried_with(problem, {}).output)
+        except CandidateError:  # a mask that is required: the weights as they should be
+            plain = expected(problem)
+        return cls(convention, problem, plain)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """N, H, L, S."""
+        n, h, length, keys = self.plain.shape
+        return n, h, length, keys
+
+    def weights(self, given: Mapping[str, Any]) -> Array:
+        """Return the weights that the output shows when these parameters are passed.
+
+        Raises
+        ------
+        CandidateError
+            The target raised, or returned another shape.
+
+        """
+        return weights(self.problem, self.convention.tried_with(self.problem, given).output)
+
+    def effect(self, given: Mapping[str, Any]) -> Array:
+        """Return the change of the logarithms of all weights, each row's mean taken off.
+
+        Raises
+        ------
+        CandidateError
+            The target raised, or returned another shape.
+
+        """
+        return self.centred(log_ratio(self.weights(given), self.plain))
+
+    def centred(self, change: Array) -> Array:
+        """Return changes of visible weights without the mean of each row, 0 elsewhere."""
+        seen = self.plain > SILENT
+        whole = np.broadcast_to(change, self.shape)
+        count = np.maximum(seen.sum(axis=-1, keepdims=True), 1)
+        mean = np.where(seen, whole, 0.0).sum(axis=-1, keepdims=True) / count
+        return np.where(seen, whole - mean, 0.0)
+
+    def hidden(self, axes: tuple[str, ...]) -> Array:
+        """Return an asymmetric pattern that varies along these axes, (N, H, L, S).
+
+        Every row has visible and hidden keys whichever of both a True stands for.
+        """
+        return self._ranks(axes) < self.shape[-1] // 2
+
+    def addends(self, axes: tuple[str, ...]) -> Array:
+        """Return numbers from -2 to 2 that vary along these axes, none of them 0, and in no order.
+
+        Shape (N, H, L, S).
+        """
+        return -1.9 + 4 * self._ranks(axes) / (self.shape[-1] - 1)
+
+    def _ranks(self, axes: tuple[str, ...]) -> Array:
+        named = {"N", "H", *axes} if "NH" in axes else {*axes}
+        sizes = [n if axis in named else 1 for axis, n in zip("NHLS", self.shape, strict=True)]
+        ranks = np.random.default_rng(SEED).random(sizes).argsort(axis=-1)
+        return np.broadcast_to(ranks, self.shape)
+
+    def visible_counts(self, axes: tuple[str, ...]) -> Array:
+        """Return how many keys are visible, from 2 to S - 1, unlike along these axes."""
+        n, h, length, keys = self.shape
+        rows = np.arange(n)[:, None] * (2 if "L" in axes else 3) + (
+            np.arange(length)[None, :] if "L" in axes else 0
+        )
+        counts = 2 + rows % (keys - 2)
+        return np.broadcast_to(counts[:, None, :], (n, h, length))
+
+
+def posed(convention: Convention, layout: str, *, square: bool) -> Problem:
+    """Return the problem of the experiment: unit vectors as values, positive logits."""
+    offer = convention.offer
+    square = square or "cross" not in offer["inputs"]
+    case = convention.plain_case().replace(
+        layout=layout,
+        inputs="self" if "cross" not in offer["inputs"] else "cross",
+        batch=1 if layout == "unbatched" else BATCH,
+        heads_count=HEADS if "many" in offer["heads"] else 1,
+        queries=QUERIES,
+        keys=QUERIES if square else KEYS,
+        head_dim=HEAD_DIM if "many" in offer["heads"] else 2 * HEAD_DIM,
+        v_head_dim=0,
+        kv_heads_count=0,
+        dtype="float64" if "float64" in convention.library.dtypes else "float32",
+        seed=SEED,
+    )
+    return with_readable_weights(make(case))
+
+
+def with_readable_weights(problem: Problem) -> Problem:
+    """Return the problem with unit vectors for values and alike rows for queries and keys."""
+    case, width = problem.case, problem.query.shape[-1]
+    chance = np.random.default_rng(SEED)
+    common = chance.standard_normal(width)
+
+    def rows(count: int) -> Array:
+        spread = 0.5 * chance.standard_normal((case.batch, count, width))
+        return np.asarray(common + spread)
+
+    units = np.tile(np.eye(case.keys, case.head_dim), (case.batch, 1, case.heads_count))
+    query = rows(case.queries)
+    key = query if case.inputs == "self" else rows(case.keys)
+    dtype = problem.dtype
+    if case.form == "qkv":
+        value = units.reshape(case.batch, case.keys, -1)
+        arrays = {"query": query, "key": key, "value": value}
+        return problem.replace(**{name: a.astype(dtype) for name, a in arrays.items()})
+    projection = chance.standard_normal((width, width)) / np.sqrt(width)
+    flat = key.reshape(-1, width)
+    w_v = np.linalg.pinv(flat) @ np.tile(
+        np.eye(case.keys, case.head_dim), (case.batch, case.heads_count)
+    )
+    query, key = query.astype(dtype), query.astype(dtype) if key is query else key.astype(dtype)
+    key = query if case.inputs == "self" else key
+    w = projection.astype(dtype)
+    return problem.replace(query=query, key=key, value=key, w_q=w, w_k=w, w_v=w_v.T.astype(dtype))
+
+
+def weights(problem: Problem, output: Array) -> Array:
+    """Return the weights (N, H, L, S) that an output shows.
+
+    Raises
+    ------
+    CandidateError
+        The output has another shape.
+
+    """
+    if output.shape != problem.output_shape:
+        got = f"the output has shape {output.shape}, not {problem.output_shape}"
+        raise CandidateError("structure", got)
+    case = problem.case
+    split = output.astype(np.float64).reshape(case.batch, case.queries, case.heads_count, -1)
+    shown: Array = split.transpose(0, 2, 1, 3)[..., : case.keys]
+    return shown
+
+
+def expected(problem: Problem) -> Array:
+    """Return the weights (N, H, L, S) that no mask changes."""
+    case = problem.case
+
+    def heads(rows: Array, weight: Array | None) -> Array:
+        wide = rows if weight is None else rows @ weight.T
+        split = wide.reshape(case.batch, -1, case.heads_count, case.head_dim)
+        return np.asarray(split.swapaxes(1, 2))
+
+    scores = heads(problem.query, problem.w_q) @ heads(problem.key, problem.w_k).swapaxes(-1, -2)
+    scores = scores * problem.scale
+    if problem.is_causal:
+        scores = np.where(np.tri(case.queries, case.keys, dtype=bool), scores, -np.inf)
+    exp = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    found: Array = exp / exp.sum(axis=-1, keepdims=True)
+    return found
+
+
+def log_ratio(masked: Array, plain: Array) -> Array:
+    """Return the logarithm of the ratio of weights, 0 where one is NaN, within +-FARTHEST."""
+    with np.errstate(invalid="ignore"):
+        change = np.log(np.maximum(masked, LEAST)) - np.log(np.maximum(plain, LEAST))
+    return np.asarray(np.clip(np.nan_to_num(change, nan=0.0), -FARTHEST, FARTHEST))
+
+
+def likeness(effect: Array, foretold: Array) -> float:
+    """Return the cosine of an effect and of what a meaning foretells; 0 where either is none."""
+    foretold = np.broadcast_to(foretold, effect.shape)
+    sizes = float(np.linalg.norm(effect)), float(np.linalg.norm(foretold))
+    if min(sizes) < SILENT:
+        return 0.0
+    return float((effect * foretold).sum() / (sizes[0] * sizes[1]))
+
+
+def slope(effect: Array, foretold: Array) -> float:
+    """Return by how much the effect grows with what is foretold, in the least squares."""
+    size = float((foretold**2).sum())
+    return float((effect * foretold).sum()) / size if size else 0.0

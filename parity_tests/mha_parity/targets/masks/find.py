@@ -1,0 +1,182 @@
+"""Find out what the mask parameters of a convention's subject mean, and offer what they can say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.parameters import ESSENTIAL, Role
+from mha_parity.targets.masks.experiment import Experiment, posed, weights
+from mha_parity.targets.masks.plan import Plan
+from mha_parity.targets.masks.search import Asked, search
+from mha_parity.targets.masks.taken import SHAPES, SWITCH, Found, shown
+
+if TYPE_CHECKING:
+    from mha_parity.core.parameters import Parameter
+    from mha_parity.targets.conventions.base import Convention
+
+MANY = 4  # shapes that a sentence names
+# Whose call has one of these, or is (query, key, value, ...), promises nn.MultiheadAttention's.
+TORCH_COMPANIONS = frozenset({"key_padding_mask", "need_weights", "average_attn_weights"})
+TORCH_ROWS = ("query", "key", "value")
+
+
+def fill_required(convention: Convention) -> None:
+    """Find what hides nothing in a mask that is required, before anything else is tried."""
+    required = [p for p in _searched(convention) if p.required]
+    if required:
+        found = {each: _found(convention, each, required) for each in ("batch_first", "unbatched")}
+        convention.masks = Plan(found)
+
+
+def find_masks(convention: Convention) -> None:
+    """Search every mask, lengths, score bias and causal switch, and widen the offer by them."""
+    wanted = _searched(convention)
+    if wanted:
+        layouts = convention.offer["layout"]
+        _settle(convention, {each: _found(convention, each, wanted) for each in layouts})
+
+
+def _searched(convention: Convention) -> list[Parameter]:
+    """Return the parameters to search; a convention with masks of its own poses them all."""
+    if convention.own_masks:
+        return []
+    known = {*convention.without, *convention.own_masks}
+    return [
+        p
+        for p in convention.parameters
+        if (p.role in ESSENTIAL or _may_be_a_mask(p))
+        and (p.of == "call" or p.role is Role.CAUSAL)
+        and p.name not in known
+    ]
+
+
+def _may_be_a_mask(parameter: Parameter) -> bool:
+    """Whether a name that says nothing may be that of a mask: None by default, or required."""
+    return parameter.role is Role.OTHER and (parameter.required or parameter.default == "None")
+
+
+def _found(convention: Convention, layout: str, wanted: list[Parameter]) -> tuple[Found, ...]:
+    """Return what is taken by each parameter in one layout."""
+    experiments = _experiments(convention, layout)
+    return tuple(search(experiments, each, asked(convention, each)) for each in wanted)
+
+
+def _experiments(convention: Convention, layout: str) -> tuple[Experiment, ...]:
+    """Return the experiment with unequal numbers of queries and keys, then that with equal ones."""
+    if "cross" not in convention.offer["inputs"]:
+        return (Experiment.of(convention, layout, square=True),)
+    return tuple(Experiment.of(convention, layout, square=square) for square in (False, True))
+
+
+def asked(convention: Convention, parameter: Parameter) -> Asked:
+    """Return what is demanded of a parameter: by option, or by torch's names."""
+    given = convention.mask_meanings.get(parameter.name, "")
+    if given:
+        return _by_option(given)
+    if parameter.role is Role.CAUSAL:
+        return Asked(hides=True)
+    if parameter.role in {Role.SCORE_BIAS, Role.OTHER}:
+        bias = parameter.role is Role.SCORE_BIAS
+        return Asked(added=bias, certain=not bias)
+    return _by_torchs_name(convention, parameter.name)
+
+
+def _by_option(given: str) -> Asked:
+    """Return what ``hides``, ``keeps`` or ``additive`` demands, perhaps in one shape only."""
+    meaning, _, shape = given.partition(":")
+    known = [axes for axes in SHAPES if _plain(shown(axes)) == _plain(shape)]
+    if shape and not known:
+        shapes = " ".join(shown(axes) for axes in SHAPES)
+        raise ValueError(f"got a mask of shape {shape}, but should be one of {shapes}.")
+    only = known[0] if shape else ()
+    hides = {"hides": True, "keeps": False}.get(meaning)
+    return Asked(hides, (only,) if only else SHAPES, only, added=meaning == "additive")
+
+
+def _by_torchs_name(convention: Convention, name: str) -> Asked:
+    """Return what a layer promises by a parameter of torch.nn.MultiheadAttention's name."""
+    if isinstance(convention.subject, type) and name == "key_padding_mask":
+        return Asked(True, (("N", "S"), ("S",)))
+    if isinstance(convention.subject, type) and name == "attn_mask" and _is_torchs(convention):
+        return Asked(True, (("L", "S"), ("NH", "L", "S")))
+    return Asked()
+
+
+def _plain(shape: str) -> str:
+    return shape.replace(" ", "").strip("(),").upper()
+
+
+def _is_torchs(convention: Convention) -> bool:
+    """Whether the call has the names of torch.nn.MultiheadAttention's: not those of sdpa."""
+    names = [p.name for p in convention.parameters if p.of == "call"]
+    return bool(TORCH_COMPANIONS & set(names)) or tuple(names[:3]) == TORCH_ROWS
+
+
+def _settle(convention: Convention, by_layout: dict[str, tuple[Found, ...]]) -> None:
+    """Keep the layouts in which something is known of every mask, and offer what they can say."""
+    for found in (each for of_layout in by_layout.values() for each in of_layout):
+        if found.taken:
+            convention.meanings.setdefault(found.parameter.key, meaning(found))
+        elif found.parameter.role is not Role.OTHER:
+            convention.untried.setdefault(found.parameter.key, found.reason)
+    known = {name: sum(bool(each.taken) for each in found) for name, found in by_layout.items()}
+    if not any(known.values()):
+        return
+    for layout, count in known.items():
+        if count < max(known.values()):
+            reason = next(each.reason for each in by_layout.pop(layout) if not each.taken)
+            convention.reasons["layout", layout] = f"with masks it is not understood: {reason}"
+    taken = [each for found in by_layout.values() for one in found for each in one.taken]
+    if any(each.kind == SWITCH for each in taken):
+        convention.hides_future = False
+    convention.masks = Plan(by_layout, causal_inside=convention.hides_future)
+    offer = convention.offer | {"layout": tuple(by_layout)}
+    convention.offer = convention.masks.offered(offer, convention.plain_case())
+    _ask_masked_rows(convention)
+
+
+def _ask_masked_rows(convention: Convention) -> None:
+    """Offer fully masked rows where they come to NaN, zeros, or the mean of the values."""
+    offer = convention.offer
+    masked = "attn" if {"bool2d", "bool3d"} & {*offer["attn"]} else "padding"
+    if len(offer[masked]) < 2:
+        return
+    problem = posed(convention, offer["layout"][-1], square=True)
+    if masked == "attn":
+        hidden = np.zeros((problem.case.queries, problem.case.keys), dtype=bool)
+        hidden[1] = True
+        problem = problem.replace(attn_mask=hidden)
+    else:
+        hidden = np.zeros((problem.case.batch, problem.case.keys), dtype=bool)
+        hidden[0] = True
+        problem = problem.replace(key_padding_mask=hidden)
+    try:
+        shown_weights = weights(problem, convention(problem).output)
+    except CandidateError as error:
+        convention.reasons["masked_rows", "some"] = str(error)
+        return
+    rows = shown_weights[:, :, 1] if masked == "attn" else shown_weights[0]
+    zero_or_nan = not np.nan_to_num(rows).any()
+    if zero_or_nan or np.allclose(rows, 1 / problem.case.keys, atol=1e-3):
+        convention.offer = offer | {"masked_rows": ("none", "some")}
+    else:
+        convention.reasons["masked_rows", "some"] = "such rows attend as if some keys were visible"
+
+
+def meaning(found: Found) -> str:
+    """Say what was found of one parameter."""
+    said: dict[str, list[str]] = {}
+    for taken in found.taken:
+        shapes = said.setdefault(taken.meaning, [])
+        shape = shown(taken.axes) if taken.axes else ""
+        shapes += [shape] if shape and shape not in shapes else []
+    return "; ".join(f"{text}{_shapes(shapes)}" for text, shapes in said.items())
+
+
+def _shapes(shapes: list[str]) -> str:
+    if len(shapes) > MANY:
+        return f", taken in {len(shapes)} shapes: {shapes[0]} to {shapes[-1]}"
+    return f", taken as {' or '.join(shapes)}" if shapes else ""

@@ -1,0 +1,137 @@
+"""From what a target's mask parameters take to the features it offers and to each case's masks."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.masks.taken import SWITCH, Content, Passed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.masks.taken import Found
+
+PADDING = ("bool", "float", "lengths")
+ATTN = ("bool2d", "float2d", "bool3d", "float3d", "causal")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the mask parameters take in each layout: layout -> one ``Found`` a parameter.
+
+    ``causal_inside``: the target hides the future by itself, without any of them.
+    """
+
+    by_layout: Mapping[str, tuple[Found, ...]]
+    causal_inside: bool = False
+
+    def passed(self, problem: Problem) -> dict[str, Passed]:
+        """Return what to pass for a problem: key of the parameter -> array or switch.
+
+        Raises
+        ------
+        CandidateError
+            The parameters cannot say what the problem masks.
+
+        """
+        ways = list(self._ways(problem))
+        if not ways:
+            message = "the mask parameters cannot express the masks of this case"
+            raise CandidateError("inconclusive", message)
+        return random.Random(problem.case.seed).choice(ways)
+
+    def _ways(self, problem: Problem) -> Iterator[dict[str, Passed]]:
+        """Yield every way of passing the masks of a problem, each in one parameter or joined."""
+        parts = contents(problem, causal_inside=self.causal_inside)
+        found = [each for each in self.by_layout.get(problem.case.layout, ()) if each.taken]
+        named = {each.parameter.key: each for each in found}
+        whole = list(_together(parts))
+        groups = [parts, whole] if whole else [parts]
+        for group in groups:
+            for keys in itertools.permutations(named, len(group)):
+                pairs = zip(keys, group, strict=True)
+                values = [_values(named[key], part, problem) for key, part in pairs]
+                rest = [key for key in named if key not in keys]
+                idle = {key: _values(named[key], _nothing(problem), problem) for key in rest}
+                if not all(values) or not all(idle[k] for k in rest if _is_needed(named[k])):
+                    continue
+                for chosen in itertools.product(*values):
+                    quiet = {k: idle[k][0] for k in rest if _is_needed(named[k])}
+                    yield dict(zip(keys, chosen, strict=True)) | quiet
+
+    def offered(self, offer: Offer, plain: Case) -> Offer:
+        """Return the offer with the masks that can be said in every layout, alone and together."""
+        attn: tuple[str, ...] = ("causal",)
+        if not self.causal_inside:
+            found = (value for value in ATTN if self._says(offer, plain.replace(attn=value)))
+            attn = ("none", *found)
+        padding = (
+            value
+            for value in PADDING
+            if all(self._says(offer, plain.replace(attn=each, padding=value)) for each in attn)
+        )
+        return offer | {"padding": ("none", *padding), "attn": attn}
+
+    def _says(self, offer: Offer, case: Case) -> bool:
+        """Return whether a case can be posed in every layout that the offer has."""
+        for layout in offer["layout"]:
+            sizes = {"batch": 1 if layout == "unbatched" else 2, "layout": layout}
+            problem = make(case.replace(**sizes, keys=case.queries))
+            if not any(True for _ in self._ways(problem)):
+                return False
+        return True
+
+
+def contents(problem: Problem, *, causal_inside: bool = False) -> list[Content]:
+    """Return what padding and attn of a problem hide and add, each (N, H, L, S)."""
+    bare = problem.case.replace(attn="none") if causal_inside else problem.case
+    found = []
+    padding = problem.replace(attn_mask=None, case=bare.replace(attn="none"))
+    if problem.key_padding_mask is not None:
+        found.append(_content(padding, problem.key_padding_mask))
+    attn = problem.replace(key_padding_mask=None, case=bare)
+    if problem.attn_mask is not None or attn.is_causal:
+        found.append(_content(attn, problem.attn_mask))
+    return found
+
+
+def _content(problem: Problem, mask: Array | None) -> Content:
+    keys = problem.key.shape[1]
+    hidden = problem.hidden()[..., :keys]
+    if mask is None or mask.dtype == np.bool_:
+        return Content(hidden)
+    name = "attn_mask" if mask is problem.attn_mask else "key_padding_mask"
+    added = problem.additive()[..., :keys]
+    return Content(hidden, np.where(hidden, -np.inf, added), (name,))
+
+
+def _together(parts: list[Content]) -> Iterator[Content]:
+    if len(parts) == 2:
+        yield parts[0].joined(parts[1])
+
+
+def _nothing(problem: Problem) -> Content:
+    return Content(np.zeros(problem.weights_shape, dtype=bool))
+
+
+def _values(found: Found, part: Content, problem: Problem) -> list[Passed]:
+    """Return the values that say a content, in every shape and kind that does."""
+    values = ((taken, taken.value(part, problem.dtype)) for taken in found.taken)
+    return [Passed(v, taken.axes, part.masks) for taken, v in values if v is not None]
+
+
+def _is_needed(found: Found) -> bool:
+    """Whether the parameter is passed though nothing is to be hidden."""
+    switch = any(taken.kind == SWITCH for taken in found.taken)
+    return switch or found.parameter.required

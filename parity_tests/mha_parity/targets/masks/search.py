@@ -1,0 +1,200 @@
+"""The search for what each mask parameter takes: every shape and kind of values, one call each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.parameters import Role
+from mha_parity.targets.masks.experiment import likeness, log_ratio, slope
+from mha_parity.targets.masks.taken import (
+    ADDED,
+    LENGTH_SHAPES,
+    LENGTHS,
+    SHAPES,
+    SINGLE_SHAPES,
+    SWITCH,
+    VALUES,
+    Content,
+    Found,
+    Taken,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.parameters import Parameter
+    from mha_parity.targets.masks.experiment import Experiment
+    from mha_parity.targets.masks.taken import Axes
+
+NEAR = 0.4  # the least cosine at which a meaning is the nearest; chance stays below 0.3
+EXACT = 0.97  # the cosine of a meaning that fits but for the clipping of logarithms
+STEEP = 1.5  # what an addend's unit adds to a logarithm at most; a threshold or a factor adds more
+STRONG = 5.0  # what a hidden key loses in logarithms at least, where nothing else says it is hidden
+# Where each new shape is compiled, those that most people use.
+FEW: tuple[Axes, ...] = (("N", "1", "L", "S"), ("L", "S"), ("N", "1", "1", "S"), ("N", "S"))
+WEAK = 1.5  # a 1 that changes a logarithm by less than it, beside an addend's effect, is added
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is demanded of a parameter: a polarity by its name or by option, or nothing.
+
+    ``hides``: whether True hides; None: whatever is found. ``shapes``: the shapes to be judged
+    although the mask has no effect there (torch's own), () where the experiment alone decides.
+    ``added``: floats that are added are demanded, by option or by the name of a bias. ``certain``:
+    only what fits exactly counts, since the name does not say that it is a mask.
+    """
+
+    hides: bool | None = None
+    shapes: tuple[Axes, ...] = ()
+    only: Axes = ()
+    added: bool = False
+    certain: bool = False
+
+
+def search(experiments: tuple[Experiment, ...], parameter: Parameter, asked: Asked) -> Found:
+    """Return what a parameter takes; a later experiment is made where an earlier shows nothing."""
+    found = Found(parameter, reason=f"`{parameter.name}` was not tried")
+    for experiment in experiments:
+        found = _Search(experiment, parameter, asked).found()
+        if found.taken:
+            return found
+    return found
+
+
+class _Search:
+    """The search for one parameter in one experiment."""
+
+    def __init__(self, experiment: Experiment, parameter: Parameter, asked: Asked) -> None:
+        self._experiment = experiment
+        self._parameter = parameter
+        self._asked = asked
+        self._raised = ""
+        self._answered: list[Axes] = []
+
+    def found(self) -> Found:
+        """Return all that is taken, or why nothing is."""
+        if self._parameter.role is Role.CAUSAL:
+            taken = list(self._switches())
+        else:
+            lengths_first = self._parameter.role is Role.LENGTHS
+            ways = (self._lengths, self._masks)
+            taken = []
+            for way in ways if lengths_first else ways[::-1]:
+                taken = taken or list(way())
+        return Found(self._parameter, tuple(taken), "" if taken else self._reason())
+
+    def _reason(self) -> str:
+        name = self._parameter.name
+        if self._answered:
+            return f"`{name}` has no effect that a mask, lengths or a switch would have"
+        return f"every call with `{name}` {self._raised}"
+
+    def _effect(self, value: Any) -> Array | None:
+        try:
+            return self._experiment.effect({self._parameter.key: value})
+        except CandidateError as error:
+            self._raised = str(error)
+            return None
+
+    def _switches(self) -> Iterator[Taken]:
+        """Try True and False: one of them takes the weight from keys behind the query."""
+        _, _, length, keys = self._experiment.shape
+        shown: list[Array] = []
+        for value in (True, False):
+            try:
+                shown.append(self._experiment.weights({self._parameter.key: value}))
+            except CandidateError as error:
+                self._raised = str(error)
+                return
+        self._answered.append(())
+        future = np.triu(np.ones((length, keys)), k=1)
+        change = log_ratio(*shown)
+        fit = likeness(change - change.mean(-1, keepdims=True), future.mean(-1)[:, None] - future)
+        if abs(fit) > NEAR:
+            hides = fit > 0 if self._asked.hides is None else self._asked.hides
+            yield Taken((), SWITCH, hides, abs(fit))
+
+    def _lengths(self) -> Iterator[Taken]:
+        """Try numbers of visible keys, per sample and per query."""
+        for axes in LENGTH_SHAPES:
+            counts = self._experiment.visible_counts(axes)
+            hidden = np.arange(self._experiment.shape[-1]) >= counts[..., None]
+            taken = Taken(axes, LENGTHS)
+            value = taken.value(Content(hidden), self._experiment.problem.dtype)
+            fit = self._fit(taken, value, -1.0 * hidden)
+            if fit > NEAR:
+                yield Taken(axes, LENGTHS, fit=fit)
+
+    def _fit(self, taken: Taken, value: Any, foretold: Array) -> float:
+        if value is None:
+            return 0.0
+        effect = self._effect(value)
+        if effect is None:
+            return 0.0
+        self._answered.append(taken.axes)
+        return likeness(effect, self._experiment.centred(foretold))
+
+    def _masks(self) -> Iterator[Taken]:
+        """Yield the masks that are taken: those that fit exactly, or else those that are near."""
+        shapes = (self._asked.only,) if self._asked.only else self._shapes()
+        found = [taken for axes in shapes for taken in self._of_shape(axes)]
+        if not found:
+            found = [t for t in self._demanded() if t.axes in self._answered]
+        yield from found
+
+    def _shapes(self) -> tuple[Axes, ...]:
+        if self._experiment.problem.case.layout == "unbatched":
+            return SINGLE_SHAPES
+        return SHAPES if self._experiment.convention.library.name in {"numpy", "torch"} else FEW
+
+    def _demanded(self) -> list[Taken]:
+        """Return torch's own shapes of a mask that is ignored: the cases show that it is."""
+        hides = self._asked.hides
+        return [Taken(axes, "bool", hides, 0.0) for axes in self._asked.shapes if hides is not None]
+
+    def _of_shape(self, axes: Axes) -> list[Taken]:
+        """Return the kinds of values that are taken in one shape."""
+        hidden = self._experiment.hidden(axes)
+        added, rate = self._added(axes)
+        kinds = [] if added is None else [added]
+        for kind in VALUES:
+            if kind == "float" and kinds:
+                break  # numbers of 0 and 1 are for those who take nothing else
+            taken = Taken(axes, kind)
+            value = taken.value(Content(hidden), self._experiment.problem.dtype)
+            effect = None if value is None else self._effect(value)
+            if effect is None:
+                continue
+            self._answered.append(axes)
+            foretold = self._experiment.centred(-1.0 * hidden)
+            fit, per_unit = likeness(effect, foretold), slope(effect, foretold)
+            # What is added to the scores lifts them by a 1 too: that is no meaning of a True.
+            if added is not None and abs(-per_unit - rate) < WEAK:
+                continue
+            hides = fit > 0 if self._asked.hides is None else self._asked.hides
+            unclear = self._asked.certain and (abs(fit) < EXACT or abs(per_unit) < STRONG)
+            if abs(fit) > NEAR and not self._asked.added and not unclear:
+                kinds.append(Taken(axes, kind, hides, abs(fit)))
+        return kinds
+
+    def _added(self, axes: Axes) -> tuple[Taken | None, float]:
+        """Return how floats are added, None where they are not, and how much of them."""
+        added = self._experiment.addends(axes)
+        nothing = np.zeros(added.shape, dtype=bool)
+        value = Taken(axes, ADDED).value(Content(nothing, added), self._experiment.problem.dtype)
+        effect = None if value is None else self._effect(value)
+        if effect is None:
+            return None, 0.0
+        self._answered.append(axes)
+        foretold = self._experiment.centred(added)
+        fit, rate = likeness(effect, foretold), slope(effect, foretold)
+        # No addend is 0: where a 0 hides there is no effect, and none where all other numbers do.
+        least = EXACT if self._asked.certain else NEAR
+        is_added = fit > least and (rate < STEEP or self._asked.added)
+        return (Taken(axes, ADDED, fit=fit), rate) if is_added else (None, 0.0)

@@ -1,0 +1,159 @@
+"""One way in which a parameter takes masks: shape, kind of values, and what a value means.
+
+Shapes are tuples of axes: N samples, H heads, L queries, S keys, "1" an axis of one, "NH" samples
+times heads. A mask is handed over as the target takes it, or not at all where it cannot say it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.parameters import Parameter
+
+Axes = tuple[str, ...]
+LENGTHS, SWITCH, ADDED = "lengths", "switch", "added"
+# Whole masks first: where one is taken, padding and masks per query can be said together.
+SHAPES: tuple[Axes, ...] = (
+    ("N", "H", "L", "S"), ("NH", "L", "S"), ("N", "1", "L", "S"), ("N", "L", "S"),
+    ("1", "1", "L", "S"), ("H", "L", "S"), ("L", "S"),
+    ("N", "1", "1", "S"), ("N", "1", "S"), ("N", "S"), ("S",),
+)  # fmt: skip
+# Of one sample without its axis.
+SINGLE_SHAPES: tuple[Axes, ...] = (("H", "L", "S"), ("1", "L", "S"), ("L", "S"), ("S",))
+LENGTH_SHAPES: tuple[Axes, ...] = (("N",), ("N", "L"))
+VALUES = ("bool", "int", "float")  # of True and False, or 1 and 0
+_PLACE = {"N": 0, "H": 1, "L": 2, "S": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a case hides or adds, (N, H, L, S) each; ``added`` has -inf where a key is hidden.
+
+    ``masks`` are the fields of the problem that it stands for.
+    """
+
+    hidden: Array
+    added: Array | None = None
+    masks: tuple[str, ...] = ()
+
+    def joined(self, other: Content) -> Content:
+        """Return what both hide and add together."""
+        hidden = self.hidden | other.hidden
+        floats = [each.added for each in (self, other) if each.added is not None]
+        masks = (*self.masks, *other.masks)
+        if not floats:
+            return Content(hidden, masks=masks)
+        total = np.where(hidden, -np.inf, sum(np.where(self.hidden, 0.0, f) for f in floats))
+        return Content(hidden, total, masks)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Passed:
+    """A value for a mask parameter, its axes, and the fields of the problem that it stands for."""
+
+    value: Any
+    axes: Axes = ()
+    masks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A shape, a kind of values and their meaning.
+
+    ``kind``: "bool", "int" (0 and 1), "float" (0 and 1), "added" (to the scores), "lengths" (how
+    many keys are visible), or "switch" (True or False: causal or not). ``hides``: whether True or 1
+    hides. ``fit`` is how near the experiment came to it, 1: exactly.
+    """
+
+    axes: Axes
+    kind: str
+    hides: bool = True
+    fit: float = 1.0
+
+    def value(self, content: Content, dtype: np.dtype[Any]) -> Any:
+        """Return what to pass for a content, None where this cannot say it."""
+        if self.kind == SWITCH:
+            return self._switch(content)
+        if self.kind == LENGTHS:
+            return self._lengths(content)
+        if self.kind != ADDED:
+            reduced = None if content.added is not None else _reduced(content.hidden, self.axes)
+            return None if reduced is None else self._of_hidden(reduced, dtype)
+        added = content.added
+        if added is None:
+            added = np.where(content.hidden, -np.inf, 0.0)
+        reduced = _reduced(added, self.axes)
+        return None if reduced is None else reduced.astype(dtype)
+
+    def _of_hidden(self, hidden: Array, dtype: np.dtype[Any]) -> Array:
+        marked = hidden if self.hides else ~hidden
+        types = {"bool": np.dtype(np.bool_), "int": np.dtype(np.int64), "float": dtype}
+        return np.asarray(marked, dtype=types[self.kind])
+
+    def _switch(self, content: Content) -> bool | None:
+        causal = np.triu(np.ones(content.hidden.shape[-2:], dtype=bool), k=1)
+        if content.added is not None:
+            return None
+        if not content.hidden.any():
+            return not self.hides
+        return self.hides if (content.hidden == causal).all() else None
+
+    def _lengths(self, content: Content) -> Array | None:
+        keys = content.hidden.shape[-1]
+        counts = (~content.hidden).sum(axis=-1)
+        whole = np.arange(keys) >= counts[..., None]
+        if content.added is not None or not np.array_equal(whole, content.hidden):
+            return None
+        reduced = _reduced(counts[..., None], (*self.axes, "1"))
+        return None if reduced is None else reduced[..., 0].astype(np.int64)
+
+    @property
+    def meaning(self) -> str:
+        """What a value does."""
+        if self.kind == SWITCH:
+            return f"{self.hides} hides the keys behind a query"
+        if self.kind == LENGTHS:
+            return "the number of visible keys"
+        if self.kind == ADDED:
+            return "floats are added to the scores"
+        value = "1.0" if self.kind == "float" else "True or 1"
+        if self.hides:
+            return f"{value} hides, as in torch.nn.MultiheadAttention"
+        return f"{value} keeps, the opposite of torch.nn.MultiheadAttention's"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one parameter takes in one layout, best first, or the reason why nothing is known."""
+
+    parameter: Parameter
+    taken: tuple[Taken, ...] = ()
+    reason: str = ""
+
+
+def shown(axes: Axes) -> str:
+    """Return a shape as one writes it."""
+    words = ["N*H" if axis == "NH" else axis for axis in axes]
+    return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
+
+
+def _reduced(array: Array, axes: Axes) -> Array | None:
+    """Return a (N, H, L, S) array in a shape, None where it varies along an axis left out."""
+    named = {"N", "H"} | set(axes) if "NH" in axes else set(axes)
+    last = array.shape[-1] == 1 and axes[-1] == "1"  # counts, of which S is gone
+    kept = tuple(
+        slice(None) if axis in named or (axis == "S" and last) else slice(0, 1) for axis in _PLACE
+    )
+    part = array[kept]
+    if not np.array_equal(np.broadcast_to(part, array.shape), array, equal_nan=True):
+        return None
+    sizes = dict(zip("NHLS", array.shape, strict=True)) | {"1": 1}
+    sizes["NH"] = sizes["N"] * sizes["H"]
+    if 0 in array.shape:
+        return np.zeros([sizes[axis] for axis in axes], dtype=array.dtype)
+    return part.reshape([sizes[axis] for axis in axes])

@@ -1,0 +1,176 @@
+"""Import a file: in its package, beside its neighbours, or its definitions alone."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import sys
+from contextlib import suppress
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from mha_parity.targets import notebook, stand_ins
+from mha_parity.targets.definitions import execute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PREFIX = "mha_parity_target_"
+MOST_MISSING = 32  # libraries and folders that one target may lack
+LEVELS = 6  # folders above a file in which its imports are looked for
+
+
+def from_file(path: Path, attribute: str) -> ModuleType:
+    """Return the module of a file or of a notebook.
+
+    A file in a package is imported as part of it, with the package's folder on ``sys.path``; any
+    other one is a module of its own, with its own folder there. Where executing the file raises,
+    its definitions alone are executed, if ``attribute`` is among them. A library that is missing is
+    looked for in the folders above, and replaced by a stand-in.
+    """
+    package = _package(path)
+    _search(path, package)
+    if path.suffix == ".ipynb":
+        name = f"{PREFIX}{path.stem}"
+        return _with_missing(path, lambda: notebook.module(path, name))
+    try:
+        return _with_missing(path, lambda: _executed(path, package))
+    except (SyntaxError, ModuleNotFoundError):
+        raise
+    except (Exception, SystemExit):
+        with suppress(Exception):
+            module = _with_missing(path, lambda: _defined(path, package))
+            if hasattr(module, attribute.partition(".")[0]):
+                return module
+        raise
+
+
+def _package(path: Path) -> tuple[str, ...]:
+    """Return the packages around a file, outermost first.
+
+    They have an ``__init__.py``, or the file's relative imports lead to them.
+    """
+    depth = 0
+    while depth < LEVELS and (path.parents[depth] / "__init__.py").is_file():
+        depth += 1
+    if path.suffix == ".py":
+        depth = max(depth, _deepest_relative_import(path))
+    names = [each.name for each in path.parents[:depth]]
+    return tuple(reversed(names))
+
+
+def _deepest_relative_import(path: Path) -> int:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return 0
+    return max((n.level for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)), default=0)
+
+
+def _search(path: Path, package: tuple[str, ...]) -> None:
+    """Put the folder that the file's imports start from on ``sys.path``.
+
+    Last where a file in it has the name of a library that is meant: one of Python's own, or one
+    that the target has itself and imports.
+    """
+    folder = path.parents[len(package)]
+    stems = {each.stem for each in folder.glob("*.py")}
+    shadows = stems & sys.stdlib_module_names
+    if not package and path.suffix == ".py" and path.stem in _imported(path):
+        shadows |= {path.stem}
+    if str(folder) not in sys.path:
+        sys.path.insert(len(sys.path) if shadows else 0, str(folder))
+
+
+def _imported(path: Path) -> set[str]:
+    """Return the top-level names that a file imports absolutely."""
+    found: set[str] = set()
+    with suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found
+
+
+def _with_missing(path: Path, run: Callable[[], ModuleType]) -> ModuleType:
+    """Run, and run again with what was missing: a folder above the file, or a stand-in."""
+    with stand_ins.allowed():
+        for _ in range(MOST_MISSING):
+            known = set(sys.modules)
+            try:
+                return run()
+            except ModuleNotFoundError as error:
+                if not error.name or error.name in sys.modules:
+                    raise
+                _provide(error.name, path)
+                for name in set(sys.modules) - known:  # half imported
+                    if name.partition(".")[0] in {*path.parts, error.name}:
+                        del sys.modules[name]
+        return run()
+
+
+def _provide(name: str, path: Path) -> None:
+    """Find a missing module in a folder above the file, or let a stand-in take its place."""
+    root = name.partition(".")[0]
+    for folder in path.parents[:LEVELS]:
+        holds = (folder / f"{root}.py").is_file() or (folder / root).is_dir()
+        if holds and str(folder) not in sys.path:
+            sys.path.append(str(folder))
+            importlib.invalidate_caches()
+            return
+    stand_ins.stand_in_for(root)
+
+
+def _executed(path: Path, package: tuple[str, ...]) -> ModuleType:
+    if not package:
+        return _alone(path, f"{PREFIX}{path.stem}")
+    stem = () if path.stem == "__init__" else (path.stem,)
+    name = ".".join((*package, *stem))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] != package[0]:
+            raise
+    except (Exception, SystemExit):  # noqa: BLE001,S110  (a package's own __init__ may raise anything)
+        pass
+    _bare_packages(path, package)
+    return _alone(path, name)
+
+
+def _bare_packages(path: Path, package: tuple[str, ...]) -> None:
+    """Make the packages around a file without executing them, so that relative imports work."""
+    for depth in range(1, len(package) + 1):
+        name = ".".join(package[:depth])
+        made = ModuleType(name)
+        made.__path__ = [str(path.parents[len(package) - depth])]
+        sys.modules[name] = made
+
+
+def _alone(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        name, path, loader=SourceFileLoader(name, str(path))
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be read as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _defined(path: Path, package: tuple[str, ...]) -> ModuleType:
+    """Return a module of the definitions of a file that cannot be executed."""
+    _bare_packages(path, package)
+    module = ModuleType(".".join((*package, path.stem)) if package else f"{PREFIX}{path.stem}")
+    module.__file__ = str(path)
+    module.__package__ = ".".join(package)
+    left_out: dict[str, str] = {}
+    vars(module)["__left_out__"] = left_out
+    sys.modules[module.__name__] = module
+    execute(path.read_text("utf-8"), str(path), "", vars(module), left_out)
+    return module

@@ -1,0 +1,52 @@
+"""Functions and classes out of a notebook, without running the rest of it."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from mha_parity.targets.definitions import execute
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def module(path: Path, name: str) -> ModuleType:
+    """Execute the imports, definitions and constants of a notebook and return them as a module.
+
+    ``module.__left_out__`` maps the names that other statements would have set to where those
+    stand. A cell that is no Python (a shell or cell magic) is left out whole.
+    """
+    import nbformat
+
+    made = ModuleType(name)
+    made.__file__ = str(path)
+    left_out: dict[str, str] = {}
+    vars(made)["__left_out__"] = left_out
+    sys.modules[name] = made
+    cells = nbformat.read(path, as_version=4).cells  # type: ignore[no-untyped-call]  # it ships no types
+    codes = [cell.source for cell in cells if cell.cell_type == "code"]
+    for number, source in enumerate(codes, start=1):
+        text = python_of(source)
+        execute(text, f"{path.name}[cell {number}]", f"cell {number}", vars(made), left_out)
+    return made
+
+
+def python_of(cell: str) -> str:
+    """Return the Python of a cell: lines for the notebook as comments, "" for another language."""
+    text = "\n".join(map(_without_magic, cell.splitlines()))
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        if text.lstrip().startswith("#%%"):  # a cell magic: another language
+            return ""
+        raise
+    return text
+
+
+def _without_magic(line: str) -> str:
+    """Return the line, commented out if it speaks to the notebook and not to Python."""
+    stripped = line.lstrip()
+    return f"#{line}" if stripped[:1] in {"%", "!", "?"} else line

@@ -1,0 +1,113 @@
+"""Which parameters a callable has, what each is for, and which of them one call passes.
+
+The role follows from the name, and from the default where the name leaves it open. It decides what
+the verdict asks for; how a mask is meant is found by experiment (``targets.masks``).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.core.parameters import Parameter, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+# The first pattern that is found in the name (lower case, words parted by "_") decides.
+_BY_NAME: tuple[tuple[Role, str], ...] = (
+    (Role.RETURN, r"^(return|output|need|average|with|get)_|^(need_weights|verbose)$"),
+    (Role.DROPOUT, r"drop|^p$"),
+    (Role.CAUSAL, r"causal|look_?ahead|autoregressive|future|unidirectional|^masked$|^decoder$"),
+    (Role.MASK, r"mask|padding|^pad$"),
+    (Role.SCORE_BIAS, r"alibi|rel(ative)?_?(pos|.*bias)|(attn|attention|position|pos|score)_?bias"),
+    (Role.CACHE, r"cache|past|incremental|_state$|^state$|^mems?$"),
+    (Role.POSITIONS, r"rope|rotary|freqs|^pos$|position|^(cos|sin)$|start_pos|offset"),
+    (Role.CONFIG, r"^(config|cfg|args|hparams|conf|hp|opt|.*_config|.*_cfg|.*_args)$"),
+    (Role.PROJECTION_BIAS, r"bias|^b_?[qkvo]$|^b_?out$"),
+    (Role.SIZE, r"(head|key|value|query|model|embed|[kvq])_?(dim|size|width|depth)|^d_|dim$|^dim_"),
+    (Role.WEIGHTS, r"^w_?[qkvo]|^w[qkvo]|weight|^w$"),
+    (Role.HEADS, r"head|^h$"),
+)  # fmt: skip
+_LENGTHS = re.compile(r"valid|(?<!max_)(lens?|lengths?)$")
+_INPUT = re.compile(
+    r"^[xyqkv](_|[a-z]?$)|quer|^key|^val|input|^seq|context|memory|hidden|tokens?|src|source|enc"
+)
+_SIZE = re.compile(r"len|size|dim|width|n_embd|channels|features|num|max|^n_|block|ctx|window")
+
+
+def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
+    """Return what a parameter of a constructor or of a call is for."""
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    switch = isinstance(default, bool)
+    if of == "call" and _LENGTHS.search(plain):
+        return Role.LENGTHS
+    if of == "call" and plain == "bias":
+        return Role.SCORE_BIAS
+    found = next((each for each, pattern in _BY_NAME if re.search(pattern, plain)), None)
+    if found in {Role.MASK, Role.CAUSAL} and "mask" in plain:
+        return Role.CAUSAL if switch else Role.MASK
+    if found is Role.SCORE_BIAS and switch and plain.endswith("n_bias"):
+        return Role.PROJECTION_BIAS  # `attention_bias=True` of a layer is that of its Linears
+    if found is None and of == "call" and _INPUT.search(plain):
+        return Role.INPUT
+    return found or (Role.SIZE if _SIZE.search(plain) else Role.OTHER)
+
+
+def listed(named: Iterable[inspect.Parameter], of: str) -> tuple[Parameter, ...]:
+    """Return what reports say of parameters of a constructor or of a call."""
+    return tuple(
+        Parameter(
+            name=each.name,
+            of=of,
+            role=role(each.name, of, each.default),
+            required=each.default is each.empty,
+            default="" if each.default is each.empty else _shown(each.default),
+        )
+        for each in named
+    )
+
+
+def passed(
+    named: Iterable[inspect.Parameter], of: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, bool]:
+    """Return the keys of the parameters that a call passes: True if not at their default.
+
+    None is no value: a required mask that is passed as None was not tried.
+    """
+    by_name = {each.name: each for each in named}
+    positional = [each for each in by_name.values() if each.kind is not each.KEYWORD_ONLY]
+    given = [(each, value) for each, value in zip(positional, args, strict=False)]
+    given += [(by_name[name], value) for name, value in kwargs.items() if name in by_name]
+    return {f"{of}.{each.name}": _differs(value, each.default) for each, value in given}
+
+
+def named(function: Any, *, skip_self: bool = False) -> tuple[inspect.Parameter, ...]:
+    """Return the parameters of a callable, none where Python cannot know them.
+
+    Those of a constructor that takes ``**kwargs`` are its base class's as well.
+    """
+    found: dict[str, inspect.Parameter] = {}
+    for each in (function, *getattr(function, "__mro__", ())[1:-1]):
+        try:
+            parameters = inspect.signature(each).parameters.values()
+        except (TypeError, ValueError):
+            break
+        found = {p.name: p for p in parameters if p.kind not in _VARIADIC} | found
+        if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+            break
+    return tuple(found.values())[skip_self:]
+
+
+def _differs(value: object, default: object) -> bool:
+    if value is None or value is default:
+        return False
+    plain = (bool, int, float, str)
+    return not (isinstance(value, plain) and isinstance(default, plain) and value == default)
+
+
+def _shown(default: object) -> str:
+    text = repr(default)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,121 @@
+"""Stand-ins for libraries that are not installed, so that what does not need them can be loaded.
+
+Many files import a plotting or logging library for other parts than the attention. A stand-in lets
+the import pass; whoever calls it after loading gets the ``ModuleNotFoundError`` it replaced.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+class MissingBase:
+    """Base of a class that inherits from a library that is not installed."""
+
+
+class StandIn:
+    """An attribute of a missing library: names, subscripts and subclasses of it are harmless."""
+
+    loading = False  # while a target is loaded, calls (decorators, say) pass as well
+
+    def __init__(self, name: str) -> None:
+        self.stands_for = name
+
+    def __getattr__(self, name: str) -> StandIn:
+        """Return the stand-in for an attribute."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return StandIn(f"{self.stands_for}.{name}")
+
+    def __getitem__(self, _key: object) -> StandIn:
+        """Return itself: types of missing libraries are subscripted in annotations."""
+        return self
+
+    def __or__(self, _other: object) -> StandIn:
+        """Return itself: a union in an annotation."""
+        return self
+
+    __ror__ = __or__
+
+    def __iter__(self) -> Iterator[Any]:
+        """Raise: nothing can be taken out of a library that is not there."""
+        raise missing(self.stands_for)
+
+    def __call__(self, *_args: object, **_kwargs: object) -> StandIn:
+        """Return a stand-in while loading; raise afterwards."""
+        if StandIn.loading:
+            return StandIn(self.stands_for)
+        raise missing(self.stands_for)
+
+    def __mro_entries__(self, _bases: tuple[object, ...]) -> tuple[type, ...]:
+        """Return the base that a subclass of a missing class gets."""
+        return (type(self.stands_for, (MissingBase,), {}),)
+
+
+def missing(name: str) -> ModuleNotFoundError:
+    """Return the error of a call of something in a library that is not installed."""
+    root = name.partition(".")[0]
+    return ModuleNotFoundError(f"{name} was called, but {root} is not installed", name=root)
+
+
+class _Module(ModuleType):
+    def __getattr__(self, name: str) -> StandIn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return StandIn(f"{self.__name__}.{name}")
+
+
+class _Finder:
+    """Finds the named libraries, and the modules in them, as empty modules."""
+
+    def __init__(self) -> None:
+        self.roots: set[str] = set()
+
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name.partition(".")[0] not in self.roots:
+            return None
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]  # it is a loader as well
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Module(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        del module
+
+
+_FINDER = _Finder()
+
+
+def stand_in_for(root: str) -> None:
+    """Let the library ``root`` be imported, and the modules in it."""
+    _FINDER.roots.add(root)
+
+
+@contextmanager
+def allowed() -> Iterator[None]:
+    """Let imports of the libraries named by ``stand_in_for`` pass."""
+    sys.meta_path.append(_FINDER)
+    StandIn.loading = True
+    try:
+        yield
+    finally:
+        StandIn.loading = False
+        sys.meta_path.remove(_FINDER)
+
+
+def needed_by(subject: object) -> str | None:
+    """Return the missing library that ``subject`` is made of, or None."""
+    name = getattr(subject, "stands_for", None) if type(subject) is StandIn else None
+    if name is None and isinstance(subject, type) and issubclass(subject, MissingBase):
+        bases = [base for base in subject.__mro__ if MissingBase in base.__bases__]
+        name = bases[0].__name__
+    return None if name is None else str(name).partition(".")[0]

@@ -1,0 +1,1 @@
+"""Run the target in a process of its own, with time-outs and captured output."""

@@ -1,0 +1,61 @@
+"""Attentions that compute in float32 whatever they are given, as many libraries do."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+
+def _softmax(scores):
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def _heads(Q, K, V, n_heads, scale=None):
+    q, k, v = (np.stack(np.split(a, n_heads, axis=-1)) for a in (Q, K, V))
+    scale = np.float32(q.shape[-1] ** -0.5 if scale is None else scale)
+    return np.concatenate(list(_softmax(q @ k.swapaxes(-1, -2) * scale) @ v), axis=-1)
+
+
+def projected(Q, K, V, n_heads):
+    """Cast Q, K and V to float32 and answer in float32."""
+    return _heads(*(a.astype(np.float32) for a in (Q, K, V)), n_heads)
+
+
+def with_weights(X, Wq, Wk, Wv, H):
+    """Cast inputs and weights to float32 and answer in float32."""
+    x, *weights = (a.astype(np.float32) for a in (X, Wq, Wk, Wv))
+    return _heads(*(x @ w for w in weights), H)
+
+
+def by_torch(Q, K, V, n_heads):
+    """Compute with torch's float32 tensors."""
+    q, k, v = (
+        torch.tensor(a.astype(np.float32)).reshape(len(a), n_heads, -1).transpose(0, 1)
+        for a in (Q, K, V)
+    )
+    heads = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    return heads.transpose(0, 1).reshape(len(Q), -1).numpy()
+
+
+def one_head(Q, K, V):
+    """One head in float32."""
+    return _heads(*(a.astype(np.float32) for a in (Q, K, V)), 1)
+
+
+def wrong_scale(Q, K, V, n_heads):
+    """Compute in float32 with the scale of the whole width."""
+    return _heads(*(a.astype(np.float32) for a in (Q, K, V)), n_heads, Q.shape[-1] ** -0.5)
+
+
+def cast_back(Q, K, V, n_heads):
+    """Compute in float32 and return the dtype of the inputs."""
+    return projected(Q, K, V, n_heads).astype(Q.dtype)
+
+
+def softmax_cast_back(Q, K, V, n_heads):
+    """Take the softmax of float64 in float32, the rest in the dtype of the inputs."""
+    q, k, v = (np.stack(np.split(a, n_heads, axis=-1)) for a in (Q, K, V))
+    scores = q @ k.swapaxes(-1, -2) * q.dtype.type(q.shape[-1] ** -0.5)
+    weights = _softmax(scores.astype(np.float32)).astype(Q.dtype)
+    return np.concatenate(list(weights @ v), axis=-1)

@@ -1,0 +1,120 @@
+"""Functions of inputs and weights, and classes of NumPy's arrays, in the styles of tutorials."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def attend(q, k, v):
+    """Return softmax(q k^T / sqrt(D)) v."""
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+
+def split(x, heads):
+    """Return (..., L, E) as (..., H, L, D)."""
+    return np.swapaxes(x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads), -2, -3)
+
+
+def merge(x):
+    """Return (..., H, L, D) as (..., L, E)."""
+    x = np.swapaxes(x, -2, -3)
+    return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])
+
+
+def all_seven(Q, K, V, W_q, W_k, W_v, W_o, num_heads):  # noqa: N803  (as textbooks have them)
+    """Return (N, L, E)."""
+    rows = (split(x @ w, num_heads) for x, w in ((Q, W_q), (K, W_k), (V, W_v)))
+    return merge(attend(*rows)) @ W_o
+
+
+def packed(x, W, NH, Wp):  # noqa: N803
+    """Return (L, E) of one matrix for q, k and v."""
+    return merge(attend(*(split(each, NH) for each in np.split(x @ W, 3, axis=-1)))) @ Wp
+
+
+def lists(x, Wqs, Wks, Wvs, Wp):  # noqa: N803
+    """Return (L, E) of a matrix for each head."""
+    heads = [attend(x @ q, x @ k, x @ v) for q, k, v in zip(Wqs, Wks, Wvs, strict=True)]
+    return np.concatenate(heads, axis=-1) @ Wp
+
+
+def lists_crossed(x, Wqs, Wks, Wvs, Wp):  # noqa: N803
+    """Return (L, E), wrong: queries by the matrices of the keys."""
+    return lists(x, Wks, Wqs, Wvs, Wp)
+
+
+def dicts(x, c_attn, c_proj, n_head):
+    """Return (L, E) of weights and biases by name."""
+    rows = np.split(x @ c_attn["w"] + c_attn["b"], 3, axis=-1)
+    return merge(attend(*(split(each, n_head) for each in rows))) @ c_proj["w"] + c_proj["b"]
+
+
+def keys_first(x, Wk, Wq, Wv):  # noqa: N803
+    """Return (L, E), by matrices in another order."""
+    return attend(x @ Wq, x @ Wk, x @ Wv)
+
+
+def transposed(x, Wq, Wk, Wv):  # noqa: N803
+    """Return (L, E), by matrices as torch keeps them."""
+    return attend(x @ Wq.T, x @ Wk.T, x @ Wv.T)
+
+
+def tiled(Q, K, V, n_heads, tile=64):  # noqa: N803
+    """Return (N, L, E) of projected rows."""
+    del tile
+    return merge(attend(*(split(each, n_heads) for each in (Q, K, V))))
+
+
+def columns(x, Wk, Wq, Wv, Bk, Bq, Bv):  # noqa: N803
+    """Return (E, L): tokens are columns."""
+    q, k, v = Wq @ x + Bq[:, None], Wk @ x + Bk[:, None], Wv @ x + Bv[:, None]
+    return attend(q.T, k.T, v.T).T
+
+
+def two_swapped(x, Wqkv, Wo, H):  # noqa: N803
+    """Return (L, E), wrong: the packed matrix says q, k, v and is read q, v, k."""
+    q, v, k = np.split(x @ Wqkv, 3, axis=-1)
+    return merge(attend(split(q, H), split(k, H), split(v, H))) @ Wo
+
+
+class ByName:
+    """Weights and biases in dicts."""
+
+    def __init__(self, d_model, num_heads, rng=None):
+        rng = rng or np.random.default_rng(3)
+        self.num_heads = num_heads
+        self.W = {name: rng.random((d_model, d_model)) for name in ("q", "k", "v", "o")}
+        self.b = {name: np.zeros(d_model) for name in ("q", "k", "v", "o")}
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(x @ self.W[n] + self.b[n], self.num_heads) for n in "qkv")
+        return merge(attend(q, k, v)) @ self.W["o"] + self.b["o"]
+
+
+class GivenWeights:
+    """Its constructor takes the matrices."""
+
+    def __init__(self, w_q, w_k, w_v, w_o, heads):
+        self.w_q, self.w_k, self.w_v, self.w_o = w_q, w_k, w_v, w_o
+        self.heads = heads
+
+    def forward(self, q, k, v):
+        """Return (N, L, E)."""
+        rows = (split(x @ w, self.heads) for x, w in ((q, self.w_q), (k, self.w_k), (v, self.w_v)))
+        return merge(attend(*rows)) @ self.w_o
+
+
+class Downloads:
+    """Fetches its weights."""
+
+    def __init__(self, d_model, num_heads):
+        import socket
+
+        socket.create_connection(("127.0.0.1", 9))
+
+    def forward(self, x):
+        """Return the input."""
+        return x

@@ -1,0 +1,47 @@
+"""Layers that do what torch's cannot: each is refused by the name of what it has more."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from styles import attend, merge, split
+
+
+class TalkingHeads(nn.Module):
+    """Mixes the scores of heads."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.to_qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.to_out = nn.Linear(dim, dim, bias=False)
+        self.talk = nn.Parameter(torch.randn(heads, heads))
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(each, self.heads) for each in self.to_qkv(x).chunk(3, -1))
+        scores = torch.einsum("nhls,hg->ngls", q @ k.transpose(-1, -2), self.talk)
+        return self.to_out(merge(scores.softmax(-1) @ v))
+
+
+class Rotary(nn.Module):
+    """Turns queries and keys by their positions."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(dim, dim, bias=False) for _ in range(4))
+
+    def forward(self, x, freqs_cis):
+        """Return (N, L, E)."""
+        q, k, v = (split(f(x), self.heads) for f in (self.wq, self.wk, self.wv))
+        return self.wo(merge(attend(q * freqs_cis, k * freqs_cis, v)))
+
+
+class RandomWidth(nn.Module):
+    """Wants what nobody can give."""
+
+    def __init__(self, dim, heads, vocabulary):
+        super().__init__()
+        raise FileNotFoundError(vocabulary)

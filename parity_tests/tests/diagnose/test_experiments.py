@@ -1,0 +1,341 @@
+"""Each experiment finds what is planted, in numbers, and nothing in a right attention."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
+from mha_parity.core.features import offer
+from mha_parity.diagnose import diagnose
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.digits import digits
+from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.masks import masks
+from mha_parity.diagnose.experiments.rules import (
+    EVERYWHERE,
+    Places,
+    ends_rule,
+    place_rule,
+    size_rule,
+)
+from mha_parity.diagnose.experiments.scale import law, measured
+from mha_parity.diagnose.experiments.state import earlier_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.problem import Problem
+
+PROJECTED = offer(form="qkv", projection="none", inputs=("cross",))
+LAYER = offer(
+    inputs=("self", "cross", "distinct"),
+    bias=("no", "yes"),
+    attn=("none", "bool2d", "float2d", "bool3d"),
+    padding=("none", "bool"),
+)
+
+
+def candidate(
+    kind: type[Attention], offered: dict[str, tuple[str, ...]] | None = None
+) -> Candidate:
+    """Return an attention as a candidate; projected inputs unless said otherwise."""
+    return FunctionCandidate("planted", lambda p: attend(kind, p), offered or PROJECTED)
+
+
+def caller(kind: type[Attention], offered: dict[str, tuple[str, ...]] | None = None) -> Caller:
+    """Return the caller of an attention, without a limit of time."""
+    return Caller(candidate(kind, offered), lambda: True)
+
+
+def causes(kind: type[Attention], offered: dict[str, tuple[str, ...]] | None = None) -> str:
+    """Return what the experiments say they understood."""
+    found = findings(examine(caller(kind, offered)))
+    return "\n".join(f"{f.text} | {f.evidence}" for f in found if f.understood)
+
+
+class Powered(Attention):
+    """The scores changed by a function before the softmax."""
+
+    change: Callable[[Array], Array] = staticmethod(lambda z: z)
+
+    def softmax(self, scores: Array) -> Array:
+        """Change, then normalise."""
+        changed = self.change(np.where(np.isfinite(scores), scores, 0))
+        return super().softmax(np.where(np.isfinite(scores), changed, scores))
+
+
+def powered(change: Callable[[Array], Array]) -> type[Attention]:
+    """Return the attention with a function of the scores."""
+    return type("Changed", (Powered,), {"change": staticmethod(change)})
+
+
+class Window(Attention):
+    """Keys further than 16 places away are not seen."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide what is far."""
+        i, j = np.indices(scores.shape[-2:])
+        return np.where(np.abs(i - j) <= 16, super().mask_scores(scores), -np.inf)
+
+
+class NoTail(Attention):
+    """The keys behind the last whole tile of 32 are left out."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide the tail."""
+        keys = scores.shape[-1]
+        whole = max(keys // 32, 1) * 32
+        return np.where(np.arange(keys) < whole, super().mask_scores(scores), -np.inf)
+
+
+class FirstHeadLeftOut(Attention):
+    """Head 0 stays 0."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Clear head 0."""
+        mixed = super().apply_weights(weights, v)
+        mixed[:, 0] = 0
+        return mixed
+
+
+class LastRowsLeftOut(Attention):
+    """The rows behind the last whole tile of 8 stay 0."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Clear the tail."""
+        mixed = super().apply_weights(weights, v)
+        mixed[:, :, mixed.shape[2] // 8 * 8 :] = 0
+        return mixed
+
+
+class FewerChannels(Attention):
+    """The dot product leaves out the last D % 4 channels."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Cut q."""
+        kept = q.shape[-1] // 4 * 4
+        return super().scores(q[..., :kept], k[..., :kept])
+
+
+class PaddedKeys(Attention):
+    """Zero keys up to a multiple of 32 stand in the denominator."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Count them."""
+        top = scores.max(axis=-1, keepdims=True)
+        powers = np.exp(scores - top)
+        extra = -scores.shape[-1] % 32
+        return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + extra * np.exp(-top)))
+
+
+class TilesOfTheirOwn(Attention):
+    """Partial softmaxes over tiles of 64 keys, added without their maxima."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Subtract each tile's maximum."""
+        parts = [scores[..., i : i + 64] for i in range(0, scores.shape[-1], 64)]
+        powers = np.concatenate([np.exp(p - p.max(axis=-1, keepdims=True)) for p in parts], axis=-1)
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+class HalfScores(Attention):
+    """The scores are kept in float16."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Round."""
+        return super().scores(q, k).astype(np.float16).astype(self.work_dtype)
+
+
+class HalfFirstHead(Attention):
+    """The weights of head 0 are kept in float16."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Round head 0."""
+        weights = super().softmax(scores)
+        weights[:, 0] = weights[:, 0].astype(np.float16)
+        return weights
+
+
+PLANTED: dict[str, tuple[type[Attention], str]] = {
+    "clip": (powered(lambda z: np.clip(z, -5, 5)), "scores are clipped to ±5 "),
+    "cap": (powered(lambda z: 30 * np.tanh(z / 30)), "scores are capped by 30 tanh(score / 30)"),
+    "relu": (powered(lambda z: np.maximum(z, 0)), "negative scores are set to 0"),
+    "rounded": (powered(lambda z: np.round(z * 16) / 16), "rounded to multiples of 0.0625"),
+    "base 2": (powered(lambda z: z * math.log(2)), "ln(2)/sqrt(D), so 2^score"),
+    "window": (Window, "row i sees keys i-16 … i+16"),
+    "tail": (NoTail, "the last keys beyond a multiple of 32"),
+    "channels": (FewerChannels, "the dot product leaves out channels 12 of 13"),
+    "padded": (PaddedKeys, "the denominator has 8 terms exp(0) too many"),
+    "tiles": (TilesOfTheirOwn, "tiles of 64; each tile has its own maximum subtracted"),
+    "head": (FirstHeadLeftOut, "head 0 of 2 has weights that are all 0"),
+    "half": (HalfScores, "the stage `scores` is rounded to float16"),
+    "columns": (catalogue()["softmax-query-axis"].kinds[0], "each column, over the queries"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_said_in_numbers(name: str) -> None:
+    """The first line that is understood says what the attention computes instead."""
+    kind, sentence = PLANTED[name]
+    assert sentence in causes(kind).partition("\n")[0]
+
+
+@pytest.mark.parametrize("offered", [PROJECTED, LAYER], ids=["projected", "layer"])
+def test_nothing_is_said_of_a_right_attention(offered: dict[str, tuple[str, ...]]) -> None:
+    """The right attention departs in no experiment."""
+    assert [] == findings(examine(caller(Attention, offered), whole=True))
+
+
+def test_a_dead_tail_of_rows_has_its_size_and_its_place() -> None:
+    """Rows that nobody wrote: which, what stands there, and for which lengths."""
+    found = causes(LastRowsLeftOut)
+    assert "wrong wherever L % 8 != 0" in found
+
+
+@pytest.mark.parametrize(
+    ("factor", "formula"),
+    [
+        (lambda p: p.head_dim**-0.5, "1/sqrt(D)"),
+        (lambda p: 1 / p.head_dim, "1/D"),
+        (lambda p: (p.head_dim + 1) ** -0.5, "1/sqrt(D + 1)"),
+        (lambda p: (-(-p.head_dim // 8) * 8) ** -0.5, "1/sqrt(D rounded up to a multiple of 8)"),
+        (lambda p: p.case.embed_dim**-0.5, "1/sqrt(E)"),
+        (lambda p: 2 * p.head_dim**-0.5, "2/sqrt(D)"),
+        (lambda _: 0.25, "0.25 = 1/sqrt(16) whatever D: written into the code, or kept from"),
+        (lambda p: 0.3 * p.head_dim**-0.37, "0.3 D^-0.37"),
+    ],
+)
+def test_the_law_of_a_scale_is_fitted_over_the_sizes(
+    factor: Callable[[Problem], float], formula: str
+) -> None:
+    """Eight cases of unlike sizes leave one formula."""
+    kind = type("Scaled", (Attention,), {"scale": lambda self: factor(self.problem)})
+    assert law(measured(caller(kind))).startswith(formula)
+
+
+def test_digits_are_lost_in_one_head_alone() -> None:
+    """Which head rounds, at which stage, and to which dtype."""
+    found = digits(caller(HalfFirstHead))
+    assert found is not None
+    assert (found.heads, found.stage, found.dtype) == ("the first head (0)", "weights", "float16")
+
+
+def test_a_small_error_of_a_formula_is_no_rounding() -> None:
+    """An error of 1e-4 that keeps its pattern when the inputs move by as much."""
+    found = digits(caller(powered(lambda z: z * 1.0003)))
+    assert found is not None
+    assert not found.rounding
+
+
+MASKS = {
+    "mask-ignored": "the mask has no effect",
+    "mask-after-softmax": "hidden weights are set to 0 after the softmax",
+    "bool-inverted": "the mask is inverted",
+    "mask-transposed": "the mask is applied transposed",
+    "mask-minus-10": "hidden keys get",
+    "scale-includes-mask": "the float mask is multiplied by 0.3015 = 1/sqrt(D)",
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_what_a_mask_does_instead_is_said(name: str) -> None:
+    """For some kind of mask that is offered the sentence is the planted one."""
+    sizes = {"inputs": ("self",)} if name == "mask-transposed" else {}
+    asked = caller(catalogue()[name].kinds[0], {**LAYER, **sizes})
+    assert MASKS[name] in "\n".join(text for _, text in masks(asked))
+
+
+def test_nothing_is_said_of_right_masks() -> None:
+    """All kinds of masks, applied as they should be."""
+    assert [] == list(masks(caller(Attention, LAYER)))
+
+
+def keeps_columns() -> Callable[[Problem], Answer]:
+    """Return an attention whose denominator has what a longer call before it left behind."""
+    kept = np.zeros(0)
+
+    def answer(problem: Problem) -> Answer:
+        nonlocal kept
+        right = Attention(problem)
+        found = right.answer()
+        keys = problem.key.shape[1]
+        left = kept[keys:].sum() if kept.size > keys else 0.0
+        kept = np.ones(max(keys, kept.size))
+        return Answer(output=found.output / (1 + left))
+
+    return answer
+
+
+def test_a_call_that_changes_later_answers_is_found() -> None:
+    """A buffer that a longer call filled: the call with more keys is the one."""
+    asked = Caller(FunctionCandidate("keeps", keeps_columns(), PROJECTED), lambda: True)
+    found = earlier_calls(asked)
+    assert found[0].startswith("a call with more keys changes the answer")
+    assert () == earlier_calls(caller(Attention))
+
+
+def odd_lengths_fail(problem: Problem) -> Answer:
+    """Fail for an odd number of queries."""
+    if problem.case.queries % 2:
+        raise CandidateError("crash", "raised ValueError: cannot reshape")
+    return attend(Attention, problem)
+
+
+def test_the_sizes_that_make_a_call_fail_are_found() -> None:
+    """Where every answer that comes is right, the crash is all there is to say."""
+    failing = FunctionCandidate("odd", odd_lengths_fail, PROJECTED)
+    (found,) = diagnose(failing, (), crashes=True)
+    assert found.title == "the call raised ValueError: cannot reshape wherever L is odd"
+    assert found.bug is None
+    assert () == diagnose(candidate(Attention), (), crashes=True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "holds"),
+    [
+        ("S > 64", lambda s: s > 64),
+        ("S is odd", lambda s: s % 2 == 1),
+        ("S % 16 != 0", lambda s: s % 16 != 0),
+        ("S > 64 and S % 64 != 0", lambda s: s > 64 and s % 64 != 0),
+        ("S is no power of two", lambda s: s & (s - 1) != 0),
+        ("S != L", lambda s: s != 6),
+        (None, lambda s: s in {3, 7, 11, 50}),
+    ],
+)
+def test_a_size_rule_is_the_shortest_that_fits(
+    rule: str | None, holds: Callable[[int], bool]
+) -> None:
+    """Thresholds, moduli, powers and coincidences; without a rule nothing is said."""
+    assert rule == size_rule("S", {s: holds(s) for s in range(1, 140)}, {"L": 6})
+
+
+@pytest.mark.parametrize(
+    ("rule", "off"),
+    [
+        ("the last row", lambda n: {n - 1}),
+        ("rows from 4 on", lambda n: set(range(4, n))),
+        ("the last rows beyond a multiple of 8", lambda n: set(range(n - n % 8, n))),
+        (EVERYWHERE, lambda n: set(range(n))),
+        (None, lambda n: {n // 2, n // 3}),
+    ],
+)
+def test_a_place_rule_fits_every_answer(rule: str | None, off: Callable[[int], set[int]]) -> None:
+    """One rule for answers of several lengths, or none."""
+    seen = [Places(n, frozenset(off(n))) for n in (9, 13, 20, 31)]
+    assert rule == place_rule("row", seen)
+
+
+def test_the_last_key_of_a_row_is_a_formula_in_i() -> None:
+    """Tiles of 16 keys and 32 rows, cut at the row itself."""
+    rows = np.arange(100)
+    assert ends_rule(np.minimum(rows, 16 * (rows // 32 + 1) - 1), 100) == (
+        "min(i, 16 * (i // 32 + 1) - 1)"
+    )
+    assert ends_rule(np.random.default_rng(3).integers(0, 100, 100), 100) is None

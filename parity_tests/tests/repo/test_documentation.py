@@ -1,0 +1,89 @@
+"""Hold the documentation to the code: each command, option and make target that it names exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mha_parity.__main__ import parser
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted(
+    [
+        # Those in `generated` are written from the parser when the site is built.
+        *(p for p in ROOT.glob("parity_tests/docs/**/*.md") if "generated" not in p.parts),
+        *ROOT.glob(".github/*.md"),
+        *ROOT.glob(".github/actions/*/*.yml"),
+        *ROOT.glob(".github/workflows/*.yml"),
+        ROOT / "README.md",
+    ]
+)
+COMMAND = re.compile(r"mha-parity ([a-z]+)((?: [^\s`|#]+)*)")
+PLUGIN = re.compile(r"--mha-parity-([a-z-]+)")
+MAKE = re.compile(r"(?:`|run: |^)make ([a-z-]+)", flags=re.MULTILINE)
+
+
+def subcommand_options() -> dict[str, set[str]]:
+    """Return the long options of each subcommand."""
+    actions = [action for action in parser()._actions if isinstance(action.choices, dict)]
+    return {
+        name: {option for option in sub._option_string_actions if option.startswith("--")}
+        for action in actions
+        for name, sub in action.choices.items()  # type: ignore[union-attr]  # a dict, seen above
+    }
+
+
+def unknown(text: str) -> list[str]:
+    """List the subcommands and options of the command that a text names and that do not exist."""
+    known = subcommand_options()
+    found = []
+    for name, rest in COMMAND.findall(text):
+        options = re.findall(r"(?<!\S)(--[a-z-]+)", rest)
+        if name in known:
+            found += [f"{name} {option}" for option in options if option not in known[name]]
+        elif options:
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_and_options_exist(page: Path) -> None:
+    """Every subcommand and option of `mha-parity` on the page is one that it takes."""
+    assert [] == unknown(page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("mha-parity check a.py:f --cases 100", []),
+        ("mha-parity check a.py:f --case 100", ["check --case"]),
+        ("mha-parity chek a.py:f --cases 100", ["chek"]),
+        ("`mha-parity bench a.py:f`, then --nothing", []),
+    ],
+)
+def test_an_unknown_option_is_found(text: str, found: list[str]) -> None:
+    """A misspelt option or subcommand is found; words that follow a command are left alone."""
+    assert found == unknown(text)
+
+
+def test_plugin_options_exist() -> None:
+    """Every `--mha-parity-...` option that a page names is one of the pytest plugin."""
+    own = PLUGIN.findall((ROOT / "parity_tests/mha_parity/pytest_plugin.py").read_text("utf-8"))
+    options = {option[2:] for option in subcommand_options()["check"]} | set(own)
+    named = {name for page in PAGES for name in PLUGIN.findall(page.read_text(encoding="utf-8"))}
+
+    assert "target" in named
+    assert set() == named - options
+
+
+def test_make_targets_exist() -> None:
+    """Every make target that a page names is one."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+    pages = [page.read_text(encoding="utf-8") for page in PAGES]
+    named = {name for page in pages for name in MAKE.findall(page)}
+
+    assert {"parity", "test"} <= named
+    assert set() == named - targets

@@ -1,0 +1,184 @@
+"""The rooms of the harness import one way only, and its modules form no circle.
+
+Every import counts: at the top of a module, in a function, under TYPE_CHECKING, and the parent
+packages that an import of a submodule runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "mha_parity"
+# A room may import those to its left, and itself.
+LAYERS = (
+    "core", "cases", "oracle", "targets", "judging", "catalogue", "checks", "worker", "diagnose",
+    "run", "report", "commands", "selftest", "api", "pytest_plugin", "bench", "cli", "__main__",
+)  # fmt: skip
+# The package itself: its version, and names that it loads on first use.
+ROOT = "mha_parity"
+MOST_IMPORTED = 21  # modules of the harness that one module may import
+
+
+def sources(package: Path) -> dict[str, str]:
+    """Return the source of every module by its dotted name."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = (package.name, *path.relative_to(package).with_suffix("").parts)
+        found[".".join(parts).removesuffix(".__init__")] = path.read_text(encoding="utf-8")
+    return found
+
+
+def import_graph(modules: dict[str, str]) -> dict[str, set[str]]:
+    """Map each module to the modules of its package that it imports, with their parents."""
+    graph = {}
+    for name, source in modules.items():
+        wanted: set[str] = set()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                wanted |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                named = {f"{node.module}.{alias.name}" for alias in node.names}
+                wanted |= {each if each in modules else node.module for each in named}
+        known = {each for each in wanted if each in modules}
+        implied = {
+            ".".join(each.split(".")[:count])
+            for each in known
+            for count in range(2, each.count(".") + 1)
+        }
+        above = {".".join(name.split(".")[:count]) for count in range(1, name.count(".") + 1)}
+        graph[name] = (known | implied & modules.keys()) - {name} - above
+    return graph
+
+
+def room(name: str) -> str:
+    """Return the room that a module stands in."""
+    return name.split(".")[1] if "." in name else ROOT
+
+
+def against_layers(graph: dict[str, set[str]], layers: tuple[str, ...]) -> list[str]:
+    """List the imports of a room by an earlier one, and the modules outside every room."""
+    places = {name: place for place, name in enumerate(layers)}
+    rows = [f"{name} is in no room" for name in graph if room(name) not in places]
+    for name, imported in graph.items():
+        own = places.get(room(name), len(layers))
+        later = sorted(each for each in imported if places.get(room(each), 0) > own)
+        rows += [f"{name} imports {each}" for each in later]
+    return rows
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Return the modules along one circle of imports, or nothing."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def wide_imports(graph: dict[str, set[str]], most: int = MOST_IMPORTED) -> list[str]:
+    """List the modules that import more modules of the package than ``most``."""
+    packages = {name.rpartition(".")[0] for name in graph}
+    counts = {name: len(imported - packages) for name, imported in graph.items()}
+    return [f"{name} imports {n} modules" for name, n in counts.items() if n > most]
+
+
+def harness() -> dict[str, set[str]]:
+    """Return the import graph of the harness, without what the package itself loads late."""
+    graph = import_graph(sources(PACKAGE))
+    del graph[ROOT]
+    return {name: imported - {ROOT} for name, imported in graph.items()}
+
+
+def test_rooms_import_one_way() -> None:
+    """No room imports a later one, and every module stands in a room."""
+    assert [] == against_layers(harness(), LAYERS)
+
+
+def test_modules_form_no_circle() -> None:
+    """The modules of the harness have an order in which each imports only earlier ones."""
+    assert [] == circle(harness())
+
+
+def beyond_core(graph: dict[str, set[str]]) -> list[str]:
+    """List the imports of the room ``report`` from any room but ``core`` and itself."""
+    return [
+        f"{name} imports {each}"
+        for name, imported in graph.items()
+        if room(name) == "report"
+        for each in sorted(imported)
+        if room(each) not in {"core", "report"}
+    ]
+
+
+def test_reports_are_made_from_a_verdict_alone() -> None:
+    """No module of ``report`` imports any room but ``core``."""
+    assert [] == beyond_core(harness())
+
+
+def test_a_report_that_imports_another_room_is_found() -> None:
+    """A late import of the catalogue by a report is named."""
+    modules = {
+        "pkg.core.verdict": "x = 1",
+        "pkg.catalogue.bugs": "x = 1",
+        "pkg.report.page": "import pkg.core.verdict\ndef f():\n    import pkg.catalogue.bugs",
+    }
+    found = beyond_core(import_graph(modules))
+    assert ["pkg.report.page imports pkg.catalogue.bugs"] == found
+
+
+def test_no_module_imports_many() -> None:
+    """No module imports more than 21 others; the table of the catalogue's families apart."""
+    graph = harness()
+    del graph["mha_parity.catalogue"]
+    assert [] == wide_imports(graph)
+
+
+def test_every_layer_exists() -> None:
+    """The tuple of layers names the rooms that exist, each once."""
+    assert sorted(LAYERS) == sorted({room(name) for name in harness()})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from pkg.top import high",
+        "import pkg.top.high",
+        "def f():\n    from pkg.top.high import x",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pkg.top.high import X",
+    ],
+    ids=["from", "plain", "late", "type-only"],
+)
+def test_an_import_against_the_layers_is_found(source: str) -> None:
+    """An import of a later room is found at the top, in a function and under TYPE_CHECKING."""
+    graph = import_graph({"pkg.low.base": source, "pkg.top.high": "x = 1"})
+    assert ["pkg.low.base imports pkg.top.high"] == against_layers(graph, ("low", "top"))
+
+
+def test_an_implied_parent_counts() -> None:
+    """Importing a submodule runs its package, so that the package's own imports count."""
+    modules = {
+        "pkg.a": "from pkg.b.inner import x",
+        "pkg.b": "from pkg.a import y",
+        "pkg.b.inner": "x = 1",
+    }
+    assert {"pkg.a", "pkg.b"} == set(circle(import_graph(modules)))
+
+
+def test_a_module_outside_every_room_is_found() -> None:
+    """A module beside the rooms is named."""
+    graph = import_graph({"pkg.low.base": "", "pkg.attic": ""})
+    assert ["pkg.attic is in no room"] == against_layers(graph, ("low",))
+
+
+def test_a_wide_module_is_found() -> None:
+    """A module that imports 22 others is named, one that imports 21 is not."""
+    modules = {f"pkg.m{n}": "" for n in range(22)}
+    modules |= {
+        "pkg.wide": "\n".join(f"import pkg.m{n}" for n in range(22)),
+        "pkg.fair": "\n".join(f"import pkg.m{n}" for n in range(21)),
+    }
+    assert ["pkg.wide imports 22 modules"] == wide_imports(import_graph(modules))

@@ -1,0 +1,70 @@
+"""Libraries that compute in float32 are judged in float32, and red only where float64 is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.run.check import check
+from mha_parity.worker.open_target import opened
+
+SUBJECT = f"{Path(__file__).parents[2]}/subjects/float32_inside.py"
+RIGHT = ("projected", "with_weights", "by_torch", "one_head")
+
+
+def judged(name: str, *dtypes: str, cases: int = 60) -> Verdict:
+    """Return the verdict on a subject, called in this process."""
+    target = f"{SUBJECT}:{name}"
+    options = Options(cases=cases, dtypes=dtypes, in_process=True)
+    with opened(target, options) as candidate:
+        return check(candidate, options, target=name)
+
+
+def dtypes(verdict: Verdict) -> dict[str, str]:
+    """Return the status of each dtype."""
+    return {row.value: row.status for row in verdict.features if row.axis == "dtype"}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_float32_library_passes_in_float32_and_says_so(name: str) -> None:
+    """float64 is not offered, everything else is judged, and a note says in which dtype."""
+    verdict = judged(name)
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.outcome.exit_status)
+    assert ("not offered", "pass") == (dtypes(verdict)["float64"], dtypes(verdict)["float32"])
+    (note,) = [note for note in verdict.notes if "float32" in note]
+    assert note.startswith("computes in float32: float64 inputs are answered in float32")
+    assert "--dtypes float64" in note
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_float64_on_demand_fails_by_the_dtype_first(name: str) -> None:
+    """The first sentence and the only diagnosis name the dtype and the remedy, and no formula."""
+    verdict = judged(name, "float64", cases=30)
+    assert (Outcome.FAIL, 30) == (verdict.outcome, verdict.failed)
+    says = f"{name} computes in float32 (judge it in that: --dtypes float32), answers float64"
+    assert says in verdict.sentence
+    (diagnosis,) = verdict.diagnosis
+    assert ("silent-downcast", True) == (diagnosis.bug, diagnosis.confident)
+    assert "--dtypes float32" in diagnosis.remedy
+    assert {"float64"} == {failure.case.dtype for failure in verdict.failures}
+
+
+def test_a_bug_in_float32_stays_red_and_is_named() -> None:
+    """A wrong scale fails in float32, and behind the dtype where float64 is asked for."""
+    verdict = judged("wrong_scale")
+    assert Outcome.FAIL is verdict.outcome
+    assert ("scale-dmodel", "") == (verdict.diagnosis[0].bug, verdict.dtype_finding)
+    asked = judged("wrong_scale", "float64")
+    assert ["silent-downcast", "scale-dmodel"] == [each.bug for each in asked.diagnosis[:2]]
+
+
+@pytest.mark.parametrize("name", ["cast_back", "softmax_cast_back"])
+def test_float32_behind_a_float64_answer_is_a_finding_with_a_name(name: str) -> None:
+    """float64 in and out with float32 inside fails in float64 alone and is called that."""
+    verdict = judged(name)
+    assert Outcome.FAIL is verdict.outcome
+    assert ("fail", "pass") == (dtypes(verdict)["float64"], dtypes(verdict)["float32"])
+    assert ("f64-capped-at-f32", True) == (verdict.diagnosis[0].bug, verdict.diagnosis[0].confident)

@@ -1,0 +1,84 @@
+"""The overflow of an unscaled q k^T in float16 is asked once in each run, whatever its seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity import catalogue
+from mha_parity.core.candidate import Answer, FunctionCandidate
+from mha_parity.core.features import offer
+from mha_parity.core.options import Options
+from mha_parity.core.problem import Problem
+from mha_parity.core.verdict import Outcome
+from mha_parity.oracle.reference import reference_answer
+from mha_parity.run.check import check
+from mha_parity.run.overflow import CHECK, SENTENCE, overflow_problem
+from mha_parity.targets.bind import bind
+from mha_parity.targets.load import load
+
+SUBJECT = f"{Path(__file__).parents[2]}/subjects/half_overflow.py"
+HALF = offer(dtype=("float16", "float32"), inputs=("self", "cross"), bias=("no", "yes"))
+OFFERS = {
+    "layer": HALF,
+    "self": offer(dtype="float16"),
+    "unbatched": HALF | {"layout": ("unbatched",)},
+    "causal": HALF | {"attn": ("causal",)},
+    "projected": offer(form="qkv", projection="none", dtype="float16", kv_heads="fewer"),
+}
+RUN = Options(cases=20, dtypes=("float16",), diagnose=False, shrink=False)
+
+
+@pytest.mark.parametrize("name", OFFERS)
+def test_the_fixed_problem_overflows_unscaled_alone(name: str) -> None:
+    """The raw product passes float16's largest number, the scaled one and the answer do not."""
+    problem = overflow_problem(OFFERS[name])
+    assert problem is not None
+    attention = catalogue.Attention(problem)
+    output = attention.answer().output
+    q, k = (attention.stages[each].astype(float) for each in ("query heads", "key heads"))
+    raw = np.abs(q @ k.swapaxes(-1, -2)).max()
+    assert problem.scale * raw < np.finfo(np.float16).max < raw
+    reference = reference_answer(problem)
+    assert np.isfinite(output.astype(float)).all()
+    np.testing.assert_array_equal(reference.weights[..., 0].astype(float), 1)
+
+
+def test_without_float16_nothing_is_asked() -> None:
+    """Where float16 or a plain call is not offered there is no such problem."""
+    assert overflow_problem(offer()) is None
+    assert overflow_problem(HALF | {"padding": ("lengths",)}) is None
+
+
+@pytest.mark.parametrize("seed", range(2), ids="seed{}".format)
+@pytest.mark.parametrize(
+    ("name", "overflows"), [("scales_scores", True), ("scales_queries", False)]
+)
+def test_an_overflow_is_named_and_red_only_on_demand(name: str, overflows: bool, seed: int) -> None:
+    """The same remark whatever the seed; ``strict_overflow`` makes it the run's failure."""
+    candidate = bind(load(f"{SUBJECT}:{name}"))
+    lenient = check(candidate, replace(RUN, seed=seed))
+    assert Outcome.FAIL is not lenient.outcome
+    assert overflows is (SENTENCE in lenient.notes)
+    assert overflows is (CHECK not in {row.name for row in lenient.checks})
+    strict = check(candidate, replace(RUN, seed=seed, strict_overflow=True))
+    assert overflows is (Outcome.FAIL is strict.outcome)
+    if overflows:
+        (failure,) = strict.failures
+        assert (CHECK, SENTENCE) == (failure.check_result.check, failure.check_result.detail)
+        assert failure.replay.endswith("--strict-overflow")
+
+
+def test_the_catalogue_s_overflow_is_caught_by_it() -> None:
+    """The wrong attention of that name has the remark; the right one in half has none."""
+    wrong = catalogue.catalogue()["f16-qk-overflow"]
+
+    def right(problem: Problem) -> Answer:
+        return catalogue.attend(catalogue.Attention, problem)
+
+    for attend, found in ((wrong.attend, True), (right, False)):
+        verdict = check(FunctionCandidate("f", attend, HALF), RUN)
+        assert found is (SENTENCE in verdict.notes)

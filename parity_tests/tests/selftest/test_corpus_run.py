@@ -1,0 +1,117 @@
+"""The corpus is judged by the command, and a verdict that contradicts a truth is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mha_parity.selftest.corpus_run import (
+    Entry,
+    Outcome,
+    judge_entry,
+    main,
+    moved,
+    read_manifest,
+    table,
+)
+
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+RIGHT = {"repository": "a/right", "commit": "0" * 40, "path": "projected.py", "name": "f"}
+WRONG = {"repository": "b/wrong", "commit": "0" * 40, "path": "wrong_scale.py", "name": "f"}
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """Return a folder of two repositories: one right attention, one wrong."""
+    for entry in (RIGHT, WRONG):
+        folder = tmp_path / entry["repository"].replace("/", "__")
+        folder.mkdir()
+        shutil.copy(SUBJECTS / entry["path"], folder)
+    return tmp_path
+
+
+def entry(row: dict[str, str], truth: str) -> Entry:
+    """Return an entry of the given truth."""
+    return Entry(
+        repository=row["repository"],
+        commit=row["commit"],
+        path=row["path"],
+        name=row["name"],
+        truth=truth,
+    )
+
+
+def test_the_published_manifest_is_whole() -> None:
+    """Every entry has a full commit and a known truth, and a wrong one says what is wrong."""
+    entries = read_manifest()
+
+    assert len(entries) >= 60
+    assert len({each.repository for each in entries}) >= 40
+    assert {40} == {len(each.commit) for each in entries}
+    assert {"right", "wrong", "no counterpart"} == {each.truth for each in entries}
+    assert all(each.reason for each in entries if each.truth == "wrong")
+    assert len(entries) == len({(e.repository, e.path, e.name) for e in entries})
+
+
+def test_verdicts_are_the_commands(sources: Path) -> None:
+    """A right attention passes, a wrong one fails, and a name that is missing is refused."""
+    found = [
+        judge_entry(entry(RIGHT, "right"), sources, ["--cases", "40"]),
+        judge_entry(entry(WRONG, "wrong"), sources, ["--cases", "40"]),
+        judge_entry(entry({**RIGHT, "name": "nothing"}, "right"), sources),
+    ]
+
+    assert ["pass", "fail", "refused"] == [each.verdict for each in found]
+    assert "equals torch" in found[0].sentence
+    assert "nothing" in found[2].sentence
+
+
+def test_a_contradiction_is_named_and_decides_the_status(
+    sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong truth in the manifest is a contradiction: it is listed, and the status is 1."""
+    manifest = tmp_path / "corpus.jsonl"
+    for truth, status in (("wrong", 0), ("right", 1)):
+        manifest.write_text(json.dumps({**WRONG, "truth": truth}) + "\n", encoding="utf-8")
+        asked = [str(sources), "--manifest", str(manifest), "--options=--cases 40"]
+
+        assert status == main(asked)
+        assert bool(status) == ("| b/wrong |" in capsys.readouterr().out)
+
+
+def test_publishing_writes_the_verdicts(sources: Path, tmp_path: Path) -> None:
+    """The published manifest has each verdict, the table beside it counts them."""
+    manifest = tmp_path / "corpus.jsonl"
+    rows = ({**RIGHT, "truth": "right"}, {**WRONG, "truth": "wrong"})
+    manifest.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+
+    main([str(sources), "--manifest", str(manifest), "--options=--cases 40", "--publish"])
+
+    assert ["pass", "fail"] == [each.verdict for each in read_manifest(manifest)]
+    assert "| right | 1 | 1 | 0 | 0 | 0 | 0 |" in manifest.with_suffix(".md").read_text("utf-8")
+
+
+def test_a_moved_verdict_is_said() -> None:
+    """A verdict unlike the published one is a line with both; an equal one is none."""
+    published = replace(entry(RIGHT, "right"), verdict="pass")
+    lines = [
+        list(moved([Outcome(entry=published, verdict=verdict, sentence="why")]))
+        for verdict in ("pass", "fail")
+    ]
+
+    assert [[], ["a/right projected.py:f was pass, is fail: why"]] == lines
+
+
+def test_letting_a_wrong_one_through_is_a_contradiction() -> None:
+    """A wrong attention that passes contradicts; one that is refused or inconclusive does not."""
+    outcomes = [
+        Outcome(entry=entry(WRONG, "wrong"), verdict=verdict, sentence="")
+        for verdict in ("pass", "fail", "refused", "inconclusive")
+    ]
+
+    assert [True, False, False, False] == [each.contradicts for each in outcomes]
+    assert 1 == sum("b/wrong" in line for line in table(outcomes))

@@ -1,0 +1,53 @@
+"""Planted bugs are seen in 500 cases, and one that no case can show is reported as missed."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.planted import Planted
+from mha_parity.catalogue.sizes import planted_sizes
+from mha_parity.catalogue.values import planted_values
+from mha_parity.selftest.planted_run import detection_probability, sentences, sightings
+
+QUICK_SIZES = ("D % 8 == 0", "D > 64", "S % 16 == 0", "17 <= S <= 48", "S > 128", "S == 2", "H > 7",
+         "N == L", "N H == L", "D == 128", "keys of a partial tile of 64",
+         "last row of a tile of 64", "S > 64 and S % 64 == 1")  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [0, 7], ids="seed{}".format)
+def test_planted_size_bugs_are_seen(seed: int) -> None:
+    """Each of these bugs, wrong only at certain sizes, fails a case among 500."""
+    bugs = [bug for bug in planted_sizes() if bug.condition in QUICK_SIZES]
+
+    assert len(QUICK_SIZES) == len(bugs)
+    assert [] == [each.bug.condition for each in sightings(bugs, [seed]) if not each.seen]
+
+
+@pytest.mark.parametrize("seed", [0, 7], ids="seed{}".format)
+def test_planted_value_bugs_are_seen(seed: int) -> None:
+    """Each bug of zeros, ties, subnormal numbers and maxima fails a case among 500."""
+    assert [] == [s.bug.condition for s in sightings(planted_values(), [seed]) if not s.seen]
+
+
+def test_a_right_attention_is_not_seen() -> None:
+    """A planted entry that computes the right attention is missed, and the sentence says so."""
+    right = Planted(condition="N > 0", family="none", holds=lambda _: True, kind=Attention)
+    found = sightings([right], [0], count=40)
+
+    assert 0 == found[0].seen
+    assert next(sentences(found)).startswith("Missed: wrong only if N > 0: seen under 0 of 1 seeds")
+
+
+def test_every_condition_is_planted_once() -> None:
+    """Conditions are unique, and each holds for some size."""
+    conditions = [bug.condition for bug in planted_sizes()]
+
+    assert len(set(conditions)) == len(conditions)
+    assert len(conditions) > 150
+
+
+@pytest.mark.parametrize(("share", "count", "chance"), [(0.5, 2, 0.75), (0.0, 9, 0.0), (1, 1, 1)])
+def test_the_detection_probability_is_binomial(share: float, count: int, chance: float) -> None:
+    """A run sees a share p of all cases with probability 1 - (1 - p)^N."""
+    assert chance == detection_probability(share, count)

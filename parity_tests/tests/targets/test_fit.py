@@ -1,0 +1,146 @@
+"""Targets of any style are called as experiments show, and wrong ones are not explained away."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity.cases.generate import make
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.fit import names
+from mha_parity.targets.fit.construct import meanings
+from mha_parity.targets.fit.search import attention
+from mha_parity.worker.open_target import bound_here
+
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+RIGHT = {
+    "styles.py:Widths": "toqueries",
+    "styles.py:Configured": "qkv, proj as Linears; (N, L, E)",
+    "styles.py:KeywordsFirstAxis": "(L, N, E)",
+    "styles.py:ListAndOne": "layers.0, layers.1, layers.2, output_linear as Linears",
+    "styles.py:Bare": "W_Q, W_K, W_V, W_O with an axis of heads",
+    "styles.py:Lazy": "W_q, W_k, W_v, W_o as Linears",
+    "styles.py:Grid": "(N, height, width, E)",
+    "styles.py:OnlyMatrices": "applied as X @ W; (L, E)",
+    "styles.py:Normed": "`norm` taken out; the input that is added to the output taken off",
+    "styles.py:MaskWanted": "`q` the query, `k` the key, `v` the value",
+    "styles.py:Weightless": "no weights",
+    "styles.py:GlobalWidth": "qkv, proj as Linears",
+    "functions_of_weights.py:all_seven": "W_q, W_k, W_v, W_o applied as X @ W",
+    "functions_of_weights.py:packed": "W, Wp applied as X @ W",
+    "functions_of_weights.py:lists": "Wqs, Wks, Wvs, Wp",
+    "functions_of_weights.py:dicts": "c_attn, c_proj applied as X @ W",
+    "functions_of_weights.py:keys_first": "Wk, Wq, Wv applied as X @ W",
+    "functions_of_weights.py:transposed": "applied as X @ W.T",
+    "functions_of_weights.py:tiled": "no weights; (N, L, E)",
+    "functions_of_weights.py:columns": "(E, L)",
+    "functions_of_weights.py:ByName": "W.q, W.k, W.v, W.o applied as X @ W",
+    "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
+}
+WRONG = ["functions_of_weights.py:lists_crossed", "functions_of_weights.py:two_swapped"]
+REFUSED = {
+    "without_counterpart.py:TalkingHeads": "but `talk` has no counterpart in torch's layer",
+    "without_counterpart.py:Rotary": "but `freqs_cis` has no counterpart in torch's layer",
+    "without_counterpart.py:RandomWidth": "building one of width 24 with 4 heads raised FileNot",
+    "functions_of_weights.py:Downloads": "tried to open a network connection",
+}
+
+
+def judged(name: str) -> Verdict:
+    """Return the verdict on a subject."""
+    options = Options(cases=40)
+    return check(bound_here(load.load(f"{SUBJECTS}/{name}"), options), options)
+
+
+@pytest.mark.parametrize(("name", "said"), RIGHT.items(), ids=RIGHT)
+def test_right_ones_are_found_and_said(name: str, said: str) -> None:
+    """What was found fits to rounding, and is said in one line."""
+    started = time.process_time()
+    bound = bind(load.load(f"{SUBJECTS}/{name}"))
+    assert isinstance(bound, Fitted)
+    assert bound.fit.exact, bound.fit
+    assert said in str(bound.how)
+    assert time.process_time() - started < 1.5
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_ones_pass(name: str) -> None:
+    """No case of what is offered is wrong."""
+    verdict = judged(name)
+    assert 0 == verdict.failed, verdict
+    assert any("called as" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_names_win_over_the_fit(name: str) -> None:
+    """Where another reading of the names would fit, the departure is the finding."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome
+
+
+@pytest.mark.parametrize(("name", "sentence"), REFUSED.items(), ids=REFUSED)
+def test_refusals_name_their_reason(name: str, sentence: str) -> None:
+    """What has no counterpart is named, and what a constructor raised is quoted."""
+    with pytest.raises(ValueError, match=r"got .*") as caught:
+        bind(load.load(f"{SUBJECTS}/{name}"))
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "parts"),
+    [
+        ("heads.0.key.weight", "k"), ("query.linear.weight", "q"), ("q_lin.weight", "q"),
+        ("W_query", "q"), ("toqueries.weight", "q"), ("c_attn.weight", "qkv"), ("W.o", "out"),
+        ("in_proj_weight", "qkv"), ("to_kv.weight", "kv"), ("kqv.weight", "kqv"),
+        ("qkv_nets.0.weight", "qkv"), ("rotary.inv_freq", ""), ("linears.3.weight", ""),
+    ],
+)  # fmt: skip
+def test_names_of_weights(path: str, parts: str) -> None:
+    """Affixes say nothing, the word between them says which projection it is."""
+    expected = ("out",) if parts == "out" else tuple(parts)
+    assert expected == names.parts(path)
+
+
+def test_names_of_constructors() -> None:
+    """Rare names of sizes have their meanings, several where they are open."""
+    read = {
+        "model_dimension": "width", "hid_dim": "width", "n_feat": "width", "d_cond": "width",
+        "emb": "width", "kv_heads": "kv_heads", "number_of_heads": "heads", "nhead": "heads",
+        "dim_head": "head_dim", "context_length": "length", "attn_pdrop": "dropout",
+    }  # fmt: skip
+    assert read == {name: meanings(name)[0] for name in read}
+    assert ("head_dim", "heads") == meanings("head_size")
+
+
+def test_layers_of_one_head_may_differ() -> None:
+    """Where one head leaves a weight out, one head is not offered, and the reason says so."""
+    bound = bind(load.load(f"{SUBJECTS}/styles.py:ShortMask"), "fitted")
+    assert ("many",) == bound.offer["heads"]
+    assert "with one head it has no `to_out.weight`" == bound.reasons["heads", "one"]
+
+
+def test_default_lengths_give_way_to_long_cases() -> None:
+    """A mask of 16 keys by default is built as long as the case."""
+    bound = bind(load.load(f"{SUBJECTS}/styles.py:ShortMask"), "fitted")
+    case = bound.plain_case().replace(queries=300, keys=300)
+    assert (2, 300, 6) == bound(make(case)).output.shape
+
+
+@pytest.mark.parametrize(("heads", "width"), [(1, 6), (6, 1), (1, 1), (3, 2)])
+def test_weights_one_wide_are_filled(heads: int, width: int) -> None:
+    """A head of width 1 has weights of one row, which are no biases: all are filled."""
+    bound = bind(load.load(f"{SUBJECTS}/layers_in_the_wild.py:ListOfHeads"), "fitted")
+    more = {"bias": bound.offer["bias"][-1], "out_proj": bound.offer["out_proj"][-1]}
+    case = bound.plain_case().replace(heads_count=heads, head_dim=width, **more)
+    problem = make(case)
+    expected = attention(problem, causal=bound.hides_future)
+    np.testing.assert_allclose(bound(problem).output, expected, rtol=0, atol=1e-12)

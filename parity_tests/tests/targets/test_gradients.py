@@ -1,0 +1,64 @@
+"""Gradients of every layer of Linears and of every function of tensors are judged on request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.targets.conventions.packing import ProjectionSlot, parted
+from mha_parity.worker.open_target import bound_here
+
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+RIGHT = [
+    "gradients_of_layers.py:Packed", "gradients_of_layers.py:of_weights",
+    "mask_meanings.py:TorchNames", "mask_meanings.py:PairMask",
+    "layers_in_the_wild.py:ListOfHeads",
+]  # fmt: skip
+WRONG = {
+    "KeysDetached": "gradient of in_proj_weight",
+    "BiasDetached": "gradient of attn_mask",
+    "of_weights_halved": "gradient of in_proj_weight",
+}
+
+
+def judged(name: str) -> Verdict:
+    """Return the verdict on forward and gradients of one of the subjects, in float64."""
+    subject = load.load(f"{SUBJECTS}/{name}")
+    convention = "linear-module" if isinstance(subject, type) else None
+    asked = Options(cases=90, dtypes=("float64",), grad=True, convention=convention)
+    return check(bound_here(subject, asked), asked)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_gradients_hold(name: str) -> None:
+    """Gradients of inputs, weights, biases and added masks are torch's."""
+    verdict = judged(name)
+    assert 0 == verdict.failed, verdict
+    asked = {row.name for row in verdict.checks if row.name.startswith("gradient of ")}
+    assert {"gradient of query", "gradient of in_proj_weight"} <= asked
+
+
+@pytest.mark.parametrize(("name", "check_name"), WRONG.items(), ids=WRONG)
+def test_wrong_gradients_fail(name: str, check_name: str) -> None:
+    """What is cut off fails where it is missing, though the output is right."""
+    verdict = judged(f"gradients_of_layers.py:{name}")
+    assert Outcome.FAIL == verdict.outcome
+    failed = {row.name for row in verdict.checks if row.failed}
+    assert check_name in failed
+    assert "output" not in failed
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("each", ["parts", "heads", "columns"])
+def test_parts_of_a_packed_weight_come_back(each: str, turned: bool) -> None:
+    """A packed weight is taken apart into what it was made of."""
+    slot = ProjectionSlot("qkv", ("q", "k", "v"), each, turned)
+    weights = {part: np.random.default_rng(i).random((6, 6)) for i, part in enumerate("qkv")}
+    found = parted(slot, slot.joined(weights, 2), 2)
+    assert all(np.array_equal(weights[part], found[part]) for part in "qkv")

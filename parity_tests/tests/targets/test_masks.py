@@ -1,0 +1,96 @@
+"""Masks are passed to every convention in the form that it takes, and judged as torch's are."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mha_parity.core.options import Options
+from mha_parity.core.parameters import Role, Status
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+from mha_parity.worker.open_target import bound_here
+
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+KEEPS = "True or 1 keeps, the opposite of torch.nn.MultiheadAttention's"
+HIDES = "True or 1 hides, as in torch.nn.MultiheadAttention"
+# Right ones: what is said of their first mask, and features that are drawn.
+RIGHT = {
+    "TorchNames": (HIDES, {"attn=bool2d", "attn=float2d", "attn=causal", "padding=float"}),
+    "Keeps": (KEEPS, {"attn=bool2d", "attn=bool3d", "padding=bool", "attn=causal"}),
+    "KeepsFlipped": (HIDES, {"attn=bool2d", "padding=bool"}),
+    "TokenMask": (HIDES, {"padding=bool", "padding=lengths"}),
+    "PairMask": (HIDES, {"attn=bool2d", "padding=bool", "attn=causal"}),
+    "SelfMask": (KEEPS, {"attn=bool2d", "attn=causal"}),
+    "CausalInside": (KEEPS, {"attn=causal", "attn=none", "padding=bool"}),
+    "lengths_of_keys": ("the number of visible keys", {"padding=lengths", "attn=causal"}),
+    "added": ("floats are added to the scores", {"attn=float2d"}),
+}
+WRONG = (
+    "TorchNamesInverted", "TorchNamesIgnored", "TokenMaskFirstHead",
+    "PairMaskOfOthers", "SelfMaskTransposed", "SelfMaskShifted", "CausalLoose", "lengths_inclusive",
+    "added_before_scaling", "multiplied", "after_softmax",
+)  # fmt: skip
+
+
+@cache
+def judged(name: str, **options: object) -> Verdict:
+    """Return the verdict on one of the subjects, in float64."""
+    subject = load.load(f"{SUBJECTS}/mask_meanings.py:{name}")
+    asked = Options(cases=150, dtypes=("float64",), **options)  # type: ignore[arg-type]  # vary
+    return check(bound_here(subject, asked), asked)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_masks_are_understood_and_hold(name: str) -> None:
+    """The meaning found is said, cases pass masks, and the verdict is green."""
+    verdict = judged(name)
+    said, drawn = RIGHT[name]
+    assert Outcome.PASS == verdict.outcome, verdict
+    meanings = [each.meaning for each in verdict.parameters if each.meaning]
+    assert any(said in each for each in meanings), meanings
+    found = {f"{row.axis}={row.value}" for row in verdict.features if row.cases}
+    assert drawn == drawn & found
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_masks_are_never_green(name: str) -> None:
+    """A mask that is wrong in one way is given its nearest meaning, and fails by it."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome, verdict
+
+
+@pytest.mark.parametrize("name", ["TokenMaskOfQueries", "unknown"])
+def test_what_has_no_near_meaning_is_not_green(name: str) -> None:
+    """A mask that raises or that nothing explains leaves the verdict open."""
+    assert Outcome.PASS is not judged(name).outcome
+    assert Outcome.INCONCLUSIVE == judged("unknown").outcome
+    assert "every call with `mask` raised" in judged("unknown").sentence
+
+
+def test_a_meaning_may_be_given() -> None:
+    """What an option says is demanded, and what it contradicts is a failure."""
+    assert Outcome.FAIL == judged("Keeps", masks=(("mask", "hides"),)).outcome
+    verdict = judged("Keeps", masks=(("mask", "keeps:(N,1,L,S)"),))
+    assert Outcome.PASS == verdict.outcome
+    (mask,) = [each for each in verdict.parameters if each.name == "mask"]
+    assert "taken as (N, 1, L, S)" in mask.meaning
+    assert [] == [each for each in verdict.parameters if each.is_untried]
+
+
+def test_a_mask_left_out_knowingly_is_not_passed() -> None:
+    """``--without`` passes none, and the verdict says so."""
+    verdict = judged("TokenMask", without=("pad_mask",))
+    assert "excluded: pad_mask" in verdict.sentence
+    assert [Status.EXCLUDED] == [p.status for p in verdict.parameters if p.role is Role.MASK]
+
+
+def test_an_unknown_shape_is_one_sentence() -> None:
+    """A shape that no mask has is refused with those that there are."""
+    subject = load.load(f"{SUBJECTS}/mask_meanings.py:Keeps")
+    with pytest.raises(ValueError, match=r"got a mask of shape \(Q\), but should be one of \(N, H"):
+        bind(subject, masks=(("mask", "keeps:(Q)"),))

@@ -1,0 +1,97 @@
+"""Every parameter of a target is accounted for: what no case passed is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mha_parity.core.options import Options
+from mha_parity.core.parameters import Parameter, Role, Status, with_status
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.run.check import check
+from mha_parity.targets.bind import bind
+from mha_parity.targets.parameters import role
+from mha_parity.worker.open_target import bound_here
+
+ROLES = {
+    Role.MASK: "mask attn_mask key_padding_mask src_mask causal_mask pad memory_mask",
+    Role.LENGTHS: "valid_lens lengths key_lengths src_len xlen",
+    Role.CAUSAL: "causal is_causal use_causal look_ahead",
+    Role.SCORE_BIAS: "attn_bias position_bias relative_position_bias alibi bias rel_pos",
+    Role.CACHE: "kv_cache past_key_value use_cache layer_past incremental_state",
+    Role.RETURN: "return_weights need_weights output_attentions average_attn_weights",
+    Role.DROPOUT: "dropout dropout_p attn_drop p",
+    Role.HEADS: "num_heads n_heads h nhead heads",
+    Role.SIZE: "d_model embed_dim head_dim max_len k_dim",
+    Role.WEIGHTS: "w_q Wk W_o wv",
+    Role.PROJECTION_BIAS: "b_q bo",
+    Role.INPUT: "x q query keys value context memory hidden_states x_kv",
+    Role.POSITIONS: "freqs_cis start_pos rotary_emb",
+}
+
+
+@pytest.mark.parametrize(("expected", "names"), ROLES.items(), ids=str)
+def test_names_tell_roles(expected: Role, names: str) -> None:
+    """The names people give to parameters of a call."""
+    assert dict.fromkeys(names.split(), expected) == {n: role(n, "call") for n in names.split()}
+
+
+def test_a_default_tells_a_switch_from_a_matrix() -> None:
+    """In a constructor a mask that is False is a switch, and a bias that is True a projection's."""
+    assert Role.CAUSAL == role("mask", "constructor", default=False)
+    assert Role.MASK == role("mask", "constructor", None)
+    assert Role.CAUSAL == role("use_causal_mask", "call", default=False)
+    assert Role.PROJECTION_BIAS == role("attention_bias", "constructor", default=True)
+
+
+def test_the_best_of_all_answers_counts() -> None:
+    """One case with another value than the default is enough; None is no value."""
+    listed = [Parameter(name=name, of="call", role=Role.MASK) for name in "abcd"]
+    answers = [{"call.a": False, "call.b": False}, {"call.a": True}, {"call.a": False}]
+    found = with_status(listed, answers, excluded=("a", "d"))
+    expected = [Status.PASSED, Status.DEFAULT_ONLY, Status.NEVER_PASSED, Status.EXCLUDED]
+    assert expected == [each.status for each in found]
+
+
+def attend(Q: Any, K: Any, V: Any, tile: int = 64, score_bias: Any = None) -> Any:
+    """Attention of one head, with what no convention passes."""
+    del tile
+    scores = np.asarray(Q @ np.swapaxes(K, -1, -2)) / np.sqrt(Q.shape[-1]).astype(Q.dtype)
+    if score_bias is not None:
+        scores = scores + score_bias["table"][: len(scores)]
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
+    return (weights / weights.sum(axis=-1, keepdims=True)) @ V
+
+
+def judged(**options: Any) -> Verdict:
+    """Return the verdict on it."""
+    asked = Options(cases=60, dtypes=("float64",), convention="qkv", **options)
+    return check(bound_here(attend, asked), asked)
+
+
+def test_no_green_while_what_hides_or_shifts_scores_is_untried() -> None:
+    """The verdict is inconclusive, and its sentence names the parameter and the way out."""
+    verdict = judged()
+    assert Outcome.INCONCLUSIVE == verdict.outcome
+    said = "`score_bias` (score bias) was never tried: every call with `score_bias` raised"
+    assert said in verdict.sentence
+    assert "--without score_bias; never passed: tile." in verdict.sentence
+
+
+def test_what_is_left_out_knowingly_is_said() -> None:
+    """It passes, and says without what."""
+    verdict = judged(without=("score_bias",))
+    assert Outcome.PASS == verdict.outcome
+    assert "; never passed: tile; excluded: score_bias." in verdict.sentence
+
+
+def test_constructor_and_call_are_listed_apart() -> None:
+    """A layer's parameters of both, without self."""
+    from mha_numpy import MultiheadAttention
+
+    listed = bind(MultiheadAttention).parameters
+    assert "constructor.num_heads" in {each.key for each in listed}
+    assert {"call.attn_mask", "call.is_causal"} <= {each.key for each in listed}
+    assert "self" not in {each.name for each in listed}

@@ -1,0 +1,59 @@
+"""A target that hangs costs three time-outs in a run, and three while it is shrunk."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from mha_parity.core.candidate import NOT_ASKED
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Verdict
+from mha_parity.run.check import check
+from mha_parity.targets.load import TargetError
+from mha_parity.worker.client import TIMEOUTS, isolated
+
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+TIMEOUT = 2.0
+
+
+def judged(name: str, cases: int = 60, timeout: float = TIMEOUT) -> tuple[Verdict, float]:
+    """Return the verdict on a subject in a process of its own, and how long it took."""
+    target = f"{SUBJECTS}/{name}"
+    started = time.monotonic()
+    with isolated(target, timeout=timeout) as candidate:
+        options = Options(cases=cases, dtypes=("float64",), diagnose=False)
+        verdict = check(candidate, options, target=target)
+    return verdict, time.monotonic() - started
+
+
+def test_a_target_that_always_hangs_costs_three_timeouts() -> None:
+    """One while it is probed and one for each of two cases; nothing of it can be judged."""
+    started = time.monotonic()
+    with pytest.raises(TargetError, match=r"could not be called as .*: gave no answer within 2 s"):
+        judged("misbehaving.py:hangs")
+    seconds = time.monotonic() - started
+    assert TIMEOUTS * TIMEOUT <= seconds < 8 * TIMEOUT  # the rest is starts, and judging
+
+
+def test_a_target_that_hangs_now_and_then_is_judged_by_the_other_cases() -> None:
+    """Each time-out fails its case; after the last that is allowed no further case is asked."""
+    verdict, seconds = judged("misbehaving.py:hangs_now_and_then", cases=70)
+    (failure,) = verdict.failures
+    assert (TIMEOUTS, "timeout") == (verdict.failed, failure.check_result.severity.value)
+    assert f"within {TIMEOUT:g} seconds" in failure.check_result.detail
+    assert 1 == failure.case.heads_count
+    assert failure.case.keys > 64
+    (note,) = verdict.notes
+    assert f"{verdict.inconclusive} cases: {NOT_ASKED}" in note
+    assert f"lost {TIMEOUTS} times" in note
+    assert verdict.passed == 70 - TIMEOUTS - verdict.inconclusive > 0
+    assert seconds < 70 * TIMEOUT / 3
+
+
+@pytest.mark.parametrize("name", ["plain", "talks"])
+def test_a_target_that_answers_is_never_cut_short(name: str) -> None:
+    """Without a silence no case has less than its timeout, and nothing is noted."""
+    verdict, _ = judged(f"behaving.py:{name}", cases=30)
+    assert (30, ()) == (verdict.passed, verdict.notes)
