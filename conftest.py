@@ -9,9 +9,13 @@ from __future__ import annotations
 import os
 import random
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytest_plugins = ["pytester"]
 
@@ -32,6 +36,22 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("benchmark_enable"):
         for name in THREAD_LIMITS:
             os.environ.setdefault(name, "1")
+
+
+@pytest.fixture(autouse=True)
+def _numpy_errors_unchanged() -> Iterator[None]:
+    """Fail the test that leaves NumPy's error state changed: the tests after it would see less.
+
+    An attention that changes it where it is changed already is not found to change anything.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        yield
+        return
+    with numpy.errstate():
+        before = numpy.geterr()
+        yield
+        assert numpy.geterr() == before, "the test left np.seterr changed; use `with np.errstate`"
 
 
 @pytest.fixture(autouse=True)
