@@ -1,4 +1,4 @@
-"""How fast attentions are beside torch's: each in its own process, judged first, timed in turn.
+"""Time attentions against torch's: each in its own process, judged first, timed in rounds.
 
 tasks, workload, array_files, worker (calls), client, judge, timing, results, reports
 """

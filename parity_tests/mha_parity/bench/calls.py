@@ -1,4 +1,4 @@
-"""What each contender's process does: a layer that holds the task's weights, and one call of it."""
+"""Build the call that is timed: a layer that holds the task's weights, and its arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Workload:
     answer: Callable[[Any], Answer]
 
 
-def built(contender: Contender, posed: TaskArrays, bound: Convention | None = None) -> Workload:
+def built(
+    contender: Contender, task_arrays: TaskArrays, bound: Convention | None = None
+) -> Workload:
     """Return the contender's workload for one task.
 
     Raises
@@ -36,8 +38,12 @@ def built(contender: Contender, posed: TaskArrays, bound: Convention | None = No
 
     """
     if bound is not None:
-        return _target(bound, posed)
-    return _numpy(contender, posed) if contender.library == "numpy" else _torch(contender, posed)
+        return _target(bound, task_arrays)
+    return (
+        _numpy(contender, task_arrays)
+        if contender.library == "numpy"
+        else _torch(contender, task_arrays)
+    )
 
 
 def causal_mask(length: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -45,38 +51,38 @@ def causal_mask(length: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.triu(np.ones((length, length), dtype=bool), k=1)
 
 
-def _options(contender: Contender, posed: TaskArrays) -> dict[str, Any]:
+def _options(contender: Contender, task_arrays: TaskArrays) -> dict[str, Any]:
     """Return the keywords of the call, masks as NumPy's arrays."""
     options: dict[str, Any] = {"need_weights": contender.weights}
-    if posed.task.causal:
-        mask = causal_mask(posed.task.size.length)
+    if task_arrays.task.causal:
+        mask = causal_mask(task_arrays.task.size.length)
         options |= {"attn_mask": mask, "is_causal": True}
-    if posed.key_padding_mask is not None:
-        options["key_padding_mask"] = posed.key_padding_mask
+    if task_arrays.key_padding_mask is not None:
+        options["key_padding_mask"] = task_arrays.key_padding_mask
     return options
 
 
-def _numpy(contender: Contender, posed: TaskArrays) -> Workload:
+def _numpy(contender: Contender, task_arrays: TaskArrays) -> Workload:
     import mha_numpy
 
-    size, x = posed.task.size, posed.x
+    size, x = task_arrays.task.size, task_arrays.x
     layer = mha_numpy.MultiheadAttention(
         size.embed_dim,
         size.num_heads,
-        bias=posed.case.bias == "yes",
+        bias=task_arrays.case.bias == "yes",
         batch_first=True,
-        dtype=posed.task.dtype,
+        dtype=task_arrays.task.dtype,
     )
     layer.eval()
     # Assigned, where load_state_dict would copy: the largest layer takes gigabytes.
-    layer.in_proj_weight = posed.state["in_proj_weight"]
-    layer.in_proj_bias = posed.state.get("in_proj_bias")
+    layer.in_proj_weight = task_arrays.state["in_proj_weight"]
+    layer.in_proj_bias = task_arrays.state.get("in_proj_bias")
     layer.out_proj = type(layer.out_proj)(
-        posed.state["out_proj.weight"], posed.state.get("out_proj.bias")
+        task_arrays.state["out_proj.weight"], task_arrays.state.get("out_proj.bias")
     )
-    options = _options(contender, posed)
-    if posed.task.backward:
-        return _numpy_backward(layer, posed, options)
+    options = _options(contender, task_arrays)
+    if task_arrays.task.backward:
+        return _numpy_backward(layer, task_arrays, options)
     if contender.name == "numpy-prepared":
         prepared = layer.prepare()
         del options["need_weights"], layer
@@ -86,39 +92,41 @@ def _numpy(contender: Contender, posed: TaskArrays) -> Workload:
     )
 
 
-def _numpy_backward(layer: Any, posed: TaskArrays, options: dict[str, Any]) -> Workload:
-    x = posed.x
+def _numpy_backward(layer: Any, task_arrays: TaskArrays, options: dict[str, Any]) -> Workload:
+    x = task_arrays.x
 
     def call() -> Any:
         (output, weights), pull = layer.vjp(x, x, x, **options)
-        return output, weights, pull(posed.cotangent)
+        return output, weights, pull(task_arrays.cotangent)
 
-    return Workload(call, lambda got: Answer(output=got[0], weights=got[1], gradients=got[2]))
+    return Workload(
+        call, lambda result: Answer(output=result[0], weights=result[1], gradients=result[2])
+    )
 
 
-def _torch(contender: Contender, posed: TaskArrays) -> Workload:
+def _torch(contender: Contender, task_arrays: TaskArrays) -> Workload:
     import torch
 
     assert contender.path is not None  # noqa: S101  (torch's contenders all have one)
-    size = posed.task.size
+    size = task_arrays.task.size
     module = torch.nn.MultiheadAttention(
         size.embed_dim,
         size.num_heads,
-        bias=posed.case.bias == "yes",
+        bias=task_arrays.case.bias == "yes",
         batch_first=True,
         device="meta",
-        dtype=getattr(torch, posed.task.dtype),
+        dtype=getattr(torch, task_arrays.task.dtype),
     )
-    state = {name: torch.from_numpy(array) for name, array in posed.state.items()}
+    state = {name: torch.from_numpy(array) for name, array in task_arrays.state.items()}
     module.load_state_dict(state, assign=True)
     module.train(contender.path.training)
-    x = torch.from_numpy(posed.x)
+    x = torch.from_numpy(task_arrays.x)
     options = {
         name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-        for name, value in _options(contender, posed).items()
+        for name, value in _options(contender, task_arrays).items()
     }
-    if posed.task.backward:
-        return _torch_backward(module, x, torch.from_numpy(posed.cotangent), options)
+    if task_arrays.task.backward:
+        return _torch_backward(module, x, torch.from_numpy(task_arrays.cotangent), options)
 
     def call() -> Any:
         with torch.inference_mode():
@@ -150,11 +158,11 @@ def _torch_answer(pair: tuple[Any, Any]) -> Answer:
     return Answer(output=output.numpy(), weights=None if weights is None else weights.numpy())
 
 
-def _target(bound: Convention, posed: TaskArrays) -> Workload:
-    """Pose the problem by the target's convention; torch's are spared the record for gradients."""
-    if posed.task.backward:
+def _target(bound: Convention, task_arrays: TaskArrays) -> Workload:
+    """Return the call by the target's convention; of torch, without a record for gradients."""
+    if task_arrays.task.backward:
         raise NotImplementedError("is timed forward alone")
-    problem = posed.problem()
+    problem = task_arrays.problem()
     made = bound.prepare(problem)
     quiet: Callable[[], Any] = nullcontext
     if bound.library.name == "torch":

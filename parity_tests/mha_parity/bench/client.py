@@ -76,8 +76,8 @@ class WorkerClient:
         self._process.send(request)
         return self._reply(ANSWER)
 
-    def turn(self, calls: int) -> float:
-        """Return the seconds of one call, the mean of so many."""
+    def measure(self, calls: int) -> float:
+        """Return the seconds of one call, the mean of ``calls``."""
         return float(self.ask(Measurement(calls=calls)))
 
     def built(self, request: Any) -> Built:

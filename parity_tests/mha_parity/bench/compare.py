@@ -1,4 +1,4 @@
-"""The regression gate: ratios beside those of a baseline; times are never compared.
+"""The regression gate: ratios against those of a baseline; times are never compared.
 
 A ratio has grown when the interval of its median lies wholly above the baseline's.
 """

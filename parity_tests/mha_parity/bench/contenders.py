@@ -94,7 +94,7 @@ def _lacks(case: Case, offer: Offer) -> str:
 def memory_needed(contender: Contender, task: Task) -> int:
     """Return about how many bytes the contender takes at most.
 
-    torch with weights holds all logits, and their softmax beside them (once more each where a mask
+    torch with weights holds all logits, and their softmax (once more each where a mask
     is added, or gradients are kept); NumPy returns the mean over the heads without holding them.
     Our layer is drawn before it is given its weights; prepared, it holds them four times.
     """
@@ -104,9 +104,9 @@ def memory_needed(contender: Contender, task: Task) -> int:
     copies = {"numpy": 3, "torch": 1, "target": 3}[contender.library]
     if contender.name == "numpy-prepared":
         copies = 4
-    cells = size.cells // size.num_heads if contender.weights else 0
+    scores = size.scores // size.num_heads if contender.weights else 0
     if contender.library == "torch" and contender.weights:
-        cells = size.cells * (2 + task.causal + 2 * task.backward)
+        scores = size.scores * (2 + task.causal + 2 * task.backward)
     if contender.library == "target":
-        cells = 2 * size.cells
-    return item * (rows + copies * size.parameters + cells)
+        scores = 2 * size.scores
+    return item * (rows + copies * size.parameters + scores)

@@ -43,11 +43,11 @@ class JudgedAnswer(NamedTuple):
 class Judge:
     """The reference of one task, and who agrees with it."""
 
-    def __init__(self, posed: TaskArrays) -> None:
-        self.part = judged_part(posed.task)
-        self._problem = cut(posed.problem(), self.part)
-        self._backward = posed.task.backward
-        self.words = self.part.words(posed.task)
+    def __init__(self, task_arrays: TaskArrays) -> None:
+        self.part = judged_part(task_arrays.task)
+        self._problem = cut(task_arrays.problem(), self.part)
+        self._backward = task_arrays.task.backward
+        self.words = self.part.words(task_arrays.task)
 
     @cached_property
     def reference(self) -> Reference:

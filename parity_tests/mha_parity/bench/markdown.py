@@ -29,7 +29,7 @@ def lines(report: BenchReport) -> Iterator[str]:
     yield from (f"- {line}" for line in table.machine_lines(report.environment, report.peaks))
     yield ""
     titles = {
-        row.name: f"{row.label}, {_beside(row)}"
+        row.name: f"{row.label}, {_ratio_title(row)}"
         for result in report.results
         for row in result.rows
         if not row.name.startswith("torch")
@@ -37,18 +37,18 @@ def lines(report: BenchReport) -> Iterator[str]:
     yield _line(FIRST + tuple(titles.values()) + LAST)
     yield _line(("---", *["---:"] * (len(titles) + 3)))
     for result in report.results:
-        yield _line(tuple(_cells(result, tuple(titles))))
+        yield _line(tuple(_columns(result, tuple(titles))))
     yield ""
     yield from (f"- {line}" for line in table.totals(report))
     if noise := table.disturbance(report):
         yield f"- {noise}"
 
 
-def _line(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _line(columns: tuple[str, ...]) -> str:
+    return f"| {' | '.join(columns)} |"
 
 
-def _cells(result: Result, names: tuple[str, ...]) -> Iterator[str]:
+def _columns(result: Result, names: tuple[str, ...]) -> Iterator[str]:
     rows = {row.name: row for row in result.rows if row.status == "timed"}
     rival = rows.get(result.rival or "")
     yield result.task.name
@@ -60,7 +60,7 @@ def _cells(result: Result, names: tuple[str, ...]) -> Iterator[str]:
     yield " / ".join(units.share(row.share if row else None) for row in both)
 
 
-def _beside(row: ContenderRow) -> str:
+def _ratio_title(row: ContenderRow) -> str:
     return "× torch with weights" if row.weights else "× torch"
 
 

@@ -30,7 +30,7 @@ class PeakMeasurement:
 
 
 def measure(threads: int) -> PeakMeasurement:
-    """Let both libraries multiply in turn, and keep the best of each."""
+    """Time a product in each library, alternating, and keep the best of each."""
     first: dict[str, Contender] = {each.library: each for each in reversed(CONTENDERS)}
     best: dict[str, float] = {}
     with ExitStack() as stack:
@@ -53,14 +53,14 @@ def environment(settings: BenchSettings, measured: PeakMeasurement) -> dict[str,
     import mha_parity
     import mha_torch
 
-    told = {k: str(v) for k, v in mha_torch.describe().items()}
+    described = {k: str(v) for k, v in mha_torch.describe().items()}
     found = {
         "cpu": machine.cpu(),
         "cores": str(machine.cores()),
         "threads": str(settings.threads),
         "numpy": np.__version__,
         "numpy_blas": measured.kernels["numpy"],
-        "torch": told.get("torch", ""),
+        "torch": described.get("torch", ""),
         "torch_blas": measured.kernels["torch"],
         "python": platform.python_version(),
         "platform": platform.platform(),

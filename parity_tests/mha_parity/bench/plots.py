@@ -111,7 +111,7 @@ def _points(line: int, rows: tuple[ContenderRow, ...]) -> Iterator[Point]:
     for row in rows:
         ratio = row.weights_ratio or row.ratio
         if ratio is not None and not row.name.startswith("torch"):
-            label = f"{row.label}, beside torch with weights" if row.weights_ratio else row.label
+            label = f"{row.label}, against torch with weights" if row.weights_ratio else row.label
             yield line, row.name, label, ratio
 
 

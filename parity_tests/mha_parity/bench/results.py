@@ -1,4 +1,4 @@
-"""From times to ratios: everyone beside torch's fastest path for the same task."""
+"""From times to ratios to torch's fastest path for the same task."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def _row(
         weights=contender.weights,
         times=tuple(entry.times),
         seconds=entry.median,
-        ratio=_beside(entry, rival),
-        weights_ratio=_beside(entry, weights_rival) if contender.weights else None,
+        ratio=_ratio(entry, rival),
+        weights_ratio=_ratio(entry, weights_rival) if contender.weights else None,
         memory=entry.memory,
         error=entry.units,
         flops=flops,
@@ -129,5 +129,5 @@ def _row(
     )
 
 
-def _beside(entry: ContenderTimes, rival: ContenderTimes | None) -> Interval | None:
+def _ratio(entry: ContenderTimes, rival: ContenderTimes | None) -> Interval | None:
     return stats.ratio(entry.times, rival.times) if rival else None

@@ -59,9 +59,9 @@ def _library(name: str, version: str, kernel: str, peak: float) -> str:
 def show(result: Result, console: Console) -> None:
     """Print one task's table."""
     rounds = max((len(row.times) for row in result.rows), default=0)
-    told = f"  {result.judged}, {rounds} rounds" if rounds else f"  {result.judged}"
+    judged = f"  {result.judged}, {rounds} rounds" if rounds else f"  {result.judged}"
     console.print()
-    console.print(Text.assemble((f" N,L,E,H = {result.task.name}", "bold"), (told, "dim")))
+    console.print(Text.assemble((f" N,L,E,H = {result.task.name}", "bold"), (judged, "dim")))
     roomy = console.width >= ROOM
     shown = len(TITLES) if roomy else NARROW
     table = Table.grid(padding=(0, 2 if roomy else 1, 0, 0))
@@ -73,7 +73,7 @@ def show(result: Result, console: Console) -> None:
     rest.add_column(width=LABEL, no_wrap=True)
     for row in result.rows:
         if row.status == "timed":
-            table.add_row(f" {row.label}", *list(_cells(row))[:shown])
+            table.add_row(f" {row.label}", *list(_columns(row))[:shown])
         else:
             style = "dim" if row.status == "left out" else "bold red"
             rest.add_row(f" {row.label}", Text(f"{row.status}: {row.reason}"), style=style)
@@ -82,7 +82,7 @@ def show(result: Result, console: Console) -> None:
         console.print(rest)
 
 
-def _cells(row: ContenderRow) -> Iterator[Text]:
+def _columns(row: ContenderRow) -> Iterator[Text]:
     assert row.seconds is not None  # noqa: S101  (it was timed)
     yield Text(units.seconds(row.seconds))
     yield Text(str(row.ratio or ""), style=_colour(row.ratio))
@@ -125,7 +125,7 @@ def disturbance(report: BenchReport) -> str:
 
 
 def totals(report: BenchReport) -> Iterator[str]:
-    """Yield the geometric means: large tasks, forward and with backward apart."""
+    """Yield the geometric means: large tasks, forward, and with backward."""
     least = Task(size=LARGE[0]).flops
     names = {row.name: row.label for result in report.results for row in result.rows}
     for backward in (False, True):

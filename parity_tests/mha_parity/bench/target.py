@@ -1,4 +1,4 @@
-"""What somebody's attention has to offer to be timed beside whole layers."""
+"""What a target has to offer to be timed against whole layers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Size:
         return self.embed_dim // self.num_heads
 
     @property
-    def cells(self) -> int:
+    def scores(self) -> int:
         """How many attention weights there are, N H L L."""
         return self.batch * self.num_heads * self.length * self.length
 

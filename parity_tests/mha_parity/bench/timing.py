@@ -1,4 +1,4 @@
-"""One task's contest: everyone answers and is judged, then they are timed in turn."""
+"""Time one task: judge each contender's answer, then time all contenders in rounds."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from mha_parity.bench.tasks import Task
     from mha_parity.core.features import Offer
 
-TURN = 0.02  # seconds that a turn lasts at least: the clock and the switch are far below it
-PAUSE = 0.04  # seconds between turns: OpenBLAS's threads go on spinning for 26 ms after a product
+LEAST_SECONDS = 0.02  # of a measurement: the clock and a switch of processes cost far less
+PAUSE = 0.04  # seconds between them: OpenBLAS's threads spin for 26 ms after a product
 BUDGET = 8.0  # seconds that the rounds of one task take, where more rounds than the least fit
 MOST = 21  # rounds: the interval narrows with the root of their number
 
@@ -180,9 +180,9 @@ class _JudgedTask:
     def of(task: Task, offer: Offer | None, stack: ExitStack) -> _JudgedTask:
         """Draw the task."""
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mha-parity-"))
-        posed = draw_task(task, offer)
-        array_files.write_arrays(posed, folder)
-        return _JudgedTask(judge=Judge(posed), folder=folder)
+        task_arrays = draw_task(task, offer)
+        array_files.write_arrays(task_arrays, folder)
+        return _JudgedTask(judge=Judge(task_arrays), folder=folder)
 
     def finding(self, client: WorkerClient) -> tuple[JudgedAnswer, float]:
         """Return what the contender's answer comes to, and how long a call takes."""
@@ -203,7 +203,7 @@ def _judged(
                 entry.judged(finding)
                 if entry.status != "timed":
                     break
-                calls[entry.contender.name] = max(1, round(TURN / max(seconds, 1e-9)))
+                calls[entry.contender.name] = max(1, round(LEAST_SECONDS / max(seconds, 1e-9)))
         except UnableError as why:
             entry.give_up("failed" if why.failed else "left out", str(why))
     return calls
@@ -223,7 +223,7 @@ def _rounds(
         for entry, client in racing[:: -1 if done % 2 else 1]:
             time.sleep(PAUSE)
             try:
-                entry.times.append(client.turn(calls[entry.contender.name]))
+                entry.times.append(client.measure(calls[entry.contender.name]))
             except UnableError as why:
                 entry.give_up("failed", str(why))
         racing = [(entry, client) for entry, client in racing if entry.status == "timed"]

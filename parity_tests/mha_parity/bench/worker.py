@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 WARM = 0.005  # seconds of untimed calls, after which caches hold what they can
 SLOW = 0.5  # seconds that a first call takes which is no guess at the next one's time
-# A process that slept starts all its threads on one core: it takes the scheduler some ten
-# milliseconds to part them, in which two threads are slower than one. Turns start after that.
+# A process that slept starts all its threads on one core: the scheduler takes some ten milliseconds
+# to spread them, in which two threads are slower than one. Measurements start after that.
 SPREAD = 0.03
 LONG = 0.3  # calls longer than this lose little by it
 
@@ -70,7 +70,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Make so many calls and answer with the seconds that one took."""
+    """Make ``calls`` calls and answer with the mean seconds of one."""
 
     calls: int
 
@@ -133,21 +133,21 @@ class Worker:
         from mha_parity.bench import array_files
         from mha_parity.bench.calls import built
 
-        posed = array_files.take_up(request.folder)
-        self._workload = workload = built(self.contender, posed, self.bound)
+        task_arrays = array_files.take_up(request.folder)
+        self._workload = workload = built(self.contender, task_arrays, self.bound)
         machine.forget_peak()
         start = time.perf_counter()
         result = workload.call()
         self._seconds = time.perf_counter() - start
-        answer = request.part.of(workload.answer(result), posed.task.size.head_dim)
+        answer = request.part.of(workload.answer(result), task_arrays.task.size.head_dim)
         del result
         if self._seconds < SLOW:
             self._seconds = _least(workload.call)
         return Built(answer=answer, seconds=self._seconds)
 
-    def turn(self, request: Measurement) -> float:
-        """Return the seconds of one call, the mean over the turn."""
-        assert self._workload is not None  # noqa: S101  (a turn follows a build)
+    def measure(self, request: Measurement) -> float:
+        """Return the seconds of one call, the mean over the measurement."""
+        assert self._workload is not None  # noqa: S101  (a measurement follows a build)
         until = time.perf_counter() + SPREAD
         while self._seconds < LONG and time.perf_counter() < until:
             self._workload.call()
@@ -229,7 +229,7 @@ def answered(worker: Worker | None, request: Any) -> Any:
         return Unable(reason="did not start", failed=True)
     kinds: dict[type, Callable[[Any], Any]] = {
         Build: worker.build,
-        Measurement: worker.turn,
+        Measurement: worker.measure,
         Memory: worker.memory,
         Sgemm: worker.sgemm,
         Used: lambda _: time.process_time(),

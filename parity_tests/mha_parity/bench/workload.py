@@ -1,4 +1,4 @@
-"""From a task to arrays, and the part of them that is judged where all would be too dear."""
+"""Draw a task's arrays, and choose the part that is judged where the whole takes too long."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 SEED = 20260
 JUDGED_HEADS = 2
-JUDGED_CELLS = 1 << 20
+JUDGED_SCORES = 1 << 20
 LEAST_ROWS = 8
 JUDGED_LENGTH = 40
-# What a target may do without, and how the problem is then posed to all.
+# What a target may lack, and the values that all contenders then get, in order.
 OPTIONAL = {
     "out_proj": ("general", "identity"),
     "bias": ("yes", "no"),
@@ -89,7 +89,7 @@ def draw_task(task: Task, offer: Offer | None = None) -> TaskArrays:
         state["in_proj_bias"] = normal(3 * width)
         general = case.out_proj == "general"
         state["out_proj.bias"] = normal(width) if general else np.zeros(width, dtype)
-    posed = TaskArrays(
+    task_arrays = TaskArrays(
         task=task,
         case=case,
         x=normal(size.batch, size.length, width),
@@ -97,8 +97,8 @@ def draw_task(task: Task, offer: Offer | None = None) -> TaskArrays:
         key_padding_mask=_padding(task) if task.padded else None,
     )
     if not task.backward:
-        return posed
-    return replace(posed, cotangent=cotangent(posed.problem()))
+        return task_arrays
+    return replace(task_arrays, cotangent=cotangent(task_arrays.problem()))
 
 
 def _out_weight(task: Task, case: Case, normal: Callable[..., Array], factor: Array) -> Array:
@@ -168,10 +168,10 @@ def judged_part(task: Task) -> JudgedPart:
     size = task.size
     if size.parameters >= SEPARABLE:
         return JudgedPart(heads=min(JUDGED_HEADS, size.num_heads))
-    if size.cells <= JUDGED_CELLS:
+    if size.scores <= JUDGED_SCORES:
         return JudgedPart(gradients=task == companion(task))
-    row = size.cells // size.length
-    count = min(max(JUDGED_CELLS // row, LEAST_ROWS), size.length)
+    row = size.scores // size.length
+    count = min(max(JUDGED_SCORES // row, LEAST_ROWS), size.length)
     spread = np.linspace(0, size.length - 1, count)
     return JudgedPart(rows=tuple(round(place) for place in spread.tolist()))
 
@@ -190,7 +190,7 @@ def cut(problem: Problem, part: JudgedPart) -> Problem:
 
 
 def _some_rows(problem: Problem, rows: Array) -> Problem:
-    """Pose fewer queries to the same keys; what causality hides becomes a mask."""
+    """Take fewer queries for the same keys; what causality hides becomes a mask."""
     case = problem.case.replace(inputs="cross", queries=len(rows))
     mask = None
     if problem.is_causal:
@@ -200,7 +200,7 @@ def _some_rows(problem: Problem, rows: Array) -> Problem:
 
 
 def _first_heads(problem: Problem, heads: int) -> Problem:
-    """Pose some heads alone, on copies: the whole layer's gigabytes need not stay for them."""
+    """Take some heads alone, on copies: the whole layer's gigabytes need not stay for them."""
     width = heads * problem.head_dim
     first = {
         name: array[:width].copy()

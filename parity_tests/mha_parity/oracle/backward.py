@@ -1,4 +1,4 @@
-r"""Gradients in the reference's digits, beside a bound on what rounding can do to them.
+r"""Gradients in the reference's digits, each with a bound on its rounding error.
 
 For the cotangent G of the output, with P the weights, o the heads and s the scale:
 

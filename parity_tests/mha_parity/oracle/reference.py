@@ -27,7 +27,7 @@ EXTENDED: Float = (
     np.longdouble if np.finfo(np.longdouble).eps < np.finfo(np.float64).eps else np.float64
 )
 # Oracles closer than this many float64 roundings agree; others are held against the whole bound.
-NEAR = 64
+AGREEING_ROUNDINGS = 64
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,12 +71,12 @@ def reference_answer(problem: Problem) -> Reference:
         problem can judge nobody.
 
     """
-    wide: Float = EXTENDED if problem.dtype == np.float64 else np.float64
+    dtype: Float = EXTENDED if problem.dtype == np.float64 else np.float64
     with np.errstate(all="ignore"):
-        return _layer(problem, wide) if problem.case.form == "mha" else _core(problem, wide)
+        return _layer(problem, dtype) if problem.case.form == "mha" else _core(problem, dtype)
 
 
-def _layer(problem: Problem, wide: Float) -> Reference:
+def _layer(problem: Problem, dtype: Float) -> Reference:
     """Return the reference of a whole layer."""
     arrays = (problem.query, problem.key, problem.value, problem.state())
     options: Options = {
@@ -87,10 +87,12 @@ def _layer(problem: Problem, wide: Float) -> Reference:
         "is_causal": problem.is_causal,
     }
     output, weights = mha_torch.multihead_attention(*arrays, **options)
-    stages = plain.stages(*arrays, dtype=wide, **options)
-    if weights is None or not (_near(output, stages.output) and _near(weights, stages.weights)):
-        mha_torch.agree(*arrays, extended=wide, **options)
-    torch_is_reference = wide is np.float64 and weights is not None
+    stages = plain.stages(*arrays, dtype=dtype, **options)
+    if weights is None or not (
+        _agrees_in_float64(output, stages.output) and _agrees_in_float64(weights, stages.weights)
+    ):
+        mha_torch.agree(*arrays, extended=dtype, **options)
+    torch_is_reference = dtype is np.float64 and weights is not None
     return Reference(
         q=stages.q,
         k=stages.k,
@@ -102,7 +104,7 @@ def _layer(problem: Problem, wide: Float) -> Reference:
     )
 
 
-def _core(problem: Problem, wide: Float) -> Reference:
+def _core(problem: Problem, dtype: Float) -> Reference:
     """Return the reference of attention on projected Q, K, V."""
     q, k, v = (
         split(rows, heads)
@@ -113,16 +115,16 @@ def _core(problem: Problem, wide: Float) -> Reference:
         )
     )
     options: SdpaOptions = {
-        "attn_mask": _sdpa_mask(problem, wide),
+        "attn_mask": _sdpa_mask(problem, dtype),
         "scale": problem.given_scale,
         "enable_gqa": problem.num_kv_heads != problem.num_heads,
     }
     heads = mha_torch.scaled_dot_product_attention(q, k, v, **_rounded(options))
-    stages = plain.sdpa_stages(q, k, v, fully_masked="nan", dtype=wide, **options)
+    stages = plain.sdpa_stages(q, k, v, fully_masked="nan", dtype=dtype, **options)
     heads[problem.masked_rows()] = np.nan  # torch's math backend answers 0 there
-    if not _near(heads, stages.heads):
-        mha_torch.agree_sdpa(q, k, v, extended=wide, **_rounded(options))
-    heads = stages.heads if wide is not np.float64 else heads
+    if not _agrees_in_float64(heads, stages.heads):
+        mha_torch.agree_sdpa(q, k, v, extended=dtype, **_rounded(options))
+    heads = stages.heads if dtype is not np.float64 else heads
     return Reference(
         q=stages.q,
         k=stages.k,
@@ -134,14 +136,14 @@ def _core(problem: Problem, wide: Float) -> Reference:
     )
 
 
-def _sdpa_mask(problem: Problem, wide: Float) -> Array | None:
+def _sdpa_mask(problem: Problem, dtype: Float) -> Array | None:
     """Return all masks as one to be added, (N, H, L, S), or None where there is none."""
     if problem.attn_mask is None and problem.key_padding_mask is None and not problem.is_causal:
         return None
-    # Masks are summed in the wide dtype: in float64 their sum would be rounded.
+    # Masks are summed in the oracle's dtype: in float64 their sum would be rounded.
     parts = (problem.replace(attn_mask=None), problem.replace(key_padding_mask=None))
-    added = sum(part.additive().astype(wide) for part in parts)
-    return np.where(problem.hidden(), wide(-np.inf), added)
+    added = sum(part.additive().astype(dtype) for part in parts)
+    return np.where(problem.hidden(), dtype(-np.inf), added)
 
 
 def _rounded(options: SdpaOptions) -> SdpaOptions:
@@ -150,8 +152,8 @@ def _rounded(options: SdpaOptions) -> SdpaOptions:
     return options if mask is None else {**options, "attn_mask": mask.astype(np.float64)}
 
 
-def _near(first: Array, second: Array) -> bool:
+def _agrees_in_float64(first: Array, second: Array) -> bool:
     """Return whether two answers are so close that no bound need be computed."""
     reach = np.abs(np.where(np.isfinite(second), second, 0)).max(axis=-2, keepdims=True, initial=0)
-    close = np.abs(first - second) <= NEAR * np.finfo(np.float64).eps * reach
+    close = np.abs(first - second) <= AGREEING_ROUNDINGS * np.finfo(np.float64).eps * reach
     return bool((close | (first == second) | (np.isnan(first) & np.isnan(second))).all())

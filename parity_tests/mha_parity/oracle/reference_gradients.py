@@ -18,7 +18,7 @@ from mha_parity.cases.generate import cotangent
 from mha_parity.core.arrays import merge, split
 from mha_parity.oracle.backward import backward
 from mha_parity.oracle.error_bound import ErrorModel, machine, smallest
-from mha_parity.oracle.reference import NEAR
+from mha_parity.oracle.reference import AGREEING_ROUNDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,9 +50,11 @@ def reference_gradients(problem: Problem, reference: Reference) -> dict[str, Ref
     found = backward(problem, reference, given, machine(problem.dtype))
     by_torch = {} if np.asarray(problem.masked_rows()).any() else torch_gradients(problem, given)
     _agree(problem, reference, given, {name: each.value for name, each in found.items()}, by_torch)
-    wide = problem.dtype == np.float64
+    extended = problem.dtype == np.float64
     return {
-        name: ReferenceGradient(each.value if wide else by_torch.get(name, each.value), each.error)
+        name: ReferenceGradient(
+            each.value if extended else by_torch.get(name, each.value), each.error
+        )
         for name, each in found.items()
     }
 
@@ -98,17 +100,17 @@ def _agree(
     by_torch: Mapping[str, Array],
 ) -> None:
     """Raise where the oracles differ by more than rounding in float64 explains."""
-    near = NEAR * float(np.finfo(np.float64).eps)
-    apart = [
+    tolerance = AGREEING_ROUNDINGS * float(np.finfo(np.float64).eps)
+    differing = [
         name
         for name, other in by_torch.items()
-        if not (np.abs(other - own[name]) <= near * np.abs(other).max(initial=0)).all()
+        if not (np.abs(other - own[name]) <= tolerance * np.abs(other).max(initial=0)).all()
     ]
-    if not apart:
+    if not differing:
         return
     twice = ErrorModel(2.0**-52, 2.0**-52, smallest(np.dtype(np.float64)))
     limits = backward(problem, reference, given, twice)
-    for name in apart:
+    for name in differing:
         if not (np.abs(by_torch[name] - own[name]) <= limits[name].error).all():
             raise mha_torch.OraclesDisagreeError(
                 f"gradient of {name}: torch autograd and NumPy differ by "

@@ -38,7 +38,7 @@ def answer_of(contender: Contender, task: Task) -> Answer:
 def test_every_contender_is_right(contender: Contender, task: Task) -> None:
     """Output, weights and gradients of everyone match torch's pinned path, under every mask."""
     if obstacle(contender, task, workload.case_of(task), None):
-        return  # left out of this task, as `test_bench_contest` has it
+        return  # left out of this task, as `test_timing` shows
     finding = Judge(draw_task(task)).finding(answer_of(contender, task))
 
     assert ("timed", "") == finding[:2]
@@ -100,7 +100,7 @@ def test_some_heads_have_the_answer_of_the_whole(
     )
 
 
-@pytest.mark.parametrize("limit", ["JUDGED_CELLS", "SEPARABLE"])
+@pytest.mark.parametrize("limit", ["JUDGED_SCORES", "SEPARABLE"])
 def test_a_part_is_judged_as_strictly(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Judged by rows or heads the right answer is right, and one moved number is found."""
     monkeypatch.setattr(workload, limit, 1)

@@ -56,9 +56,7 @@ NAMES = {
 }
 NOT_YET = {
     "impl/mha_numpy": "its engines are being rewritten",
-    "parity_tests/mha_parity/bench": "to be rewritten with its reports",
     "parity_tests/mha_parity/cases": "the families of sizes are being rewritten",
-    "parity_tests/mha_parity/oracle": "to follow cases",
     "parity_tests/mha_parity/report": "to be rewritten with the page",
     "parity_tests/mha_parity/targets": "the conventions are being rewritten",
 }

@@ -1,4 +1,4 @@
-"""The contest: own processes, in turn, judged first, and nobody's failure costs another's times."""
+"""Timing a task: processes of their own, judged first; a failure costs no one else's times."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ class Layer(mha_numpy.MultiheadAttention):
 """
 
 
-class Fake:
-    """A booth that notes its turns, and breaks in the one that it is told to."""
+class FakeClient:
+    """A client that logs its measurements and fails in the one of number ``breaks``."""
 
     def __init__(self, name: str, log: list[str], breaks: int = -1) -> None:
-        self.name, self.log, self.breaks, self.turns = name, log, breaks, 0
+        self.name, self.log, self.breaks, self.calls = name, log, breaks, 0
 
-    def turn(self, calls: int) -> float:
-        """Note the turn."""
-        self.turns += 1
+    def measure(self, calls: int) -> float:
+        """Log the measurement."""
+        self.calls += 1
         self.log.append(self.name)
-        if self.turns == self.breaks:
+        if self.calls == self.breaks:
             raise UnableError("ended its process", failed=True)
         return float(calls)
 
 
 def raced(names: str, rounds: int, breaks: int = -1) -> tuple[list[str], list[ContenderTimes]]:
-    """Return the order of the turns, and the entries, of fakes; the first may break."""
+    """Return the order of the measurements and the entries of fakes; the first may fail."""
     log: list[str] = []
     entries = [ContenderTimes(contender=target(f":{name}")) for name in names]
-    booths: Any = [
-        (entry, Fake(name, log, breaks if name == names[0] else -1))
+    clients: Any = [
+        (entry, FakeClient(name, log, breaks if name == names[0] else -1))
         for entry, name in zip(entries, names, strict=True)
     ]
-    timing._rounds(booths, {"target": 3}, rounds, lambda _: None)
+    timing._rounds(clients, {"target": 3}, rounds, lambda _: None)
     return log, entries
 
 
@@ -66,18 +66,18 @@ def raced(names: str, rounds: int, breaks: int = -1) -> tuple[list[str], list[Co
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests look at what is done, not at how long it takes."""
     monkeypatch.setattr(timing, "PAUSE", 0)
-    monkeypatch.setattr(timing, "TURN", 1e-4)
+    monkeypatch.setattr(timing, "LEAST_SECONDS", 1e-4)
 
 
 @pytest.fixture(scope="module")
-def booth() -> Iterator[WorkerClient]:
+def client() -> Iterator[WorkerClient]:
     """NumPy's process, two threads asked for."""
     with WorkerClient(BY_NAME["numpy"], threads=2) as opened:
         opened.opened()
         yield opened
 
 
-def test_turns_alternate_and_turn_round() -> None:
+def test_every_other_round_is_backwards() -> None:
     """Three rounds of A, B and C: each once a round, every other round backwards."""
     log, entries = raced("abc", 3)
 
@@ -86,7 +86,7 @@ def test_turns_alternate_and_turn_round() -> None:
 
 
 def test_who_breaks_loses_alone() -> None:
-    """A contender lost in its second turn has no times left; the others have all of theirs."""
+    """A contender lost in its second measurement has no times left; the others have all."""
     log, (broken, whole) = raced("ab", 4, breaks=2)
 
     assert "ab ba b b".replace(" ", "") == "".join(log)
@@ -102,9 +102,9 @@ def test_rounds_fit_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 2 * rounds == len(log)
 
 
-def test_the_process_keeps_to_its_threads(booth: WorkerClient) -> None:
+def test_the_process_keeps_to_its_threads(client: WorkerClient) -> None:
     """The environment of a contender names its threads to every library that asks there."""
-    environment = Path(f"/proc/{booth._process._popen.pid}/environ")
+    environment = Path(f"/proc/{client._process._popen.pid}/environ")
     if not environment.exists():
         pytest.skip("only Linux shows another process's environment")
     lines = environment.read_bytes().decode().split("\0")
@@ -112,14 +112,14 @@ def test_the_process_keeps_to_its_threads(booth: WorkerClient) -> None:
     assert {"OMP_NUM_THREADS=2", "OPENBLAS_NUM_THREADS=2", "MHA_NUMPY_THREADS=2"} <= set(lines)
 
 
-def test_a_turn_needs_a_task(booth: WorkerClient) -> None:
+def test_a_measurement_needs_a_task(client: WorkerClient) -> None:
     """A request out of order is answered with the reason, and the process stays."""
     with pytest.raises(UnableError, match="raised AssertionError"):
-        booth.ask(Measurement(calls=1))
+        client.ask(Measurement(calls=1))
     with pytest.raises(UnableError, match="raised KeyError"):
-        booth.ask("nonsense")
+        client.ask("nonsense")
 
-    assert booth.sgemm(8) > 0
+    assert client.sgemm(8) > 0
 
 
 def test_numpy_is_timed_without_torch_in_its_process() -> None:
@@ -137,13 +137,13 @@ def test_numpy_is_timed_without_torch_in_its_process() -> None:
     assert "False" == found.stdout.strip()
 
 
-def test_memory_is_what_a_task_adds(booth: WorkerClient) -> None:
+def test_memory_is_what_a_task_adds(client: WorkerClient) -> None:
     """Two matrices of 16 MiB show in the peak, the loaded library does not."""
-    before = booth.memory()
+    before = client.memory()
     if before is None:
         pytest.skip("nobody tells here how much memory a process takes")
-    booth.sgemm(2048)
-    after = booth.memory()
+    client.sgemm(2048)
+    after = client.memory()
 
     assert after is not None
     assert abs(before) < 8 << 20
