@@ -6,6 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make
@@ -81,7 +82,8 @@ def test_a_wrong_attention_leaves_its_problem_alone(name: str) -> None:
     for problem in _some_problems():
         before = _bytes(problem)
         try:
-            attend(problem)
+            with np.errstate():  # one of them leaves the error state changed
+                attend(problem)
         except (CandidateError, ValueError, IndexError):
             continue
         finally:
