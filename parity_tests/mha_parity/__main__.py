@@ -44,7 +44,7 @@ GROUPS = {
     "cases": ("cases", "seed", "dtypes", "features", "grad"),
     "judging": ("fully-masked", "max-times-torch", "strict-overflow", "forbid"),
     "process": ("timeout", "memory", "in-process", "jobs"),
-    "reports": ("json", "junit", "html", "markdown", "verbose"),
+    "reports": ("verbose", "json", "junit", "html", "markdown", "sarif", "github"),
 }
 
 
@@ -149,7 +149,6 @@ def _of_torch(add: Callable[..., object]) -> None:
         "torch does not agree with itself (exit status 0 whatever is found, 3 if a case cannot "
         "run); weights, no-weights, eval, sdpa-math or sdpa-flash judges parity along one path",
     )
-    add("--markdown", metavar="FILE", help="with --path: write what was found as a table")
 
 
 def _reports(add: Callable[..., object]) -> None:
@@ -157,6 +156,17 @@ def _reports(add: Callable[..., object]) -> None:
     add("--json", metavar="FILE", help="write the verdict for CI and scripts")
     add("--junit", metavar="FILE", help="write the verdict as JUnit XML")
     add("--html", metavar="FILE", help="write one self-contained page for people")
+    add(
+        "--markdown",
+        metavar="FILE",
+        help="write the verdict as Markdown; with --path fast, slow, sdpa or all, what was found",
+    )
+    add("--sarif", metavar="FILE", help="write what fails as SARIF 2.1.0, for code scanning")
+    add(
+        "--github",
+        action="store_true",
+        help="in GitHub Actions: annotate the target's line, add the verdict to the step summary",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,27 +22,29 @@ ORDER = (Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.FAIL)
 
 def check(asked: argparse.Namespace) -> int:
     """Judge every target and show its verdict; the reports named are written as well."""
-    from mha_parity.report import encoding, files, terminal
+    from mha_parity.report import encoding, files, github, terminal
     from mha_parity.selftest import torch_audit
 
     options = from_namespace(asked)
     console = Console()
     if torch_audit.is_requested(asked):
         return torch_audit.main(asked, console)
-    if asked.markdown:
-        raise ValueError("--markdown is written with --path fast, slow, sdpa or all; add one.")
-    files.writable([asked.json, asked.junit, asked.html])
+    names = {kind: getattr(asked, kind) for kind in files.MAKE}
+    files.writable(names.values())
     if asked.html:
         require("jinja2", "report")
         require("matplotlib", "report")
     verdicts = [judged(target, options) for target in asked.targets or [DEFAULT_TARGET]]
     # Before anything is printed: a pipe that closes early loses no file.
-    written = files.write(verdicts, json=asked.json, junit=asked.junit, html=asked.html)
+    written = [f" {line}" for line in files.write(verdicts, names)]
+    if asked.github:
+        files.append_summary(verdicts)
+        written += github.workflow_commands(verdicts)
     with encoding.closed_pipe_ignored():
         for verdict in verdicts:
             terminal.show(verdict, console, verbose=asked.verbose)
         for line in written:
-            console.print(f" {line}", soft_wrap=True, markup=False, highlight=False)
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
     return max((v.outcome for v in verdicts), key=ORDER.index).exit_status
 
 

@@ -348,5 +348,5 @@ def from_namespace(namespace: object, prefix: str = "") -> Options:
         path=getattr(namespace, "path", None), jobs=read("jobs"),
         without=joined("without"), masks=joined("masks"),
         strict_overflow=read("strict_overflow"),
-        draw=bool(getattr(namespace, "html", None)),
+        draw=any(getattr(namespace, name, None) for name in ("html", "markdown", "github")),
     )  # fmt: skip

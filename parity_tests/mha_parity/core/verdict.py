@@ -89,6 +89,20 @@ class Diagnosis:
     source: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the target is defined: its file as the target names it, and the line from 1 on.
+
+    ``text`` is the definition, empty in a notebook. ``raised_at`` is the line of that file at which
+    a failing call raised an exception; 0 where none did.
+    """
+
+    file: str
+    line: int
+    text: str = ""
+    raised_at: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
     """Errors in units of torch's own in one dtype, over the cases where both were taken.
@@ -120,6 +134,7 @@ class Verdict:
     ``parameters`` are the target's, each with whether some case passed it.
     ``power`` counts, of the ``weighed`` cases, those that would have shown each gross error.
     ``dtype_finding`` says that answers have a narrower dtype than the inputs, where cases fail so.
+    ``source`` is None where no file defines the target.
     """
 
     target: str
@@ -145,6 +160,7 @@ class Verdict:
     gradient_pictures: tuple[GradientPicture, ...] = ()
     seconds: float = 0.0
     dtype_finding: str = ""
+    source: Source | None = None
 
     def __repr__(self) -> str:
         """Return the sentence: all the data would fill pages."""
@@ -169,6 +185,8 @@ class Verdict:
         if self.outcome is Outcome.FAIL:
             left = f"; {self.inconclusive} could not be judged" if self.inconclusive else ""
             cases = f"{self.failed} of {self.run} cases{left}"
+            if not self.failed:
+                return f"Parity does not hold: {self.target}: {self._over_run}."
             dtype = f" {self.dtype_finding}, and" if self.dtype_finding else ""
             return f"Parity does not hold: {self.target}{dtype} fails {cases}."
         untried = [each for each in self.parameters if each.is_untried]
@@ -180,6 +198,13 @@ class Verdict:
             more = f" and {len(open_rows) - NAMED} more" if len(open_rows) > NAMED else ""
             what = f"no case could have shown a bug in {', '.join(open_rows[:NAMED])}{more}"
         return f"Inconclusive: {self.target}: {what}{self._left_out}."
+
+    @property
+    def _over_run(self) -> str:
+        """Say what the checks over the whole run found, where no single case fails."""
+        found = (each.check_result for each in self.failures)
+        said = [f"{each.check} {each.detail.partition(' (')[0]}".rstrip(".") for each in found]
+        return f"{'; '.join(said)}; no single one of {self.run} cases fails"
 
     @property
     def _left_out(self) -> str:
@@ -207,5 +232,6 @@ def _way_out(untried: list[Parameter]) -> str:
 
 
 __all__ = [
-    "Accuracy", "CheckRow", "Diagnosis", "Failure", "FeatureRow", "Outcome", "Severity", "Verdict",
+    "Accuracy", "CheckRow", "Diagnosis", "Failure", "FeatureRow", "Outcome", "Severity", "Source",
+    "Verdict",
 ]  # fmt: skip

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.pictures import Picture
     from mha_parity.core.problem import Problem
 
 SAMPLES, ROWS = 3, 16
 MASK_LEGEND = "· seen  # hidden  + favoured and - disfavoured by a float mask"
 ERROR_LEGEND = "· allowed  1 up to 10 times what is allowed  2 up to 100 times  ! no number"
+SHADES = " ░▒▓█"
 LEFT = len("  row 10  ")
 
 
@@ -57,6 +59,34 @@ def _left_out(hidden: Array, samples: int, keys: int) -> Iterator[Text]:
     found = [f"{shown} of {n} {name}s" for name, (shown, n) in counts.items() if shown < n]
     if found:
         yield Text(f"  shown: {', '.join(found).replace('querys', 'queries')}", "dim")
+
+
+def weights(picture: Picture, head: int, width: int) -> Iterator[str]:
+    """Yield a line a query: a head's attention weights in shades of grey, and torch's on the right.
+
+    The darkest shade stands for the largest weight of both.
+    """
+    sides = {"torch": picture.reference_weights[head]}
+    if picture.candidate_weights is not None:
+        sides = {"the target": picture.candidate_weights[head], **sides}
+    room = (width - LEFT) // len(sides) - 4
+    most = max(float(np.nanmax(side, initial=1e-2)) for side in sides.values())
+    shown = {name: _shaded(side[:ROWS, :room], most) for name, side in sides.items()}
+    across = max(len(next(iter(shown.values()))[0]), len("the target"))
+    yield " " * LEFT + "".join(f" {name:<{across}}   " for name in shown).rstrip()
+    for query, row in enumerate(zip(*shown.values(), strict=True)):
+        drawn = "  ".join(f"|{side}|".ljust(across + 2) for side in row)
+        yield f"  row {query:<3} {drawn}".rstrip()
+    yield f"  {SHADES[1]} to {SHADES[-1]}: up to {most:.2g}, ? no number"
+
+
+def _shaded(side: Array, most: float) -> list[str]:
+    def shade(value: float) -> str:
+        if np.isnan(value):
+            return "?"
+        return SHADES[int(np.clip(np.ceil(value / most * (len(SHADES) - 1)), 0, len(SHADES) - 1))]
+
+    return ["".join(shade(float(value)) for value in row) for row in side]
 
 
 def errors(units: Array, sample: int, row: int, width: int) -> Iterator[Text]:

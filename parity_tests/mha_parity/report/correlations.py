@@ -83,6 +83,19 @@ def _is_concentrated(rows: list[FeatureRow], verdict: Verdict) -> bool:
     return (1 - min(spared / verdict.run, 1.0)) ** verdict.failed < SIGNIFICANCE
 
 
+def by_weight(verdict: Verdict) -> list[Axis]:
+    """Return the axes, those first on which failures concentrate, then by how unevenly they fail.
+
+    How unevenly: the largest difference between the shares of failing cases of two values.
+    """
+
+    def spread(axis: Axis) -> float:
+        shares = [row.failed / row.cases for row in axis.offered if row.cases]
+        return max(shares, default=0) - min(shares, default=0)
+
+    return sorted(axes(verdict), key=lambda axis: (axis.concentrated, spread(axis)), reverse=True)
+
+
 def common(verdict: Verdict) -> list[Axis]:
     """Return the axes of which all failing cases have one value, or one of a few."""
     return [axis for axis in axes(verdict) if axis.concentrated and axis.passes_plain]

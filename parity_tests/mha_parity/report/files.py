@@ -1,15 +1,17 @@
-"""Writes the reports that go into files: JSON, JUnit, a page."""
+"""Writes the reports that go into files: JSON, JUnit, a page, Markdown, SARIF."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.report import github, junit, markdown, sarif
 from mha_parity.report.json_document import SCHEMA, document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from mha_parity.core.verdict import Verdict
 
@@ -35,26 +37,22 @@ def writable(names: Iterable[str | None]) -> None:
             raise ValueError(f"{name} is a folder, but should be a file; name a file in it.")
 
 
-def write(
-    verdicts: Sequence[Verdict],
-    *,
-    json: str | None = None,
-    junit: str | None = None,
-    html: str | None = None,
-) -> list[str]:
-    """Write the files that were asked for and return a line on each."""
-    if json:
-        _text(json, as_json(verdicts))
-    if junit:
-        from mha_parity.report import junit as xml
+def write(verdicts: Sequence[Verdict], names: Mapping[str, str | None]) -> list[str]:
+    """Write the files that were asked for, by format, and return a line on each."""
+    written = []
+    for kind, name in names.items():
+        if name:
+            Path(name).write_text(MAKE[kind](verdicts), encoding="utf-8")
+            written.append(f"{TITLES[kind]} written to {name}")
+    return written
 
-        _text(junit, xml.document(verdicts))
-    if html:
-        from mha_parity.report import html_page
 
-        _text(html, html_page.document(verdicts))
-    named = (("JSON", json), ("JUnit XML", junit), ("page", html))
-    return [f"{what} written to {name}" for what, name in named if name]
+def append_summary(verdicts: Sequence[Verdict]) -> None:
+    """Append the Markdown to the summary of a step of GitHub Actions, where one runs."""
+    name = os.environ.get(github.SUMMARY)
+    if name:
+        with Path(name).open("a", encoding="utf-8") as file:
+            file.write(markdown.document(verdicts))
 
 
 def as_json(verdicts: Sequence[Verdict]) -> str:
@@ -64,5 +62,19 @@ def as_json(verdicts: Sequence[Verdict]) -> str:
     return json.dumps(whole, indent=2, allow_nan=False) + "\n"
 
 
-def _text(name: str, text: str) -> None:
-    Path(name).write_text(text, encoding="utf-8")
+def _page(verdicts: Sequence[Verdict]) -> str:
+    from mha_parity.report import html_page
+
+    return html_page.document(verdicts)
+
+
+TITLES = {
+    "json": "JSON", "junit": "JUnit XML", "html": "page", "markdown": "Markdown", "sarif": "SARIF",
+}  # fmt: skip
+MAKE: Mapping[str, Callable[[Sequence[Verdict]], str]] = {
+    "json": as_json,
+    "junit": junit.document,
+    "html": _page,
+    "markdown": markdown.document,
+    "sarif": sarif.document,
+}

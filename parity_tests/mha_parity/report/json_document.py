@@ -11,7 +11,15 @@ from mha_parity.core.verdict import TARGET
 
 if TYPE_CHECKING:
     from mha_parity.core.check_result import Place
-    from mha_parity.core.verdict import Accuracy, CheckRow, Diagnosis, Failure, FeatureRow, Verdict
+    from mha_parity.core.verdict import (
+        Accuracy,
+        CheckRow,
+        Diagnosis,
+        Failure,
+        FeatureRow,
+        Source,
+        Verdict,
+    )
 
 SCHEMA = "mha-parity/2"
 
@@ -21,6 +29,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "target": verdict.target,
+        "source": _source(verdict.source) if verdict.source else None,
         "convention": verdict.convention,
         "verdict": verdict.outcome.value,
         "sentence": verdict.sentence,
@@ -42,6 +51,10 @@ def document(verdict: Verdict) -> dict[str, Any]:
         "seconds": round(verdict.seconds, 3),
         "environment": dict(verdict.environment),
     }
+
+
+def _source(source: Source) -> dict[str, Any]:
+    return {"file": source.file, "line": source.line, "raised_at": source.raised_at or None}
 
 
 def _accuracy(whole: Accuracy, verdict: Verdict) -> dict[str, Any]:

@@ -25,6 +25,7 @@ SHOWN_FAILURES = 3
 COMMON, ABSENT = "common to all failures", "absent from all failures"
 UNRELATED = "unrelated"
 REASON = 72  # characters of the reason why a feature is not offered
+THREAD = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 HARNESS = Path(__file__).resolve().parents[1]
 
 
@@ -73,6 +74,15 @@ def explains(diagnosis: Diagnosis) -> str:
     if diagnosis.bug is None:
         return ""
     return f"{diagnosis.explains:.0%} of the failing cases"
+
+
+def threads(source: str) -> list[tuple[str, str]]:
+    """Return where a bug was seen, each with the address of ``owner/repository#number``, or ""."""
+    found = []
+    for name in filter(None, source.split(", ")):
+        match = THREAD.fullmatch(name)
+        found.append((name, f"https://github.com/{match[1]}/issues/{match[2]}" if match else ""))
+    return found
 
 
 def cases(count: int) -> str:

@@ -16,6 +16,7 @@ from mha_parity.run.chunks import KEPT_FAILURES, jobs, run_chunks, run_chunks_in
 from mha_parity.run.narrowing import restricted
 from mha_parity.run.overflow import overflow_check
 from mha_parity.run.repro import Repro
+from mha_parity.run.source import source_of
 
 if TYPE_CHECKING:
     from mha_parity.core.candidate import Candidate
@@ -68,7 +69,8 @@ def check(
     repro = repro or Repro(name, options)
     verdict = build_verdict(candidate, options, name, repro, case_results, over_run, offer)
     seconds = time.perf_counter() - started
-    return replace(verdict, environment=there or environment(), seconds=seconds)
+    source = source_of(name, verdict.failures)
+    return replace(verdict, environment=there or environment(), seconds=seconds, source=source)
 
 
 def _chunks(

@@ -73,10 +73,11 @@ def _is_torch(target: str) -> bool:
 
 def main(asked: argparse.Namespace, console: Console) -> int:
     """Run the findings, show them, and write the files that were asked for."""
-    if asked.junit or asked.html:
+    others = [name for name in ("junit", "html", "sarif", "github") if getattr(asked, name)]
+    if others:
         raise ValueError(
             "findings about torch are no test results; ask for --json or --markdown instead of "
-            "--junit or --html."
+            f"--{others[0]}."
         )
     files.writable([asked.json, asked.markdown])
     from mha_torch.trial import trial

@@ -142,9 +142,9 @@ def test_a_torch_that_mends_a_finding_is_told(monkeypatch: pytest.MonkeyPatch) -
         (["--path", "fast"], "the target is the default target"),
         ([TARGET, "--path", "quick"], "got --path quick, but should be one of fast, slow, sdpa"),
         ([TARGET, "--path", "all", "--junit", "x.xml"], "no test results; ask for --json"),
-        ([TARGET, "--markdown", "x.md"], "--markdown is written with --path"),
+        ([TARGET, "--path", "all", "--github"], "or --markdown instead of --github"),
     ],
-    ids=["another's layer", "another module", "no target", "no path", "JUnit", "no trial"],
+    ids=["another's layer", "another module", "no target", "no path", "JUnit", "annotations"],
 )  # fmt: skip
 def test_mistakes_are_refused(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]

@@ -311,17 +311,19 @@ def test_cases_that_were_not_asked_are_counted_apart() -> None:
 
 def test_files_are_written_and_named(tmp_path: Path) -> None:
     """Each report asked for is written, and one line says where."""
-    names = {kind: str(tmp_path / f"report.{kind}") for kind in ("json", "junit")}
-    lines = files.write([extreme()], **names)
-    assert SCHEMA == json.loads(Path(names["json"]).read_text("utf-8"))["schema"]
-    assert Path(names["junit"]).read_text("utf-8").startswith("<?xml")
+    names: dict[str, str | None] = {
+        kind: str(tmp_path / f"report.{kind}") for kind in ("json", "junit")
+    }
+    lines = files.write([extreme()], names)
+    assert SCHEMA == json.loads((tmp_path / "report.json").read_text("utf-8"))["schema"]
+    assert (tmp_path / "report.junit").read_text("utf-8").startswith("<?xml")
     assert [f"JSON written to {names['json']}", f"JUnit XML written to {names['junit']}"] == lines
 
 
 def test_nothing_is_written_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a file named nothing is written."""
     monkeypatch.chdir(tmp_path)
-    assert [] == files.write([extreme()])
+    assert [] == files.write([extreme()], dict.fromkeys(files.MAKE))
     assert [] == list(tmp_path.iterdir())
 
 

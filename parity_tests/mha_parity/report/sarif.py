@@ -1,0 +1,76 @@
+"""The verdict as SARIF 2.1.0, which code scanning services show at the lines of a repository."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.core.verdict import Outcome
+from mha_parity.report import wording
+from mha_parity.report.brief import first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mha_parity.core.verdict import Failure, Verdict
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+INCONCLUSIVE = "inconclusive"  # the rule of a run that proved nothing
+
+
+def document(verdicts: Sequence[Verdict]) -> str:
+    """Return the log: one run, a rule for each check, a result for each that failed."""
+    results = [result for verdict in verdicts for result in _results(verdict)]
+    named = sorted({result["ruleId"] for result in results})
+    versions = {verdict.environment.get("mha_parity", "") for verdict in verdicts}
+    driver = {
+        "name": "mha-parity",
+        "version": max(versions),
+        "rules": [_rule(name) for name in named],
+    }
+    for result in results:
+        result["ruleIndex"] = named.index(result["ruleId"])
+    log = {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+    return json.dumps(log, indent=2) + "\n"
+
+
+def _rule(name: str) -> dict[str, Any]:
+    return {"id": name, "shortDescription": {"text": f"Equal to torch: {name}"}}
+
+
+def _results(verdict: Verdict) -> list[dict[str, Any]]:
+    if verdict.outcome is Outcome.INCONCLUSIVE:
+        return [_result(verdict, INCONCLUSIVE, verdict.sentence, "warning")]
+    seen = {failure.check_result.check: failure for failure in reversed(verdict.failures)}
+    return [_result(verdict, check, _text(verdict, seen[check]), "error") for check in sorted(seen)]
+
+
+def _text(verdict: Verdict, failure: Failure) -> str:
+    detail = wording.formatted(failure.check_result.detail, 1)
+    return "\n".join(filter(None, [first_line(verdict), detail, f"replay: {failure.replay}"]))
+
+
+def _result(verdict: Verdict, rule: str, text: str, level: str) -> dict[str, Any]:
+    """Return one result, at the target's line where a file defines it."""
+    stable = hashlib.sha256(f"{verdict.target} {rule}".encode()).hexdigest()
+    result: dict[str, Any] = {
+        "ruleId": rule,
+        "level": level,
+        "message": {"text": text},
+        "partialFingerprints": {"primaryLocationLineHash": stable},
+    }
+    source = verdict.source
+    if source is not None:
+        path = Path(source.file)
+        artifact = {"uri": path.as_uri() if path.is_absolute() else path.as_posix()}
+        region = {"startLine": source.raised_at or source.line}
+        result["locations"] = [
+            {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+        ]
+    return result
