@@ -33,6 +33,8 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
 autodoc_typehints = "description"
+napoleon_use_ivar = True
+autodoc_typehints_description_target = "documented_params"
 suppress_warnings = ["mystnb.unknown_mime_type"]
 
 write_reference(HERE / "generated")

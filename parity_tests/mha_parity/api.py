@@ -25,6 +25,38 @@ class Verdict(core.Verdict):
 
     ``bool(verdict)`` and ``holds`` say whether parity holds, ``failures`` and ``diagnosis`` where
     it does not and why. ``str(verdict)`` is the terminal's report; a notebook shows the page.
+
+    Attributes
+    ----------
+    target, convention : str
+        What was judged, and how it was called.
+    outcome : Outcome
+        ``"pass"``, ``"fail"`` or ``"inconclusive"``, with its ``exit_status``.
+    run, passed, failed, inconclusive : int
+        Numbers of cases.
+    features : tuple of FeatureRow
+        Each feature with its status, its cases, and how many of these fail.
+    parameters : tuple of Parameter
+        The target's parameters, each with whether some case passed it.
+    checks : tuple of CheckRow
+        Each check with how many cases it judged, and how many of these fail.
+    failures : tuple of Failure
+        One for each check and severity: what it found, the smallest case, the line that replays it.
+    diagnosis : tuple of Diagnosis
+        The bug's name, evidence and remedy, or what was measured where no name fits.
+    accuracy : tuple of Accuracy
+        Errors in units of torch's own, by dtype.
+    worst : CheckResult or None
+        The largest error next to what is allowed.
+    notes : tuple of str
+        What else there is to know: limits of the target, and of the run.
+    source : Source or None
+        File and line of the definition.
+    environment : dict of str
+        Versions, platform and device.
+    seconds : float
+        How long the run took.
+
     """
 
     def __str__(self) -> str:
