@@ -29,6 +29,7 @@ examples:
   mha-parity check                                judge the NumPy attention that comes with it
   mha-parity check attention.py:attention         judge a function or a class of a file
   mha-parity check notebook.ipynb:attention -v    judge a function of a notebook, list every feature
+  mha-parity identify attention.py:attention      measure what it computes, right or wrong
   mha-parity replay CASE attention.py:attention   print one failing case in full
   mha-parity explain scale-dmodel                 tell what one bug does, with an example
 """
@@ -46,6 +47,12 @@ GROUPS = {
     "process": ("timeout", "memory", "in-process", "jobs"),
     "reports": ("verbose", "json", "junit", "html", "markdown", "sarif", "github"),
 }
+
+# What `identify` shares with `check`: its experiments choose their cases themselves.
+IDENTIFY_OPTIONS = (
+    "convention", "masks", "without", "device", "dtypes", "features", "timeout", "memory",
+    "in-process", "forbid",
+)  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
@@ -83,6 +90,8 @@ def parser() -> argparse.ArgumentParser:
     _reports(add)
     _of_torch(add)
 
+    _identify(commands)
+
     replay = commands.add_parser("replay", help="show one case in full", epilog=EPILOG)
     replay.add_argument("case", metavar="CASE", help="the id that a report printed")
     replay.add_argument(
@@ -99,6 +108,36 @@ def parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("list", help="list conventions, features or bugs")
     listing.add_argument("what", choices=("conventions", "features", "bugs"))
     return top
+
+
+def _identify(commands: Any) -> None:
+    identify = commands.add_parser(
+        "identify",
+        help="measure what a target computes, right or wrong",
+        description="Measure what a target computes: scale, transfer curve, influence, sizes, "
+        "digits, masks, state; one line for each experiment.",
+        epilog="exit status: 0 no experiment departs from torch, 1 one does, 2 could not start.",
+    )
+    identify.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="whose attention (default: mha_numpy's own)"
+    )
+    add_options(_only(identify, IDENTIFY_OPTIONS))
+    identify.add_argument("--json", metavar="FILE", help="write the card for scripts")
+    identify.add_argument("--html", metavar="FILE", help="write one self-contained page for people")
+
+
+def _only(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> Callable[..., object]:
+    """Return a function that adds the options of these names; others keep their defaults."""
+
+    def add(flag: str, **keywords: Any) -> object:
+        name = flag.removeprefix("--")
+        if name in names:
+            return parser.add_argument(flag, **keywords)
+        off = False if keywords.get("action") == "store_true" else None
+        parser.set_defaults(**{name.replace("-", "_"): keywords.get("default", off)})
+        return None
+
+    return add
 
 
 def _bench(commands: Any) -> None:

@@ -58,6 +58,27 @@ def judged(target: str, options: Options) -> Verdict:
         return run(candidate, options, target=target, progress=tick)
 
 
+def identify(asked: argparse.Namespace) -> int:
+    """Print the identity card of every target; the files named are written as well."""
+    from mha_parity.commands import identify as identifying
+    from mha_parity.report import encoding, files, identity_card, identity_page
+
+    options = from_namespace(asked)
+    files.writable([asked.json, asked.html])
+    targets = asked.targets or [DEFAULT_TARGET]
+    cards = [identifying.identified(target, options) for target in targets]
+    texts = {"JSON": (asked.json, identity_card.as_json), "page": (asked.html, identity_page.page)}
+    named = {title: each for title, each in texts.items() if each[0]}
+    written = [files.write_text(title, n, make(cards)) for title, (n, make) in named.items()]
+    console = Console()
+    with encoding.closed_pipe_ignored():
+        for card in cards:
+            identity_card.show(card, console)
+        for line in written:
+            console.print(f" {line}", soft_wrap=True, markup=False, highlight=False)
+    return int(not all(card.as_torch for card in cards))
+
+
 def replay(asked: argparse.Namespace) -> int:
     """Show one case in full: inputs, the target's answer, torch's, and the difference."""
     from mha_parity.commands import replay as replaying
@@ -103,6 +124,7 @@ def listing(asked: argparse.Namespace) -> int:
 
 RUN: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "check": check,
+    "identify": identify,
     "replay": replay,
     "bench": bench,
     "mutants": mutants,

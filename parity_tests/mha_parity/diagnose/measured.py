@@ -38,16 +38,16 @@ class Measurements:
     @property
     def crashes(self) -> tuple[Diagnosis, ...]:
         """For which sizes calls fail, where a rule fits."""
-        return tuple(_as_diagnosis(f) for f in self.findings if f.stage == "crash" and f.understood)
+        return tuple(as_diagnosis(f) for f in self.findings if f.stage == "crash" and f.understood)
 
     @property
     def causes(self) -> tuple[Diagnosis, ...]:
         """What was understood of wrong answers."""
-        return tuple(_as_diagnosis(f) for f in self.findings if f.stage != "crash" and f.understood)
+        return tuple(as_diagnosis(f) for f in self.findings if f.stage != "crash" and f.understood)
 
     def facts(self) -> tuple[Diagnosis, ...]:
         """Return what was not understood, with the facts that narrow it down."""
-        causes = [_as_diagnosis(f) for f in self.findings if not f.understood]
+        causes = [as_diagnosis(f) for f in self.findings if not f.understood]
         found = probes.measure(self.candidate, self.running)
         stage, *others = found
         sentences = others[:FACTS] or ([stage] if not causes else [])
@@ -79,7 +79,8 @@ def _spread(trials: Sequence[Trial]) -> list[Trial]:
     return list(trials[::step][:TRIALS])
 
 
-def _as_diagnosis(finding: Finding) -> Diagnosis:
+def as_diagnosis(finding: Finding) -> Diagnosis:
+    """Return a finding of the experiments as a line of a diagnosis."""
     return Diagnosis(
         bug=None,
         title=finding.text,

@@ -39,12 +39,15 @@ def writable(names: Iterable[str | None]) -> None:
 
 def write(verdicts: Sequence[Verdict], names: Mapping[str, str | None]) -> list[str]:
     """Write the files that were asked for, by format, and return a line on each."""
-    written = []
-    for kind, name in names.items():
-        if name:
-            Path(name).write_text(MAKE[kind](verdicts), encoding="utf-8")
-            written.append(f"{TITLES[kind]} written to {name}")
-    return written
+    return [
+        write_text(TITLES[kind], name, MAKE[kind](verdicts)) for kind, name in names.items() if name
+    ]
+
+
+def write_text(title: str, name: str, text: str) -> str:
+    """Write one file and return a line on it."""
+    Path(name).write_text(text, encoding="utf-8")
+    return f"{title} written to {name}"
 
 
 def append_summary(verdicts: Sequence[Verdict]) -> None:

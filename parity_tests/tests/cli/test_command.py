@@ -132,7 +132,7 @@ def test_the_bare_command_shows_what_there_is(said: Callable[[str], Said]) -> No
     """Without a subcommand there are examples and every subcommand, and status 0."""
     status, output, errors = said("")
     assert (0, "") == (status, errors)
-    for name in ("check", "replay", "bench", "mutants", "explain", "list"):
+    for name in ("check", "identify", "replay", "bench", "mutants", "explain", "list"):
         assert re.search(rf"^    {name} +\w", output, flags=re.MULTILINE), name
     assert "mha-parity check attention.py:attention" in output
 

@@ -24,7 +24,7 @@ from mha_parity.diagnose.experiments.rules import (
     size_rule,
 )
 from mha_parity.diagnose.experiments.scale import law, measured
-from mha_parity.diagnose.experiments.state import earlier_calls
+from mha_parity.diagnose.experiments.state import Earlier, earlier_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -249,12 +249,14 @@ def test_what_a_mask_does_instead_is_said(name: str) -> None:
     """For some kind of mask that is offered the sentence is the planted one."""
     sizes = {"inputs": ("self",)} if name == "mask-transposed" else {}
     asked = caller(catalogue()[name].kinds[0], {**LAYER, **sizes})
-    assert MASKS[name] in "\n".join(text for _, text in masks(asked))
+    assert MASKS[name] in "\n".join(each.effect for each in masks(asked))
 
 
 def test_nothing_is_said_of_right_masks() -> None:
     """All kinds of masks, applied as they should be."""
-    assert [] == list(masks(caller(Attention, LAYER)))
+    found = list(masks(caller(Attention, LAYER)))
+    assert ["padding=bool", "attn=bool2d", "attn=float2d", "attn=bool3d"] == [f.name for f in found]
+    assert [""] * 4 == [each.effect for each in found]
 
 
 def keeps_columns() -> Callable[[Problem], Answer]:
@@ -277,8 +279,8 @@ def test_a_call_that_changes_later_answers_is_found() -> None:
     """A buffer that a longer call filled: the call with more keys is the one."""
     asked = Caller(FunctionCandidate("keeps", keeps_columns(), PROJECTED), lambda: True)
     found = earlier_calls(asked)
-    assert found[0].startswith("a call with more keys changes the answer")
-    assert () == earlier_calls(caller(Attention))
+    assert found.changes[0].startswith("a call with more keys changes the answer")
+    assert Earlier((), 6, 0) == earlier_calls(caller(Attention))
 
 
 def odd_lengths_fail(problem: Problem) -> Answer:

@@ -180,11 +180,11 @@ def test_the_commands_named_exist() -> None:
     )
     named = set(re.findall(r"`?make ([a-z-]+)`?", README))
     subcommands = set(
-        re.findall(r"mha-parity (check|replay|list|bench|mutants|explain|adapt)\b", README)
+        re.findall(r"mha-parity (check|identify|replay|list|bench|mutants|explain|adapt)\b", README)
     )
 
     assert named <= targets
-    assert {"check", "list", "explain"} <= subcommands
+    assert {"check", "identify", "list", "explain"} <= subcommands
     for each in sorted(subcommands):
         with pytest.raises(SystemExit, match="0"):
             parser().parse_args([each, "--help"])

@@ -40,6 +40,7 @@ class Digits:
     error: float
     heads: str
     rounding: bool
+    right: bool = False
     stage: str = ""
     dtype: str = ""
     alike: float = 0.0
@@ -60,7 +61,7 @@ def digits(caller: Caller) -> Digits | None:
         return None
     error = _relative(trial)
     if not trial.wrong or error > COARSE or not math.isfinite(error):
-        return Digits(error, "", rounding=not trial.wrong)
+        return Digits(error, "", rounding=not trial.wrong, right=not trial.wrong)
     heads = _heads(trial)
     if not _is_rounding(caller, trial, error):
         return Digits(error, heads, rounding=False)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments.digits import ALIKE, Digits, digits
-from mha_parity.diagnose.experiments.masks import masks
+from mha_parity.diagnose.experiments.exponential import Exponential, exponential
+from mha_parity.diagnose.experiments.masks import MaskEffect, masks
+from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
-from mha_parity.diagnose.experiments.scale import law, measured
+from mha_parity.diagnose.experiments.scale import Measured, measured
 from mha_parity.diagnose.experiments.sizes import Scan, scans
-from mha_parity.diagnose.experiments.state import earlier_calls
+from mha_parity.diagnose.experiments.state import Earlier, earlier_calls
 from mha_parity.diagnose.experiments.weights import Cause, causes, readings
 
 if TYPE_CHECKING:
@@ -40,12 +42,14 @@ class Examination:
     """What each experiment saw."""
 
     scans: list[Scan] = field(default_factory=list)
-    earlier: tuple[str, ...] = ()
+    earlier: Earlier = field(default_factory=Earlier)
     readings: list[Reading] = field(default_factory=list)
     causes: list[Cause] = field(default_factory=list)
     digits: Digits | None = None
-    masks: list[tuple[str, str]] = field(default_factory=list)
-    law: str = ""
+    masks: list[MaskEffect] = field(default_factory=list)
+    scales: list[Measured] = field(default_factory=list)
+    exponential: Exponential | None = None
+    influences: list[Influence] = field(default_factory=list)
 
     @property
     def wrong(self) -> list[Trial]:
@@ -67,9 +71,13 @@ def examine(caller: Caller, *, whole: bool = False) -> Examination:
     if not _is_surely_rounded(seen):
         seen.causes = causes(caller, seen.readings)
     seen.scans = list(scans(caller))
-    if whole or not (seen.causes or seen.wrong):
-        seen.masks = list(masks(caller))
-    seen.law = law(measured(caller)) if whole else ""
+    plain_wrong = bool(seen.causes or seen.wrong)
+    if whole or not plain_wrong:
+        seen.masks = list(masks(caller, plain_wrong=plain_wrong))
+    if whole:
+        seen.scales = measured(caller)
+        seen.exponential = exponential(caller)
+        seen.influences = list(influences(caller))
     return seen
 
 
@@ -95,10 +103,11 @@ def findings(seen: Examination) -> list[Finding]:
         found += _plain(seen)
     return found + [
         Finding(
-            f"with {name}: {text}", "apply the mask to the scores, before the softmax, as it is",
-            stage="mask",
+            f"with {each.name}: {each.effect}",
+            "apply the mask to the scores, before the softmax, as it is", stage="mask",
         )
-        for name, text in seen.masks
+        for each in seen.masks
+        if each.effect
     ]  # fmt: skip
 
 
@@ -123,12 +132,13 @@ def _some(scan: Scan) -> str:
 
 
 def _earlier(seen: Examination) -> list[Finding]:
-    if not seen.earlier:
+    if not seen.earlier.changes:
         return []
     return [
         Finding(
-            "; ".join(seen.earlier[:2]), "keep nothing from one call to the next: look for module "
-            "globals, default arguments and attributes that forward writes",
+            "; ".join(seen.earlier.changes[:2]),
+            "keep nothing from one call to the next: look for module globals, default arguments "
+            "and attributes that forward writes",
             evidence=_sums(seen), stage="state",
         )
     ]  # fmt: skip

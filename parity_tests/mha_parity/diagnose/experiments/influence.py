@@ -37,6 +37,12 @@ def visibility(reading: Reading) -> str:
     return rules[0] if len(set(rules)) == 1 else f"in head 0, {rules[0]}"
 
 
+def visible_rule(reading: Reading) -> str:
+    """Return which keys row i sees in every head, as formulas: "0 … i"; "" without a rule."""
+    rules = {_interval(seen) for seen in reading.seen}
+    return rules.pop() if len(rules) == 1 else ""
+
+
 def irregular(reading: Reading) -> str:
     """Return an example of a row that sees other keys than it should; "" where none does."""
     lost = reading.visible & _readable(reading) & ~reading.seen

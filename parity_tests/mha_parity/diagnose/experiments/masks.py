@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import pose
-from mha_parity.diagnose.experiments.influence import visibility
+from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
 from mha_parity.diagnose.experiments.reading import Reading, read_problem
 from mha_parity.diagnose.experiments.transfer import curve
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.calls import Caller
+    from mha_parity.diagnose.experiments.calls import Caller, Trial
 
 AXES = {"padding": ("bool", "float", "lengths"),
         "attn": ("bool2d", "float2d", "bool3d", "float3d", "causal")}  # fmt: skip
@@ -25,28 +26,57 @@ SIZES = {"batch": 2, "queries": 7, "keys": 9, "heads_count": 3, "head_dim": 11}
 LEAST = 1e-3
 
 
-def masks(caller: Caller) -> Iterator[tuple[str, str]]:
-    """Yield for each kind of mask that is offered and wrong its name, and what it does."""
+@dataclass(frozen=True)
+class MaskEffect:
+    """One kind of mask: what it does in place of what it should ("" where it is right).
+
+    ``error`` is the largest error of the output; ``trial`` the call.
+    """
+
+    name: str
+    effect: str
+    error: float
+    trial: Trial
+
+
+def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
+    """Yield what each kind of mask does that is offered and answered.
+
+    Where problems without a mask are wrong, only which keys are seen can be held against it.
+    """
     for axis, kinds in AXES.items():
         for kind in kinds:
             if kind not in caller.candidate.offer[axis] or not caller.running():
                 continue
             sizes = SIZES if caller.base.heads_count > 1 else SIZES | {"heads_count": 1}
-            problem = pose(caller.case(**sizes, **{axis: kind}))
-            story = _story(caller, problem)
-            if story:
-                yield f"{axis}={kind}", story
+            trial = caller.pose([pose(caller.case(**sizes, **{axis: kind}))])[0]
+            if trial.found is not None:
+                error = float(np.nanmax(np.abs(trial.found - trial.expected), initial=0))
+                yield MaskEffect(
+                    f"{axis}={kind}", _effect(caller, trial, plain_wrong), error, trial
+                )
 
 
-def _story(caller: Caller, problem: Problem) -> str:
+def _effect(caller: Caller, trial: Trial, plain_wrong: bool) -> str:
     """Return what a mask does in place of what it should, in sample 0 and then in the last."""
-    if not caller.pose([problem])[0].wrong:
+    if not trial.wrong:
         return ""
+    problem = trial.problem
     for sample in range(problem.case.batch):
         reading = read_problem(caller, problem, sample)
-        if reading is not None and not reading.right:
+        if reading is None or reading.right:
+            continue
+        if not plain_wrong:
             return mask_effect(reading, unmasked(problem, sample), sample)
-    return "the weights are right, the output is not"
+        if rule := visibility(reading):
+            return rule
+    return "" if plain_wrong else "the weights are right, the output is not"
+
+
+def kept_keys(caller: Caller, found: MaskEffect) -> str:
+    """Return which keys row i keeps under a mask, as read out: "0 … i"; "" without a rule."""
+    reading = read_problem(caller, found.trial.problem)
+    return "" if reading is None else visible_rule(reading)
 
 
 def unmasked(problem: Problem, sample: int) -> Array:
@@ -73,7 +103,13 @@ def mask_effect(reading: Reading, plain: Array, sample: int) -> str:
     for name, pattern in shapes:
         if np.array_equal(zero, pattern) and not np.array_equal(pattern, hidden):
             return name
-    return _filled(reading, plain, hidden) or _added(reading, plain, bare) or visibility(reading)
+    return (
+        _filled(reading, plain, hidden)
+        or _added(reading, plain, bare)
+        or visibility(reading)
+        or irregular(reading)
+        or "weights of visible keys are wrong by no rule that was tried"
+    )
 
 
 def _patterns(reading: Reading, hidden: Array, sample: int) -> Iterator[tuple[str, Array]]:
@@ -101,12 +137,12 @@ def _filled(reading: Reading, plain: Array, hidden: Array) -> str:
     rows = np.where(hidden, np.nan, np.log(weights) - plain)
     scores = np.log(weights) - _row_medians(rows)
     elements = hidden & np.isfinite(scores) & (reading.weights > LEAST * reading.noise)
-    if not elements.any():
+    if 2 * elements.sum() < hidden.sum():
         return ""
     fill, added = scores[elements], (scores - plain)[elements]
     if np.ptp(fill) <= LEAST:
         return f"hidden keys get the score {float(np.median(fill)):.4g}, not -inf"
-    if np.ptp(added) <= LEAST:
+    if np.ptp(added) <= LEAST < abs(np.median(added)):
         return f"hidden keys get {float(np.median(added)):.4g} added to their score, not -inf"
     return ""
 

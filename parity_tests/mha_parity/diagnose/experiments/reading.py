@@ -68,10 +68,12 @@ def read_problem(caller: Caller, problem: Problem, sample: int = 0) -> Reading |
         return None
     right = Attention(problem)
     right.answer()
-    stages, own = right.stages, problem.key.shape[1]
-    scores, expected = stages["masked scores"], stages["weights"]
+    own = problem.key.shape[1]
+    expected, scores, query, key = (
+        np.asarray(right.stages[name][sample], dtype=np.float64)
+        for name in ("weights", "masked scores", "query heads", "key heads")
+    )
     return Reading(
-        problem, np.asarray(weights, dtype=np.float64), expected[sample, ..., :own],
-        scores[sample, ..., :own],
-        stages["query heads"][sample], stages["key heads"][sample][:, :own],
+        problem, np.asarray(weights, dtype=np.float64), expected[..., :own], scores[..., :own],
+        query, key[:, :own],
     )  # fmt: skip

@@ -27,7 +27,8 @@ SIZES = (
     {"head_dim": 33, "heads_count": 2, "queries": 3, "keys": 8},
     {"head_dim": 16, "heads_count": 3, "queries": 8, "keys": 5},
 )
-EXACT = 1e-6
+# How far a scale that is read may be off, relative; formulas differ by more at some size.
+EXACT = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,15 @@ class Measured:
 
     case: Case
     scale: float
+
+    @property
+    def factor(self) -> float:
+        """The scale over 1/sqrt(D)."""
+        return self.scale * math.sqrt(self.case.head_dim)
+
+    def equals(self, scale: float) -> bool:
+        """Return whether this is the scale, but for how exactly it is read."""
+        return abs(scale - self.scale) <= EXACT[self.case.dtype] * abs(self.scale)
 
 
 def measured(caller: Caller) -> list[Measured]:
@@ -110,14 +120,14 @@ def law(found: list[Measured]) -> str:
     if len(found) < 3:
         return ""
     for text, formula in LAWS.items():
-        if all(abs(formula(m.case) - m.scale) <= EXACT * abs(m.scale) for m in found):
+        if all(m.equals(formula(m.case)) for m in found):
             return text
-    scales = np.array([m.scale for m in found])
-    factors = np.array([m.scale * m.case.head_dim**0.5 for m in found])
-    if np.ptp(factors) <= EXACT * np.abs(factors).max():
-        return f"{factors.mean():.6g}/sqrt(D)"
-    if np.ptp(scales) <= EXACT * np.abs(scales).max():
-        return constant(float(scales.mean()))
+    scale = float(np.mean([m.scale for m in found]))
+    factor = float(np.mean([m.factor for m in found]))
+    if all(m.equals(factor * m.case.head_dim**-0.5) for m in found):
+        return f"{factor:.6g}/sqrt(D)"
+    if all(m.equals(scale) for m in found):
+        return constant(scale)
     exponent = _power(found)
     return exponent or "no formula in D, H, L, S or E: " + ", ".join(
         f"{m.scale:.4g} at D = {m.case.head_dim}" for m in found[:4]
@@ -140,6 +150,6 @@ def _power(found: list[Measured]) -> str:
     x = np.log([m.case.head_dim for m in found])
     y = np.log([m.scale for m in found])
     slope_, start = np.polyfit(x, y, 1)
-    if np.abs(slope_ * x + start - y).max() > EXACT:
+    if np.abs(slope_ * x + start - y).max() > EXACT[found[0].case.dtype]:
         return ""
     return f"{math.exp(start):.4g} D^{slope_:.4g}"

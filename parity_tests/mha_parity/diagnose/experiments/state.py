@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,8 +23,20 @@ BETWEEN = {
 }
 
 
-def earlier_calls(caller: Caller) -> tuple[str, ...]:
-    """Return which calls change the answer to a problem that is asked before and after them."""
+@dataclass(frozen=True)
+class Earlier:
+    """Which calls change the answer to a problem that is asked before and after them.
+
+    ``calls`` were made in between; ``change`` is the largest change, rounding included.
+    """
+
+    changes: tuple[str, ...] = ()
+    calls: int = 0
+    change: float = 0.0
+
+
+def earlier_calls(caller: Caller) -> Earlier:
+    """Return which earlier calls change an answer."""
     sizes = dict(SIZES)
     if caller.base.heads_count == 1 or caller.base.kv_heads == "fewer":
         sizes["heads_count"] = caller.base.heads_count
@@ -32,21 +45,21 @@ def earlier_calls(caller: Caller) -> tuple[str, ...]:
     for change in BETWEEN.values():
         asked += [caller.case(**{**sizes, **change}), first]
     trials = caller.ask(asked)
-    before, changes = trials[0], []
+    before, changes, largest = trials[0], [], 0.0
     for name, after in zip(BETWEEN, trials[2::2], strict=False):
         difference = _difference(before, after)
-        if difference:
+        largest = max(largest, difference)
+        if difference > before.allowed:
             changes.append(f"{name} changes the answer to an earlier problem by {difference:.3g}")
         before = after
-    return tuple(changes)
+    return Earlier(tuple(changes), len(trials) // 2, largest)
 
 
 def _difference(before: Trial, after: Trial) -> float:
-    """Return by how much two answers to one problem differ, 0 where rounding explains it."""
+    """Return by how much two answers to one problem differ; one without an answer, by nothing."""
     if before.found is None or after.found is None:
         return 0.0
     with np.errstate(invalid="ignore"):
         difference = np.abs(before.found - after.found)
     same = np.isnan(before.found) == np.isnan(after.found)
-    unlike = np.inf if not same.all() else largest_magnitude(difference)
-    return float(unlike) if unlike > before.allowed else 0.0
+    return largest_magnitude(difference) if same.all() else float(np.inf)

@@ -1,0 +1,29 @@
+"""``mha-parity identify``: what an attention computes, measured by experiments alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.diagnose.identity import identify
+from mha_parity.run.narrowing import narrowed, restricted
+from mha_parity.worker.open_target import opened
+
+if TYPE_CHECKING:
+    from mha_parity.core.identity import IdentityCard
+    from mha_parity.core.options import Options
+
+SECONDS = 60.0  # after which no experiment begins: a loop over all keys in Python takes hours
+
+
+def identified(target: str, options: Options) -> IdentityCard:
+    """Return the identity card of one target, within what the options leave of its offer.
+
+    Raises
+    ------
+    ValueError
+        There is no such target, or the options leave nothing that it offers.
+
+    """
+    with opened(target, options) as candidate:
+        offer = restricted(candidate, options)
+        return identify(narrowed(candidate, offer, options), target, SECONDS)

@@ -1,0 +1,123 @@
+"""Which part of an input reaches which part of the output, by changing one part at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.experiments.rules import spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.diagnose.experiments.calls import Caller
+
+SIZES = {"batch": 3, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 4}
+FACTOR = -0.5  # on what is changed: q, k and v together change scores and values
+AXES = {"sample": 0, "head": 1, "query row": 2}
+
+
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """Which parts of the output (columns) move when one part of the input (row) is changed.
+
+    ``word`` is the kind of part. ``expected`` is what moves in the right attention: that part
+    alone, or nothing for a row whose masks leave one key. ``change`` is the largest movement of any
+    other part.
+    """
+
+    word: str
+    reached: Array
+    expected: Array
+    change: float
+
+    @property
+    def independent(self) -> bool:
+        """Whether each part reaches what it should and no other."""
+        return bool(np.array_equal(self.reached, self.expected))
+
+    @property
+    def sentence(self) -> str:
+        """What reaches what, as one sentence."""
+        count = len(self.reached)
+        if self.independent:
+            return f"{count} {self.word}s: each reaches its own output alone"
+        if self.reached.all():
+            return f"each of {count} {self.word}s reaches the outputs of all"
+        odd = np.flatnonzero((self.reached != self.expected).any(axis=1))
+        first = int(odd[0])
+        moved = spans(np.flatnonzero(self.reached[first])) or "none"
+        return f"changing {self.word} {first} changes the outputs of {self.word}s {moved}"
+
+
+def influences(caller: Caller) -> Iterator[Influence]:
+    """Yield the influence of samples, heads and query rows, as far as the offer has several."""
+    base = caller.base
+    sizes = dict(SIZES)
+    if base.heads_count == 1 or base.kv_heads == "fewer":
+        sizes["heads_count"] = base.heads_count
+    problem = pose(caller.case(**sizes))
+    for word, axis in AXES.items():
+        if not caller.running():
+            return
+        found = _influence(caller, problem, word, axis)
+        if found is not None:
+            yield found
+
+
+def _influence(caller: Caller, problem: Problem, word: str, axis: int) -> Influence | None:
+    count = (problem.case.batch, problem.num_heads, problem.case.queries)[axis]
+    grouped = word == "head" and problem.num_kv_heads != problem.num_heads
+    if count < 2 or grouped or (word == "query row" and problem.query is problem.key):
+        return None
+    changed = [_changed(problem, word, part) for part in range(count)]
+    first, *others = caller.pose([problem, *changed])
+    if len(others) < count or first.found is None or any(each.found is None for each in others):
+        return None
+    moved = np.array([_movement(first.found, np.asarray(each.found), axis) for each in others])
+    expected = np.array([_movement(first.expected, each.expected, axis) for each in others])
+    separate = np.where(expected > first.allowed, 0, moved)
+    return Influence(word, moved > first.allowed, expected > first.allowed, float(separate.max()))
+
+
+def _movement(first: Array, second: Array, axis: int) -> Array:
+    """Return the largest change of the output along an axis of (N, H, L, Dv); NaN is infinite."""
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(first - second)
+    others = tuple(i for i in range(4) if i != axis)
+    return np.asarray(np.nan_to_num(difference, nan=np.inf).max(axis=others))
+
+
+def _changed(problem: Problem, word: str, part: int) -> Problem:
+    """Return the problem with one part of its inputs multiplied by ``FACTOR``."""
+    if word == "head":
+        return _with_head(problem, part)
+    at = (part,) if word == "sample" else (slice(None), part)
+    names = ("query", "key", "value") if word == "sample" else ("query",)
+    return _multiplied(problem, names, at)
+
+
+def _with_head(problem: Problem, head: int) -> Problem:
+    columns = slice(head * problem.head_dim, (head + 1) * problem.head_dim)
+    if problem.w_q is None:
+        return _multiplied(problem, ("query", "key", "value"), (..., columns))
+    return _multiplied(problem, ("w_q", "w_k", "w_v"), (columns,))
+
+
+def _multiplied(problem: Problem, names: tuple[str, ...], at: tuple[object, ...]) -> Problem:
+    """Return the problem with parts of arrays multiplied; one array under two names stays one."""
+    changed: dict[int, Array] = {}
+    changes: dict[str, object] = {}
+    for name in names:
+        array = getattr(problem, name)
+        if id(array) not in changed:
+            copy = array.copy()
+            copy[at] *= FACTOR
+            changed[id(array)] = copy
+        changes[name] = changed[id(array)]
+    return problem.replace(**changes)

@@ -1,0 +1,224 @@
+"""One line of an identity card for each experiment, with the number that it measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.core.identity import Measure
+from mha_parity.diagnose.evidence import ROUNDINGS
+from mha_parity.diagnose.experiments import transfer
+from mha_parity.diagnose.experiments.influence import irregular, visibility
+from mha_parity.diagnose.experiments.masks import kept_keys
+from mha_parity.diagnose.experiments.scale import law
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mha_parity.diagnose.experiments.calls import Caller
+    from mha_parity.diagnose.experiments.examination import Examination
+    from mha_parity.diagnose.experiments.reading import Reading
+
+LEAST = 3  # effective scales that a formula rests on
+EXACT_ULPS = 4  # an exp of 1 ulp, and the roundings of two divisions
+UNREAD = "not measured: the weights cannot be read out of the output"
+
+
+def measures(caller: Caller, seen: Examination) -> tuple[Measure, ...]:
+    """Return a line for each experiment."""
+    each: tuple[Callable[[Examination], Iterator[Measure]], ...] = (
+        _scale, _transfer, _exponential, _window, _influences, _sizes, _digits,
+    )  # fmt: skip
+    found = [measure for make in each for measure in make(seen)]
+    return (*found, *_masks(caller, seen), *_state(seen))
+
+
+def formula(seen: Examination) -> str:
+    """Return what the weights are, as a formula; "" where they are no scaled softmax."""
+    text = law(seen.scales)
+    if not text or not all(_straight(each) for each in seen.readings):
+        return ""
+    if text.startswith("1/"):
+        return f"softmax(q k^T / {text[2:]}) v"
+    return f"softmax(s q k^T) v with s = {text}"
+
+
+def _straight(reading: Reading) -> bool:
+    """Return whether the weights are a softmax of the scores times a constant a head."""
+    found = transfer.curve(reading)
+    if found is None:
+        return reading.right
+    _, misfit = transfer.slope(found)
+    sums = np.where(reading.visible, reading.weights, 0).sum(axis=-1)
+    return misfit <= found.atol and bool((np.abs(sums - 1) <= 100 * reading.noise).all())
+
+
+def _scale(seen: Examination) -> Iterator[Measure]:
+    if len(seen.scales) < LEAST:
+        yield Measure(experiment="scale", sentence=UNREAD, as_torch=None)
+        return
+    off = max(abs(m.factor - 1) for m in seen.scales)
+    widths = sorted({m.case.head_dim for m in seen.scales})
+    where = f"{len(seen.scales)} sizes with D = {widths[0]} … {widths[-1]}"
+    yield Measure(
+        experiment="scale",
+        sentence=f"{law(seen.scales)}, at {where}; 1/sqrt(D) is missed by {off:.2g} of it",
+        value=off, unit="relative", as_torch=_is_scaled(seen),
+    )  # fmt: skip
+
+
+def _is_scaled(seen: Examination) -> bool:
+    return all(m.equals(m.case.head_dim**-0.5) for m in seen.scales)
+
+
+def _transfer(seen: Examination) -> Iterator[Measure]:
+    curves = [c for each in seen.readings if (c := transfer.curve(each)) is not None]
+    if not curves:
+        yield Measure(experiment="transfer curve", sentence=UNREAD, as_torch=None)
+        return
+    misses = [c.misfit(c.x) for c in curves]
+    sum(int(c.usable.sum()) for c in curves)
+    x = np.concatenate([c.x[c.usable] for c in curves])
+    y = np.concatenate([c.y[c.usable] for c in curves])
+    slope = float(x @ y) / max(float(x @ x), 1e-300)
+    min(float(c.x[c.usable].min()) for c in curves)
+    yield Measure(
+        experiment="transfer curve",
+        sentence=f"log of the weight over the score, {len(x)} points from 0 down to {x.min():.3g}: "
+        f"at most {max(misses):.2g} from torch's line, slope {slope:.6g}",
+        value=max(misses), unit="logarithm",
+        as_torch=all(miss <= c.atol for miss, c in zip(misses, curves, strict=True)),
+    )  # fmt: skip
+
+
+def _exponential(seen: Examination) -> Iterator[Measure]:
+    found = seen.exponential
+    if found is None:
+        yield Measure(
+            experiment="exponential", as_torch=None,
+            sentence="not measured: the inputs cannot be set to exact scores",
+        )  # fmt: skip
+        return
+    if len(seen.scales) >= LEAST and not _is_scaled(seen):
+        yield Measure(
+            experiment="exponential", sentence="not measured: the scale is another", as_torch=None
+        )
+        return
+    allowed = ROUNDINGS["float64"] * (1 + np.abs(found.scores))
+    right = bool((found.ulps <= allowed).all())
+    ulps = max(1, round(found.worst))
+    worst = f"{found.worst:.1f}" if found.worst < 1e4 else f"{found.worst:.2g}"
+    yield Measure(
+        experiment="exponential",
+        sentence=f"exp of {found.scores.size} exactly known scores, {found.scores.min():.3g} … 0: "
+        f"at most {worst} ulp off, at {found.at + 0.0:.4g}",
+        value=found.worst, unit="ulp", as_torch=right,
+        clause=f"exp {'exact to' if ulps <= EXACT_ULPS else 'within'} {ulps} ulp" if right else "",
+    )  # fmt: skip
+
+
+def _window(seen: Examination) -> Iterator[Measure]:
+    normal = [r for r in seen.readings if r.problem.case.regime == "normal"]
+    if not normal:
+        yield Measure(experiment="keys of a row", sentence=UNREAD, as_torch=None)
+        return
+    rules = [r for r in (visibility(each) or irregular(each) for each in normal) if r]
+    largest = normal[-1].seen.shape
+    if rules:
+        yield Measure(experiment="keys of a row", sentence=rules[-1], as_torch=False)
+        return
+    yield Measure(
+        experiment="keys of a row",
+        sentence=f"without a mask every row sees every key, up to {largest[1]} rows and "
+        f"{largest[2]} keys",
+        value=float(largest[2]), unit="keys", clause="no window",
+    )  # fmt: skip
+
+
+def _influences(seen: Examination) -> Iterator[Measure]:
+    for each in seen.influences:
+        clause = f"{each.word}s independent" if each.word != "query row" else ""
+        yield Measure(
+            experiment=f"{each.word}s", sentence=each.sentence, value=each.change,
+            unit="change of another's output", as_torch=each.independent,
+            clause=clause if each.independent else f"{each.word}s not independent",
+        )  # fmt: skip
+
+
+def _sizes(seen: Examination) -> Iterator[Measure]:
+    tried = [each for each in seen.scans if each.crashed]
+    calls = sum(len(each.trials) for each in tried)
+    listed = ", ".join(f"{s.letter} {min(s.crashed)} … {max(s.crashed)}" for s in tried)
+    bad = sum(t.wrong or t.crashed for s in tried for t in s.trials)
+    if not bad:
+        sentence = f"right in {calls} calls: {listed}"
+    else:
+        rules = [r for s in tried for r in (s.crash_rule, s.wrong_rule) if r]
+        where = f", wherever {' or '.join(dict.fromkeys(rules[:3]))}" if rules else ""
+        sentence = f"wrong or without an answer in {bad} of {calls} calls{where}: {listed}"
+    yield Measure(
+        experiment="sizes", sentence=sentence, value=float(bad), unit="calls", as_torch=not bad
+    )
+
+
+def _digits(seen: Examination) -> Iterator[Measure]:
+    digit = seen.digits
+    if digit is None:
+        yield Measure(experiment="digits", sentence="not measured: no answer", as_torch=None)
+        return
+    where = f" in {digit.heads}" if digit.heads else ""
+    cause = f", as rounding to {digit.dtype} gives" if digit.dtype and digit.rounding else ""
+    yield Measure(
+        experiment="digits",
+        sentence=f"{digit.bits:.1f} bits of the largest number of the output are right{where}, "
+        f"error {digit.error:.2g}{cause}",
+        value=digit.bits, unit="bits", as_torch=digit.right,
+    )  # fmt: skip
+
+
+def _masks(caller: Caller, seen: Examination) -> Iterator[Measure]:
+    for each in seen.masks:
+        if each.effect:
+            yield Measure(
+                experiment=each.name, sentence=each.effect, value=each.error,
+                unit="error of the output", as_torch=False,
+            )  # fmt: skip
+            continue
+        if each.trial.wrong:
+            yield Measure(
+                experiment=each.name, value=each.error, unit="error of the output", as_torch=None,
+                sentence="hides no other keys than it should; the output is wrong without it too",
+            )  # fmt: skip
+            continue
+        rule = kept_keys(caller, each) if each.name == "attn=causal" else ""
+        keeps = rule.replace("0 … i", "j <= i") if rule == "0 … i" else rule
+        effect = f"row i keeps keys {keeps}" if keeps else MASK_RULES[each.name.split("=")[1]]
+        yield Measure(
+            experiment=each.name, sentence=f"{effect}; the output is {each.error:.2g} off",
+            value=each.error, unit="error of the output",
+            clause=f"causal mask keeps {keeps}" if keeps else "",
+        )  # fmt: skip
+
+
+MASK_RULES = {
+    "bool": "what it marks is hidden", "bool2d": "what it marks is hidden",
+    "bool3d": "what it marks is hidden, by sample and head", "lengths": "keys beyond are hidden",
+    "float": "it is added to the scores", "float2d": "it is added to the scores",
+    "float3d": "it is added to the scores, by sample and head", "causal": "later keys are hidden",
+}  # fmt: skip
+
+
+def _state(seen: Examination) -> Iterator[Measure]:
+    earlier = seen.earlier
+    if not earlier.calls:
+        yield Measure(experiment="state", sentence="not measured: no answer", as_torch=None)
+        return
+    right = not earlier.changes
+    yield Measure(
+        experiment="state",
+        sentence=f"{earlier.calls} calls of other sizes and values in between change the answer to "
+        f"a problem by at most {earlier.change:.2g}" if right else "; ".join(earlier.changes[:2]),
+        value=earlier.change, unit="change of the output", as_torch=right,
+        clause="stateless" if right else "keeps state between calls",
+    )  # fmt: skip

@@ -1,0 +1,155 @@
+"""The identity card: what each experiment measures of right attentions and of wrong ones."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.core.candidate import FunctionCandidate
+from mha_parity.core.features import offer
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.exponential import exponential
+from mha_parity.diagnose.experiments.perturbation import influences
+from mha_parity.diagnose.identity import identify
+from mha_parity.report import identity_card, identity_page
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.identity import IdentityCard
+
+PROJECTED = offer(form="qkv", projection="none", inputs=("cross",))
+CAUSAL_LOOSE = "softmax(q k^T / sqrt(D)) v, but with attn=causal: row i sees keys 0 … i+1"
+LAYER = offer(inputs=("distinct",), bias=("no", "yes"), attn=("none", "bool2d", "causal"))
+
+
+def caller(kind: type[Attention], offered: dict[str, tuple[str, ...]] = PROJECTED) -> Caller:
+    """Return the caller of an attention, without a limit of time."""
+    return Caller(FunctionCandidate("planted", lambda p: attend(kind, p), offered), lambda: True)
+
+
+def card(kind: type[Attention], offered: dict[str, tuple[str, ...]] = PROJECTED) -> IdentityCard:
+    """Return the identity card of an attention."""
+    return identify(FunctionCandidate("planted", lambda p: attend(kind, p), offered), "planted")
+
+
+class SharedExp(Attention):
+    """Base 2 with a factor log2(e) of 20 bits: the exponential is 1e-7 off."""
+
+    def exp(self, x: Array) -> Array:
+        """Return 2^(x log2(e))."""
+        return np.exp2(x * np.float64(round(np.log2(np.e) * 2**20) / 2**20))
+
+
+class NextHead(Attention):
+    """Head h has the values of head h + 1."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Roll the heads."""
+        return super().apply_weights(weights, np.roll(v, -1, axis=1))
+
+
+def test_the_exponential_of_a_right_attention_is_exact_to_an_ulp() -> None:
+    """Scores without rounding errors leave those of exp and of one division."""
+    for offered in (PROJECTED, LAYER):
+        found = exponential(caller(Attention, offered))
+        assert found is not None
+        assert found.worst < 3
+        assert -60 == found.scores.min()
+
+
+def test_an_exponential_of_too_few_digits_is_measured() -> None:
+    """An exp2 of a rounded factor is off by as much as the factor, times the score."""
+    found = exponential(caller(SharedExp))
+    assert found is not None
+    relative = abs(round(np.log2(np.e) * 2**20) / 2**20 / np.log2(np.e) - 1)
+    assert found.worst == pytest.approx(60 * relative * 2**52, rel=1e-3)
+    assert -60 == found.at
+
+
+def test_each_part_of_a_right_attention_reaches_itself_alone() -> None:
+    """Samples, heads and query rows of a layer."""
+    found = list(influences(caller(Attention, LAYER)))
+    assert ["sample", "head", "query row"] == [each.word for each in found]
+    assert all(each.independent for each in found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "sentence"),
+    [
+        (NextHead, "head", "changing head 0 changes the outputs of heads 0, 2"),
+        (
+            catalogue()["softmax-batch-axis"].kinds[0], "sample",
+            "each of 3 samples reaches the outputs of all",
+        ),
+        (
+            catalogue()["softmax-query-axis"].kinds[0], "query row",
+            "each of 5 query rows reaches the outputs of all",
+        ),
+    ],
+    ids=["head", "sample", "row"],
+)  # fmt: skip
+def test_a_part_that_reaches_others_is_found(
+    kind: type[Attention], word: str, sentence: str
+) -> None:
+    """The first part that does not reach itself alone is said with what it reaches."""
+    (found,) = (each for each in influences(caller(kind, LAYER)) if each.word == word)
+    assert not found.independent
+    assert sentence == found.sentence
+
+
+def test_the_card_of_a_right_layer_says_what_it_computes() -> None:
+    """One sentence, in which every clause was measured, and no line that departs."""
+    found = card(Attention, LAYER)
+    assert found.sentence == (
+        "softmax(q k^T / sqrt(D)) v, exp exact to 1 ulp, no window, samples independent, heads "
+        "independent, causal mask keeps j <= i, stateless"
+    )
+    assert found.as_torch
+    assert all(each.as_torch for each in found.measures)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "departing"),
+    [
+        ("scale-dmodel", "softmax(q k^T / sqrt(E)) v",
+         {"scale", "transfer curve", "sizes", "digits"}),
+        ("causal-loose", CAUSAL_LOOSE, {"attn=causal"}),
+    ],
+)  # fmt: skip
+def test_the_card_of_a_wrong_layer_says_what_departs(
+    name: str, sentence: str, departing: set[str]
+) -> None:
+    """What is right stays so, what departs is said with its rule."""
+    found = card(catalogue()[name].kinds[0], LAYER)
+    assert found.sentence.startswith(sentence)
+    assert departing == {each.experiment for each in found.measures if each.as_torch is False}
+    assert not found.as_torch
+
+
+def test_what_could_not_be_measured_is_said() -> None:
+    """Without time for a second experiment the card says so, and is not taken for a right one."""
+    found = identify(
+        FunctionCandidate("planted", lambda p: attend(Attention, p), PROJECTED), "planted", 0.0
+    )
+    open_lines = [each for each in found.measures if each.as_torch is None]
+    assert "0 s are over: some experiments made fewer calls, or none" == open_lines[-1].sentence
+
+
+def test_the_document_and_the_page_have_every_experiment() -> None:
+    """JSON has the numbers, the page a point of the curve each and outlines what departs."""
+    found = card(NextHead)
+    written = json.loads(identity_card.as_json([found]))
+    assert [each.experiment for each in found.measures] == [
+        each["experiment"] for each in written["experiments"]
+    ]
+    assert written["as_torch"] is False
+    shown = identity_page.page([found])
+    assert found.transfer is not None
+    finite = np.isfinite(found.transfer.found).sum()
+    assert finite == shown.count("<circle")
+    odd = sum(int((m.reached != m.expected).sum()) for m in found.influence)
+    assert odd == shown.count('stroke="var(--bad)"') > 0
