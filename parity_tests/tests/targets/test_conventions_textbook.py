@@ -34,7 +34,9 @@ def subject(name: str) -> object:
 
 def judged(name: str) -> Verdict:
     """Return the verdict on one of them."""
-    return check(bound_here(subject(name), Options()), Options(cases=60))
+    return check(
+        bound_here(subject(name), Options()), Options(cases=60, diagnose=False, shrink=False)
+    )
 
 
 @pytest.mark.parametrize(("name", "convention"), RIGHT.items(), ids=RIGHT)

@@ -41,7 +41,10 @@ WRONG = (
 def judged(name: str, **options: object) -> Verdict:
     """Return the verdict on one of the subjects, in float64."""
     subject = load.load(f"{SUBJECTS}/mask_meanings.py:{name}")
-    asked = Options(cases=150, dtypes=("float64",), **options)  # type: ignore[arg-type]  # vary
+    asked = Options(
+        cases=150, dtypes=("float64",), diagnose=False, shrink=False,
+        **options,  # type: ignore[arg-type]  # they vary
+    )  # fmt: skip
     return check(bound_here(subject, asked), asked)
 
 
