@@ -87,13 +87,11 @@ def masked_scores(q: NDArray[Any], k: NDArray[Any], masking: Masking, scale: flo
 
     The scale goes onto the queries: fewer numbers than the scores, and no overflow on the way.
     """
-    n, heads, queries, _ = q.shape
     unit = exponential(q.dtype).unit
-    scaled = np.multiply(q, scale * unit, out=np.empty(q.shape, q.dtype))
-    rows = by_key_head(scaled, k.shape[1])
-    scores: NDArray[Any] = (rows @ k.swapaxes(2, 3)).reshape(n, heads, queries, k.shape[2])
+    scaled = by_key_head(q * (scale * unit), k.shape[1])
+    scores: NDArray[Any] = (scaled @ k.swapaxes(2, 3)).reshape(*q.shape[:3], k.shape[2])
     if not masking.is_empty:
-        scores += masking.additive(queries, k.shape[2], scores.dtype, unit)
+        scores += masking.additive(q.shape[2], k.shape[2], scores.dtype, unit)
     return scores
 
 

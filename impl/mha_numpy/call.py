@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Options(NamedTuple):
-    """What one call is asked for, in torch's words; `dropout_p` is 0 outside training."""
+    """The options of one call, in torch's words; `dropout_p` is 0 outside training."""
 
-    num_heads: int
+    num_heads: int = 1
     add_zero_attn: bool = False
     batch_first: bool = False
     key_padding_mask: ArrayLike | None = None
@@ -56,14 +56,6 @@ class Call(NamedTuple):
     """Whether the caller's arrays have a batch axis."""
     dtype: np.dtype[Any]
     """The dtype of the caller's arrays."""
-
-    @property
-    def extent(self) -> tuple[int, int, int]:
-        """Return the numbers of samples, of queries and of keys, without the appended keys."""
-        first, second, _ = self.inputs[0].shape
-        batch_first = self.options.batch_first
-        n, queries = (first, second) if batch_first else (second, first)
-        return n, queries, self.inputs[1].shape[1 if batch_first else 0]
 
     def of_samples(self, samples: slice) -> Call:
         """Return the call with some of its samples; batch first."""

@@ -9,14 +9,7 @@ from mha_numpy.dtypes import require_same, to_floating
 from mha_numpy.errstate import quiet
 from mha_numpy.multihead import multi_head_attention
 from mha_numpy.projections import Projections, parameter_shapes
-from mha_numpy.validation import (
-    check_dropout_has_rng,
-    check_engine,
-    check_probability,
-    check_rng,
-    check_shapes,
-    check_sizes,
-)
+from mha_numpy.validation import check_options, check_shapes, check_sizes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,11 +95,7 @@ def multi_head_attention_forward(
     torch 2.13. float16 and bfloat16 are computed in float32 and rounded once.
     Source: torch.nn.functional.multi_head_attention_forward, torch 2.13.
     """
-    check_engine(engine)
-    check_rng(rng)
-    check_probability("dropout_p", dropout_p)
-    dropout_p = dropout_p if training else 0.0
-    check_dropout_has_rng("dropout_p", dropout_p, rng)
+    check_options("dropout_p", dropout_p, rng, engine, drops=training)
     arrays = _present(
         in_proj_weight=None if use_separate_proj_weight else in_proj_weight,
         q_proj_weight=q_proj_weight if use_separate_proj_weight else None,
@@ -133,7 +122,7 @@ def multi_head_attention_forward(
         is_causal=is_causal,
         need_weights=need_weights,
         average_attn_weights=average_attn_weights,
-        dropout_p=dropout_p,
+        dropout_p=dropout_p if training else 0.0,
         rng=rng,
         engine=engine,
         precise=precise,

@@ -12,13 +12,7 @@ from mha_numpy.errstate import quiet
 from mha_numpy.multihead import multi_head_attention
 from mha_numpy.projections import Linear, Projections, parameter_shapes
 from mha_numpy.state import IncompatibleKeys, check_state, initial_parameter
-from mha_numpy.validation import (
-    check_engine,
-    check_probability,
-    check_rng,
-    check_shapes,
-    check_sizes,
-)
+from mha_numpy.validation import check_options, check_shapes, check_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -97,9 +91,7 @@ class MultiheadAttention(Projections):
         kdim = embed_dim if kdim is None else kdim
         vdim = embed_dim if vdim is None else vdim
         check_sizes(embed_dim, num_heads, kdim, vdim)
-        check_probability("dropout", dropout)
-        check_rng(rng)
-        check_engine(engine)
+        check_options("dropout", dropout, rng, engine)
         self.embed_dim, self.num_heads, self.kdim, self.vdim = embed_dim, num_heads, kdim, vdim
         self.head_dim = embed_dim // num_heads
         self.dropout, self.batch_first, self.add_zero_attn = dropout, batch_first, add_zero_attn

@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mha_numpy.call import Call, Options, check_call
 from mha_numpy.engines.dispatch import attend_heads
 from mha_numpy.engines.parallel import share_out
@@ -50,22 +52,11 @@ def multi_head_attention(
 
 def attend(call: Call) -> Results:
     """Compute the layer on checked, batched inputs of the working dtype."""
-    options = call.options
     q, k, v = heads_of(call)
-    heads_out, weights = attend_heads(
-        q,
-        k,
-        v,
-        call.masking,
-        1 / math.sqrt(q.shape[-1]),
-        need_weights=options.need_weights,
-        average_weights=options.average_attn_weights,
-        dropout_p=options.dropout_p,
-        rng=options.rng,
-        engine=options.engine,
-    )
-    merged = merge_heads(heads_out, batch_first=options.batch_first)
-    return linear(merged, call.parameters.out_proj), weights
+    scale = 1 / math.sqrt(q.shape[-1])
+    heads_out, weights = attend_heads(q, k, v, call.masking, scale, call.options)
+    merged = merge_heads(heads_out, batch_first=call.options.batch_first)
+    return np.ascontiguousarray(linear(merged, call.parameters.out_proj)), weights
 
 
 def heads_of(call: Call) -> Three:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mha_numpy.call import Options
 from mha_numpy.dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
 from mha_numpy.engines.dispatch import attend_heads
 from mha_numpy.errstate import quiet
@@ -16,13 +17,7 @@ from mha_numpy.leading_axes import (
     mask_as_heads,
 )
 from mha_numpy.masks import NO_MASK, Masking
-from mha_numpy.validation import (
-    check_dropout_has_rng,
-    check_engine,
-    check_number,
-    check_probability,
-    check_rng,
-)
+from mha_numpy.validation import check_number, check_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,23 +81,21 @@ def scaled_dot_product_attention(
     is refused. float16 and bfloat16 are computed in float32 and rounded once.
     Source: torch.nn.functional.scaled_dot_product_attention, torch 2.13.
     """
-    check_options(dropout_p, scale, rng, engine)
-    core = check_core(query, key, value, attn_mask, is_causal, scale, enable_gqa, precise)
-    out, _ = attend_heads(
-        core.q,
-        core.k,
-        core.v,
-        core.masking,
-        core.scale,
+    options = Options(
+        attn_mask=attn_mask,
+        is_causal=is_causal,
         need_weights=False,
         dropout_p=dropout_p,
         rng=rng,
         engine=engine,
+        precise=precise,
     )
-    return out.reshape(*core.lead, *out.shape[-2:]).astype(core.dtype, copy=False)
+    call = check_heads(query, key, value, scale, enable_gqa, options)
+    out, _ = attend_heads(*call[:6])
+    return out.reshape(*call.lead, *out.shape[-2:]).astype(call.dtype, copy=False)
 
 
-class Core(NamedTuple):
+class HeadsCall(NamedTuple):
     """One call, checked: q, k, v (N, H, length, width) in the working dtype, and their masks."""
 
     q: NDArray[Any]
@@ -110,35 +103,25 @@ class Core(NamedTuple):
     v: NDArray[Any]
     masking: Masking
     scale: float
+    options: Options
     lead: tuple[int, ...]
     """The leading axes of the result."""
     dtype: np.dtype[Any]
     """The dtype of the caller's arrays."""
 
 
-def check_options(
-    dropout_p: float, scale: float | None, rng: np.random.Generator | None, engine: str
-) -> None:
-    """Raise unless each option is what it should be."""
-    check_engine(engine)
-    check_rng(rng)
-    check_probability("dropout_p", dropout_p)
-    check_dropout_has_rng("dropout_p", dropout_p, rng)
-    if scale is not None:
-        check_number("scale", scale)
-
-
-def check_core(
+def check_heads(
     query: ArrayLike,
     key: ArrayLike,
     value: ArrayLike,
-    attn_mask: ArrayLike | None,
-    is_causal: bool,
     scale: float | None,
     enable_gqa: bool,
-    precise: bool,
-) -> Core:
-    """Check all arrays and return them as heads."""
+    options: Options,
+) -> HeadsCall:
+    """Check all arrays and options, and return the arrays as heads."""
+    check_options("dropout_p", options.dropout_p, options.rng, options.engine, drops=True)
+    if scale is not None:
+        check_number("scale", scale)
     q, k, v = (
         to_floating(x, name) for x, name in ((query, "query"), (key, "key"), (value, "value"))
     )
@@ -150,14 +133,15 @@ def check_core(
     else:
         lead = broadcast_axes(q, k, v)
     shape = (*lead, q.shape[-2], k.shape[-2])
-    masking = _masking(attn_mask, is_causal, dtype, shape)
-    working = working_dtype(dtype, precise=precise)
-    return Core(
+    masking = _masking(options.attn_mask, options.is_causal, dtype, shape)
+    working = working_dtype(dtype, precise=options.precise)
+    return HeadsCall(
         as_heads(q, lead).astype(working, copy=False),
         as_heads(k, lead, grouped=enable_gqa).astype(working, copy=False),
         as_heads(v, lead, grouped=enable_gqa).astype(working, copy=False),
         masking,
         1 / math.sqrt(q.shape[-1] or 1) if scale is None else float(scale),
+        options,
         lead,
         dtype,
     )

@@ -37,13 +37,6 @@ class Exponential(NamedTuple):
     unit: float
 
 
-class Limits(NamedTuple):
-    """Row sums of E that prove the absence of overflow and of harmful underflow."""
-
-    least: float
-    most: float
-
-
 @cache
 def exponential(dtype: np.dtype[Any]) -> Exponential:
     """Return the exponential to use for a dtype: base 2 for float32 where that is vectorised."""
@@ -65,27 +58,24 @@ def _is_vectorised(name: str) -> bool:
 
 
 @cache
-def limits_of(dtype: np.dtype[Any]) -> Limits:
-    """Return the row sums to trust: for float32 between 5e-7 and 1e23, for float64 1e-51 and 1e184.
+def least_sum(dtype: np.dtype[Any]) -> float:
+    """Return the least row sum of E to trust: 5e-7 for float32, 1e-51 for float64.
 
-    Above `most` too little room is left for a product with large values; below `least` terms
-    that matter, or their products with small values, come near the subnormal numbers.
+    Below, terms that matter, or their products with small values, come near the subnormal numbers.
     """
-    numbers = np.finfo(dtype)
-    return Limits(float(numbers.tiny) ** (1 / 6), float(numbers.max) ** 0.6)
+    return math.pow(float(np.finfo(dtype).tiny), 1 / 6)
 
 
 def trusted(sums: NDArray[Any], result: NDArray[Any]) -> bool:
-    """Whether E without a shift was good enough: all row sums within `limits_of`, result finite.
+    """Whether E without a shift was good enough: no row sum below `least_sum`, nothing overflowed.
 
-    The sum over the result is finite only where every number is; where it overflows by itself,
-    the maximum is taken without need.
+    The sum of squares is finite only where every number is below the root of the largest; where
+    it overflows by itself, the maximum is taken without need.
     """
-    least, most = limits_of(sums.dtype)
     return bool(
-        np.minimum.reduce(sums, axis=None) >= least
-        and np.maximum.reduce(sums, axis=None) <= most
-        and math.isfinite(np.add.reduce(result, axis=None))
+        np.minimum.reduce(sums, axis=None) >= least_sum(sums.dtype)
+        and math.isfinite(np.vdot(sums, sums))
+        and math.isfinite(np.vdot(result, result))
     )
 
 
@@ -103,8 +93,8 @@ def row_sums(rows: NDArray[Any], *, wide: bool = False) -> NDArray[Any]:
     """
     length = rows.shape[-1]
     dtype = FLOAT64 if wide and rows.size <= WIDE_UP_TO else rows.dtype
-    sums: NDArray[Any] = rows.reshape(-1, length) @ _ones(length, dtype)
-    return sums.reshape(*rows.shape[:-1], 1).astype(rows.dtype, copy=False)
+    sums: NDArray[Any] = rows.reshape(-1, length).dot(_ones(length, dtype))
+    return sums.astype(rows.dtype, copy=False).reshape(*rows.shape[:-1], 1)
 
 
 @lru_cache(maxsize=64)

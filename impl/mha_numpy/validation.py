@@ -54,24 +54,20 @@ def check_probability(name: str, p: float) -> None:
         raise ValueError(f"`{name}` is {p}, but should be between 0 and 1; pass a probability.")
 
 
-def check_engine(engine: str) -> None:
-    """Raise unless the engine's name is known."""
+def check_options(name: str, p: float, rng: object, engine: str, *, drops: bool = False) -> None:
+    """Raise unless the share of dropout, named `name`, the generator and the engine are valid.
+
+    `drops` says that the call draws from `rng` where p > 0: it cannot be None then.
+    """
+    check_probability(name, p)
     if engine not in ENGINES:
         raise ValueError(f"`engine` is {engine!r}, but should be one of {ENGINES}; 'auto' chooses.")
-
-
-def check_rng(rng: object) -> None:
-    """Raise unless it is a Generator or None."""
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise TypeError(
             f"`rng` is {rng!r}, but should be a numpy.random.Generator; "
             "pass np.random.default_rng(seed)."
         )
-
-
-def check_dropout_has_rng(name: str, p: float, rng: object) -> None:
-    """Raise where dropout is wanted and nothing to draw from is given."""
-    if p > 0 and rng is None:
+    if drops and p > 0 and rng is None:
         raise ValueError(
             f"`{name}` is {p} and `rng` is None, but dropout draws from a generator of yours; "
             "pass `rng=np.random.default_rng(seed)`."

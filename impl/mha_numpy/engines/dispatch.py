@@ -18,6 +18,7 @@ from mha_numpy.engines.threads import holding_blas
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from mha_numpy.call import Options
     from mha_numpy.masks import Masking
 
 LONG_HEAD = 65_536
@@ -27,20 +28,21 @@ MOST_PLAIN = 4_194_304
 
 
 def choose_engine(
-    engine: str, shape: tuple[int, ...], *, drops: bool, most_plain: int = MOST_PLAIN
+    options: Options, scores: tuple[int, ...], *, most_plain: int = MOST_PLAIN
 ) -> str:
     """Return "plain" or "flash" for scores (N, H, L, S); raise ValueError where it cannot be.
 
     Dropout takes the plain engine: the generator draws for all weights at once.
     """
-    if engine == "flash" and drops:
+    drops = options.dropout_p > 0
+    if options.engine == "flash" and drops:
         raise ValueError(
             "`engine` is 'flash', but dropout needs all weights at once; pass engine='plain' or "
             "'auto', or no dropout."
         )
-    if engine != "auto":
-        return engine
-    large = shape[2] * shape[3] > LONG_HEAD or prod(shape) > most_plain
+    if options.engine != "auto":
+        return options.engine
+    large = scores[2] * scores[3] > LONG_HEAD or prod(scores) > most_plain
     return "flash" if large and not drops else "plain"
 
 
@@ -50,23 +52,19 @@ def attend_heads(
     v: NDArray[Any],
     masking: Masking,
     scale: float,
-    *,
-    need_weights: bool,
-    average_weights: bool = False,
-    dropout_p: float = 0.0,
-    rng: np.random.Generator | None = None,
-    engine: str = "auto",
+    options: Options,
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Return (heads_out, weights), weights None where they are not needed.
 
     Shapes as in `attention.attend`; weights (N, H, L, S), or their mean over the heads (N, L, S)
-    where `average_weights`. Rows that see no key are NaN where weights are needed and 0 elsewhere,
-    as in torch.
+    where `average_attn_weights`. Rows that see no key are NaN where weights are needed and 0
+    elsewhere, as in torch.
     """
+    need, average = options.need_weights, options.average_attn_weights
     shape = (*q.shape[:3], k.shape[2])
-    if choose_engine(engine, shape, drops=dropout_p > 0) == "flash":
+    if choose_engine(options, shape) == "flash":
         return attend_flash(
-            q, k, v, masking, scale, need_weights=need_weights, average_weights=average_weights
+            q, k, v, masking, scale, need_weights=need, average_weights=need and average
         )
     with holding_blas(prod(shape) * q.shape[3]):
         heads_out, weights = attend(
@@ -75,11 +73,11 @@ def attend_heads(
             v,
             masking,
             scale,
-            need_weights=need_weights,
-            kept=draw_kept(shape, dropout_p, rng, q.dtype),
-            empty_rows_are_zero=not (need_weights or masking.is_empty),
+            need_weights=need,
+            kept=draw_kept(shape, options.dropout_p, options.rng, q.dtype),
+            empty_rows_are_zero=not (need or masking.is_empty),
         )
-    if weights is not None and average_weights:
+    if weights is not None and average:
         weights = np.add.reduce(weights, axis=1)
         weights /= q.shape[1]
     return heads_out, weights

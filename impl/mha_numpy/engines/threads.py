@@ -11,7 +11,6 @@ import os
 import threading
 from contextlib import nullcontext
 from functools import cache
-from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -21,47 +20,34 @@ if TYPE_CHECKING:
 
 
 class _Job:
-    """Numbered pieces of work that any thread may take; whoever comes late finds none left."""
+    """Numbered pieces of work, taken one by one by every thread that joins."""
 
     def __init__(self, work: Callable[[int], object], pieces: int) -> None:
         self._work = work
-        self._pieces = pieces
-        self._next = count()
+        self._pieces = iter(range(pieces))
+        self._unfinished = pieces
         self._lock = threading.Lock()
-        self._active = 0
-        self._owner_waits = False
-        self._finished = threading.Lock()
-        self._finished.acquire()
+        self.finished = threading.Event()
         self.error: BaseException | None = None
 
     def take_part(self) -> None:
-        """Do pieces until there are none, or until one of them has failed anywhere."""
-        with self._lock:
-            self._active += 1
-        try:
-            with _WorkingHere():
-                while (piece := self._take()) is not None:
+        """Do pieces until none is left; after an error the rest are skipped."""
+        before, _here.working = in_a_piece(), True
+        while (piece := self._take()) is not None:
+            try:
+                if self.error is None:
                     self._work(piece)
-        except BaseException as error:  # noqa: BLE001 (raised again by the thread that owns the job)
-            self.error = error
-        with self._lock:
-            self._active -= 1
-            if self._owner_waits and not self._active:
-                self._owner_waits = False  # who comes later still must not wake the owner twice
-                self._finished.release()
-
-    def wait(self) -> None:
-        """Return once nobody works on it; to be called by the owner, after its own part."""
-        with self._lock:
-            if not self._active:
-                return
-            self._owner_waits = True
-        self._finished.acquire()
+            except BaseException as error:  # noqa: BLE001 (the thread that owns the job raises it)
+                self.error = error
+            with self._lock:
+                self._unfinished -= 1
+            if not self._unfinished:
+                self.finished.set()
+        _here.working = before
 
     def _take(self) -> int | None:
         with self._lock:
-            piece = next(self._next)
-        return piece if piece < self._pieces and self.error is None else None
+            return next(self._pieces, None)
 
 
 class _Pool:
@@ -77,6 +63,7 @@ class _Pool:
         self._lock = threading.Lock()
 
     def invite(self, job: _Job, helpers: int) -> None:
+        """Wake that number of helpers for the job; one that comes late finds no piece left."""
         with self._lock:
             while len(self._helpers) < helpers:
                 helper = threading.Thread(target=self._serve, name="mha_numpy", daemon=True)
@@ -136,22 +123,18 @@ _chosen: int | None = None
 
 
 def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
-    """Call `work` with 0 ... pieces - 1, each once, in any order, on up to so many threads.
+    """Call `work` with 0 ... pieces - 1, each once, in any order, on at most `threads` threads.
 
-    The caller's thread is one of them, so a call from anywhere always gets on. The first
-    exception ends the job and is raised here. Work that is itself a piece of such a job is done on
-    its own thread: the others have pieces of theirs.
+    The caller's thread is one of them. The first exception ends the job and is raised here. A job
+    that is started from inside a piece stays on its thread: the others have pieces of theirs.
     """
-    helpers = min(threads, pieces) - 1
-    if helpers <= 0 or in_a_piece():
-        with _WorkingHere():
-            for piece in range(pieces):
-                work(piece)
-        return
     job = _Job(work, pieces)
-    _pool.invite(job, helpers)
+    helpers = min(threads, pieces) - 1
+    if helpers > 0 and not in_a_piece():
+        _pool.invite(job, helpers)
     job.take_part()
-    job.wait()
+    if pieces:
+        job.finished.wait()
     if job.error is not None:
         raise job.error
 
@@ -164,17 +147,6 @@ def holding_blas(multiplications: int) -> AbstractContextManager[None]:
 def in_a_piece() -> bool:
     """Whether this thread is at work on a piece of a job: what it calls need not be cut again."""
     return getattr(_here, "working", False)
-
-
-class _WorkingHere:
-    """Context in which this thread is at work on a piece."""
-
-    def __enter__(self) -> None:
-        self._before = in_a_piece()
-        _here.working = True
-
-    def __exit__(self, *_: object) -> None:
-        _here.working = self._before
 
 
 def get_num_threads() -> int:

@@ -16,9 +16,9 @@ from mha_numpy.grad.flash import attend_flash_vjp
 from mha_numpy.grad.plain import attend_plain_vjp
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
+    from mha_numpy.call import Options
     from mha_numpy.grad.targets import Pull
     from mha_numpy.masks import Masking
 
@@ -45,15 +45,12 @@ def attend_heads_vjp(
     v: NDArray[Any],
     masking: Masking,
     scale: float,
-    *,
-    need_weights: bool,
-    dropout_p: float,
-    rng: np.random.Generator | None,
-    engine: str,
+    options: Options,
 ) -> Attended:
     """Attend as `dispatch.attend_heads` does and return the function back as well."""
     shape = (*q.shape[:3], k.shape[2])
-    if choose_engine(engine, shape, drops=dropout_p > 0, most_plain=MOST_PLAIN) == "flash":
-        return Attended(*attend_flash_vjp(q, k, v, masking, scale, need_weights=need_weights))
-    kept = draw_kept(shape, dropout_p, rng, q.dtype)
+    if choose_engine(options, shape, most_plain=MOST_PLAIN) == "flash":
+        need = options.need_weights
+        return Attended(*attend_flash_vjp(q, k, v, masking, scale, need_weights=need))
+    kept = draw_kept(shape, options.dropout_p, options.rng, q.dtype)
     return Attended(*attend_plain_vjp(q, k, v, masking, scale, kept=kept))

@@ -12,7 +12,7 @@ import numpy as np
 
 from mha_numpy.call import Call, Options, check_call
 from mha_numpy.dtypes import BOOL, to_array
-from mha_numpy.engines.parallel import affine
+from mha_numpy.engines.parallel import product
 from mha_numpy.errstate import quiet
 from mha_numpy.grad.heads import Attended, attend_heads_vjp
 from mha_numpy.grad.projections import ProjectedGradients, column_sums
@@ -57,17 +57,8 @@ def layer_vjp(
         options = options._replace(is_causal=False)
     call = check_call(query, key, value, parameters, widths, options)
     q, k, v = heads_of(call)
-    attended = attend_heads_vjp(
-        q,
-        k,
-        v,
-        call.masking,
-        1 / math.sqrt(q.shape[-1]),
-        need_weights=options.need_weights,
-        dropout_p=options.dropout_p,
-        rng=options.rng,
-        engine=options.engine,
-    )
+    scale = 1 / math.sqrt(q.shape[-1])
+    attended = attend_heads_vjp(q, k, v, call.masking, scale, options)
     merged = merge_heads(attended.heads_out, batch_first=call.options.batch_first)
     done = _Pass(call, masks, attended, merged)
     output, weights = _results(done)
@@ -101,7 +92,7 @@ def _float_masks(options: Options) -> dict[str, NDArray[Any]]:
 def _results(done: _Pass) -> Results:
     """Return output and weights as the caller gets them, NaN where torch has NaN."""
     call, held = done.call, done.attended.weights
-    output = linear(done.merged, call.parameters.out_proj)
+    output = np.ascontiguousarray(linear(done.merged, call.parameters.out_proj))
     weights = None
     if call.options.need_weights and held is not None:
         weights, blank = _returned_weights(call, held)
@@ -138,14 +129,14 @@ def _gradients(
     options, working = call.options, merged.dtype
     d_rows = d_output.astype(working, copy=False).reshape(-1, d_output.shape[-1])
     out_proj = call.parameters.out_proj
-    d_merged = affine(d_rows, out_proj.weight.T, None).reshape(merged.shape)
+    d_merged = product(d_rows, out_proj.weight.T, None).reshape(merged.shape)
     (d_heads,) = split_heads(d_merged, 1, options.num_heads, options.batch_first)
     projected = ProjectedGradients(call)
     heads = _head_targets(call, projected)
     attended.pull(d_heads, _for_each_head(call, d_weights), heads)
     own = _appended_gradients(call, projected, heads)
     found = projected.gradients() | own
-    found["out_proj.weight"] = affine(d_rows.T, merged.reshape(-1, merged.shape[-1]).T, None)
+    found["out_proj.weight"] = product(d_rows.T, merged.reshape(-1, merged.shape[-1]).T, None)
     if out_proj.bias is not None:
         found["out_proj.bias"] = column_sums(d_rows)
     if not call.batched:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.engines.parallel import affine
+from mha_numpy.engines.parallel import product
 from mha_numpy.projections import joint_projections, split_heads
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ProjectedGradients:
         inputs = [x.reshape(-1, x.shape[2]) for x, _ in self._sources]
         names = "query", "key", "value"
         found = dict(zip(names, self._of_inputs(rows), strict=True))
-        weights = [affine(d.T, x.T, None) for d, x in zip(rows, inputs, strict=True)]
+        weights = [product(d.T, x.T, None) for d, x in zip(rows, inputs, strict=True)]
         parameters = self._call.parameters
         if parameters.in_proj_weight is None:
             names = "q_proj_weight", "k_proj_weight", "v_proj_weight"
@@ -74,7 +74,7 @@ class ProjectedGradients:
             for each, (_, count) in zip(rows, self._sources, strict=True)
         )
         return [
-            affine(part, weight.T, None).reshape(x.shape)
+            product(part, weight.T, None).reshape(x.shape)
             for part, weight, x in zip(parts, weights, self._call.inputs, strict=True)
             if weight is not None
         ]

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_numpy.call import Options
 from mha_numpy.dtypes import BOOL, to_array
 from mha_numpy.errstate import quiet
 from mha_numpy.grad.targets import HeadGradients, sum_to, to_cotangent, zeros_for
-from mha_numpy.sdpa import check_core, check_options
+from mha_numpy.sdpa import check_heads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
-    from mha_numpy.sdpa import Core
+    from mha_numpy.sdpa import HeadsCall
 
     Gradients = dict[str, NDArray[Any]]
 
@@ -78,40 +79,38 @@ def scaled_dot_product_attention_vjp(
     # Here, because most of those who import the package never go back.
     from mha_numpy.grad.heads import attend_heads_vjp
 
-    check_options(dropout_p, scale, rng, engine)
-    core = check_core(query, key, value, attn_mask, is_causal, scale, enable_gqa, precise)
+    options = Options(
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        need_weights=False,
+        dropout_p=dropout_p,
+        rng=rng,
+        engine=engine,
+        precise=precise,
+    )
+    call = check_heads(query, key, value, scale, enable_gqa, options)
     given = {
         name: to_array(each, name)
         for name, each in (("query", query), ("key", key), ("value", value))
     }
     mask = None if attn_mask is None else to_array(attn_mask, "attn_mask")
-    attended = attend_heads_vjp(
-        core.q,
-        core.k,
-        core.v,
-        core.masking,
-        core.scale,
-        need_weights=False,
-        dropout_p=dropout_p,
-        rng=rng,
-        engine=engine,
-    )
+    attended = attend_heads_vjp(*call[:6])
     shape = attended.heads_out.shape
-    output = attended.heads_out.reshape(*core.lead, *shape[2:]).astype(core.dtype)
+    output = attended.heads_out.reshape(*call.lead, *shape[2:]).astype(call.dtype)
 
     @quiet
     def pull(cotangent: ArrayLike) -> Gradients:
-        given_back = to_cotangent(cotangent, "cotangent", "output", output.shape, core.dtype)
-        d_heads = given_back.astype(core.q.dtype, copy=False).reshape(shape)
-        q, k, v = (np.empty(each.shape, each.dtype) for each in (core.q, core.k, core.v))
-        found = HeadGradients(q, k, v, zeros_for(core.masking, core.q.dtype))
+        given_back = to_cotangent(cotangent, "cotangent", "output", output.shape, call.dtype)
+        d_heads = given_back.astype(call.q.dtype, copy=False).reshape(shape)
+        q, k, v = (np.empty(each.shape, each.dtype) for each in (call.q, call.k, call.v))
+        found = HeadGradients(q, k, v, zeros_for(call.masking, call.q.dtype))
         attended.pull(d_heads, None, found)
         gradients = {
-            name: _as_given(gradient, core.lead, array.shape).astype(array.dtype, copy=False)
+            name: _as_given(gradient, call.lead, array.shape).astype(array.dtype, copy=False)
             for (name, array), gradient in zip(given.items(), found[:3], strict=True)
         }
         if mask is not None and mask.dtype != BOOL:
-            d_mask = _mask_as_given(found.bias[0], core, mask.shape)
+            d_mask = _mask_as_given(found.bias[0], call, mask.shape)
             gradients["attn_mask"] = d_mask.astype(mask.dtype, copy=False)
         return gradients
 
@@ -133,8 +132,8 @@ def _as_given(
     return sum_to(full, shape)
 
 
-def _mask_as_given(gradient: NDArray[Any], core: Core, shape: tuple[int, ...]) -> NDArray[Any]:
+def _mask_as_given(gradient: NDArray[Any], call: HeadsCall, shape: tuple[int, ...]) -> NDArray[Any]:
     """Return the gradient of a float mask in the mask's own shape."""
     if gradient.size == math.prod(shape):
         return gradient.reshape(shape)
-    return sum_to(gradient.reshape(*core.lead[:-1], *gradient.shape[1:]), shape)
+    return sum_to(gradient.reshape(*call.lead[:-1], *gradient.shape[1:]), shape)

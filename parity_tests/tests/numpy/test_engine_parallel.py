@@ -145,8 +145,11 @@ def test_masks_of_some_samples() -> None:
     assert (cut.hidden[0] is shared, cut.causal, cut.appended) == (True, True, 1)
 
 
-def test_samples_are_cut_by_work_and_rows() -> None:
-    """Samples are cut by work, and into some 256 rows at most."""
+def test_samples_are_cut_by_work_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples are cut by work, and into some 256 rows at most; little work only for a helper."""
+    monkeypatch.setattr(parallel, "get_num_threads", lambda: 1)
+    assert [1, 1, 4, 8] == [pieces_of(10**n) for n in (7, 8, 9, 10)]
+    monkeypatch.setattr(parallel, "get_num_threads", lambda: 2)
     assert [slice(0, 9)] == cut_samples(9, 100, 10**7)
     assert [slice(0, 4), slice(4, 8)] == cut_samples(8, 32, 10**8)
     assert [2, 2, 2, 2, 1] == [s.stop - s.start for s in cut_samples(9, 128, 10**8)]

@@ -19,7 +19,7 @@ from mha_numpy import MultiheadAttention, attention, scaled_dot_product_attentio
 from mha_numpy.engines import parallel
 from mha_numpy.engines import threads as pool
 from mha_numpy.engines.flash import attend_flash
-from mha_numpy.engines.parallel import affine, cut_product, spread_affine
+from mha_numpy.engines.parallel import affine, cut_product, product, spread_product
 from mha_numpy.engines.threads import (
     BLAS_SPREADS_FROM,
     get_num_threads,
@@ -86,16 +86,16 @@ def test_products_do_not_depend_on_threads(rows: int) -> None:
     x = rng.standard_normal((rows, 97)).astype(np.float32)
     weight = rng.standard_normal((389, 97)).astype(np.float32)
     bias = rng.standard_normal(389).astype(np.float32)
-    expected = spread_affine(x, weight, bias, threads=1)
-    np.testing.assert_array_equal(spread_affine(x, weight, bias, threads=3), expected)
+    expected = spread_product(x, weight, bias, threads=1)
+    np.testing.assert_array_equal(spread_product(x, weight, bias, threads=3), expected)
     exact = x.astype(np.float64) @ weight.T.astype(np.float64) + bias
     allowed = 99 * np.finfo(np.float32).eps * (np.abs(x) @ np.abs(weight.T) + np.abs(bias))
     assert (np.abs(expected - exact) <= allowed).all()
     assert (np.abs(affine(x, weight, bias) - exact) <= allowed).all()
 
 
-def test_a_helper_that_comes_late_disturbs_nobody() -> None:
-    """A job whose owner was woken already can be joined: there is nothing left, and no error."""
+def test_a_helper_that_comes_late_finds_nothing_left() -> None:
+    """A job waits for the piece that a helper has; a thread that joins later does nothing."""
     working, may_end = threading.Event(), threading.Event()
 
     def work(_: int) -> None:
@@ -103,18 +103,29 @@ def test_a_helper_that_comes_late_disturbs_nobody() -> None:
         may_end.wait()
 
     job = pool._Job(work, 1)
-    helper, owner = threading.Thread(target=job.take_part), threading.Thread(target=job.wait)
+    helper = threading.Thread(target=job.take_part)
     helper.start()
     working.wait()
-    owner.start()
-    while not job._owner_waits:
-        time.sleep(0)
+    job.take_part()
+    assert not job.finished.is_set()
     may_end.set()
     helper.join()
-    owner.join()
     job.take_part()
-    job.take_part()
-    assert (0, None) == (job._active, job.error)
+    assert (True, None) == (job.finished.is_set(), job.error)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 128, 129])
+@pytest.mark.parametrize("biased", [True, False])
+def test_few_rows_are_multiplied_from_the_other_side(rows: int, biased: bool) -> None:
+    """The transpose of weight @ x.T is x @ weight.T + bias up to the order of sums."""
+    rng = np.random.default_rng(rows)
+    x, weight = rng.standard_normal((rows, 19)), rng.standard_normal((519, 19))
+    bias = rng.standard_normal(519) if biased else None
+    found = affine(x, weight, bias)
+    assert (rows <= parallel.FEW_ROWS) == (found.flags.f_contiguous or rows == 1)
+    sizes = np.abs(x) @ np.abs(weight.T) + (0 if bias is None else np.abs(bias))
+    other = product(x, weight, bias)
+    assert (np.abs(other - found) <= 2 * 20 * np.finfo(np.float64).eps * sizes).all()
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only where affinities exist")
@@ -142,7 +153,7 @@ def test_pieces_cover_a_product_once(sizes: tuple[int, int, int]) -> None:
     """The cut of a product is a partition."""
     rows, inner, columns = sizes
     times = np.zeros((rows, columns), int)
-    for piece in cut_product(rows, inner, columns):
+    for piece in cut_product(rows, columns, inner):
         times[piece] += 1
     assert (times == 1).all()
 
@@ -158,10 +169,11 @@ def test_a_product_inside_a_piece_is_not_cut_again(
         cut.append(in_a_piece())
         return x
 
-    monkeypatch.setattr(parallel, "spread_affine", spread)
+    monkeypatch.setattr(parallel, "spread_product", spread)
+    monkeypatch.setattr(parallel, "EVEN_FROM", 0)
     x, weight = np.ones((260, 260), np.float32), np.ones((261, 260), np.float32)
-    run(lambda _: affine(x, weight, None), 3, threads)
-    affine(x, weight, None)
+    run(lambda _: product(x, weight, None), 3, threads)
+    product(x, weight, None)
     assert [False] == cut
 
 
