@@ -159,6 +159,14 @@ def changes_error_state(Q, K, V, n_heads):
     return right(Q, K, V, n_heads)
 
 
+def flips_zeros(Q, K, V, n_heads):
+    """Give zeros of the input the other sign."""
+    for rows in (Q, K, V):
+        if rows.flags.writeable:
+            rows[rows == 0] *= -1
+    return right(Q, K, V, n_heads)
+
+
 def reseeds(Q, K, V, n_heads):
     """Seed NumPy's global generator."""
     np.random.seed(0)

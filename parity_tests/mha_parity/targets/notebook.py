@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ from mha_parity.targets.definitions import execute
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+HELP = re.compile(r"[\w.]+\?{1,2}")  # `name?` and `name??` show the documentation and the source
 
 
 def module(path: Path, name: str) -> ModuleType:
@@ -48,5 +51,5 @@ def python_of(cell: str) -> str:
 
 def _without_magic(line: str) -> str:
     """Return the line, commented out if it speaks to the notebook and not to Python."""
-    stripped = line.lstrip()
-    return f"#{line}" if stripped[:1] in {"%", "!", "?"} else line
+    stripped = line.strip()
+    return f"#{line}" if stripped[:1] in {"%", "!", "?"} or HELP.fullmatch(stripped) else line

@@ -77,6 +77,13 @@ def test_a_misdeed_has_a_check_of_its_own(
     assert said in found(verdict, name)
 
 
+def test_a_zero_of_the_other_sign_is_a_write(check_subject: CheckSubject) -> None:
+    """0 equals -0, but the caller's array has other bits. Kills a comparison by values."""
+    verdict = check_subject("misbehaving.py:flips_zeros", features=(("regime", "zeros"),))
+    assert "inputs unchanged" in failing(verdict)
+    assert "the call wrote into `" in found(verdict, "inputs unchanged")
+
+
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in OF_LAYERS.items()])
 def test_a_layer_s_misdeed_has_a_check_of_its_own(
     subject: str, name: str, said: str, check_subject: CheckSubject

@@ -188,6 +188,25 @@ def test_a_second_answer_of_another_shape_is_named() -> None:
     assert str(output.shape) in found.detail
 
 
+@pytest.mark.parametrize(("bounds", "severity"), [(1.9, Severity.MATCH), (2.1, Severity.WRONG)])
+def test_a_relation_allows_two_bounds(bounds: float, severity: Severity) -> None:
+    """Each answer may be off by one bound. Kills a larger allowance, say a thousand bounds."""
+    problem = _problem(8, form="mha", attn="none", padding="none", out_proj="identity")
+    name, related = next(iter(applicable_relations(problem).items()))
+    reference = reference_answer(problem)
+    limit = bound(problem, reference).output
+    first = np.asarray(reference.output, dtype=np.float64)
+    second = related.expected(first).copy()
+    second[0, 0, 0] += bounds * related.expected(limit)[0, 0, 0]
+    assert severity is judge_relation(problem, limit, first, second, name, related).severity
+
+
+def test_a_float_padding_mask_is_asked_too() -> None:
+    """Padding of -inf hides as True does. Kills "only boolean padding is asked"."""
+    problem = _problem(9, form="mha", attn="none", padding="float")
+    assert "padding invariance" in _asked(problem)
+
+
 def test_nan_in_one_answer_alone_breaks_a_relation() -> None:
     """Where only one of the two answers is a number they are infinitely far apart."""
     problem = _problem(8, form="mha", attn="none", padding="none", out_proj="identity")

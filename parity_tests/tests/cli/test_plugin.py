@@ -95,6 +95,14 @@ def test_what_no_single_case_shows_fails_the_run_as_a_whole(pytester: pytest.Pyt
     )
 
 
+def test_an_inconclusive_run_is_red(pytester: pytest.Pytester) -> None:
+    """Two cases prove nothing: the run as a whole fails. Kills "inconclusive passes"."""
+    result = run(pytester, RIGHT, "-k", "all-cases", "--mha-parity-cases", "2")
+    result.stdout.fnmatch_lines(["*Inconclusive: *"])
+    assert {"failed": 1} == {k: n for k, n in outcomes(result).items() if k != "deselected"}
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
 def test_a_target_that_never_answers_is_one_red_test(pytester: pytest.Pytester) -> None:
     """Without an answer there is no verdict: one test says so, and the features are skipped."""
     target = f"{SUBJECTS}/miscalled.py:needs_a_keyword"

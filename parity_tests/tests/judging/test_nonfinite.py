@@ -208,3 +208,5 @@ def test_what_overflows_the_dtype_is_infinite_there() -> None:
     finite = np.full(scaled.output_shape, 65504, dtype=np.float16)
     assert Severity.MATCH is outcome(judge_answer(scaled, big, Answer(output=infinite)))
     assert outcome(judge_answer(scaled, big, Answer(output=finite))).fails
+    # Kills the mutation that compares whether both are infinite, and not with which sign.
+    assert outcome(judge_answer(scaled, big, Answer(output=-infinite))).fails

@@ -224,6 +224,12 @@ def test_magics_are_no_python() -> None:
     assert found == {"N": 3, "left out": {}}
 
 
+@pytest.mark.parametrize("line", ["?print", "??print", "print?", "math.sqrt??"])
+def test_a_question_for_help_is_no_python(line: str) -> None:
+    """A line that asks the notebook for help, from either end, leaves the cell's names alone."""
+    assert {"N": 3, "left out": {}} == executed(f"{line}\nN = 3")
+
+
 def test_a_name_left_out_is_explained_where_it_is_missed() -> None:
     """A call that misses a computed name says where the notebook sets it, and why it is absent."""
     subject = load.load(f"{SUBJECTS}/attention.ipynb:needs_data")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +81,23 @@ def test_a_misdeed_is_that_case_s_failure(name: str, severity: str, said: str) -
     assert severity == found[0].severity.value
     with pytest.raises(AssertionError, match=f"(?s){said}"):
         raise AssertionError(found[0].detail)
+
+
+@pytest.mark.parametrize(
+    ("guard", "said"), [("limit", "raised MemoryError"), ("watch", r"took \d\.\d+ GiB of memory")]
+)
+def test_each_guard_of_memory_suffices_alone(
+    guard: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process's own limit, or the watch from outside. Kills the loss of either."""
+    if guard == "limit":
+        monkeypatch.setattr(Process, "_resident", lambda _: 0)
+    given = GIB // 4 if guard == "limit" else 64 * GIB
+    with started("takes_all_memory", memory=given) as candidate:
+        candidate.ready()
+        candidate._setup = replace(candidate._setup, memory=GIB // 4)
+        (found,) = run_cases(candidate, [FOUR], JudgeSettings())
+    assert re.search(said, found.check_results[0].detail)
 
 
 ANSWERING = ["floods", *(name for name in MISDEEDS if name.startswith("returns"))]
