@@ -34,10 +34,10 @@ def simulated_heads(
         the L tokens of a sentence, at least one.
     syntax
         how strongly one word looks at another it depends on, by (query word, key word);
-        beside 0.1 for the word itself. A link with a word that is not among the tokens has no
+        next to 0.1 for the word itself. A link with a word that is not among the tokens has no
         effect.
     meaning
-        the same for words of related meaning, beside 0.2 for the word itself.
+        the same for words of related meaning, next to 0.2 for the word itself.
 
     Returns
     -------

@@ -67,7 +67,7 @@ def attend(
         weights = masked_scores(q, k, masking, scale)
         if shifted:
             subtract_maxima(weights, empty_rows_are_zero=empty_rows_are_zero)
-        sums = exponentiate(weights, wide_sums=need_weights)
+        sums = exponentiate(weights, float64_sums=need_weights)
         if shifted and empty_rows_are_zero:
             np.maximum(sums, np.finfo(sums.dtype).tiny, out=sums)
         if kept is not None:

@@ -171,19 +171,19 @@ def flops(
         ("batch_size", batch_size),
     ):
         _require_positive(name, size)
-    cells = batch_size * num_heads * num_queries * num_keys
+    elements = batch_size * num_heads * num_queries * num_keys
     one_row = 2 * embed_dim * embed_dim
     return Flops(
         projections=batch_size * (num_queries + 2 * num_keys) * one_row,
-        scores=2 * cells * head_dim,
-        softmax=SOFTMAX_FLOPS_PER_CELL * cells,
-        mixing=2 * cells * head_dim,
+        scores=2 * elements * head_dim,
+        softmax=SOFTMAX_FLOPS_PER_CELL * elements,
+        mixing=2 * elements * head_dim,
         output=batch_size * num_queries * one_row,
     )
 
 
 def comparison(seq_len: int, embed_dim: int, num_heads: int) -> str:
-    """Lay the costs of one head beside those of `num_heads`, counted in both ways, as a table.
+    """Return the costs of one head next to those of `num_heads`, counted in both ways, as a table.
 
     Raises
     ------

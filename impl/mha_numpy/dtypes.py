@@ -35,8 +35,8 @@ def resolve_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     except TypeError:
         resolved = None
     if resolved is None or not is_supported(resolved):
-        got = repr(dtype) if resolved is None else resolved
-        raise TypeError(f"`dtype` is {got}, but should be {SUPPORTED}; choose one of them.")
+        actual = repr(dtype) if resolved is None else resolved
+        raise TypeError(f"`dtype` is {actual}, but should be {SUPPORTED}; choose one of them.")
     return resolved
 
 

@@ -126,8 +126,8 @@ def from_module_masks(
         masks.append(attn_mask.reshape(*lead, *shape[-2:]))
     if key_padding_mask is not None:
         masks.append(key_padding_mask[:, None, None, :])
-    wide = tuple(_widened(mask, appended) for mask in masks)
-    return split_by_kind(wide, causal=causal, appended=appended)
+    masks_of_all = tuple(_widened(mask, appended) for mask in masks)
+    return split_by_kind(masks_of_all, causal=causal, appended=appended)
 
 
 def _widened(mask: NDArray[Any], appended: int) -> NDArray[Any]:
@@ -135,6 +135,6 @@ def _widened(mask: NDArray[Any], appended: int) -> NDArray[Any]:
     if not appended:
         return mask
     shape = (*mask.shape[:-1], mask.shape[-1] + appended)
-    wide = np.zeros(shape, mask.dtype)
-    wide[..., : mask.shape[-1]] = mask
-    return wide
+    longer = np.zeros(shape, mask.dtype)
+    longer[..., : mask.shape[-1]] = mask
+    return longer

@@ -184,7 +184,7 @@ class MultiheadAttention(Projections):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[tuple[NDArray[Any], NDArray[Any] | None], Callable[..., dict[str, NDArray[Any]]]]:
-        """Return ((output, weights), pull): what `forward` returns, and the way back from it.
+        """Return ((output, weights), pull): what `forward` returns, and its backward pass.
 
         `pull(output_cotangent, weights_cotangent=None)` returns the gradients of
         sum(output_cotangent * output) + sum(weights_cotangent * weights) by name: "query", "key",
@@ -212,7 +212,7 @@ class MultiheadAttention(Projections):
         `pull` drops what the forward pass dropped. It may be called any number of times, and
         reads the arrays and parameters of the call: leave them as they are until then. float16
         and bfloat16 are computed in float32 and rounded once, at the end; float32 and float64 in
-        themselves, whatever the size, so that output may be a rounding apart from `forward`'s.
+        themselves, whatever the size, so that output may differ from `forward`'s by a rounding.
         """
         from mha_numpy.grad.layer import layer_vjp
 

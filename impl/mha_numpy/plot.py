@@ -70,7 +70,7 @@ def attention_heads(
     names
         H titles of the panels; "head 0", "head 1", ... where they are not given.
     columns
-        how many panels stand beside each other at most.
+        how many panels stand side by side at most.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def _require_count(name: str, labels: Sequence[str] | None, size: int, axis: str
         )
 
 
-def _panels(count: int, columns: int, cells: tuple[int, int]) -> tuple[Figure, list[Axes]]:
+def _panels(count: int, columns: int, sizes: tuple[int, int]) -> tuple[Figure, list[Axes]]:
     """Return a figure and as many panels on it, in rows of so many columns."""
     try:
         from matplotlib.figure import Figure
@@ -150,7 +150,7 @@ def _panels(count: int, columns: int, cells: tuple[int, int]) -> tuple[Figure, l
             "run: pip install 'mha-parity[plot]'."
         ) from None
     rows = math.ceil(count / columns)
-    height, width = (min(max(CELL * size, PANEL_LEAST), PANEL_MOST) for size in cells)
+    height, width = (min(max(CELL * size, PANEL_LEAST), PANEL_MOST) for size in sizes)
     size = (columns * (width + MARGIN_WIDTH) + 1, rows * (height + MARGIN_HEIGHT))
     figure = Figure(figsize=size, layout="constrained")
     grid = list(figure.subplots(rows, columns, squeeze=False).flat)

@@ -138,8 +138,8 @@ def input_projections(
 ) -> tuple[list[NDArray[Any]], list[NDArray[Any] | None]]:
     """Return the weights of query, key and value and their biases, be they packed or not."""
     packed, bias = parameters.in_proj_weight, parameters.in_proj_bias
-    apart = (parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight)
-    weights = [w for w in apart if w is not None] if packed is None else thirds(packed)
+    separate = (parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight)
+    weights = [w for w in separate if w is not None] if packed is None else thirds(packed)
     return weights, [None, None, None] if bias is None else [*thirds(bias)]
 
 

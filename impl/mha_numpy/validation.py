@@ -1,6 +1,6 @@
 """The public border: every refusal of shapes and options, each one sentence.
 
-`check_*` return quickly when all is well; only a refusal builds its message. What is got comes
+`check_*` return quickly when all is well; only a refusal builds its message. What was passed comes
 first, then what should be, then the remedy.
 """
 

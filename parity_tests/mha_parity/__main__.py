@@ -83,7 +83,10 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     check.add_argument(
-        "targets", nargs="*", metavar="TARGET", help="whose attention (default: mha_numpy's own)"
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="whose attention (default: mha_numpy's own, on each of its engines)",
     )
     add = _grouped(check)
     add_options(add)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from mha_parity.core.options import DEFAULT_TARGET, Options, from_namespace
+from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options, from_namespace
 from mha_parity.core.verdict import Outcome
 from mha_parity.worker.open_target import opened
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 # The worst of several targets is the verdict over all of them.
 ORDER = (Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.FAIL)
+# Fewer cases leave switches of the layer untried.
+LEAST_CASES = 40
 
 
 def check(asked: argparse.Namespace) -> int:
@@ -34,7 +37,8 @@ def check(asked: argparse.Namespace) -> int:
     if asked.html:
         require("jinja2", "report")
         require("matplotlib", "report")
-    verdicts = [judged(target, options) for target in asked.targets or [DEFAULT_TARGET]]
+    runs = [(target, options) for target in asked.targets] or default_runs(options)
+    verdicts = [judged(*run) for run in runs]
     # Before anything is printed: a pipe that closes early loses no file.
     written = [f" {line}" for line in files.write(verdicts, names)]
     if asked.github:
@@ -46,6 +50,18 @@ def check(asked: argparse.Namespace) -> int:
         for line in written:
             console.print(line, soft_wrap=True, markup=False, highlight=False)
     return max((v.outcome for v in verdicts), key=ORDER.index).exit_status
+
+
+def default_runs(options: Options) -> list[tuple[str, Options]]:
+    """Return the own layer with three fifths of the cases, and one fifth for each forced engine.
+
+    Each has LEAST_CASES at least, or all where there are fewer.
+    """
+    least = min(options.cases, LEAST_CASES)
+    share = max(options.cases // 5, least)
+    rest = max(options.cases - share * len(FORCED_ENGINES), least)
+    forced = [(target, replace(options, cases=share)) for target in FORCED_ENGINES]
+    return [(DEFAULT_TARGET, replace(options, cases=rest)), *forced]
 
 
 def judged(target: str, options: Options) -> Verdict:

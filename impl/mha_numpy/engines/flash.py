@@ -26,7 +26,6 @@ from mha_numpy.engines.tiles import (
     Tiles,
     choose_tiles,
     cut_tasks,
-    even_share,
     spans,
 )
 from mha_numpy.masks import NO_MASK, Masking
@@ -34,11 +33,6 @@ from mha_numpy.softmax import exponential, row_sums, trusted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-ROW_BYTES = 1024 * 1024
-"""With weights a tile has all keys, and the scores of a block take so much memory."""
-LEAST_ROWS = 64
-"""With fewer rows a product spends more on packing the keys than on multiplying."""
 
 
 class RowSums(NamedTuple):
@@ -88,10 +82,8 @@ def attend_flash(
         merged[...] = 0
         return heads_out, weights
     if tiles is None:
-        tiles = choose_tiles(queries, keys, q.itemsize)
-        if need_weights:
-            rows = even_share(queries, max(ROW_BYTES // (keys * q.itemsize), LEAST_ROWS))
-            tiles = Tiles(rows, tiles.keys)
+        heads_in_all = n * key_heads
+        tiles = choose_tiles(queries, keys, q.itemsize, heads_in_all, whole_rows=need_weights)
     problem = Problem(q, k, v, heads_out, masking, scale, tiles)
     tasks = cut_tasks(n, key_heads, queries, tiles.queries)
     if weights is not None and average_weights:
@@ -113,15 +105,15 @@ def _attend_task(
             for rows in spans(task.queries.start, task.queries.stop, problem.tiles.queries):
                 place = sample, head, rows
                 q, out = problem.queries(*place), problem.out[place]
-                cells = None
+                held = None
                 if weights is not None:
                     shape = (rows.stop - rows.start, len(k))
-                    cells = weights[place] if weights.ndim == 4 else scratch(shape, q.dtype)
-                shift, total = _attend_block(q, k, v, out, masks, rows, problem.tiles.keys, cells)
+                    held = weights[place] if weights.ndim == 4 else scratch(shape, q.dtype)
+                shift, total = _attend_block(q, k, v, out, masks, rows, problem.tiles.keys, held)
                 if sums is not None:
                     sums.shift[place], sums.total[place] = shift, total
-                if weights is not None and weights.ndim == 3 and cells is not None:
-                    _add_to_mean(weights[sample, rows], cells, head, problem.q.shape[1])
+                if weights is not None and weights.ndim == 3 and held is not None:
+                    _add_to_mean(weights[sample, rows], held, head, problem.q.shape[1])
 
 
 def _add_to_mean(mean: NDArray[Any], weights: NDArray[Any], head: int, heads: int) -> None:
@@ -142,20 +134,20 @@ def _attend_block(
     masks: HeadMasks,
     rows: slice,
     most_keys: int,
-    cells: NDArray[Any] | None,
+    held: NDArray[Any] | None,
 ) -> tuple[NDArray[Any] | float, NDArray[Any]]:
-    """Write a block of heads_out, and its weights into `cells` where given; return shift and z."""
+    """Write a block of heads_out, and its weights into `held` where given; return shift and z."""
     key_tiles = masks.key_tiles(rows, most_keys)
-    shift, total, mixed = 0.0, *_pass(q, k, v, masks, rows, key_tiles, None, cells)
+    shift, total, mixed = 0.0, *_pass(q, k, v, masks, rows, key_tiles, None, held)
     seen: NDArray[Any] | float = shift
     if not trusted(total, mixed):
         maxima = _maxima(q, k, masks, rows, key_tiles)
         seen = maxima[:, 0]
-        total, mixed = _pass(q, k, v, masks, rows, key_tiles, maxima, cells)
-        total[total == 0] = 1 if cells is None else np.nan
+        total, mixed = _pass(q, k, v, masks, rows, key_tiles, maxima, held)
+        total[total == 0] = 1 if held is None else np.nan
     np.divide(mixed, total, out=out)
-    if cells is not None:
-        np.divide(cells, total, out=cells)
+    if held is not None:
+        np.divide(held, total, out=held)
     return seen, total[:, 0]
 
 
@@ -167,17 +159,17 @@ def _pass(
     rows: slice,
     key_tiles: list[slice],
     shift: NDArray[Any] | None,
-    cells: NDArray[Any] | None,
+    held: NDArray[Any] | None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return z = E 1, (rows, 1), and E v, (rows, Dv), over all tiles; E stays in `cells`."""
+    """Return z = E 1, (rows, 1), and E v, (rows, Dv), over all tiles; E stays in `held`."""
     total = np.zeros((len(q), 1), q.dtype)
     mixed = scratch((len(q), v.shape[1]), q.dtype, "mixed")
     mixed[...] = 0
-    if cells is not None and sum(keys.stop - keys.start for keys in key_tiles) < len(k):
-        cells[...] = 0
+    if held is not None and sum(keys.stop - keys.start for keys in key_tiles) < len(k):
+        held[...] = 0
     for keys in key_tiles:
         shape = (len(q), keys.stop - keys.start)
-        tile = scratch(shape, q.dtype) if cells is None else cells[:, keys]
+        tile = scratch(shape, q.dtype) if held is None else held[:, keys]
         write_powers(q, k[keys], masks, rows, keys, shift, tile)
         total += row_sums(tile)
         mixed += np.matmul(tile, v[keys], out=scratch(mixed.shape, q.dtype, "product"))

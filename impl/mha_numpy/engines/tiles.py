@@ -25,8 +25,12 @@ TILE_BYTES = 512 * 1024
 """A tile of scores: a quarter to a half of a second-level cache, the operands take the rest.
 Measured: 256 x 512 float32 is the best of 64...512 x 256...1024, by 3 to 15 %."""
 TILE_KEYS = 512
+ROW_BYTES = 1024 * 1024
+"""Where weights are needed the scores of a block have all keys, and take this memory."""
 LEAST_TASKS = 8
-"""Problems of few heads are cut into so many tasks at least, for the threads to share."""
+"""Problems of few heads are cut into that many tasks at least, for the threads to share."""
+LEAST_ROWS = 64
+"""With fewer rows a product spends more on packing the keys than on multiplying."""
 
 
 class Tiles(NamedTuple):
@@ -44,10 +48,24 @@ class Task(NamedTuple):
     queries: slice
 
 
-def choose_tiles(queries: int, keys: int, itemsize: int, most_keys: int = TILE_KEYS) -> Tiles:
-    """Return tiles of about `most_keys` keys and as many queries as TILE_BYTES hold."""
+def choose_tiles(
+    queries: int,
+    keys: int,
+    itemsize: int,
+    heads: int,
+    *,
+    most_keys: int = TILE_KEYS,
+    whole_rows: bool = False,
+) -> Tiles:
+    """Return tiles of about `most_keys` keys and as many queries as TILE_BYTES hold.
+
+    With `whole_rows` ROW_BYTES hold the scores of a block with all keys. Few heads, counted over
+    all samples, get blocks of fewer queries, so that there are LEAST_TASKS.
+    """
     width = even_share(keys, most_keys)
-    return Tiles(even_share(queries, max(TILE_BYTES // itemsize // width, 1)), width)
+    held = ROW_BYTES // keys if whole_rows else TILE_BYTES // width
+    rows = min(held // itemsize, -(-queries * heads // LEAST_TASKS))
+    return Tiles(even_share(queries, max(rows, LEAST_ROWS)), width)
 
 
 def cut_tasks(n: int, key_heads: int, queries: int, height: int) -> list[Task]:
@@ -116,7 +134,7 @@ class HeadMasks:
             scores += part(mask, queries, keys).astype(scores.dtype, copy=False) * self.unit
 
     def hidden_tiles(self, queries: slice, keys: slice) -> Iterator[NDArray[np.bool_]]:
-        """Yield what hides cells of the tile: booleans that broadcast to it, True = hidden."""
+        """Yield what hides scores of the tile: booleans that broadcast to it, True = hidden."""
         for mask in self.hidden:
             tile = part(mask, queries, keys)
             if len(tile) > 1 or tile.any():

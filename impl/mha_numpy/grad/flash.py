@@ -1,12 +1,12 @@
-"""The way back through flash, with the weights computed again tile by tile: nothing is L times S.
+"""Backward pass through flash, with the weights computed again tile by tile: nothing is L times S.
 
 The forward pass keeps a shift and a sum for every row, so that a tile of weights is
 
     P = E / total        E = exp(scores - shift)
 
 The division goes onto the cotangent, (L, Dv) numbers where the weights would be (L, S), and the
-row's level rowsum(P * dP) = dO . o onto it as one more column, which meets a column of ones beside
-v. With G = [dO, -level] / total, two passes over a tile are left:
+row's level rowsum(P * dP) = dO . o onto it as one more column, which meets a column of ones next
+to v. With G = [dO, -level] / total, two passes over a tile are left:
 
     dv += E^T G     dS = E * (G [v, 1]^T)     dq += scale * dS k     dk += dS^T (scale * q)
 
@@ -91,7 +91,7 @@ def attend_flash_vjp(
 ) -> tuple[NDArray[Any], NDArray[Any] | None, Pull]:
     """Return (heads_out, weights, pull), 0 in rows that see no key; shapes as in `attend_flash`.
 
-    `pull` does not read the weights. `tiles` are those of the way back.
+    `pull` does not read the weights. `tiles` are those of the backward pass.
     """
     keys = k.shape[2]
     sums = RowSums(np.zeros(q.shape[:3], q.dtype), np.ones(q.shape[:3], q.dtype))
@@ -103,7 +103,8 @@ def attend_flash_vjp(
         heads_out[unseen] = weights[unseen] = 0
         sums.total[unseen] = 1
     if tiles is None:
-        tiles = choose_tiles(q.shape[2], keys, q.itemsize, TILE_KEYS)
+        heads = len(k) * k.shape[1]
+        tiles = choose_tiles(q.shape[2], keys, q.itemsize, heads, most_keys=TILE_KEYS)
     problem = Problem(q, k, v, heads_out, masking, scale, tiles)
 
     def pull(d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients) -> None:
@@ -183,7 +184,7 @@ def _pull_task(backward: Backward, sample: int, key_head: int, run: slice, index
 
 
 class _Block:
-    """A block of queries of one head, on its way back."""
+    """A block of queries of one head, in the backward pass."""
 
     def __init__(
         self, backward: Backward, sample: int, head: int, rows: slice, k: NDArray[Any]

@@ -28,7 +28,7 @@ MOST_PLAIN = 262_144
 
 
 class Attended(NamedTuple):
-    """Heads after attention, and the way back.
+    """Heads after attention, and their backward pass.
 
     `heads_out` (N, H, L, Dv) is 0 in rows that see no key; `weights` (N, H, L, S), after
     dropout, belongs to `pull` and is None where nothing holds it.

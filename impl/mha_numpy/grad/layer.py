@@ -1,4 +1,4 @@
-"""One call of a layer and the way back: from the cotangents to every gradient.
+"""One call of a layer and its backward pass: from the cotangents to every gradient.
 
 output projection -> merge heads -> attend -> append keys -> split heads -> project, backwards.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _Pass(NamedTuple):
-    """What the way back needs of the way there."""
+    """What the backward pass needs of the forward pass."""
 
     call: Call
     masks: dict[str, NDArray[Any]]
@@ -176,9 +176,9 @@ def _for_each_head(call: Call, d_weights: NDArray[Any] | None) -> NDArray[Any] |
     """Return the cotangent of the weights, (N, H, L, S) or (N, 1, L, S), in the working dtype."""
     if d_weights is None:
         return None
-    wide = d_weights.astype(call.inputs[0].dtype, copy=False)
-    wide = wide if call.batched else wide[None]
-    return wide[:, None] / call.options.num_heads if call.options.average_attn_weights else wide
+    own = d_weights.astype(call.inputs[0].dtype, copy=False)
+    own = own if call.batched else own[None]
+    return own[:, None] / call.options.num_heads if call.options.average_attn_weights else own
 
 
 def _mask_gradients(

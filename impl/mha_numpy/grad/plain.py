@@ -1,4 +1,4 @@
-"""The way back through the plain engine, which holds its weights."""
+"""Backward pass through the plain engine, which holds its weights."""
 
 from __future__ import annotations
 

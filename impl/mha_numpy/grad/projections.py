@@ -1,4 +1,4 @@
-"""The way back through the input projections: from gradients of the heads to those of weights."""
+"""Backward pass through the input projections: from gradients of the heads to those of weights."""
 
 from __future__ import annotations
 

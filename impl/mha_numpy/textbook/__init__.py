@@ -7,9 +7,9 @@ Two names, `self_attention` and `multi_head_attention`, are taught in two ways, 
 `projected`     `compute_qkv(X, W_q, W_k, W_v)`, `self_attention(Q, K, V)`,
                 `multi_head_attention(Q, K, V, n_heads)`: what comes in is already projected
 `packed`        `self_attention(X, Wq, Wk, Wv)`, `multi_head_attention(X, Wq, Wk, Wv, H)`: the
-                weights of all heads beside each other in one matrix; returns weights as well
+                weights of all heads side by side in one matrix; returns weights as well
 `valid_lens`    `MultiHeadAttention(num_hiddens, num_heads, dropout, bias)` with
-                `forward(queries, keys, values, valid_lens)`: padding told by lengths
+                `forward(queries, keys, values, valid_lens)`: padding given by lengths
 `keep_mask`     `MultiHeadAttention(d_model, num_heads)` and `EfficientMultiHeadAttention` with
                 `forward(X, mask)`: 0 = hidden, the polarity opposite to torch's
 ==============  ==================================================================================

@@ -26,8 +26,8 @@ class MultiHeadAttention:
 
     Where it differs: the boolean masks of `torch.nn.MultiheadAttention` are True where a key is
     hidden, the opposite of a keep-mask; torch keeps the transposes of the weights, and averages
-    those it returns over the heads unless told otherwise. The document this form comes from hides
-    with -1e9, so that a query with every key hidden attends to all alike; here it gets NaN.
+    those it returns over the heads by default. The document this form comes from hides with -1e9,
+    so that a query with every key hidden attends to all alike; here it gets NaN.
 
     Parameters
     ----------

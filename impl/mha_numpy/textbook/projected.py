@@ -73,7 +73,7 @@ def self_attention(Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> NDArray[Any]:
 
 @quiet
 def multi_head_attention(Q: ArrayLike, K: ArrayLike, V: ArrayLike, n_heads: int) -> NDArray[Any]:
-    """Return the outputs of all heads beside each other, (L, H*Dv).
+    """Return the outputs of all heads side by side, (L, H*Dv).
 
         Concat(head_1, ..., head_H), head_h = `self_attention` of the h-th slices of Q, K and V
 

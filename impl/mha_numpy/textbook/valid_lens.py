@@ -1,4 +1,4 @@
-"""Multi-head attention over padded batches, the padding told by valid lengths."""
+"""Multi-head attention over padded batches, the padding given by valid lengths."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -110,13 +110,9 @@ def _other_candidates(target: str) -> dict[str, Candidate]:
     """Return the further candidates: the NumPy layer restricted to its flash engine."""
     if target != DEFAULT_TARGET:
         return {}
-    import mha_numpy
+    from mha_numpy.forced import FlashAttention
 
-    class ByFlash(mha_numpy.MultiheadAttention):
-        def __init__(self, embed_dim: int, num_heads: int, **options: Any) -> None:
-            super().__init__(embed_dim, num_heads, engine=FLASH, **options)
-
-    return {FLASH: bind(ByFlash)}
+    return {FLASH: bind(FlashAttention)}
 
 
 def rows(dtype: str, found: Iterable[tuple[Case, Errors]]) -> Iterator[SurveyRow]:

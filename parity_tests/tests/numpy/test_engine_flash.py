@@ -320,8 +320,16 @@ def test_tasks_cover_every_query_once(n: int, key_heads: int, height: int) -> No
 @pytest.mark.parametrize("length", [1, 29, 512, 513, 4099])
 def test_a_tile_fits_the_cache(length: int, itemsize: int) -> None:
     """No tile takes more than an eighth over half a megabyte."""
-    tiles = choose_tiles(length, length, itemsize)
+    tiles = choose_tiles(length, length, itemsize, 8)
     assert tiles.queries * tiles.keys * itemsize <= 512 * 1024 * 9 / 8
+
+
+def test_few_heads_get_blocks_of_fewer_queries() -> None:
+    """One head of 600 queries is several tasks, also where the rows of the weights are whole."""
+    for whole_rows in (False, True):
+        many = choose_tiles(600, 100, 4, 8, whole_rows=whole_rows)
+        few = choose_tiles(600, 100, 4, 1, whole_rows=whole_rows)
+        assert (600, 80) == (many.queries, few.queries)
 
 
 def test_causal_rule_halves_the_work(monkeypatch: pytest.MonkeyPatch) -> None:

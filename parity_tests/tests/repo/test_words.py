@@ -55,7 +55,6 @@ NAMES = {
     "posed": "problem",
 }
 NOT_YET = {
-    "impl/mha_numpy": "its engines are being rewritten",
     "parity_tests/mha_parity/cases": "the families of sizes are being rewritten",
     "parity_tests/mha_parity/report": "to be rewritten with the page",
     "parity_tests/mha_parity/targets": "the conventions are being rewritten",

@@ -1,0 +1,66 @@
+"""The command without a target judges the own layer, as it is and held to each engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mha_numpy import attention
+from mha_numpy.engines import flash
+from mha_parity import cli
+from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
+from mha_parity.core.verdict import Outcome
+
+QUICK = Options(cases=200, in_process=True, diagnose=False, shrink=False)
+
+
+def outcomes(options: Options = QUICK) -> dict[str, Outcome]:
+    """Return the outcome of each forced engine as the default run judges it."""
+    runs = dict(cli.default_runs(options))
+    return {name: cli.judged(name, runs[name]).outcome for name in FORCED_ENGINES}
+
+
+@pytest.mark.parametrize(
+    ("cases", "shares"), [(500, [300, 100, 100]), (60, [40, 40, 40]), (1, [1, 1, 1])]
+)
+def test_the_cases_are_shared_out(cases: int, shares: list[int]) -> None:
+    """The layer as it is comes first, with three fifths of the cases."""
+    runs = cli.default_runs(replace(QUICK, cases=cases))
+    assert [DEFAULT_TARGET, *FORCED_ENGINES] == [target for target, _ in runs]
+    assert shares == [options.cases for _, options in runs]
+
+
+def test_a_wrong_second_tile_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flash without the keys beyond its first tile fails; the plain engine passes."""
+    right: Any = flash._pass
+
+    def first_tile(*arguments: Any) -> Any:
+        *before, key_tiles, shift, cells = arguments
+        return right(*before, key_tiles[:1], shift, cells)
+
+    monkeypatch.setattr(flash, "_pass", first_tile)
+    assert [Outcome.PASS, Outcome.FAIL] == list(outcomes().values())
+
+
+def test_a_wrong_second_block_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flash that shifts the rows of every block but the first fails."""
+    right: Any = flash._attend_block
+
+    def rolled(*arguments: Any) -> Any:
+        found = right(*arguments)
+        out, rows = arguments[3], arguments[5]
+        if rows.start:
+            out[...] = out[::-1].copy()
+        return found
+
+    monkeypatch.setattr(flash, "_attend_block", rolled)
+    assert Outcome.FAIL == outcomes()[FORCED_ENGINES[1]]
+
+
+def test_a_wrong_plain_engine_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain engine that is off by a thousandth fails; flash passes."""
+    right = attention.apply_weights
+    monkeypatch.setattr(attention, "apply_weights", lambda *heads: right(*heads) * 1.001)
+    assert [Outcome.FAIL, Outcome.PASS] == list(outcomes().values())
