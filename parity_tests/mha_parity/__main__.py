@@ -22,26 +22,27 @@ EPILOG = (
 )
 
 
-EPILOG_LINES = textwrap.fill(EPILOG, 90)  # for help whose lines argparse leaves as they are
+EPILOG_LINES = textwrap.fill(EPILOG, 79)  # for help whose lines argparse leaves as they are
 TOP = """Prove that an attention computes what torch.nn.MultiheadAttention computes.
 
 examples:
-  mha-parity check                                judge the NumPy attention that comes with it
-  mha-parity check attention.py:attention         judge a function or a class of a file
-  mha-parity check notebook.ipynb:attention -v    judge a function of a notebook, list every feature
-  mha-parity identify attention.py:attention      measure what it computes, right or wrong
-  mha-parity replay CASE attention.py:attention   print one failing case in full
-  mha-parity explain scale-dmodel                 tell what one bug does, with an example
+  mha-parity check                                the NumPy attention shipped
+  mha-parity check attention.py:attention         a function or class of a file
+  mha-parity check notebook.ipynb:attention -v    of a notebook; every feature
+  mha-parity identify attention.py:attention      measure what it computes
+  mha-parity replay CASE attention.py:attention   one failing case in full
+  mha-parity explain scale-dmodel                 what one bug does
+  mha-parity list                                 what can be listed
 """
 EXAMPLES = """examples:
   mha-parity check attention.py:attention --html verdict.html
-  mha-parity check package.module:Layer --features attn=causal,bias=yes --cases 2000
+  mha-parity check package.module:Layer --features attn=causal --cases 2000
   mha-parity check torch.nn:MultiheadAttention --dtypes float32 --grad
 
 """
 # The groups of `check --help`; what is in none stands under "options".
 GROUPS = {
-    "target": ("convention", "without", "device", "path"),
+    "target": ("convention", "masks", "without", "device", "path"),
     "cases": ("cases", "seed", "dtypes", "features", "grad"),
     "judging": ("fully-masked", "max-times-torch", "strict-overflow", "forbid"),
     "process": ("timeout", "memory", "in-process", "jobs"),
@@ -73,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"mha-parity {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    commands = top.add_subparsers(title="commands", dest="command", metavar="COMMAND")
 
     check = commands.add_parser(
         "check",
@@ -109,7 +110,12 @@ def parser() -> argparse.ArgumentParser:
     explain = commands.add_parser("explain", help="tell the story of one bug")
     explain.add_argument("bug", metavar="BUG", help="its id in the catalogue: see list bugs")
     listing = commands.add_parser("list", help="list conventions, features or bugs")
-    listing.add_argument("what", choices=("conventions", "features", "bugs"))
+    listing.add_argument(
+        "what",
+        nargs="?",
+        choices=("conventions", "features", "bugs"),
+        help="default: how many each",
+    )
     return top
 
 

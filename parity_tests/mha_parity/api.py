@@ -109,12 +109,12 @@ def judge(
         The target cannot be called or does not offer a named feature, or a keyword is wrong.
 
     """
-    from mha_parity.report.notebook_view import can_draw, console
+    from mha_parity.report.notebook_view import can_draw, console, status_line
     from mha_parity.report.progress import progress
 
     asked = with_keywords(options or Options(draw=can_draw()), keywords)
     name = target if isinstance(target, str) else named(target)
-    with progress(console(stderr=True), name) as tick:
+    with progress(console(stderr=True), name, status=status_line()) as tick:
         return _judge(target, asked, tick)
 
 
@@ -176,6 +176,8 @@ def replay(
 ) -> None:
     """Print one case: inputs, the target's output, torch's output, and their difference.
 
+    A notebook shows the attention weights next to torch's as well.
+
     Parameters
     ----------
     case
@@ -196,11 +198,12 @@ def replay(
 
     """
     from mha_parity.commands import replay as replaying
-    from mha_parity.report.notebook_view import console
+    from mha_parity.report.notebook_view import console, picture_display
 
     asked = with_keywords(options or Options(), keywords)
     bound, name = _opened(target, replaying.here(asked) if pdb else asked)
-    replaying.replay(case, bound, name, asked, console(), pdb=pdb)
+    display = picture_display()
+    replaying.replay(case, bound, name, asked, console(), pdb=pdb, display=display)
 
 
 def _judge(target: object, options: Options, progress: Progress | None = None) -> Verdict:

@@ -15,13 +15,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show(what: str, console: Console) -> None:
-    """Print the conventions, the features or the bugs."""
-    rows = _ROWS[what]()
+def show(what: str | None, console: Console) -> None:
+    """Print the conventions, the features or the bugs; without a name the number of each."""
+    rows = _ROWS[what]() if what else _lists()
     page = Layout(console.width, names=max(len(name) for name, _ in rows))
     page.block([(name, Text(text)) for name, text in rows])
     for line in page.lines[1:]:
         console.print(line, soft_wrap=True)
+
+
+def _lists() -> list[tuple[str, str]]:
+    return [
+        (f"mha-parity list {name}", f"{len(rows())} {WHAT[name]}") for name, rows in _ROWS.items()
+    ]
 
 
 def _conventions() -> list[tuple[str, str]]:
@@ -36,4 +42,9 @@ def _bugs() -> list[tuple[str, str]]:
     return [(bug.id, bug.title) for bug in catalogue.catalogue().values()]
 
 
+WHAT = {
+    "conventions": "ways in which a target can be called",
+    "features": "features in which problems differ, as --features takes them",
+    "bugs": "wrong attentions that can be named; mha-parity explain tells one",
+}
 _ROWS = {"conventions": _conventions, "features": _features, "bugs": _bugs}

@@ -11,9 +11,11 @@ from mha_parity.report import case_view
 from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.case_detail import case_detail
 from mha_parity.run.case_run import run_case
+from mha_parity.run.figures import picture_of
 from mha_parity.targets.conventions.base import blamed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from rich.console import Console
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
+    from mha_parity.core.pictures import Picture
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
@@ -43,10 +46,12 @@ def replay(
     console: Console,
     *,
     pdb: bool,
+    display: Callable[[Picture], None] | None = None,
 ) -> int:
     """Show the case that ``text`` names on a target; return 1 where it fails, else 0.
 
     With ``pdb`` the debugger stops at the first line of the target, which has to be ``here``.
+    ``display`` shows the picture of the attention weights.
 
     Raises
     ------
@@ -61,7 +66,10 @@ def replay(
         offered(case, candidate.offer, target)
         asked = Stopping(cast("MonitoredCandidate", candidate).bound) if pdb else candidate
         case_result = run_case(asked, case, settings)
+        picture = picture_of(candidate, case_result, settings) if display else None
     case_view.show(case_detail(case_result, settings), target, console)
+    if display and picture:
+        display(picture)
     return int(case_result.fails)
 
 

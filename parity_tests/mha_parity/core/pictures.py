@@ -34,6 +34,20 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
+class CaseError:
+    """The error of the output in one case, for the plots of a page.
+
+    ``units`` is the error over the allowed one. ``times_torch`` is NaN where it was not measured.
+    """
+
+    dtype: str
+    keys: int
+    units: float
+    times_torch: float
+    fails: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Side:
     """One side of a drawn matrix: what its numbers count, from ``first`` on, in which equal parts.
 

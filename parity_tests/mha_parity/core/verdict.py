@@ -15,7 +15,7 @@ from mha_parity.core.parameters import Status
 if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.parameters import Parameter
-    from mha_parity.core.pictures import GradientPicture, Picture
+    from mha_parity.core.pictures import CaseError, GradientPicture, Picture
 
 TARGET = "target"  # the contender of an accuracy row that is judged
 PINNED = "weights"  # torch's path that the oracle takes, whose errors are the unit
@@ -158,6 +158,7 @@ class Verdict:
     environment: dict[str, str] = field(default_factory=dict)
     pictures: tuple[Picture, ...] = ()
     gradient_pictures: tuple[GradientPicture, ...] = ()
+    case_errors: tuple[CaseError, ...] = ()
     seconds: float = 0.0
     dtype_finding: str = ""
     source: Source | None = None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     Sides = tuple[Side, Side]
 
+BAR, BAR_GAP, BAR_ROOM = 0.09, 0.08, 0.42  # of the colour bar: its width, before it, for its ticks
 CELL = 0.34  # inches
 SMALLEST, LARGEST = 1.6, 3.4
 FRAME = 0.62  # for the labels of both axes
@@ -67,7 +68,8 @@ def _svg(
     rows, columns = values.shape
     width = min(max(columns * CELL, SMALLEST), LARGEST)
     height = min(max(rows * CELL, min(SMALLEST, width * rows / columns)), LARGEST)
-    whole = width + FRAME + (NAMES if len(sides[0].blocks) not in {0, rows} else 0)
+    names = NAMES if len(sides[0].blocks) not in {0, rows} else 0
+    whole = width + FRAME + names + BAR_GAP + BAR_ROOM
     # The salt makes ids that are the same on every run, and unlike those of other maps in a page.
     salt = hashlib.sha256(title.encode() + np.ascontiguousarray(values).tobytes()).hexdigest()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 8}):
@@ -76,13 +78,26 @@ def _svg(
         axes = figure.add_axes((FRAME * 0.8 / whole, 0.04, *share))
         mesh = axes.pcolormesh(values, cmap=colours, vmin=between[0], vmax=between[1])
         mesh.set_rasterized(values.size > MOST_SHAPES)
+        left = FRAME * 0.8 + width + names + BAR_GAP
+        _bar(figure, mesh, (left / whole, 0.04, BAR / whole, share[1]))
         _label(axes, values.shape, sides)
         _part(axes, values.shape, sides)
         if rows <= NUMBERED[0] and columns <= NUMBERED[1]:
             _numbers(axes, values, mesh)
         stream = io.StringIO()
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    return _inline(stream.getvalue(), title)
+    return inline(stream.getvalue(), title)
+
+
+def _bar(figure: Any, mesh: Any, place: tuple[float, float, float, float]) -> None:
+    """Draw which number has which colour, with the ends and the middle named."""
+    least, most = mesh.get_clim()
+    ticks = [least, (least + most) / 2, most]
+    bar = figure.colorbar(mesh, cax=figure.add_axes(place), ticks=ticks)
+    bar.ax.set_yticklabels([_short(value) for value in ticks])
+    bar.ax.tick_params(length=0, colors=INK, labelsize=6.5, pad=2)
+    bar.outline.set_visible(False)
+    bar.solids.set_rasterized(True)
 
 
 def _label(axes: Any, shape: tuple[int, ...], sides: Sides) -> None:
@@ -141,7 +156,7 @@ def _short(value: float) -> str:
     return "0" if text in {".00", "-.00"} else text.replace("-", "\N{MINUS SIGN}")
 
 
-def _inline(svg: str, title: str) -> str:
+def inline(svg: str, title: str) -> str:
     """Return the element alone, named for screen readers, in the page's font and ink."""
     svg = svg[svg.index("<svg") :]
     head, _, body = svg.partition(">")

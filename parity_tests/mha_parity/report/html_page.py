@@ -1,4 +1,4 @@
-"""The verdict as one page for people: a file that needs no network and runs no script."""
+"""The verdict as one page for people: a file that needs no network and no script from elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.report import accuracy_table, correlations, heatmaps, wording
+from mha_parity.report import (
+    accuracy_table,
+    correlations,
+    heatmaps,
+    plots,
+    source_view,
+    wording,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +33,8 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DECADES = 6.0  # errors of 10^6 times what is allowed, and larger ones, have the full colour
 
 
-def document(verdicts: Sequence[Verdict]) -> str:
-    """Return the page's HTML; needs jinja2 and matplotlib."""
+def document(verdicts: Sequence[Verdict] = (), pictures: Sequence[Picture] = ()) -> str:
+    """Return the HTML of a page of verdicts, or of pictures alone; needs jinja2 and matplotlib."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -41,6 +48,8 @@ def document(verdicts: Sequence[Verdict]) -> str:
         "words": wording,
         "correlations": correlations,
         "precision": accuracy_table,
+        "plots": plots,
+        "source_lines": source_view.lines,
         "formatted": lambda detail: wording.formatted(detail, LINES),
         "picture_of": picture_of,
         "gradient_of": gradient_of,
@@ -56,7 +65,7 @@ def document(verdicts: Sequence[Verdict]) -> str:
         "breakable": breakable,
     }
     template = environment.get_template(TEMPLATE)
-    return template.render(verdicts=verdicts, **helpers) + "\n"
+    return template.render(verdicts=verdicts, pictures=pictures, **helpers) + "\n"
 
 
 def picture_of(verdict: Verdict, failure: Failure) -> Picture | None:

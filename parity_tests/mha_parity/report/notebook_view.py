@@ -1,21 +1,24 @@
-"""The verdict in a notebook, as the page in a frame, and as text where there is no page."""
+"""What a notebook shows: the page in a frame, the picture of one case, and how far a run is."""
 
 from __future__ import annotations
 
 import html
 import io
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from mha_parity.report import terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.pictures import Picture
     from mha_parity.core.verdict import Verdict
 
 WIDTH = 100  # columns of the text
-HEIGHT = 620  # pixels that a notebook gives the page, which scrolls
+HEIGHT = 620  # pixels of the frame where no script runs; the page's script fits it to the page
 NEEDED = ("jinja2", "matplotlib")  # for the page
 
 
@@ -25,11 +28,58 @@ def frame(verdict: Verdict) -> str | None:
         return None
     from mha_parity.report import html_page
 
-    document = html.escape(html_page.document([verdict]), quote=True)
+    return _framed(html_page.document([verdict]), verdict.sentence)
+
+
+def _framed(document: str, title: str) -> str:
     return (
-        f'<iframe srcdoc="{document}" title="{html.escape(verdict.sentence, quote=True)}" '
+        f'<iframe srcdoc="{html.escape(document, quote=True)}" '
+        f'title="{html.escape(title, quote=True)}" '
         f'style="width: 100%; height: {HEIGHT}px; border: 0"></iframe>'
     )
+
+
+def picture_display() -> Callable[[Picture], None] | None:
+    """Return a function that shows a picture in the output of a cell; None without a notebook."""
+    if not (_in_a_cell() and can_draw()):
+        return None
+
+    def show(picture: Picture) -> None:
+        from IPython.display import display
+
+        from mha_parity.report import html_page
+
+        framed = _framed(html_page.document(pictures=[picture]), picture.case.id)
+        display({"text/html": framed, "text/plain": ""}, raw=True)
+
+    return show
+
+
+def status_line() -> Callable[[str], None] | None:
+    """Return a function that replaces one line of a cell's output; None without a notebook."""
+    if not _in_a_cell():
+        return None
+    from IPython.display import display
+
+    shown: list[Any] = []  # the line, once there is one
+
+    def show(text: str) -> None:
+        line = {"text/plain": text, "text/html": html.escape(text)}
+        if shown:
+            shown[0].update(line, raw=True)
+        elif text:
+            shown.append(display(line, raw=True, display_id=True))
+
+    return show
+
+
+def _in_a_cell() -> bool:
+    """Whether a notebook's kernel shows what is displayed here."""
+    if not Console().is_jupyter or find_spec("IPython") is None:
+        return False
+    from IPython import get_ipython
+
+    return get_ipython() is not None
 
 
 def can_draw() -> bool:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
+STATUS_EVERY = 0.5  # seconds
 LINE_EVERY = 10.0  # seconds between plain lines, so that a log stays readable
 
 
@@ -68,11 +69,34 @@ class BarSteps(Steps):
         self._bar.update(self._task, description=said, completed=done, total=total)
 
 
+class StatusSteps(Steps):
+    """The same in one line of a notebook's cell, which is replaced twice a second."""
+
+    def __init__(self, status: Callable[[str], None], what: str, phase: str, unit: str) -> None:
+        super().__init__(what, phase, unit)
+        self._status = status
+        self._next = time.monotonic()
+
+    def show(self, done: int, total: int) -> None:
+        """Replace the line if the last one is half a second old."""
+        del done, total
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + STATUS_EVERY
+            self._status(self.place)
+
+
 @contextmanager
 def progress(
-    console: Console, what: str, phase: str = "judging", unit: str = "cases"
+    console: Console,
+    what: str,
+    phase: str = "judging",
+    unit: str = "cases",
+    status: Callable[[str], None] | None = None,
 ) -> Iterator[Steps]:
-    """Yield the ``Steps`` of ``what``; a KeyboardInterrupt says how far they came."""
+    """Yield the ``Steps`` of ``what``; a KeyboardInterrupt says how far they came.
+
+    ``status`` replaces one line, which is empty at the end.
+    """
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -83,7 +107,12 @@ def progress(
         disable=not console.is_terminal or console.is_dumb_terminal,
     ) as bar:
         steps = Steps(what, phase, unit) if bar.disable else BarSteps(bar, what, phase, unit)
+        if status:
+            steps = StatusSteps(status, what, phase, unit)
         try:
             yield steps
         except KeyboardInterrupt as stop:
             raise KeyboardInterrupt(steps.place or steps.description()) from stop
+        finally:
+            if status:
+                status("")

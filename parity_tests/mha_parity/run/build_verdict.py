@@ -92,6 +92,7 @@ def build_verdict(
         notes=(*limits, *overflows, *summary.notes(case_results, parameters)),
         dtype_finding=answer_dtype.finding(failing),
         pictures=_pictures(candidate, failures, worst, settings) if options.draw else (),
+        case_errors=summary.case_errors(case_results) if options.draw else (),
         gradient_pictures=gradient_pictures(candidate, failures if options.draw else (), settings),
     )
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mha_parity.core.verdict import Failure
     from mha_parity.judging.output import JudgeSettings
     from mha_parity.oracle.reference import Reference
+    from mha_parity.run.case_run import CaseResult
 
 CHECKS = ("output", "weights")  # what a picture of weights and of the output's error can show
 SHOWN = 3
@@ -51,20 +52,18 @@ def closest(
         return ()
     case = fitting(worst.case)
     case_result = run_case(candidate, case, settings)
-    if (
-        not (case_result.problem and case_result.reference and case_result.answer)
-        or case_result.fails
-    ):
-        return ()
-    drawn = _drawn(
-        candidate,
-        "output",
-        case_result.problem,
-        case_result.reference,
-        case_result.answer,
-        settings,
-    )
+    drawn = None if case_result.fails else picture_of(candidate, case_result, settings)
     return () if drawn is None else (drawn,)
+
+
+def picture_of(
+    candidate: Candidate, case_result: CaseResult, settings: JudgeSettings
+) -> Picture | None:
+    """Return the picture of a case's output and weights; None where there was no answer."""
+    problem, reference, answer = case_result.problem, case_result.reference, case_result.answer
+    if not (problem and reference and answer):
+        return None
+    return _drawn(candidate, "output", problem, reference, answer, settings)
 
 
 def fitting(case: Case) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from mha_parity.core.candidate import NOT_ASKED, NOT_CALLED
 from mha_parity.core.check_result import Severity
 from mha_parity.core.features import AXES
 from mha_parity.core.parameters import Status, with_status
+from mha_parity.core.pictures import CaseError
 from mha_parity.core.verdict import PINNED, TARGET, CheckRow, FeatureRow, Outcome
 from mha_parity.judging import accuracy
 from mha_parity.run.case_run import ANSWERED
@@ -134,6 +136,22 @@ def check_rows(
         failed[check_result.check] += check_result.severity.fails
         seconds_of[check_result.check] += seconds
     return tuple(CheckRow(name, asked[name], failed[name], seconds_of[name]) for name in asked)
+
+
+def case_errors(case_results: Sequence[CaseResult]) -> tuple[CaseError, ...]:
+    """Return the error of each output that was compared with the reference."""
+    return tuple(
+        CaseError(
+            dtype=case_result.case.dtype,
+            keys=case_result.case.keys,
+            units=check_result.error / check_result.allowed,
+            times_torch=math.nan if check_result.times_torch is None else check_result.times_torch,
+            fails=check_result.severity.fails,
+        )
+        for case_result in case_results
+        for check_result in case_result.check_results
+        if check_result.check == "output" and check_result.allowed > 0
+    )
 
 
 def accuracies(case_results: Sequence[CaseResult]) -> tuple[Accuracy, ...]:

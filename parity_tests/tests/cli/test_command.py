@@ -137,12 +137,32 @@ def test_the_bare_command_shows_what_there_is(said: Callable[[str], Said]) -> No
     assert "mha-parity check attention.py:attention" in output
 
 
+@pytest.mark.parametrize("line", ["", "check --help", "list", "list --help"])
+def test_help_fits_80_columns(
+    said: Callable[[str], Said], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line of help is broken by a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    status, output, _ = said(line)
+    assert 0 == status
+    assert [] == [text for text in output.splitlines() if len(text) > 80]
+
+
+def test_the_bare_list_counts_what_there_is(said: Callable[[str], Said]) -> None:
+    """Without a name each list is given by its command, with as many entries as it has."""
+    status, output, _ = said("list")
+    found = re.findall(r"^ mha-parity list (\w+) +(\d+) ", output, flags=re.MULTILINE)
+    assert (0, ["conventions", "features", "bugs"]) == (status, [name for name, _ in found])
+    for name, count in found:
+        assert int(count) == len(re.findall(r"^ \S", said(f"list {name}")[1], flags=re.MULTILINE))
+
+
 def test_help_of_check_has_groups(said: Callable[[str], Said]) -> None:
     """Every option of check but --help stands in a named group; examples end the page."""
     status, output, _ = said("check --help")
     loose = output.partition("\noptions:")[2].partition("\n\n")[0]
     assert 0 == status
-    assert ["-h, --help"] == re.findall(r"^  (-.*?)  ", loose, flags=re.MULTILINE)
+    assert ["-h, --help"] == re.findall(r"^  (-.*?)(?:  |$)", loose, flags=re.MULTILINE)
     for title in GROUPS:
         assert f"\n{title}:\n" in output
     assert "\nexamples:\n" in output

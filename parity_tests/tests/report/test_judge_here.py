@@ -7,6 +7,7 @@ import html
 import re
 import shlex
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +18,7 @@ import mha_numpy
 import mha_parity
 from mha_parity.__main__ import main
 from mha_parity.core.options import OptionKeywords, Options
-from mha_parity.report import notebook_view
+from mha_parity.report import notebook_view, progress
 from mha_parity.run import repro
 from mha_parity.targets.load import load
 
@@ -115,6 +116,72 @@ def test_a_notebook_is_not_printed_into(
     out = capsys.readouterr().out
     assert "fails this case" in out
     assert "\x1b" not in out
+
+
+class Notebook:
+    """What a notebook's cell shows: outputs, and one line that is replaced."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Stand in for the part of IPython that is used."""
+        self.outputs: list[dict[str, str]] = []
+        self.lines: list[str] = []
+        package, display = ModuleType("IPython"), ModuleType("IPython.display")
+        package.__spec__ = ModuleSpec("IPython", None)
+        vars(package).update(display=display, get_ipython=lambda: self)
+        vars(display).update(display=self.display)
+        monkeypatch.setitem(sys.modules, "IPython", package)
+        monkeypatch.setitem(sys.modules, "IPython.display", display)
+        monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+        monkeypatch.setattr(progress, "STATUS_EVERY", 0.0)
+
+    def display(self, data: dict[str, str], *, raw: bool, display_id: bool = False) -> Notebook:
+        """Add an output."""
+        assert raw
+        if display_id:
+            self.lines.append(data["text/plain"])
+        else:
+            self.outputs.append(data)
+        return self
+
+    def update(self, data: dict[str, str], *, raw: bool) -> None:
+        """Replace the line."""
+        assert raw
+        self.lines.append(data["text/plain"])
+
+
+def test_a_notebook_erases_its_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run counts its cases in one line, which is empty when it is over; nothing is printed."""
+    notebook = Notebook(monkeypatch)
+    mha_parity.judge(unscaled, cases=4, diagnose=False, shrink=False, draw=False)
+    assert "judging" in notebook.lines[0]
+    assert "4 of 4 cases" in notebook.lines[-2]
+    assert "" == notebook.lines[-1]
+    assert [] == notebook.outputs
+    assert ("", "") == capsys.readouterr()
+
+
+def test_a_replay_shows_its_picture_in_a_notebook(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Below the text stand the target's weights, torch's, and their difference, in a frame."""
+    notebook = Notebook(monkeypatch)
+    case = "qkv-N1-L5-S5-H1-D4-unbatched-float64-s0"
+    mha_parity.replay(case, unscaled)
+    (shown,) = notebook.outputs
+    page = html.unescape(shown["text/html"])
+    assert f'title="{case}"' in page
+    assert 3 == page.count("<svg")
+    assert "fails this case" in capsys.readouterr().out
+
+
+def test_a_replay_elsewhere_shows_text_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a notebook there is nothing to show a picture in."""
+    assert notebook_view.picture_display() is None
+    assert notebook_view.status_line() is None
+    mha_parity.replay("qkv-N1-L5-S5-H1-D4-unbatched-float64-s0", unscaled)
+    assert "<" not in capsys.readouterr().out
 
 
 def test_a_case_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The page: one file that needs no network and no script, and that everybody can read."""
+"""The page: one file that needs no network and no script from elsewhere, and that all can read."""
 
 from __future__ import annotations
 
@@ -16,9 +16,17 @@ import pytest
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Place, Severity
 from mha_parity.core.options import Options
-from mha_parity.core.pictures import GradientPicture, Picture, Plate, Side
-from mha_parity.core.verdict import CheckRow, Diagnosis, Failure, FeatureRow, Outcome, Verdict
-from mha_parity.report import heatmaps, html_page
+from mha_parity.core.pictures import CaseError, GradientPicture, Picture, Plate, Side
+from mha_parity.core.verdict import (
+    CheckRow,
+    Diagnosis,
+    Failure,
+    FeatureRow,
+    Outcome,
+    Source,
+    Verdict,
+)
+from mha_parity.report import correlations, heatmaps, html_page, plots
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -32,6 +40,7 @@ VOID = {"meta", "br", "img", "wbr", "path", "use", "rect", "image", "line", "cir
 LOADING = {"src", "href", "xlink:href", "srcset", "poster", "data", "action", "background"}
 HOSTILE = '<script src="https://example.org/x.js">alert(1)</script>'
 MOST = 1_500_000  # bytes
+OWN_SCRIPT = Path(html_page.__file__).with_name("page.js").read_text("utf-8").strip()
 
 
 class Page(HTMLParser):
@@ -66,7 +75,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Keep the text that is shown."""
-        if "style" not in self.open:
+        if not {"style", "script"} & set(self.open):
             self.text += data
 
     def attributes(self, *tags: str) -> list[dict[str, str]]:
@@ -180,12 +189,15 @@ def hostile() -> Verdict:
 def foreign(text: str) -> list[str]:
     """List what a page would load or run."""
     read = Page(text)
-    banned = {"script", "iframe", "link", "object", "embed", "base", "form"}
+    banned = {"iframe", "link", "object", "embed", "base", "form"}
     found = [tag for tag, _, _ in read.elements if tag in banned]
-    for _, attributes, _ in read.elements:
+    # A link loads nothing before somebody follows it.
+    for attributes in (a for tag, a, _ in read.elements if tag != "a"):
         loads = {k: v for k, v in attributes.items() if k in LOADING}
         found += [f"{k}={v}" for k, v in loads.items() if not v.startswith(("#", "data:"))]
         found += [k for k in attributes if k.startswith("on")]
+    scripts = re.findall(r"<script[^>]*>(.*?)</script>", text, flags=re.DOTALL)
+    found += ["script"] * sum(script.strip() != OWN_SCRIPT for script in scripts)
     styles = "".join(re.findall(r"<style>(.*?)</style>", text, flags=re.DOTALL))
     return found + re.findall(r"url\(|@import", styles)
 
@@ -206,7 +218,7 @@ def unheard(text: str) -> list[str]:
 
 
 def test_nothing_comes_from_elsewhere(text: str) -> None:
-    """No script, no frame, no sheet, no picture and no font is loaded from anywhere."""
+    """No frame, sheet, picture or font is loaded; the one script is the page's own."""
     assert [] == foreign(text)
 
 
@@ -286,17 +298,17 @@ def test_all_that_matters_is_on_it() -> None:
 
 
 def test_many_failures_are_folded() -> None:
-    """The shrunk failures are shown at once, up to three; whatever else fails is folded."""
+    """The first shrunk failure is shown at once; what else fails is folded, each or together."""
     (failure,) = synthetic().failures
     others = [replace(failure, f"check {i}", first_seen=None) for i in range(4)]
     shrunk = [replace(failure, f"shrunk {i}") for i in range(2)]
     read = Page(html_page.document([synthetic(failures=(*others, *shrunk))]))
     cards = [
-        "details" in around
-        for _, attributes, around in read.elements
+        "details" in (tag, *around)
+        for tag, attributes, around in read.elements
         if attributes.get("class") == "card failure"
     ]
-    assert [False, False, True, True, True, True] == cards
+    assert [False, True, True, True, True, True] == cards
     assert "4 more of what fails" in read.text
 
 
@@ -492,8 +504,75 @@ def contrast(one: str, other: str) -> float:
 def test_text_stands_out(theme: int, ink: str, ground: str) -> None:
     """Every colour of text has the contrast of 4.5 that WCAG asks for, on either ground."""
     css = Path(html_page.__file__).with_name("page.css").read_text("utf-8")
-    colours = re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", css)
-    half = len(colours) // 2
-    named = dict(colours[half * theme : half * (theme + 1)])
+    pairs = re.findall(r"--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", css)
+    named = {name: pair[theme] for name, *pair in pairs}
     assert contrast(named[ink], named[ground]) >= 4.5
     assert contrast("#a0a0a0", "#ffffff") < 4.5
+
+
+def test_the_script_is_in_the_page(text: str) -> None:
+    """The page's own script stands in it once: it copies commands and fits a notebook's cell."""
+    assert 1 == text.count("<script>")
+    assert OWN_SCRIPT in text
+
+
+def test_seen_in_is_a_link() -> None:
+    """A thread of a repository can be followed; a source without an address is text."""
+    found = Diagnosis(bug="scale", title="scale", source="a/b#12, the work of students")
+    text = html_page.document([synthetic(diagnosis=(found,))])
+    links = [a["href"] for a in Page(text).attributes("a")]
+    assert ["https://github.com/a/b/issues/12"] == links
+    assert "the work of students" in Page(text).text
+
+
+def test_the_line_that_raised_is_marked() -> None:
+    """Of a long definition the lines around the one that raised are shown, and it is marked."""
+    code = "\n".join(f"line {number}" for number in range(10, 210))
+    source = Source("code.py", 10, code, 150)
+    text = html_page.document([synthetic(source=source)])
+    (marked,) = re.findall(r'<tr class="raised"><th scope="row">(\d+)</th><td>(.*?)</td>', text)
+    assert ("150", "line 150") == marked
+    numbers = [int(n) for n in re.findall(r'<th scope="row">(\d+)</th><td>line', text)]
+    assert list(range(130, 190)) == numbers
+    assert "code.py:150" in text
+
+
+def test_what_tells_most_comes_first() -> None:
+    """Axes stand in the order of how unevenly their values fail."""
+    rows = (
+        FeatureRow("bias", "no", "fail", 100, "", 20),
+        FeatureRow("bias", "yes", "fail", 100, "", 25),
+        FeatureRow("heads", "one", "pass", 100),
+        FeatureRow("heads", "many", "fail", 100, "", 45),
+    )
+    weighed = correlations.by_weight(synthetic(features=rows))
+    assert ["heads", "bias"] == [axis.name for axis in weighed]
+
+
+def errors() -> tuple[CaseError, ...]:
+    """Return errors of all kinds: zero, allowed, not finite, not measured, in two dtypes."""
+    return tuple(
+        CaseError(dtype, keys, units, times, units > 1)
+        for dtype in ("float64", "float32")
+        for keys, units, times in ((1, 0.0, np.nan), (9, 0.5, 0.9), (70, np.inf, 40.0))
+    )
+
+
+def test_errors_are_plotted() -> None:
+    """Both plots are on the page with their names; the allowed error and torch's are drawn."""
+    text = html_page.document([synthetic(case_errors=errors())])
+    names = [svg["aria-label"] for svg in Page(text).attributes("svg")]
+    assert 2 == sum(name.startswith("error") for name in names)
+    assert "allowed" in re.findall(r">\s*(\w+)\s*</text>", plots.error_by_size(errors()))
+    assert [] == foreign(text) + unheard(text)
+    assert "" == plots.accuracy([dataclasses.replace(errors()[0], times_torch=np.nan)])
+
+
+def test_a_run_keeps_its_errors() -> None:
+    """A run with pictures keeps the error of each compared output; others keep none."""
+    verdict = judged("wrong_scale.py:f", cases=20, diagnose=False, shrink=False)
+    assert verdict.failed == sum(each.fails and each.units > 1 for each in verdict.case_errors)
+    assert 20 == len(verdict.case_errors)
+    assert any(each.times_torch > 0 for each in verdict.case_errors)
+    plain = judged("wrong_scale.py:f", cases=2, diagnose=False, shrink=False, draw=False)
+    assert () == plain.case_errors
