@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from mha_parity.core.features import AXES
 from mha_parity.core.options import add_options, from_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
+
+    from mha_parity.core.candidate import Candidate
 
 PREFIX = "mha-parity-"
 ITEM = "mha-parity"
@@ -159,6 +162,7 @@ class _Run:
     """The one run over a target, made when the first of its tests needs it.
 
     Workers of pytest-xdist share it: the first to need it judges, the others read what it wrote.
+    The process in which the target was asked what it offers judges as well.
     """
 
     def __init__(self, target: str, config: pytest.Config, expected: Mapping[str, str]) -> None:
@@ -166,20 +170,32 @@ class _Run:
         self._config = config
         self._options = from_namespace(config.option, PREFIX)
         self._expected = expected
+        self._process = ExitStack()
+        self._candidate: Candidate | None = None
         self._found: dict[str, Any] | None = None
         self._reported = False
+        config.add_cleanup(self._process.close)
 
     def features(self) -> list[str]:
         """Return the features the target offers; a target that cannot start ends the session."""
-        from mha_parity.run.narrowing import restricted
-        from mha_parity.worker.open_target import opened
-
         try:
-            with opened(self.target, self._options) as candidate:
-                offer = restricted(candidate, self._options)
+            names: list[str] = self._shared("features", self._offered)
         except ValueError as mistake:
             raise pytest.UsageError(f"mha-parity: {mistake}") from None
+        return names
+
+    def _offered(self) -> list[str]:
+        from mha_parity.run.narrowing import restricted
+
+        offer = restricted(self._opened(), self._options)
         return [f"{axis}={value}" for axis, values in offer.items() for value in values]
+
+    def _opened(self) -> Candidate:
+        if self._candidate is None:
+            from mha_parity.worker.open_target import opened
+
+            self._candidate = self._process.enter_context(opened(self.target, self._options))
+        return self._candidate
 
     def outcome(self, feature: str) -> tuple[str, str]:
         """Return status and reason of one test."""
@@ -198,21 +214,26 @@ class _Run:
 
     def _run_once(self) -> dict[str, Any]:
         if self._found is None:
-            worker = getattr(self._config, "workerinput", None)
-            self._found = self._judged() if worker is None else self._shared(worker["testrunuid"])
+            self._found = self._shared("verdict", self._judged)
         return self._found
 
-    def _shared(self, run_id: str) -> dict[str, Any]:
-        """Return what the first worker found; a worker that dies leaves its turn to the next."""
+    def _shared(self, what: str, make: Callable[[], Any]) -> Any:
+        """Return what is made, or what the first worker made; one that dies leaves it to the next.
+
+        All of it is plain data.
+        """
+        worker = getattr(self._config, "workerinput", None)
+        if worker is None:
+            return make()
         from filelock import FileLock
 
         temporary = self._config._tmp_path_factory  # type: ignore[attr-defined]  # noqa: SLF001  (items have no fixtures)
-        path = temporary.getbasetemp().parent / f"mha-parity-{run_id}.json"
+        name = f"mha-parity-{worker['testrunuid']}-{what}.json"
+        path = temporary.getbasetemp().parent / name
         with FileLock(f"{path}.lock"):
             if not path.is_file():
-                path.write_text(json.dumps(self._judged()), encoding="utf-8")
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found
+                path.write_text(json.dumps(make()), encoding="utf-8")
+            return json.loads(path.read_text(encoding="utf-8"))
 
     def _judged(self) -> dict[str, Any]:
         """Judge the target; return plain data."""
@@ -220,13 +241,13 @@ class _Run:
         from mha_parity.report.by_feature import feature_outcomes
         from mha_parity.report.notebook_view import as_text
         from mha_parity.run.check import check
-        from mha_parity.worker.open_target import opened
 
-        with opened(self.target, self._options) as candidate:
-            try:
-                verdict = check(candidate, self._options, target=self.target)
-            except ValueError as mistake:  # no case was answered: there is no verdict
-                return {"refused": str(mistake), "brief": "", "full": ""}
+        try:
+            verdict = check(self._opened(), self._options, target=self.target)
+        except ValueError as mistake:  # no case was answered: there is no verdict
+            return {"refused": str(mistake), "brief": "", "full": ""}
+        finally:
+            self._process.close()
         return {
             "outcomes": feature_outcomes(verdict, self._expected),
             "brief": brief(verdict).partition("\n")[2],

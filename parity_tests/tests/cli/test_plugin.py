@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,50 @@ def test_works_in_parallel(pytester: pytest.Pytester) -> None:
     found = outcomes(result)
     assert (2, 1, 2) == (found["failed"], found["passed"], found["skipped"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+COUNTED = """
+import os
+
+import numpy as np
+
+
+def write(what):
+    with open(os.environ["CALLS"], "a") as file:
+        file.write(f"{what} {os.getpid()}\\n")
+
+
+def f(Q, K, V, n_heads):
+    write("call")
+    q, k, v = (np.stack(np.split(rows, n_heads, axis=-1)) for rows in (Q, K, V))
+    scores = q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1]).astype(Q.dtype)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return np.concatenate(list(weights @ v), axis=-1)
+
+
+write("import")
+"""
+
+
+@pytest.mark.parametrize(("more", "starts"), [((), 1), (("-n", "2"), 2)], ids=["alone", "xdist"])
+def test_a_target_is_judged_once(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    more: tuple[str, ...],
+    starts: int,
+) -> None:
+    """One process judges for all tests and workers; alone the same that was asked for its offer."""
+    pytester.makepyfile(counted=COUNTED)
+    log = pytester.path / "calls.txt"
+    monkeypatch.setenv("CALLS", str(log))
+    assert run(pytester, "counted.py:f", *more).ret == pytest.ExitCode.OK
+    lines = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
+    calls = Counter(pid for what, pid in lines if what == "call")
+    assert 1 <= sum(what == "import" for what, _ in lines) <= starts
+    most = max(calls.values())
+    assert most >= 40
+    assert [most] == [count for count in calls.values() if count > most / 2]
 
 
 class TestExpectedFailures:
