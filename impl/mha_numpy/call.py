@@ -59,7 +59,7 @@ class Call(NamedTuple):
 
     def of_samples(self, samples: slice) -> Call:
         """Return the call with some of its samples; batch first."""
-        inputs = _to_each(lambda x: x[samples], self.inputs)
+        inputs = _to_each(lambda x, _: x[samples], self.inputs)
         return self._replace(inputs=inputs, masking=self.masking.of_samples(samples))
 
 
@@ -68,25 +68,21 @@ def check_call(
     key: ArrayLike,
     value: ArrayLike,
     parameters: Projections,
-    widths: tuple[int, int, int],
     options: Options,
 ) -> Call:
-    """Check all inputs and return them batched and in the working dtype.
-
-    `widths` are those of query, key and value.
-    """
+    """Check all inputs and return them batched and in the working dtype."""
     dtype = parameters.out_proj.weight.dtype
-    inputs = _floating_inputs(query, key, value, dtype)
-    batched = check_sequences(*inputs, widths, options.batch_first)
+    inputs = _to_each(lambda x, name: _floating(x, name, dtype), (query, key, value))
+    batched = check_sequences(*inputs, parameters.widths, options.batch_first)
     if not batched:
-        inputs = _to_each(lambda x: x[None], inputs)
+        inputs = _to_each(lambda x, _: x[None], inputs)
         options = options._replace(batch_first=True)
     if options.static_k is not None or options.static_v is not None:
         _check_statics(inputs, parameters, options)
     masking = _masking(inputs, parameters, options, dtype, batched=batched)
     working = working_dtype(dtype, precise=options.precise)
     if working != dtype:
-        inputs = _to_each(lambda x: x.astype(working), inputs)
+        inputs = _to_each(lambda x, _: x.astype(working), inputs)
         parameters = parameters.astype(working)
     return Call(inputs, parameters, masking, options, batched, dtype)
 
@@ -108,23 +104,8 @@ def _check_statics(inputs: Three, parameters: Projections, options: Options) -> 
         )
 
 
-def _floating_inputs(
-    query: ArrayLike, key: ArrayLike, value: ArrayLike, dtype: np.dtype[Any]
-) -> Three:
-    """Return the inputs as arrays of the parameters' dtype, or raise TypeError.
-
-    What came in as one object goes on as one object: it is then projected only once.
-    """
-    query_array = _floating(query, "query", dtype)
-    key_array = query_array if key is query else _floating(key, "key", dtype)
-    return (
-        query_array,
-        key_array,
-        key_array if value is key else _floating(value, "value", dtype),
-    )
-
-
 def _floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an input as an array of the parameters' dtype, or raise TypeError."""
     if type(value) is np.ndarray and value.dtype == dtype:
         return value
     array = to_floating(value, name)
@@ -132,12 +113,12 @@ def _floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArray[Any]
     return array
 
 
-def _to_each(change: Callable[[NDArray[Any]], NDArray[Any]], inputs: Three) -> Three:
-    """Apply `change` to the three inputs; what was one array stays one array."""
+def _to_each(change: Callable[[Any, str], NDArray[Any]], inputs: tuple[Any, Any, Any]) -> Three:
+    """Apply `change` to the inputs and their names; one array stays one: it is projected once."""
     query, key, value = inputs
-    new_query = change(query)
-    new_key = new_query if key is query else change(key)
-    return new_query, new_key, new_key if value is key else change(value)
+    new_query = change(query, "query")
+    new_key = new_query if key is query else change(key, "key")
+    return new_query, new_key, new_key if value is key else change(value, "value")
 
 
 def _masking(

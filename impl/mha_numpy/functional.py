@@ -74,12 +74,8 @@ def multi_head_attention_forward(
     ----------
     rng : numpy.random.Generator, optional
         What dropout draws from; needed where `training` and `dropout_p` > 0.
-    engine : {"auto", "plain", "flash"}
-        How the heads are computed. "plain": all scores at once, as in the formula; "flash": by
-        tiles that fit the cache, without holding the weights unless they are returned; "auto"
-        takes flash from 262 144 scores on, and plain for dropout, which flash refuses.
-    precise : bool
-        Compute in float64 and round once, whatever the dtype.
+    engine, precise
+        As in `MultiheadAttention`.
 
     Raises
     ------
@@ -96,24 +92,21 @@ def multi_head_attention_forward(
     Source: torch.nn.functional.multi_head_attention_forward, torch 2.13.
     """
     check_options("dropout_p", dropout_p, rng, engine, drops=training)
-    arrays = _present(
-        in_proj_weight=None if use_separate_proj_weight else in_proj_weight,
-        q_proj_weight=q_proj_weight if use_separate_proj_weight else None,
-        k_proj_weight=k_proj_weight if use_separate_proj_weight else None,
-        v_proj_weight=v_proj_weight if use_separate_proj_weight else None,
-        in_proj_bias=in_proj_bias,
-        bias_k=bias_k,
-        bias_v=bias_v,
-        out_proj_weight=out_proj_weight,
-        out_proj_bias=out_proj_bias,
-        static_k=static_k,
-        static_v=static_v,
-    )
-    statics = arrays.pop("static_k", None), arrays.pop("static_v", None)
-    widths = _check_parameters(arrays, embed_dim_to_check, num_heads, use_separate_proj_weight)
-    parameters = Projections.from_named(
-        {name.replace("out_proj_", "out_proj."): array for name, array in arrays.items()}
-    )
+    separate = use_separate_proj_weight
+    given = {
+        "in_proj_weight": None if separate else in_proj_weight,
+        "q_proj_weight": q_proj_weight if separate else None,
+        "k_proj_weight": k_proj_weight if separate else None,
+        "v_proj_weight": v_proj_weight if separate else None,
+        "in_proj_bias": in_proj_bias,
+        "bias_k": bias_k,
+        "bias_v": bias_v,
+        "out_proj_weight": out_proj_weight,
+        "out_proj_bias": out_proj_bias,
+        "static_k": static_k,
+        "static_v": static_v,
+    }
+    arrays = {name: to_floating(x, name) for name, x in given.items() if x is not None}
     options = Options(
         num_heads=num_heads,
         add_zero_attn=add_zero_attn,
@@ -126,26 +119,23 @@ def multi_head_attention_forward(
         rng=rng,
         engine=engine,
         precise=precise,
-        static_k=statics[0],
-        static_v=statics[1],
+        static_k=arrays.pop("static_k", None),
+        static_v=arrays.pop("static_v", None),
     )
-    return multi_head_attention(query, key, value, parameters, widths, options)
-
-
-def _present(**values: ArrayLike | None) -> dict[str, NDArray[Any]]:
-    """Return those that are given as floating arrays."""
-    return {name: to_floating(x, name) for name, x in values.items() if x is not None}
+    _check_parameters(arrays, embed_dim_to_check, num_heads, separate=separate)
+    parameters = Projections.from_named(
+        {name.replace("out_proj_", "out_proj."): array for name, array in arrays.items()}
+    )
+    return multi_head_attention(query, key, value, parameters, options)
 
 
 def _check_parameters(
-    arrays: dict[str, NDArray[Any]], embed_dim: int, num_heads: int, separate: bool
-) -> tuple[int, int, int]:
-    """Return the widths of query, key and value, or raise unless all parameters fit."""
+    arrays: dict[str, NDArray[Any]], embed_dim: int, num_heads: int, *, separate: bool
+) -> None:
+    """Raise unless all parameters fit each other."""
     check_sizes(embed_dim, num_heads, embed_dim, embed_dim)
-    wanted = (
-        ("q_proj_weight", "k_proj_weight", "v_proj_weight") if separate else ("in_proj_weight",)
-    )
-    for name in (*wanted, "out_proj_weight"):
+    separately = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+    for name in (*(separately if separate else ("in_proj_weight",)), "out_proj_weight"):
         if name not in arrays:
             raise ValueError(
                 f"`{name}` is None, but use_separate_proj_weight={separate} needs it; pass the "
@@ -161,14 +151,10 @@ def _check_parameters(
             "One of `bias_k` and `bias_v` is None and the other is not, but they go together; "
             "pass both or none."
         )
-    kdim, vdim = (
-        (arrays["k_proj_weight"].shape[1], arrays["v_proj_weight"].shape[1])
-        if separate
-        else (embed_dim, embed_dim)
-    )
+    kdim = arrays["k_proj_weight"].shape[1] if separate else embed_dim
+    vdim = arrays["v_proj_weight"].shape[1] if separate else embed_dim
     shapes = parameter_shapes(embed_dim, kdim, vdim)
     out_rows = arrays["out_proj_weight"].shape[0]
     shapes |= {"out_proj_weight": (out_rows, embed_dim), "out_proj_bias": (out_rows,)}
     check_shapes(arrays, shapes)
     require_same(arrays["out_proj_weight"].dtype, "the dtype of `out_proj_weight`,", **arrays)
-    return embed_dim, kdim, vdim

@@ -94,18 +94,6 @@ def causal_hidden(queries: int, keys: int, appended: int = 0) -> NDArray[np.bool
     return hidden
 
 
-def split_by_kind(
-    masks: tuple[NDArray[Any], ...], *, causal: bool = False, appended: int = 0
-) -> Masking:
-    """Sort masks that broadcast to (N, H, L, S) into boolean (True = hidden) and float ones."""
-    return Masking(
-        hidden=tuple(mask for mask in masks if mask.dtype == BOOL),
-        bias=tuple(mask for mask in masks if mask.dtype != BOOL),
-        causal=causal,
-        appended=appended,
-    )
-
-
 def from_module_masks(
     attn_mask: NDArray[Any] | None,
     key_padding_mask: NDArray[Any] | None,
@@ -126,15 +114,11 @@ def from_module_masks(
         masks.append(attn_mask.reshape(*lead, *shape[-2:]))
     if key_padding_mask is not None:
         masks.append(key_padding_mask[:, None, None, :])
-    masks_of_all = tuple(_widened(mask, appended) for mask in masks)
-    return split_by_kind(masks_of_all, causal=causal, appended=appended)
-
-
-def _widened(mask: NDArray[Any], appended: int) -> NDArray[Any]:
-    """Append so many columns that hide nothing and add nothing."""
-    if not appended:
-        return mask
-    shape = (*mask.shape[:-1], mask.shape[-1] + appended)
-    longer = np.zeros(shape, mask.dtype)
-    longer[..., : mask.shape[-1]] = mask
-    return longer
+    if appended:
+        masks = [np.pad(mask, ((0, 0), (0, 0), (0, 0), (0, appended))) for mask in masks]
+    return Masking(
+        hidden=tuple(mask for mask in masks if mask.dtype == BOOL),
+        bias=tuple(mask for mask in masks if mask.dtype != BOOL),
+        causal=causal,
+        appended=appended,
+    )

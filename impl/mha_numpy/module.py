@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from mha_numpy.prepared import PreparedAttention
 
+    Asked = tuple[ArrayLike | None, ArrayLike | None, bool, bool, bool]
+
 
 class MultiheadAttention(Projections):
     """Multi-head attention with torch's names, shapes, mask polarity and state dict.
@@ -54,18 +56,14 @@ class MultiheadAttention(Projections):
     engine : {"auto", "plain", "flash"}
         How the heads are computed. "plain": all scores at once, as in the formula; "flash": by
         tiles that fit the cache, without holding the weights unless they are returned; "auto"
-        takes flash from 262 144 scores on, and plain for dropout, which flash refuses.
+        takes flash for long sequences, and plain for dropout, which flash refuses.
     precise : bool
         Compute in float64 and round once, whatever the dtype.
 
-    Raises
-    ------
-    TypeError, ValueError
-        For sizes that do not fit each other and options out of range.
-
     Notes
     -----
-    A new layer is in training mode, as in torch. Parameters are plain arrays under torch's names
+    Sizes that do not fit each other and options out of range raise TypeError or ValueError. A new
+    layer is in training mode, as in torch. Parameters are plain arrays under torch's names
     (`in_proj_weight`, `out_proj.weight`, ...): write into them, or assign others of their shape
     and dtype.
     Source: torch.nn.MultiheadAttention, torch 2.13.
@@ -164,11 +162,9 @@ class MultiheadAttention(Projections):
         Rows that see no key are NaN where `need_weights`, else b_o alone, as in torch 2.13. In
         training with dropout the returned weights are the dropped ones, as in torch.
         """
-        options = self._options(
-            key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
-        )
-        widths = self.embed_dim, self.kdim, self.vdim
-        return multi_head_attention(query, key, value, self, widths, options)
+        asked = key_padding_mask, attn_mask, is_causal, need_weights, average_attn_weights
+        options = self._options(asked)
+        return multi_head_attention(query, key, value, self, options)
 
     __call__ = forward
 
@@ -192,58 +188,30 @@ class MultiheadAttention(Projections):
         those are of floating point. Each has the shape and dtype of what it belongs to. Where one
         array is query and key and value it still gets three gradients; its own is their sum.
 
-        Shapes
-            Arguments and results as in `forward`; the cotangents are shaped as output and weights,
-            of the layer's dtype. Without `need_weights` there is no weights_cotangent, and long
-            sequences are streamed: nothing of (L, S) is held on either way.
-
         Raises
         ------
-        TypeError
-            As `forward` does; `pull`, for a cotangent of another dtype than the layer's.
-        ValueError
-            As `forward` does; `pull`, for a cotangent that is not shaped as its result, or of
-            weights that were not returned.
+        TypeError, ValueError
+            As `forward` does; `pull`, for a cotangent of another dtype or shape than its result,
+            or of weights that were not returned.
 
         Notes
         -----
-        A row that sees no key adds 0 to every gradient but that of out_proj.bias; in torch 2.13 it
-        makes gradients of all other rows NaN where `need_weights` (pytorch#41508). With dropout
-        `pull` drops what the forward pass dropped. It may be called any number of times, and
-        reads the arrays and parameters of the call: leave them as they are until then. float16
-        and bfloat16 are computed in float32 and rounded once, at the end; float32 and float64 in
-        themselves, whatever the size, so that output may differ from `forward`'s by a rounding.
+        `pull` may be called any number of times; it reads the arrays and parameters of the call and
+        drops what the forward pass dropped. Without `need_weights` long sequences hold nothing of
+        (L, S). A row that sees no key adds 0 to every gradient but that of out_proj.bias; in torch
+        2.13 it makes gradients of all other rows NaN where `need_weights` (pytorch#41508).
         """
         from mha_numpy.grad.layer import layer_vjp
 
-        options = self._options(
-            key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
-        )
-        widths = self.embed_dim, self.kdim, self.vdim
-        return layer_vjp(query, key, value, self, widths, options)
+        asked = key_padding_mask, attn_mask, is_causal, need_weights, average_attn_weights
+        options = self._options(asked)
+        return layer_vjp(query, key, value, self, options)
 
-    def _options(
-        self,
-        key_padding_mask: ArrayLike | None,
-        need_weights: bool,
-        attn_mask: ArrayLike | None,
-        average_attn_weights: bool,
-        is_causal: bool,
-    ) -> Options:
-        return Options(
-            self.num_heads,
-            self.add_zero_attn,
-            self.batch_first,
-            key_padding_mask,
-            attn_mask,
-            is_causal,
-            need_weights,
-            average_attn_weights,
-            self.dropout if self.training else 0.0,
-            self.rng,
-            self.engine,
-            self.precise,
-        )
+    def _options(self, asked: Asked) -> Options:
+        """Return the options of one call: those asked for, between the layer's own."""
+        heads, zero, first = self.num_heads, self.add_zero_attn, self.batch_first
+        drawn = self.dropout if self.training else 0.0, self.rng
+        return Options(heads, zero, first, *asked, *drawn, self.engine, self.precise)
 
     def prepare(self) -> PreparedAttention:
         """Return the layer's function for inference, with weights laid out once; see there.
@@ -254,8 +222,8 @@ class MultiheadAttention(Projections):
         """
         from mha_numpy.prepared import PreparedAttention
 
-        widths = self.embed_dim, self.kdim, self.vdim
-        return PreparedAttention(self, widths, self._options(None, False, None, False, False))
+        options = self._options((None, None, False, False, False))
+        return PreparedAttention(self, options)
 
     def train(self, mode: bool = True) -> Self:
         """Switch dropout on (or off, with mode=False); returns the layer."""

@@ -33,15 +33,15 @@ def multi_head_attention(
     key: ArrayLike,
     value: ArrayLike,
     parameters: Projections,
-    widths: tuple[int, int, int],
     options: Options,
 ) -> Results:
-    """Return (output, weights or None), all inputs checked; in the caller's dtype and layout.
+    """Return (output, weights or None), all inputs checked; in the caller's dtype and layout."""
+    call = check_call(query, key, value, parameters, options)
+    return as_given(call, *share_out(call, attend))
 
-    `widths` are those of query, key and value.
-    """
-    call = check_call(query, key, value, parameters, widths, options)
-    output, weights = share_out(call, attend)
+
+def as_given(call: Call, output: NDArray[Any], weights: NDArray[Any] | None) -> Results:
+    """Return the results in the caller's dtype, without a batch axis where there was none."""
     if output.dtype != call.dtype:
         output = output.astype(call.dtype)
         weights = None if weights is None else weights.astype(call.dtype)

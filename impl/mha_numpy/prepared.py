@@ -1,11 +1,10 @@
 """A layer for inference with its weights laid out once, for problems of a few thousand scores.
 
-There a call into NumPy costs as much as its arithmetic: the layer makes thirty, this way twelve.
+There a call into NumPy costs as much as its arithmetic: the layer makes thirty, this one twelve.
 The scale goes into the query's weights; the key's bias is dropped, since it adds the same number to
 all scores of a row; the value's bias goes into the output's, since the weights of a row sum to 1.
 Every head has one more column: in the values it is 1 by its bias, so that the product with the
-weights brings the row sums along; divided by itself it is 1 again, and meets the output's bias.
-Only small self-attention without masks goes this way; every other call takes the layer's.
+weights gives the row sums too; divided by itself it is 1 again, and meets the output's bias.
 """
 
 from __future__ import annotations
@@ -27,21 +26,24 @@ if TYPE_CHECKING:
     from mha_numpy.projections import Projections
 
 MOST_SCORES = 4096
-NORM_LIMIT = 60.0  # exp of so much is far from overflow and underflow in float32
+NORM_LIMIT = 60.0  # exp of 60 is far from overflow and underflow in float32
 
 
 class PreparedAttention:
-    """What `MultiheadAttention.prepare()` returns: the layer's function, on copies of weights."""
+    """The function of a layer on copies of its weights: small self-attention without masks.
 
-    def __init__(self, own: Projections, widths: tuple[int, int, int], options: Options) -> None:
+    Every other call is computed as the layer does it.
+    """
+
+    def __init__(self, own: Projections, options: Options) -> None:
         self._parameters = own = own.astype(own.out_proj.weight.dtype)
-        self._widths, self._options = widths, options._replace(need_weights=False, dropout_p=0.0)
-        weight, self._width = own.in_proj_weight, 0
-        small = 3 * widths[0] * (widths[0] + options.num_heads) <= BLAS_SPREADS_FROM
+        self._options = options._replace(need_weights=False, dropout_p=0.0)
+        weight, self._width, (width, _, _) = own.in_proj_weight, 0, own.widths
+        small = 3 * width * (width + options.num_heads) <= BLAS_SPREADS_FROM
         more = options.add_zero_attn or options.precise or options.engine == "flash"
         if weight is None or own.bias_k is not None or more or not small or weight.itemsize < 4:
             return
-        self._width, heads, self._dtype = widths[0], options.num_heads, weight.dtype
+        self._width, heads, self._dtype = width, options.num_heads, weight.dtype
         self._shape = 3, heads, self._width // heads + 1
         self._exp, unit = exponential(weight.dtype)
         bias = np.zeros(len(weight), weight.dtype) if own.in_proj_bias is None else own.in_proj_bias
@@ -70,23 +72,24 @@ class PreparedAttention:
         is_causal: bool = False,
     ) -> NDArray[Any]:
         """Return the output alone, as `MultiheadAttention.forward` without weights and dropout."""
-        masked = key_padding_mask is not None or attn_mask is not None or is_causal
-        if query is key is value and not masked and type(query) is np.ndarray and query.ndim == 3:
+        plain = key_padding_mask is attn_mask is None and query is key is value and not is_causal
+        if plain and type(query) is np.ndarray and query.ndim == 3:
             x = query if self._options.batch_first else query.swapaxes(0, 1)
             if self._fits(x):
                 return self._short(x) if x is query else self._short(x).swapaxes(0, 1)
         options = self._options._replace(
             key_padding_mask=key_padding_mask, attn_mask=attn_mask, is_causal=is_causal
         )
-        return multi_head_attention(query, key, value, self._parameters, self._widths, options)[0]
+        return multi_head_attention(query, key, value, self._parameters, options)[0]
 
     def _fits(self, x: NDArray[Any]) -> bool:
         """Whether the short way takes x (N, L, E): its width, dtype, and number of scores."""
         n, length, width = x.shape
-        if width != self._width or x.dtype != self._dtype or not x.size:
-            return False
-        few = n * self._shape[1] * length * length <= MOST_SCORES
-        return bool(few and length * self._in_weight.size <= BLAS_SPREADS_FROM)
+        return bool(
+            (width == self._width and x.dtype == self._dtype and x.size)
+            and n * self._shape[1] * length * length <= MOST_SCORES
+            and length * self._in_weight.size <= BLAS_SPREADS_FROM
+        )
 
     def _short(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the layer's output for x (N, L, E)."""

@@ -41,6 +41,14 @@ class Projections:
     bias_v: NDArray[Any] | None
     out_proj: Linear
 
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Return the widths of query, key and value."""
+        embed_dim, k, v = self.out_proj.weight.shape[1], self.k_proj_weight, self.v_proj_weight
+        if k is None or v is None:
+            return embed_dim, embed_dim, embed_dim
+        return embed_dim, k.shape[1], v.shape[1]
+
     def named_arrays(self) -> dict[str, NDArray[Any] | None]:
         """Return every parameter by torch's name, in torch's order, None where there is none."""
         return {
@@ -119,34 +127,20 @@ def joint_projections(
     query: NDArray[Any], key: NDArray[Any], value: NDArray[Any], parameters: Projections
 ) -> list[tuple[NDArray[Any], Linear, int]]:
     """Return each input with its projection, and for how many of q, k, v it is, in their order."""
-    weight, bias = parameters.in_proj_weight, parameters.in_proj_bias
-    if weight is not None and key is value:
-        if query is key:
-            return [(query, Linear(weight, bias), 3)]
-        width = len(weight) // 3
-        of_query, of_rest = (None, None) if bias is None else (bias[:width], bias[width:])
-        return [
-            (query, Linear(weight[:width], of_query), 1),
-            (key, Linear(weight[width:], of_rest), 2),
-        ]
-    layers = map(Linear, *input_projections(parameters))
-    return [(x, layer, 1) for x, layer in zip((query, key, value), layers, strict=True)]
-
-
-def input_projections(
-    parameters: Projections,
-) -> tuple[list[NDArray[Any]], list[NDArray[Any] | None]]:
-    """Return the weights of query, key and value and their biases, be they packed or not."""
     packed, bias = parameters.in_proj_weight, parameters.in_proj_bias
-    separate = (parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight)
-    weights = [w for w in separate if w is not None] if packed is None else thirds(packed)
-    return weights, [None, None, None] if bias is None else [*thirds(bias)]
-
-
-def thirds(packed: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return the parts of query, key and value: views."""
-    width = len(packed) // 3
-    return [packed[:width], packed[width : 2 * width], packed[2 * width :]]
+    weights = [parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight]
+    inputs = [(query, 1), (key, 1), (value, 1)]
+    if packed is not None and key is value:
+        inputs = [(query, 3)] if query is key else [(query, 1), (key, 2)]
+    found: list[tuple[NDArray[Any], Linear, int]] = []
+    width, start = parameters.out_proj.weight.shape[1], 0
+    for x, parts in inputs:
+        rows = slice(start, start + parts * width)
+        weight = weights[len(found)] if packed is None else packed[rows]
+        assert weight is not None  # noqa: S101 (either way there is one; this is for the type checker)
+        found.append((x, Linear(weight, None if bias is None else bias[rows]), parts))
+        start = rows.stop
+    return found
 
 
 def split_heads(

@@ -60,12 +60,8 @@ def scaled_dot_product_attention(
         1 / sqrt(D) where it is None.
     rng : numpy.random.Generator, optional
         What dropout draws from; needed where `dropout_p` > 0.
-    engine : {"auto", "plain", "flash"}
-        How the heads are computed. "plain": all scores at once, as in the formula; "flash": by
-        tiles that fit the cache, without holding the weights unless they are returned; "auto"
-        takes flash from 262 144 scores on, and plain for dropout, which flash refuses.
-    precise : bool
-        Compute in float64 and round once, whatever the dtype.
+    engine, precise
+        As in `MultiheadAttention`.
 
     Raises
     ------

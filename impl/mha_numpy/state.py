@@ -89,13 +89,6 @@ def initial_parameter(
     if name in {"in_proj_bias", "out_proj.bias"}:
         return np.zeros(shape, dtype)
     if name in {"bias_k", "bias_v"}:
-        drawn = rng.normal(0, 1 / math.sqrt(shape[-1]), shape)
-    elif name == "out_proj.weight":
-        drawn = _uniform(rng, 1 / math.sqrt(shape[-1]), shape)
-    else:
-        drawn = _uniform(rng, math.sqrt(6 / sum(shape)), shape)
-    return drawn.astype(dtype)
-
-
-def _uniform(rng: np.random.Generator, bound: float, shape: tuple[int, ...]) -> NDArray[Any]:
-    return rng.uniform(-bound, bound, shape)
+        return rng.normal(0, 1 / math.sqrt(shape[-1]), shape).astype(dtype)
+    bound = 1 / math.sqrt(shape[-1]) if name == "out_proj.weight" else math.sqrt(6 / sum(shape))
+    return rng.uniform(-bound, bound, shape).astype(dtype)

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.engines.blocks import Block, Problem, scratch
 from mha_numpy.engines.parallel import on_all_threads
-from mha_numpy.engines.problem import Problem, scratch
 from mha_numpy.engines.tiles import (
-    HeadMasks,
     Task,
     Tiles,
     choose_tiles,
@@ -29,7 +28,7 @@ from mha_numpy.engines.tiles import (
     spans,
 )
 from mha_numpy.masks import NO_MASK, Masking
-from mha_numpy.softmax import exponential, row_sums, trusted
+from mha_numpy.softmax import row_sums, trusted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,10 +84,8 @@ def attend_flash(
         heads_in_all = n * key_heads
         tiles = choose_tiles(queries, keys, q.itemsize, heads_in_all, whole_rows=need_weights)
     problem = Problem(q, k, v, heads_out, masking, scale, tiles)
-    tasks = cut_tasks(n, key_heads, queries, tiles.queries)
-    if weights is not None and average_weights:
-        runs = spans(0, queries, tiles.queries)
-        tasks = [Task(sample, range(key_heads), run) for sample in range(n) for run in runs]
+    averages = need_weights and average_weights
+    tasks = cut_tasks(n, key_heads, queries, tiles.queries, whole_heads=not averages)
     on_all_threads(lambda i: _attend_task(problem, tasks[i], weights, sums), len(tasks), threads)
     return heads_out, weights
 
@@ -97,122 +94,57 @@ def _attend_task(
     problem: Problem, task: Task, weights: NDArray[Any] | None, sums: RowSums | None
 ) -> None:
     """Compute one task's rows of heads_out, of the weights and of the sums."""
-    sample, group = task.sample, problem.group
-    for key_head in task.key_heads:
+    sample, key_heads, run = task
+    heads = problem.q.shape[1]
+    for key_head in key_heads:
         k, v = problem.keys(sample, key_head)
-        for head in range(key_head * group, (key_head + 1) * group):
-            masks = problem.masks(sample, head)
-            for rows in spans(task.queries.start, task.queries.stop, problem.tiles.queries):
-                place = sample, head, rows
-                q, out = problem.queries(*place), problem.out[place]
+        for head in problem.query_heads(key_head):
+            for rows in spans(run.start, run.stop, problem.tiles.queries):
+                block = Block(problem, sample, head, rows, k)
                 held = None
                 if weights is not None:
-                    shape = (rows.stop - rows.start, len(k))
-                    held = weights[place] if weights.ndim == 4 else scratch(shape, q.dtype)
-                shift, total = _attend_block(q, k, v, out, masks, rows, problem.tiles.keys, held)
+                    all_keys = slice(0, len(k))
+                    held = weights[block.place] if weights.ndim == 4 else block.tile(all_keys)
+                shift, total = _attend_block(block, v, problem.out[block.place], held)
                 if sums is not None:
-                    sums.shift[place], sums.total[place] = shift, total
-                if weights is not None and weights.ndim == 3 and held is not None:
-                    _add_to_mean(weights[sample, rows], held, head, problem.q.shape[1])
-
-
-def _add_to_mean(mean: NDArray[Any], weights: NDArray[Any], head: int, heads: int) -> None:
-    """Add one head's weights to the sum over the heads, and divide it after the last one."""
-    if head:
-        mean += weights
-    else:
-        mean[...] = weights
-    if head == heads - 1:
-        mean /= heads
+                    sums.shift[block.place], sums.total[block.place] = shift, total
+                if weights is not None and held is not None and weights.ndim == 3:
+                    mean = weights[sample, rows]
+                    np.add(mean if head else 0, held, out=mean)
+                    if head == heads - 1:
+                        mean /= heads
 
 
 def _attend_block(
-    q: NDArray[Any],
-    k: NDArray[Any],
-    v: NDArray[Any],
-    out: NDArray[Any],
-    masks: HeadMasks,
-    rows: slice,
-    most_keys: int,
-    held: NDArray[Any] | None,
+    block: Block, v: NDArray[Any], out: NDArray[Any], held: NDArray[Any] | None
 ) -> tuple[NDArray[Any] | float, NDArray[Any]]:
     """Write a block of heads_out, and its weights into `held` where given; return shift and z."""
-    key_tiles = masks.key_tiles(rows, most_keys)
-    shift, total, mixed = 0.0, *_pass(q, k, v, masks, rows, key_tiles, None, held)
-    seen: NDArray[Any] | float = shift
+    shift: NDArray[Any] | float = 0.0
+    total, mixed = _pass(block, v, None, held)
     if not trusted(total, mixed):
-        maxima = _maxima(q, k, masks, rows, key_tiles)
-        seen = maxima[:, 0]
-        total, mixed = _pass(q, k, v, masks, rows, key_tiles, maxima, held)
+        maxima = block.maxima()
+        shift = maxima[:, 0]
+        total, mixed = _pass(block, v, maxima, held)
         total[total == 0] = 1 if held is None else np.nan
     np.divide(mixed, total, out=out)
     if held is not None:
         np.divide(held, total, out=held)
-    return seen, total[:, 0]
+    return shift, total[:, 0]
 
 
 def _pass(
-    q: NDArray[Any],
-    k: NDArray[Any],
-    v: NDArray[Any],
-    masks: HeadMasks,
-    rows: slice,
-    key_tiles: list[slice],
-    shift: NDArray[Any] | None,
-    held: NDArray[Any] | None,
+    block: Block, v: NDArray[Any], shift: NDArray[Any] | None, held: NDArray[Any] | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return z = E 1, (rows, 1), and E v, (rows, Dv), over all tiles; E stays in `held`."""
+    q = block.q
     total = np.zeros((len(q), 1), q.dtype)
     mixed = scratch((len(q), v.shape[1]), q.dtype, "mixed")
     mixed[...] = 0
-    if held is not None and sum(keys.stop - keys.start for keys in key_tiles) < len(k):
+    if held is not None and sum(keys.stop - keys.start for keys in block.key_tiles) < len(v):
         held[...] = 0
-    for keys in key_tiles:
-        shape = (len(q), keys.stop - keys.start)
-        tile = scratch(shape, q.dtype) if held is None else held[:, keys]
-        write_powers(q, k[keys], masks, rows, keys, shift, tile)
+    for keys in block.key_tiles:
+        tile = block.tile(keys) if held is None else held[:, keys]
+        block.write_powers(keys, shift, tile)
         total += row_sums(tile)
         mixed += np.matmul(tile, v[keys], out=scratch(mixed.shape, q.dtype, "product"))
     return total, mixed
-
-
-def write_powers(
-    q: NDArray[Any],
-    k: NDArray[Any],
-    masks: HeadMasks,
-    rows: slice,
-    keys: slice,
-    shift: NDArray[Any] | None,
-    tile: NDArray[Any],
-) -> None:
-    """Write E = exp(q k^T + M - shift) of one tile, 0 where it is hidden; q is scaled already."""
-    np.matmul(q, k.T, out=tile)
-    masks.add_bias(tile, rows, keys)
-    hidden_tiles = masks.hidden_tiles(rows, keys)
-    function = exponential(tile.dtype).function
-    if shift is None:
-        function(tile, out=tile)
-        for hidden in hidden_tiles:
-            tile *= (~hidden).astype(tile.dtype)
-        return
-    for hidden in hidden_tiles:
-        tile += np.where(hidden, -np.inf, 0).astype(tile.dtype)
-    tile -= shift
-    function(tile, out=tile)
-
-
-def _maxima(
-    q: NDArray[Any], k: NDArray[Any], masks: HeadMasks, rows: slice, key_tiles: list[slice]
-) -> NDArray[Any]:
-    """Return the largest score of each row, (rows, 1), and 0 for a row that sees no key."""
-    maxima = np.full((len(q), 1), -np.inf, q.dtype)
-    for keys in key_tiles:
-        tile = np.matmul(
-            q, k[keys].T, out=scratch((len(q), keys.stop - keys.start), q.dtype, "max")
-        )
-        masks.add_bias(tile, rows, keys)
-        for hidden in masks.hidden_tiles(rows, keys):
-            tile += np.where(hidden, -np.inf, 0).astype(tile.dtype)
-        np.maximum(maxima, np.maximum.reduce(tile, axis=1, keepdims=True), out=maxima)
-    maxima[maxima == -np.inf] = 0
-    return maxima

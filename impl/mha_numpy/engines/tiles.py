@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -40,12 +40,8 @@ class Tiles(NamedTuple):
     keys: int
 
 
-class Task(NamedTuple):
-    """A run of queries of some key heads of one sample."""
-
-    sample: int
-    key_heads: range
-    queries: slice
+Task: TypeAlias = tuple[int, range, slice]
+"""A sample, some of its key heads, and a run of its queries."""
 
 
 def choose_tiles(
@@ -68,17 +64,19 @@ def choose_tiles(
     return Tiles(even_share(queries, max(rows, LEAST_ROWS)), width)
 
 
-def cut_tasks(n: int, key_heads: int, queries: int, height: int) -> list[Task]:
-    """Return tasks of one key head each; parts of its queries, blocks of `height`, where few."""
+def cut_tasks(
+    n: int, key_heads: int, queries: int, height: int, *, whole_heads: bool = True
+) -> list[Task]:
+    """Return tasks of one key head each, of parts of its queries where heads are few.
+
+    Without `whole_heads` a task is a block of `height` queries of all heads.
+    """
     parts = -(-LEAST_TASKS // max(n * key_heads, 1))
     blocks = -(-queries // height)
-    runs = spans(0, queries, height * max(-(-blocks // parts), 1))
-    return [
-        Task(sample, range(head, head + 1), run)
-        for sample in range(n)
-        for head in range(key_heads)
-        for run in runs
-    ]
+    run = height * max(blocks // parts, 1) if whole_heads else height
+    step = 1 if whole_heads else key_heads
+    heads = [range(first, first + step) for first in range(0, key_heads, step)]
+    return list(product(range(n), heads, spans(0, queries, run)))
 
 
 def even_share(length: int, most: int) -> int:

@@ -27,16 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.engines.flash import (
-    RowSums,
-    attend_flash,
-    write_powers,
-)
+from mha_numpy.engines.blocks import Block, Problem, scratch
+from mha_numpy.engines.flash import RowSums, attend_flash
 from mha_numpy.engines.parallel import on_all_threads
-from mha_numpy.engines.problem import Problem, scratch
 from mha_numpy.engines.tiles import (
     LEAST_TASKS,
-    HeadMasks,
     Tiles,
     choose_tiles,
     even_share,
@@ -172,37 +167,29 @@ def _pull_task(backward: Backward, sample: int, key_head: int, run: slice, index
     d_k, d_v = scratch(k.shape, k.dtype, "d_k"), scratch(v.shape, v.dtype, "d_v")
     d_k[...] = 0
     d_v[...] = 0
-    first = key_head * problem.group
-    for head in range(first, first + problem.group):
+    for head in problem.query_heads(key_head):
         for rows in spans(run.start, run.stop, problem.tiles.queries):
-            block = _Block(backward, sample, head, rows, k)
-            block.pull(v_and_ones, d_k, d_v, backward.d_bias[index])
+            block = Block(problem, sample, head, rows, k)
+            _BackwardBlock(backward, block).add(v_and_ones, d_k, d_v, backward.d_bias[index])
     # The scaled queries that met dS have the unit of exp in them.
     unit = exponential(d_k.dtype).unit
     np.divide(d_k, unit, out=backward.d_k[index, sample, key_head])
     backward.d_v[index, sample, key_head] = d_v
 
 
-class _Block:
-    """A block of queries of one head, in the backward pass."""
+class _BackwardBlock:
+    """A block of queries in the backward pass."""
 
-    def __init__(
-        self, backward: Backward, sample: int, head: int, rows: slice, k: NDArray[Any]
-    ) -> None:
-        problem = backward.problem
-        self.place = sample, head, rows
-        self.rows, self.k = rows, k
-        self.backward = backward
-        self.masks: HeadMasks = problem.masks(sample, head)
-        self.key_tiles = self.masks.key_tiles(rows, problem.tiles.keys)
-        self.q = problem.queries(*self.place)
+    def __init__(self, backward: Backward, block: Block) -> None:
+        self.backward, self.block = backward, block
+        sample, head, _ = block.place
         self.d_weights = None
         if backward.d_weights is not None:
             own = backward.d_weights
             self.d_weights = own[sample, head if own.shape[1] > 1 else 0]
         self.shift, self.total = self._shift_and_total()
 
-    def pull(
+    def add(
         self,
         v_and_ones: NDArray[Any],
         d_k: NDArray[Any],
@@ -210,37 +197,36 @@ class _Block:
         d_bias: tuple[NDArray[Any], ...],
     ) -> None:
         """Write the block's dq, and add its part of dk, dv and the float masks' gradients."""
-        q, k, place = self.q, self.k, self.place
+        block, q, k = self.block, self.block.q, self.block.k
         cotangent = self._cotangent()
         d_q = scratch(q.shape, q.dtype, "d_q")
         d_q[...] = 0
-        own_bias = of_head(d_bias, *place[:2])
-        for keys in self.key_tiles:
+        own_bias = of_head(d_bias, *block.place[:2])
+        for keys in block.key_tiles:
             powers = self._powers(keys)
             _add_product(d_v[keys], powers.T, cotangent[:, :-1])
-            d_scores = scratch(powers.shape, q.dtype, "d_scores")
+            d_scores = block.tile(keys, "d_scores")
             np.matmul(cotangent, v_and_ones[keys].T, out=d_scores)
             if self.d_weights is not None:
-                d_scores += part(self.d_weights, self.rows, keys) / self.total
+                d_scores += part(self.d_weights, block.rows, keys) / self.total
             d_scores *= powers
             _add_product(d_k[keys], d_scores.T, q)
             _add_product(d_q, d_scores, k[keys])
             for target in own_bias:
-                own = part(target, self.rows, keys)
+                own = part(target, block.rows, keys)
                 own += sum_to(d_scores, own.shape)
-        np.multiply(d_q, self.backward.problem.scale, out=self.backward.d_q[place])
+        np.multiply(d_q, self.backward.problem.scale, out=self.backward.d_q[block.place])
 
     def _powers(self, keys: slice) -> NDArray[Any]:
-        """Return E of one tile, as it was forwards."""
-        shape = (len(self.q), keys.stop - keys.start)
-        tile = scratch(shape, self.q.dtype)
-        write_powers(self.q, self.k[keys], self.masks, self.rows, keys, self.shift, tile)
+        """Return E of one tile, as it was in the forward pass."""
+        tile = self.block.tile(keys)
+        self.block.write_powers(keys, self.shift, tile)
         return tile
 
     def _shift_and_total(self) -> tuple[NDArray[Any] | None, NDArray[Any]]:
         """Return the rows' shift, None where all are 0, and their sums, each (rows, 1)."""
-        sums = self.backward.sums
-        shift, total = sums.shift[self.place][:, None], sums.total[self.place][:, None]
+        sums, place = self.backward.sums, self.block.place
+        shift, total = sums.shift[place][:, None], sums.total[place][:, None]
         if total.max() > FARTHEST_SUM or total.min() < 1 / FARTHEST_SUM:
             # The shift takes over from the sum, which keeps what rounding the shift leaves to it.
             unit = exponential(total.dtype).unit
@@ -251,12 +237,12 @@ class _Block:
 
     def _cotangent(self) -> NDArray[Any]:
         """Return G = [dO, -level] / total, in scratch memory."""
-        backward, place = self.backward, self.place
+        backward, place = self.backward, self.block.place
         d_out, out = backward.d_out[place], backward.problem.out[place]
         level = np.vecdot(d_out, out)[:, None]
         if self.d_weights is not None:
-            for keys in self.key_tiles:
-                d_weights = part(self.d_weights, self.rows, keys)
+            for keys in self.block.key_tiles:
+                d_weights = part(self.d_weights, self.block.rows, keys)
                 level += np.vecdot(self._powers(keys), d_weights)[:, None] / self.total
         cotangent = scratch((len(d_out), d_out.shape[1] + 1), d_out.dtype, "cotangent")
         np.divide(d_out, self.total, out=cotangent[:, :-1])

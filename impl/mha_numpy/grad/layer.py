@@ -17,7 +17,7 @@ from mha_numpy.errstate import quiet
 from mha_numpy.grad.heads import Attended, attend_heads_vjp
 from mha_numpy.grad.projections import ProjectedGradients, column_sums
 from mha_numpy.grad.targets import HeadGradients, to_cotangent, zeros_for
-from mha_numpy.multihead import heads_of
+from mha_numpy.multihead import as_given, heads_of
 from mha_numpy.projections import Projections, linear, merge_heads, split_heads
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ def layer_vjp(
     key: ArrayLike,
     value: ArrayLike,
     parameters: Projections,
-    widths: tuple[int, int, int],
     options: Options,
 ) -> tuple[Results, Callable[..., Gradients]]:
     """Return ((output, weights or None), pull) of multi-head attention, all inputs checked.
@@ -55,7 +54,7 @@ def layer_vjp(
     if "attn_mask" in masks:
         # It has a gradient, so it is added as the array it is, even where it is the causal one.
         options = options._replace(is_causal=False)
-    call = check_call(query, key, value, parameters, widths, options)
+    call = check_call(query, key, value, parameters, options)
     q, k, v = heads_of(call)
     scale = 1 / math.sqrt(q.shape[-1])
     attended = attend_heads_vjp(q, k, v, call.masking, scale, options)
@@ -93,16 +92,12 @@ def _results(done: _Pass) -> Results:
     """Return output and weights as the caller gets them, NaN where torch has NaN."""
     call, held = done.call, done.attended.weights
     output = np.ascontiguousarray(linear(done.merged, call.parameters.out_proj))
-    weights = None
-    if call.options.need_weights and held is not None:
-        weights, blank = _returned_weights(call, held)
-        by_row = output if call.options.batch_first else output.swapaxes(0, 1)
-        by_row[blank] = np.nan
-        weights = weights.astype(call.dtype, copy=False)
-    output = output.astype(call.dtype, copy=False)
-    if call.batched:
-        return output, weights
-    return output[0], None if weights is None else weights[0]
+    if not call.options.need_weights or held is None:
+        return as_given(call, output, None)
+    weights, blank = _returned_weights(call, held)
+    by_row = output if call.options.batch_first else output.swapaxes(0, 1)
+    by_row[blank] = np.nan
+    return as_given(call, output, weights)
 
 
 def _returned_weights(call: Call, held: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:

@@ -39,26 +39,21 @@ def attend_plain_vjp(
         heads_out = apply_weights(dropped, v)
 
     def pull(d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients) -> None:
-        with holding_blas(multiplications):
-            pull_held(d_heads, d_weights, into)
-
-    def pull_held(
-        d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients
-    ) -> None:
         groups = k.shape[1]
         d_rows = by_key_head(d_heads, groups)
-        d_scores = (d_rows @ v.swapaxes(2, 3)).reshape(weights.shape)
-        if d_weights is not None:
-            d_scores += d_weights
-        if kept is not None:
-            d_scores *= kept
-        d_scores -= np.vecdot(weights, d_scores)[..., None]
-        d_scores *= weights
-        np.matmul(by_key_head(dropped, groups).swapaxes(2, 3), d_rows, out=into.v)
-        for target in into.bias:
-            np.add(target, sum_to(d_scores, target.shape), out=target)
-        by_head = by_key_head(d_scores, groups)
-        np.multiply((by_head @ k).reshape(q.shape), scale, out=into.q)
-        np.matmul(by_head.swapaxes(2, 3), by_key_head(q * scale, groups), out=into.k)
+        with holding_blas(multiplications):
+            d_scores = (d_rows @ v.swapaxes(2, 3)).reshape(weights.shape)
+            if d_weights is not None:
+                d_scores += d_weights
+            if kept is not None:
+                d_scores *= kept
+            d_scores -= np.vecdot(weights, d_scores)[..., None]
+            d_scores *= weights
+            np.matmul(by_key_head(dropped, groups).swapaxes(2, 3), d_rows, out=into.v)
+            for target in into.bias:
+                np.add(target, sum_to(d_scores, target.shape), out=target)
+            by_head = by_key_head(d_scores, groups)
+            np.multiply((by_head @ k).reshape(q.shape), scale, out=into.q)
+            np.matmul(by_head.swapaxes(2, 3), by_key_head(q * scale, groups), out=into.k)
 
     return heads_out, dropped, pull

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,53 +30,36 @@ class ProjectedGradients:
         self._call = call
         parameters = call.parameters
         width = parameters.out_proj.weight.shape[1]
-        self._sources = [(x, parts) for x, _, parts in joint_projections(*call.inputs, parameters)]
+        self._sources = joint_projections(*call.inputs, parameters)
         self._arrays = [
-            np.empty((*x.shape[:2], parts * width), x.dtype) for x, parts in self._sources
+            np.empty((*x.shape[:2], parts * width), x.dtype) for x, _, parts in self._sources
         ]
         heads, batch_first = call.options.num_heads, call.options.batch_first
-        self.heads = tuple(
-            chain.from_iterable(
-                split_heads(array, parts, heads, batch_first)
-                for array, (_, parts) in zip(self._arrays, self._sources, strict=True)
-            )
-        )
+        self.heads: list[NDArray[Any]] = []
+        for array, (_, _, parts) in zip(self._arrays, self._sources, strict=True):
+            self.heads.extend(split_heads(array, parts, heads, batch_first))
 
     def gradients(self) -> dict[str, NDArray[Any]]:
         """Return the gradients of query, key, value and of the input projections' parameters."""
-        rows = [array.reshape(-1, array.shape[2]) for array in self._arrays]
-        inputs = [x.reshape(-1, x.shape[2]) for x, _ in self._sources]
-        names = "query", "key", "value"
-        found = dict(zip(names, self._of_inputs(rows), strict=True))
-        weights = [product(d.T, x.T, None) for d, x in zip(rows, inputs, strict=True)]
+        of_inputs, of_weights, of_biases = [], [], []
+        for array, (x, layer, parts) in zip(self._arrays, self._sources, strict=True):
+            rows = array.reshape(-1, array.shape[2])
+            of_weights.append(product(rows.T, x.reshape(-1, x.shape[2]).T, None))
+            of_biases.append(column_sums(rows))
+            for i in range(parts):
+                part = slice(i * rows.shape[1] // parts, (i + 1) * rows.shape[1] // parts)
+                d_x = product(rows[:, part], layer.weight[part].T, None)
+                of_inputs.append(d_x.reshape(x.shape))
+        found = dict(zip(("query", "key", "value"), of_inputs, strict=True))
         parameters = self._call.parameters
         if parameters.in_proj_weight is None:
             names = "q_proj_weight", "k_proj_weight", "v_proj_weight"
-            found.update(zip(names, weights, strict=True))
+            found.update(zip(names, of_weights, strict=True))
         else:
-            found["in_proj_weight"] = _joined(weights)
+            found["in_proj_weight"] = _joined(of_weights)
         if parameters.in_proj_bias is not None:
-            found["in_proj_bias"] = _joined([column_sums(each) for each in rows])
+            found["in_proj_bias"] = _joined(of_biases)
         return found
-
-    def _of_inputs(self, rows: list[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Return the gradients of the three inputs, a product of each part with its weight."""
-        parameters = self._call.parameters
-        packed = parameters.in_proj_weight
-        weights = (
-            (parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight)
-            if packed is None
-            else packed.reshape(3, -1, packed.shape[1])
-        )
-        parts = chain.from_iterable(
-            np.split(each, count, axis=1)
-            for each, (_, count) in zip(rows, self._sources, strict=True)
-        )
-        return [
-            product(part, weight.T, None).reshape(x.shape)
-            for part, weight, x in zip(parts, weights, self._call.inputs, strict=True)
-            if weight is not None
-        ]
 
 
 def column_sums(rows: NDArray[Any]) -> NDArray[Any]:

@@ -51,29 +51,17 @@ def scaled_dot_product_attention_vjp(
     Shapes, masks, options and refusals are those of `scaled_dot_product_attention`; each gradient
     has the shape and dtype of its argument.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator, optional
-        What dropout draws from; `pull` drops the same weights.
-    engine : {"auto", "plain", "flash"}
-        "flash" never holds the weights: the forward pass keeps two numbers for every row, and
-        `pull` computes the weights again tile by tile.
-    precise : bool
-        Compute in float64 and round once, whatever the dtype.
-
     Raises
     ------
-    TypeError
-        As the attention does; `pull`, for a cotangent of another dtype than output.
-    ValueError
-        As the attention does; `pull`, for a cotangent of another shape than output.
+    TypeError, ValueError
+        As the attention does; `pull`, for a cotangent of another dtype or shape than output.
 
     Notes
     -----
-    A row that sees no key is 0 and adds 0 to all gradients. `pull` may be called any number of
-    times. It reads the arrays given here: leave them as they are until then. float16 and bfloat16
-    are computed in float32 and rounded once, at the end; float32 and float64 in themselves,
-    whatever the size.
+    `pull` may be called any number of times. It drops the weights that were dropped, and reads the
+    arrays given here: leave them as they are until then. A row that sees no key is 0 and adds 0 to
+    all gradients. "flash" never holds the weights: it keeps two numbers for every row, and `pull`
+    computes the weights again tile by tile. float16 and bfloat16 are rounded once, at the end.
     Source: Dao, FlashAttention-2 (2023), section 3.1, for the recomputation by tiles.
     """
     # Here, because most of those who import the package never go back.

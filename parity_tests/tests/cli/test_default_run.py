@@ -36,26 +36,25 @@ def test_a_wrong_second_tile_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Flash without the keys beyond its first tile fails; the plain engine passes."""
     right: Any = flash._pass
 
-    def first_tile(*arguments: Any) -> Any:
-        *before, key_tiles, shift, cells = arguments
-        return right(*before, key_tiles[:1], shift, cells)
+    def first_tile(block: Any, *others: Any) -> Any:
+        block.key_tiles = block.key_tiles[:1]
+        return right(block, *others)
 
     monkeypatch.setattr(flash, "_pass", first_tile)
     assert [Outcome.PASS, Outcome.FAIL] == list(outcomes().values())
 
 
 def test_a_wrong_second_block_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flash that shifts the rows of every block but the first fails."""
+    """Flash that reverses the rows of every block but the first fails."""
     right: Any = flash._attend_block
 
-    def rolled(*arguments: Any) -> Any:
-        found = right(*arguments)
-        out, rows = arguments[3], arguments[5]
-        if rows.start:
+    def reversed_rows(block: Any, v: Any, out: Any, held: Any) -> Any:
+        found = right(block, v, out, held)
+        if block.rows.start:
             out[...] = out[::-1].copy()
         return found
 
-    monkeypatch.setattr(flash, "_attend_block", rolled)
+    monkeypatch.setattr(flash, "_attend_block", reversed_rows)
     assert Outcome.FAIL == outcomes()[FORCED_ENGINES[1]]
 
 

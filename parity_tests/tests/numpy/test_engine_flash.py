@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mha_numpy.attention import attend
 from mha_numpy.engines import flash
+from mha_numpy.engines.blocks import Block
 from mha_numpy.engines.flash import attend_flash
 from mha_numpy.engines.tiles import Tiles, choose_tiles, cut_tasks, spans
 from mha_numpy.masks import NO_MASK, Masking, causal_hidden
@@ -152,13 +153,13 @@ def test_bound_rejects_a_wrong_result(broken: Any) -> None:
 def blocks_maxima(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Note each block that is computed with the running maximum."""
     seen: list[bool] = []
-    real = flash._maxima
+    real = Block.maxima
 
     def spy(*args: Any) -> Any:
         seen.append(True)
         return real(*args)
 
-    monkeypatch.setattr(flash, "_maxima", spy)
+    monkeypatch.setattr(Block, "maxima", spy)
     return seen
 
 
@@ -310,9 +311,11 @@ def test_tasks_cover_every_query_once(n: int, key_heads: int, height: int) -> No
     """The cut is a partition, whatever the tile, and few heads are cut by their queries."""
     times = np.zeros((n, key_heads, L), int)
     tasks = cut_tasks(n, key_heads, L, height)
-    for task in tasks:
-        times[task.sample, list(task.key_heads), task.queries] += 1
-    assert (times == 1).all()
+    for sample, heads, run in tasks:
+        times[sample, list(heads), run] += 1
+    for sample, heads, run in cut_tasks(n, key_heads, L, height, whole_heads=False):
+        times[sample, list(heads), run] += 1
+    assert (times == 2).all()
     assert len(tasks) >= min(n * key_heads * len(spans(0, L, height)), 5)
 
 

@@ -1,0 +1,113 @@
+"""A problem as flash reads it, block by block of one head's queries, in memory that is kept."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_numpy.engines.tiles import HeadMasks
+from mha_numpy.softmax import exponential
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    from mha_numpy.engines.tiles import Tiles
+    from mha_numpy.masks import Masking
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """q (N, H, L, D), k (N, Hkv, S, D), v (N, Hkv, S, Dv), out (N, H, L, Dv), and their masks."""
+
+    q: NDArray[Any]
+    k: NDArray[Any]
+    v: NDArray[Any]
+    out: NDArray[Any]
+    masking: Masking
+    scale: float
+    tiles: Tiles
+
+    def query_heads(self, key_head: int) -> range:
+        """Return the query heads that read a key head."""
+        group = self.q.shape[1] // self.k.shape[1]
+        return range(key_head * group, (key_head + 1) * group)
+
+    def keys(self, sample: int, head: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return k and v of a key head in scratch memory: products of such rows are faster."""
+        k, v = self.k[sample, head], self.v[sample, head]
+        own_k, own_v = scratch(k.shape, k.dtype, "k"), scratch(v.shape, v.dtype, "v")
+        own_k[...], own_v[...] = k, v
+        return own_k, own_v
+
+
+class Block:
+    """Some queries of one head, times the scale and the unit of exp, and the keys they may see."""
+
+    def __init__(
+        self, problem: Problem, sample: int, head: int, rows: slice, k: NDArray[Any]
+    ) -> None:
+        self.place = sample, head, rows
+        self.rows, self.k = rows, k
+        q = problem.q[self.place]
+        unit = exponential(q.dtype).unit
+        self.q = np.multiply(q, problem.scale * unit, out=scratch(q.shape, q.dtype, "q"))
+        self.masks = HeadMasks.of(problem.masking, sample, head, len(k), unit)
+        self.key_tiles = self.masks.key_tiles(rows, problem.tiles.keys)
+
+    def tile(self, keys: slice, name: str = "scores") -> NDArray[Any]:
+        """Return scratch memory for one tile."""
+        return scratch((len(self.q), keys.stop - keys.start), self.q.dtype, name)
+
+    def write_powers(self, keys: slice, shift: NDArray[Any] | None, tile: NDArray[Any]) -> None:
+        """Write E = exp(scale * q k^T + M - shift) of one tile, 0 where it is hidden.
+
+        Without a shift the hidden are multiplied by 0: the exponential of -inf takes longer.
+        """
+        function = exponential(tile.dtype).function
+        if shift is not None:
+            self._write_scores(keys, tile)
+            tile -= shift
+            function(tile, out=tile)
+            return
+        np.matmul(self.q, self.k[keys].T, out=tile)
+        self.masks.add_bias(tile, self.rows, keys)
+        function(tile, out=tile)
+        for hidden in self.masks.hidden_tiles(self.rows, keys):
+            tile *= (~hidden).astype(tile.dtype)
+
+    def maxima(self) -> NDArray[Any]:
+        """Return the largest score of each row, (rows, 1), and 0 for a row that sees no key."""
+        maxima = np.full((len(self.q), 1), -np.inf, self.q.dtype)
+        for keys in self.key_tiles:
+            tile = self.tile(keys, "max")
+            self._write_scores(keys, tile)
+            np.maximum(maxima, np.maximum.reduce(tile, axis=1, keepdims=True), out=maxima)
+        maxima[maxima == -np.inf] = 0
+        return maxima
+
+    def _write_scores(self, keys: slice, tile: NDArray[Any]) -> None:
+        np.matmul(self.q, self.k[keys].T, out=tile)
+        self.masks.add_bias(tile, self.rows, keys)
+        for hidden in self.masks.hidden_tiles(self.rows, keys):
+            tile += np.where(hidden, -np.inf, 0).astype(tile.dtype)
+
+
+_own = threading.local()
+
+
+def scratch(shape: tuple[int, ...], dtype: DTypeLike, name: str = "scores") -> NDArray[Any]:
+    """Return an array of this thread's scratch memory, contiguous, its contents left over.
+
+    Each name has memory of its own. It is kept: a fresh half megabyte costs more in page faults
+    than a tile's exp.
+    """
+    size = prod(shape)
+    held: dict[Any, NDArray[Any]] = _own.__dict__
+    key = (name, dtype)
+    if key not in held or held[key].size < size:
+        held[key] = np.empty(size, dtype)
+    return held[key][:size].reshape(shape)
