@@ -66,11 +66,10 @@ def default_runs(options: Options) -> list[tuple[str, Options]]:
 
 def judged(target: str, options: Options) -> Verdict:
     """Return the verdict on one target; progress goes to stderr, so that a pipe has the report."""
-    from mha_parity.report.progress import progress
+    from mha_parity.report.progress import error_console, progress
     from mha_parity.run.check import check as run
 
-    errors = Console(stderr=True)
-    with progress(errors, target) as tick, opened(target, options) as candidate:
+    with progress(error_console(), target) as tick, opened(target, options) as candidate:
         return run(candidate, options, target=target, progress=tick)
 
 

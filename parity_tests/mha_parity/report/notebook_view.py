@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from mha_parity.report import terminal
+from mha_parity.report.progress import error_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +93,7 @@ def console(*, stderr: bool = False) -> Console:
 
     There rich would show each line as an output of its own, and cursors move nowhere.
     """
-    usual = Console(stderr=stderr)
+    usual = error_console() if stderr else Console()
     if not usual.is_jupyter:
         return usual
     return Console(stderr=stderr, force_jupyter=False, force_terminal=False)

@@ -7,12 +7,11 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from rich.console import Console
 
 STATUS_EVERY = 0.5  # seconds
 LINE_EVERY = 10.0  # seconds between plain lines, so that a log stays readable
@@ -83,6 +82,14 @@ class StatusSteps(Steps):
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + STATUS_EVERY
             self._status(self.place)
+
+
+def error_console() -> Console:
+    """Return standard error, a terminal only where it is one.
+
+    rich takes it for one where FORCE_COLOR is set, as in many CI jobs, and would draw into the log.
+    """
+    return Console(stderr=True, force_terminal=sys.stderr.isatty())
 
 
 @contextmanager

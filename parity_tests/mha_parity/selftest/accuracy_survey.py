@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.console import Console
 
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make
@@ -28,7 +27,7 @@ from mha_parity.core.options import DEFAULT_TARGET, Options, count, dtypes, whol
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging.accuracy import measure_errors, times_torch
 from mha_parity.oracle.reference import reference_answer
-from mha_parity.report.progress import progress
+from mha_parity.report.progress import error_console, progress
 from mha_parity.run.narrowing import restricted
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import opened
@@ -212,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--dtype", type=dtypes, default=tuple(AXES["dtype"]), help="which dtypes")
     parser.add_argument("--to", type=Path, default=DATA, help="folder for the two files")
     asked = parser.parse_args(arguments)
-    console = Console(stderr=True)
+    console = error_console()
 
     def showing(dtype: str) -> AbstractContextManager[Callable[[int, int], None]]:
         return progress(console, f"{asked.target} in {dtype}")

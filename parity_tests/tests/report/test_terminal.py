@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from mha_parity.core.verdict import (
     Verdict,
 )
 from mha_parity.report import correlations, terminal, wording
-from mha_parity.report.progress import progress
+from mha_parity.report.progress import error_console, progress
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
 FIRST = parse("mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-fortran-s11")
@@ -400,6 +401,15 @@ def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
         tick(2, 4)
     assert "judging x[/a]:f" in stream.getvalue()
     assert "2/4" in stream.getvalue()
+
+
+def test_no_bar_is_drawn_into_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where FORCE_COLOR asks for colours, standard error is no terminal for that."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert Console(stderr=True).is_terminal
+    assert not error_console().is_terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert error_console().is_terminal
 
 
 def test_progress_on_a_terminal_that_draws_nothing_is_lines(
