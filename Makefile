@@ -10,7 +10,7 @@ ARGS  ?=
 OLDEST ?= .venv-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parity test bench bench-series lint types tests format calibrate mutants corpus docs test-frameworks test-oldest clean
+.PHONY: help setup parity test bench bench-series lint types tests format calibrate mutants corpus docs test-frameworks test-languages test-oldest clean
 
 help: ## list these targets
 	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"
@@ -67,6 +67,9 @@ docs: $(VENV)/.docs ## build the documentation site in build/docs; each code cel
 
 test-frameworks: $(VENV)/.frameworks ## install JAX and Keras, and judge their attention layers
 	@$(BIN)/pytest -q -m frameworks $(ARGS)
+
+test-languages: $(READY) ## judge the clients in C, Rust and JavaScript (gcc, rustc, node)
+	@$(BIN)/pytest -q -m "" parity_tests/tests/targets/test_command.py $(ARGS)
 
 test-oldest: $(OLDEST)/.ready ## run all tests on the oldest releases that are allowed
 	@$(OLDEST)/bin/pytest -q -n 2 $(ARGS)

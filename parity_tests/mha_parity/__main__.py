@@ -17,7 +17,8 @@ COULD_NOT_START = 2
 INTERRUPTED = 130
 EPILOG = (
     "exit status: 0 parity holds, 1 it does not, 2 could not start, 3 inconclusive. "
-    "A target is package.module:name, path/to/file.py:name or path/to/notebook.ipynb:name; "
+    "A target is package.module:name, path/to/file.py:name, path/to/notebook.ipynb:name, or "
+    "'exec:COMMAND' for a program of any language; "
     "it is code that you choose to run: the process it runs in protects the verdict, not you."
 )
 
@@ -38,11 +39,12 @@ EXAMPLES = """examples:
   mha-parity check attention.py:attention --html verdict.html
   mha-parity check package.module:Layer --features attn=causal --cases 2000
   mha-parity check torch.nn:MultiheadAttention --dtypes float32 --grad
+  mha-parity check --exec "node attention.mjs"
 
 """
 # The groups of `check --help`; what is in none stands under "options".
 GROUPS = {
-    "target": ("convention", "masks", "without", "device", "path"),
+    "target": ("exec", "convention", "masks", "without", "device", "path"),
     "cases": ("cases", "seed", "dtypes", "features", "grad"),
     "judging": ("fully-masked", "max-times-torch", "strict-overflow", "forbid"),
     "process": ("timeout", "memory", "in-process", "jobs"),
@@ -90,6 +92,13 @@ def parser() -> argparse.ArgumentParser:
         help="whose attention (default: mha_numpy's own, on each of its engines)",
     )
     add = _grouped(check)
+    add(
+        "--exec",
+        action="append",
+        default=[],
+        metavar="COMMAND",
+        help="judge a program of any language, asked over its standard input and output",
+    )
     add_options(add)
     _reports(add)
     _of_torch(add)

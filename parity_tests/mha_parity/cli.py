@@ -9,6 +9,7 @@ from rich.console import Console
 
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options, from_namespace
 from mha_parity.core.verdict import Outcome
+from mha_parity.targets.command import EXEC
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def check(asked: argparse.Namespace) -> int:
     if asked.html:
         require("jinja2", "report")
         require("matplotlib", "report")
-    runs = [(target, options) for target in asked.targets] or default_runs(options)
+    targets = asked.targets + [f"{EXEC}{command}" for command in asked.exec]
+    runs = [(target, options) for target in targets] or default_runs(options)
     verdicts = [judged(*run) for run in runs]
     # Before anything is printed: a pipe that closes early loses no file.
     written = [f" {line}" for line in files.write(verdicts, names)]

@@ -52,7 +52,7 @@ class Repro:
             keywords = (f"{name}={_as_python(name, value)}" for name, value in given.items())
             return f"mha_parity.{function}({', '.join((*words, *keywords))})"
         flags = (word for name, value in given.items() for word in _as_words(name, value))
-        return " ".join(("mha-parity", command, *words, *flags))
+        return " ".join(("mha-parity", command, *map(shlex.quote, words), *flags))
 
     def _given(self, fields: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
         """Yield the fields that are not as in a run without options."""

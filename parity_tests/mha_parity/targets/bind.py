@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.numpy_state import GlobalState
 from mha_parity.targets import backends
 from mha_parity.targets.conventions.attribute_layers import ModuleMask, ModuleValidLens
+from mha_parity.targets.conventions.exec_protocol import ExecProtocol
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.functions import (
     QKV,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _KINDS: tuple[type[Convention], ...] = (
     QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, Projections,
     ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, JaxAttention, KerasLayer, Fitted,
+    ExecProtocol,
 )  # fmt: skip
 KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 
@@ -85,7 +87,8 @@ def bind(
         bound = _bound(subject, name, device, path, call=probe)
         bound.name = label or bound.name
         bound.mask_meanings, bound.without = dict(masks), tuple(without)
-        (settle if probe else unproved)(bound)
+        if not bound.states_offer:
+            (settle if probe else unproved)(bound)
         bound.passed = {}  # the trials were no cases
         return bound
     finally:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.targets.command import Command
+from mha_parity.targets.conventions.exec_protocol import ExecProtocol
 from mha_parity.targets.conventions.functions import QKVHeads, XWeights
 from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.projections import Projections
@@ -40,6 +42,8 @@ def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) 
         None or several fit; the sentence says what was seen and which conventions would do.
 
     """
+    if isinstance(subject, Command):
+        return ExecProtocol.name
     if isinstance(subject, type):
         return _of_class(subject, call=call)
     if not inspect.isroutine(subject) and hasattr(subject, "load_state_dict"):

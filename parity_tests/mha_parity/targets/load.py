@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.targets.command import EXEC, Command
 from mha_parity.targets.definitions import KEPT
 from mha_parity.targets.modules import PREFIX, from_file
 from mha_parity.targets.stand_ins import needed_by
@@ -30,7 +31,7 @@ def load(text: str) -> Any:
 
     A file is executed as a module of its package or of its own (not as ``__main__``). Of a notebook
     only imports, definitions and constants are executed, and of a file where the rest raises. The
-    attribute may be nested: ``file.py:Class.method``.
+    attribute may be nested: ``file.py:Class.method``. ``exec:COMMAND`` starts a program.
 
     Raises
     ------
@@ -38,6 +39,8 @@ def load(text: str) -> Any:
         No such module, file or attribute; it is not callable; importing it raised.
 
     """
+    if text.startswith(EXEC):
+        return Command(text.removeprefix(EXEC))
     place, _, attribute = text.strip().rpartition(":")
     if not place or not attribute:
         raise TargetError(f"got the target {text!r}, {_incomplete(text.strip())}.")

@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError
+from mha_parity.targets.command import EXEC
 from mha_parity.targets.load import TargetError
 from mha_parity.worker.process import Process, WorkerLost
 from mha_parity.worker.server import Failed, Loaded, Ready, Refused, Setup
@@ -308,6 +309,9 @@ def _joined(detail: str, output: str) -> str:
 
 
 def _failed_import(target: str, lost: WorkerLost) -> str:
+    if target.startswith(EXEC):
+        command = target.removeprefix(EXEC)
+        return f"got the command {command!r}, but it {lost}; it should answer the request `offer`."
     last = lost.output.splitlines()[-1:] if lost.output else []
     said = f", after printing {last[0]!r}" if last else ""
     return f"got the target {target!r}, but importing it {lost}{said}; it should import quietly."

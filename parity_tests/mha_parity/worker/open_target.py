@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from mha_parity.targets.command import EXEC
+
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
@@ -22,6 +24,11 @@ def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
         There is no such target, or no convention fits it.
 
     """
+    if target.startswith(EXEC) and (options.in_process or options.forbid):
+        raise ValueError(
+            f"got {target}, a process of its own, which --in-process (or --pdb) and --forbid do "
+            "not reach; leave them out."
+        )
     if options.in_process:
         from mha_parity.targets import load
 

@@ -181,12 +181,23 @@ class Process:
         return lost
 
     def _resident(self) -> int:
-        """Return the bytes of memory that the process holds; 0 where there is no /proc."""
-        try:
-            fields = Path(f"/proc/{self._popen.pid}/statm").read_text("ascii").split()
-        except (OSError, IndexError):
-            return 0
-        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+        """Return the bytes of memory that the process holds, with those that it started."""
+        return _resident(self._popen.pid)
+
+
+def _resident(pid: int) -> int:
+    """Return the bytes of memory of a process and its children; 0 where there is no /proc."""
+    fields = _fields(Path(f"/proc/{pid}/statm"))
+    children = _fields(Path(f"/proc/{pid}/task/{pid}/children"))
+    own = int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if fields else 0
+    return own + sum(_resident(int(child)) for child in children)
+
+
+def _fields(path: Path) -> list[str]:
+    try:
+        return path.read_text("ascii").split()
+    except OSError:
+        return []
 
 
 def _read(descriptor: int) -> bytes | None:

@@ -89,6 +89,7 @@ def serve(requests: int, answers: int) -> None:
     setup: Setup = next(incoming)
     sys.path[:] = setup.search
     from mha_parity.targets import load
+    from mha_parity.targets.command import Command
 
     try:
         subject = load.load(setup.target)
@@ -112,7 +113,8 @@ def serve(requests: int, answers: int) -> None:
         masks=bound.masks,
         answer_dtypes=bound.answer_dtypes,
     )
-    _limit(setup.memory)
+    if not isinstance(subject, Command):  # its memory is watched from outside
+        _limit(setup.memory)
     printed = os.dup(1)  # the candidate may close or redirect its own
     os.write(printed, mark(START))
     send(answers, (None, ready))

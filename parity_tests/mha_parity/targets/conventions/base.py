@@ -155,6 +155,8 @@ class Convention(ABC):
 
     name: str = ""  # of the class: the convention's; of an instance: the subject's
     call: ClassVar[str]
+    # Whether the subject says itself what it offers: then small calls take nothing back.
+    states_offer: ClassVar[bool] = False
     # Whether dropout is torch's: on the weights alone, and the weights are returned dropped.
     drops_as_torch: ClassVar[bool] = False
     # The mask parameters whose meaning the convention knows; all others are searched for.
