@@ -155,8 +155,7 @@ class Convention(ABC):
 
     name: str = ""  # of the class: the convention's; of an instance: the subject's
     call: ClassVar[str]
-    # Whether the subject says itself what it offers: then small calls take nothing back.
-    states_offer: ClassVar[bool] = False
+    states_offer: ClassVar[bool] = False  # by the subject itself: no small call takes it back
     # Whether dropout is torch's: on the weights alone, and the weights are returned dropped.
     drops_as_torch: ClassVar[bool] = False
     # The mask parameters whose meaning the convention knows; all others are searched for.
