@@ -31,6 +31,7 @@ examples:
   mha-parity check attention.py:attention         a function or class of a file
   mha-parity check notebook.ipynb:attention -v    of a notebook; every feature
   mha-parity identify attention.py:attention      measure what it computes
+  mha-parity record attention.py:attention -o FILE   to judge without torch
   mha-parity replay CASE attention.py:attention   one failing case in full
   mha-parity explain scale-dmodel                 what one bug does
   mha-parity list                                 what can be listed
@@ -46,7 +47,7 @@ EXAMPLES = """examples:
 GROUPS = {
     "target": ("exec", "convention", "masks", "without", "device", "path"),
     "cases": ("cases", "seed", "dtypes", "features", "grad"),
-    "judging": ("fully-masked", "max-times-torch", "strict-overflow", "forbid"),
+    "judging": ("answers", "fully-masked", "max-times-torch", "strict-overflow", "forbid"),
     "process": ("timeout", "memory", "in-process", "jobs"),
     "reports": ("verbose", "json", "junit", "html", "markdown", "sarif", "github"),
 }
@@ -104,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     _of_torch(add)
 
     _identify(commands)
+    _record(commands)
 
     replay = commands.add_parser("replay", help="show one case in full", epilog=EPILOG)
     replay.add_argument("case", metavar="CASE", help="the id that a report printed")
@@ -165,6 +167,23 @@ def _bench(commands: Any) -> None:
         "bench", help="time attentions next to torch's own", epilog=options.EPILOG
     )
     options.add_bench_options(bench)
+
+
+def _record(commands: Any) -> None:
+    record = commands.add_parser(
+        "record",
+        help="write answers of torch to a file, for check --answers",
+        description="Write the cases that check would ask a target, with what torch computes of "
+        "them, to a file by which check --answers judges without torch.",
+        epilog=EPILOG,
+    )
+    record.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="for whom (default: mha_numpy's own)"
+    )
+    record.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="the file (.safetensors)"
+    )
+    add_options(record.add_argument)
 
 
 def _mutants(commands: Any) -> None:

@@ -96,6 +96,13 @@ def identify(asked: argparse.Namespace) -> int:
     return int(not all(card.as_torch for card in cards))
 
 
+def record(asked: argparse.Namespace) -> int:
+    """Write the file by which ``check --answers`` judges."""
+    from mha_parity.commands import record as recording
+
+    return recording.record(asked.targets, asked.output, from_namespace(asked), Console())
+
+
 def replay(asked: argparse.Namespace) -> int:
     """Show one case in full: inputs, the target's answer, torch's, and the difference."""
     from mha_parity.commands import replay as replaying
@@ -142,6 +149,7 @@ def listing(asked: argparse.Namespace) -> int:
 RUN: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "check": check,
     "identify": identify,
+    "record": record,
     "replay": replay,
     "bench": bench,
     "mutants": mutants,

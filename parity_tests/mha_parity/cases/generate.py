@@ -47,7 +47,9 @@ def make(case: Case) -> Problem:
     dtype = numpy_dtype(case.dtype)
     cast: dict[int, Array] = {}  # one object stays one object: self-attention passes x three times
     rounded = {
-        name: array if array.dtype == bool else cast.setdefault(id(array), array.astype(dtype))
+        name: array
+        if array.dtype == bool
+        else cast.setdefault(id(array), array.astype(dtype, order="C"))
         for name, array in (arrays | masks).items()
     }
     return Problem(case=case, given_scale=scale, **rounded)

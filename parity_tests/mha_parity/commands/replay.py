@@ -7,8 +7,10 @@ import pdb  # noqa: T100  (what --pdb asks for)
 from typing import TYPE_CHECKING, cast
 
 from mha_parity.core.case import parse
+from mha_parity.oracle.recorded import using
 from mha_parity.report import case_view
 from mha_parity.run.build_verdict import settings_of
+from mha_parity.run.by_answers import record_of
 from mha_parity.run.case_detail import case_detail
 from mha_parity.run.case_run import run_case
 from mha_parity.run.figures import picture_of
@@ -62,7 +64,7 @@ def replay(
     case = parse(text)
     case = case.replace(gradients="yes") if options.grad else case
     settings = settings_of(options)
-    with opened as candidate:
+    with using(record_of(options)), opened as candidate:
         offered(case, candidate.offer, target)
         asked = Stopping(cast("MonitoredCandidate", candidate).bound) if pdb else candidate
         case_result = run_case(asked, case, settings)

@@ -51,6 +51,7 @@ class Options:
     without: tuple[str, ...] = ()
     masks: tuple[tuple[str, str], ...] = ()
     strict_overflow: bool = False
+    answers: str | None = None
 
 
 class OptionKeywords(TypedDict, total=False):
@@ -94,6 +95,8 @@ class OptionKeywords(TypedDict, total=False):
         What masks of the target mean, as ``"mask=keeps:(N,1,L,S)"``: hides, keeps or additive.
     strict_overflow
         Fail a float16 product q k^T that overflows before it is scaled.
+    answers
+        File of recorded answers to judge by, without torch.
 
     """
 
@@ -118,6 +121,7 @@ class OptionKeywords(TypedDict, total=False):
     without: str | Sequence[str]
     masks: str | Sequence[tuple[str, str]]
     strict_overflow: bool
+    answers: str | None
 
 
 def whole(text: str) -> int:
@@ -308,6 +312,11 @@ def add_options(addoption: Callable[..., Any], prefix: str = "") -> None:
     add("max-times-torch", type=positive, metavar="X", help="fail errors above X times torch's own")
     add("grad", action="store_true", help="judge gradients too")
     add(
+        "answers",
+        metavar="FILE",
+        help="judge by answers that `mha-parity record` wrote, without torch",
+    )
+    add(
         "strict-overflow",
         action="store_true",
         help="fail a float16 product q k^T that overflows before it is scaled (default: named)",
@@ -349,6 +358,6 @@ def from_namespace(namespace: object, prefix: str = "") -> Options:
         max_times_torch=read("max_times_torch"), grad=read("grad"), device=read("device"),
         path=getattr(namespace, "path", None), jobs=read("jobs"),
         without=joined("without"), masks=joined("masks"),
-        strict_overflow=read("strict_overflow"),
+        strict_overflow=read("strict_overflow"), answers=read("answers"),
         draw=any(getattr(namespace, name, None) for name in ("html", "markdown", "github")),
     )  # fmt: skip

@@ -18,6 +18,7 @@ from mha_parity.cases.generate import cotangent
 from mha_parity.core.arrays import merge, split
 from mha_parity.oracle.backward import backward
 from mha_parity.oracle.error_bound import ErrorModel, machine, smallest
+from mha_parity.oracle.recorded import torch_result
 from mha_parity.oracle.reference import AGREEING_ROUNDINGS
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.oracle.reference import Reference
+
+
+GRADIENTS = "gradients"  # the kind of result of a record
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -48,8 +52,15 @@ def reference_gradients(problem: Problem, reference: Reference) -> dict[str, Ref
     """
     given = cotangent(problem)
     found = backward(problem, reference, given, machine(problem.dtype))
-    by_torch = {} if np.asarray(problem.masked_rows()).any() else torch_gradients(problem, given)
-    _agree(problem, reference, given, {name: each.value for name, each in found.items()}, by_torch)
+
+    def met_by_torch() -> dict[str, Array]:
+        own = {name: each.value for name, each in found.items()}
+        unseen = np.asarray(problem.masked_rows()).any()
+        by_torch = {} if unseen else torch_gradients(problem, given)
+        _agree(problem, reference, given, own, by_torch)
+        return by_torch
+
+    by_torch = torch_result(GRADIENTS, problem, met_by_torch)
     extended = problem.dtype == np.float64
     return {
         name: ReferenceGradient(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.verdict import Failure, Verdict
 from mha_parity.judging.output import JudgeSettings
-from mha_parity.run import answer_dtype, summary
+from mha_parity.run import answer_dtype, by_answers, summary
 from mha_parity.run.diagnosed import diagnosed
 from mha_parity.run.failures import failures_of
 from mha_parity.run.figures import closest, pictures
@@ -89,7 +89,12 @@ def build_verdict(
         worst=worst,
         power=summary.powers(case_results),
         weighed=summary.weighed(case_results),
-        notes=(*limits, *overflows, *summary.notes(case_results, parameters)),
+        notes=(
+            *by_answers.remarks(),
+            *limits,
+            *overflows,
+            *summary.notes(case_results, parameters),
+        ),
         dtype_finding=answer_dtype.finding(failing),
         pictures=_pictures(candidate, failures, worst, settings) if options.draw else (),
         case_errors=summary.case_errors(case_results) if options.draw else (),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
 from mha_parity.checks.metamorphic import judge_relation, scheduled_relation
 from mha_parity.core.candidate import Answer, CandidateError, ask
 from mha_parity.core.check_result import CheckResult, Severity
@@ -17,6 +16,7 @@ from mha_parity.judging.accuracy import TORCH_PATHS, measure_errors, times_torch
 from mha_parity.judging.gradients import CHECK, judge_gradients
 from mha_parity.judging.output import judge_answer
 from mha_parity.oracle.error_bound import bound
+from mha_parity.oracle.recorded import problem_of
 from mha_parity.oracle.reference import reference_answer
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def run_cases(
     from its seed, so that a case alone behaves as in a run.
     """
     for start in range(0, len(cases), IN_FLIGHT):
-        problems = [make(case) for case in cases[start : start + IN_FLIGHT]]
+        problems = [problem_of(case) for case in cases[start : start + IN_FLIGHT]]
         relations = [scheduled_relation(problem) for problem in problems]
         pairs = list(zip(problems, relations, strict=True))
         asked = [

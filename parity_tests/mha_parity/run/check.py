@@ -11,7 +11,9 @@ from mha_parity.cases.covering import drawing
 from mha_parity.core.environment import environment
 from mha_parity.core.options import Options
 from mha_parity.judging.bias import SystematicErrorTest
+from mha_parity.oracle.recorded import active, using
 from mha_parity.run.build_verdict import build_verdict, settings_of
+from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
 from mha_parity.run.chunks import KEPT_FAILURES, jobs, run_chunks, run_chunks_in_processes
 from mha_parity.run.narrowing import restricted
 from mha_parity.run.overflow import overflow_check
@@ -48,9 +50,27 @@ def check(
 
     """
     options = options or Options()
+    with using(record_of(options)):
+        return _checked(candidate, options, target, repro, progress)
+
+
+def _checked(
+    candidate: Candidate,
+    options: Options,
+    target: str | None,
+    repro: Repro | None,
+    progress: Progress | None,
+) -> Verdict:
     started = time.perf_counter()
     offer = restricted(candidate, options)
-    cases = drawing(offer, options.cases, options.seed)
+    name = target or candidate.name
+    repro = repro or Repro(name, options)
+    record = active()
+    if record is None:
+        cases: Iterable[Case] = drawing(offer, options.cases, options.seed)
+    else:
+        cases = recorded_cases(record, offer, options)
+        options = without_torch(options, cases)
     systematic = SystematicErrorTest()
     case_results: list[CaseResult] = []
     there: dict[str, str] | None = None
@@ -65,12 +85,12 @@ def check(
         there = there or chunk.environment
     overflow = overflow_check(candidate, offer, strict=options.strict_overflow)
     over_run = [*systematic.check_results(), *overflow]
-    name = target or candidate.name
-    repro = repro or Repro(name, options)
     verdict = build_verdict(candidate, options, name, repro, case_results, over_run, offer)
+    recorded = None if record is None else record.environment
     seconds = time.perf_counter() - started
     source = source_of(name, verdict.failures)
-    return replace(verdict, environment=there or environment(), seconds=seconds, source=source)
+    found = there or environment(recorded)
+    return replace(verdict, environment=found, seconds=seconds, source=source)
 
 
 def _chunks(

@@ -81,13 +81,13 @@ def jobs(options: Options, target: str | None) -> int:
         Several were asked for, but the candidate cannot be opened again elsewhere.
 
     """
-    movable = target is not None and not options.in_process
+    movable = target is not None and not options.in_process and options.answers is None
     if options.jobs is None:
         return _cores() if movable and options.cases >= PARALLEL_FROM else 1
     if options.jobs > 1 and not movable:
         raise ValueError(
-            f"got jobs={options.jobs}, but a candidate in this process has one; leave jobs out, or "
-            "name a target that can be opened in several."
+            f"got jobs={options.jobs}, but a candidate in this process has one, and so have "
+            "recorded answers; leave jobs out, or name a target that can be opened in several."
         )
     return options.jobs
 

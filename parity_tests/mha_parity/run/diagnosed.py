@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mha_parity.oracle.recorded import asks_torch
 from mha_parity.run import answer_dtype
 from mha_parity.run.case_run import ANSWERED, run_cases
 from mha_parity.run.narrowing import NarrowedCandidate
@@ -26,7 +27,7 @@ def diagnosed(
 
     Cases answered in a narrower dtype are asked again in that: what fails there has another cause.
     """
-    narrower = [each for each in failing if answer_dtype.is_narrower(each)]
+    narrower = [each for each in failing if asks_torch() and answer_dtype.is_narrower(each)]
     cases = [each.case.replace(dtype=each.answer_dtype) for each in narrower[:FAILURES]]
     others = [each for each in failing if not answer_dtype.is_narrower(each)]
     others += [each for each in run_cases(candidate, cases, settings) if each.fails]
@@ -63,7 +64,7 @@ def _named(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, 
         if forward
         else gradients.name_wrong_gradients(pairs)
     )
-    if forward and not (found and found[0].bug and found[0].confident):
+    if forward and asks_torch() and not (found and found[0].bug and found[0].confident):
         found = answer_dtype.capped(pairs[:FAILURES]) or found
     if not silent:
         return found

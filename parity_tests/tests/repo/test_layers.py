@@ -15,8 +15,9 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "mha_parity"
 # A room may import those to its left, and itself.
 LAYERS = (
-    "core", "cases", "oracle", "targets", "judging", "catalogue", "checks", "worker", "diagnose",
-    "run", "report", "commands", "selftest", "api", "pytest_plugin", "bench", "cli", "__main__",
+    "core", "cases", "oracle", "targets", "judging", "answers", "catalogue", "checks", "worker",
+    "diagnose", "run", "report", "commands", "selftest", "api", "pytest_plugin", "bench", "cli",
+    "__main__",
 )  # fmt: skip
 # The package itself: its version, and names that it loads on first use.
 ROOT = "mha_parity"

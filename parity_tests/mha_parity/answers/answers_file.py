@@ -1,0 +1,136 @@
+"""Write and read the file of recorded answers: safetensors with a manifest in its metadata.
+
+``schema.json`` describes the manifest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.answers.tensors import restored, stored
+from mha_parity.core.case import parse
+from mha_parity.core.problem import Problem
+from mha_parity.core.safetensors import FormatError, dump, load
+from mha_parity.oracle.recorded import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mha_parity.answers.record_case import RecordedCase
+    from mha_parity.core.arrays import Array
+
+SCHEMA = "mha-parity-answers/1"
+NAME, VERSION = SCHEMA.split("/")
+REMEDY = "write it anew by `mha-parity record`"
+
+
+def write(path: str, record: Record, cases: list[RecordedCase]) -> int:
+    """Write the record and what is allowed in each case; return the number of bytes."""
+    arrays: dict[str, Array] = {}
+    listed = [_listed(number, each, arrays) for number, each in enumerate(cases)]
+    manifest = {
+        "schema": SCHEMA,
+        "environment": record.environment,
+        "shares_nan": list(record.shares_nan),
+        "cases": listed,
+    }
+    text = json.dumps(manifest, separators=(",", ":"))
+    metadata = {"schema": SCHEMA, "sha256": _checksum(text, arrays), "manifest": text}
+    block = dump(arrays, metadata)
+    Path(path).write_bytes(block)
+    return len(block)
+
+
+def _listed(number: int, each: RecordedCase, arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return the entry of a case in the manifest, and put its arrays among ``arrays``."""
+
+    def put(name: str, array: Array) -> str:
+        arrays.update(stored(f"{number}/{name}", array))
+        return f"{number}/{name}"
+
+    names: dict[int, str] = {}  # one array that goes in twice stays one array
+    inputs = {}
+    for field in dataclasses.fields(Problem):
+        array = getattr(each.problem, field.name)
+        if isinstance(array, np.ndarray):
+            inputs[field.name] = names.setdefault(id(array), f"{number}/{field.name}")
+            arrays[names[id(array)]] = array
+    results = [
+        {
+            "kind": kind,
+            "problem": problem,
+            "arrays": {k: put(f"{place}.{kind}.{k}", a) for k, a in found.items()},
+        }
+        for place, ((kind, problem), found) in enumerate(each.results.items())
+    ]
+    return {
+        "id": each.problem.case.id,
+        "options": each.options,
+        "inputs": inputs,
+        "results": results,
+        "allowed": {name: put(f"allowed.{name}", a) for name, a in each.allowed.items()},
+        "bound": {name: put(f"bound.{name}", a) for name, a in each.bound.items()},
+    }
+
+
+def read(path: str) -> Record:
+    """Return the record that a file holds; it is closed.
+
+    Raises
+    ------
+    ValueError
+        There is no such file; it is damaged, no such record, or of a later version.
+
+    """
+    try:
+        arrays, metadata = load(Path(path).read_bytes())
+        return _record(arrays, metadata)
+    except OSError as error:
+        raise ValueError(f"got --answers {path}, but {error.strerror}; {REMEDY}.") from None
+    except FormatError as error:
+        raise ValueError(f"got --answers {path}, which {error}; {REMEDY}.") from None
+
+
+def _record(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Record:
+    name, _, version = metadata.get("schema", "").partition("/")
+    if name != NAME:
+        raise FormatError("has no recorded answers in it")
+    if version != VERSION:
+        raise FormatError(
+            f"has answers of version {version}, but this mha-parity reads version {VERSION}: "
+            "upgrade it, or downgrade what wrote them"
+        )
+    text = metadata.get("manifest", "")
+    if _checksum(text, arrays) != metadata.get("sha256"):
+        raise FormatError("is damaged: its numbers do not have the checksum that it names")
+    manifest = json.loads(text)
+    record = Record(
+        environment=manifest["environment"], shares_nan=tuple(manifest["shares_nan"]), closed=True
+    )
+    for entry in manifest["cases"]:
+        problem = _problem(entry, arrays)
+        record.problems[problem.case] = problem
+        for result in entry["results"]:
+            found = {name: restored(each, arrays) for name, each in result["arrays"].items()}
+            record.results[result["kind"], result["problem"]] = found
+    return record
+
+
+def _problem(entry: Mapping[str, Any], arrays: Mapping[str, Array]) -> Problem:
+    case = parse(entry["id"])
+    scale = float(entry["options"]["scale"]) if case.scale == "given" else None
+    inputs = {name: arrays[each] for name, each in entry["inputs"].items()}
+    return Problem(case=case, given_scale=scale, **inputs)
+
+
+def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
+    found = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        found.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return found.hexdigest()

@@ -1,0 +1,76 @@
+"""Record one case: its problem, what torch computes of it, what is allowed, and the bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import mha_torch
+from mha_parity.core.candidate import Answer
+from mha_parity.judging import nonfinite
+from mha_parity.judging.accuracy import TORCH_PATHS, torch_output
+from mha_parity.judging.gradients import judge_gradients
+from mha_parity.judging.groups import judged_array
+from mha_parity.judging.output import ROUNDINGS, K
+from mha_parity.judging.tolerance import OrderSpread
+from mha_parity.oracle.error_bound import bound
+from mha_parity.oracle.recorded import problem_of, using
+from mha_parity.oracle.reference import reference_answer
+from mha_parity.targets.conventions.exec_protocol import options
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.oracle.recorded import Record, Result
+    from mha_parity.oracle.reference import Reference
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedCase:
+    """One case as the file has it.
+
+    ``allowed`` and ``bound`` map "output" and, where asked for, "weights" to a number for each
+    sample and head (for each sample where heads are mixed).
+    """
+
+    problem: Problem
+    options: dict[str, str]
+    results: dict[tuple[str, str], Result]
+    allowed: dict[str, Array]
+    bound: dict[str, Array]
+
+
+def record_case(record: Record, case: Case) -> RecordedCase:
+    """Compute by torch what judging any answer to the case asks for, and keep it."""
+    known = set(record.results)
+    with using(record):
+        problem = record.problems[case] = problem_of(case)
+        reference = reference_answer(problem)
+        output = torch_output(problem)
+        for path in TORCH_PATHS:
+            try:
+                torch_output(problem, path)
+            except mha_torch.PathNotTakenError:
+                continue  # kept as such
+        if nonfinite.hides_nonfinite(problem):
+            nonfinite.sanitised_problem(problem, reference)
+        if case.gradients == "yes":
+            judge_gradients(problem, reference, Answer(output=output))
+    results = {key: found for key, found in record.results.items() if key not in known}
+    return RecordedCase(problem, options(problem), results, *_limits(problem, reference))
+
+
+def _limits(problem: Problem, reference: Reference) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return what is allowed as a match, and what rounding can do, in each group."""
+    asked = {"none": (), "averaged": ("averaged",), "per_head": ("weights",)}
+    allowed, bounds = {}, {}
+    limits = bound(problem, reference)
+    for name in ("output", *asked[problem.case.weights]):
+        judged = judged_array(name, problem, reference)
+        *_, spread = OrderSpread.of(problem, reference).errors(judged)
+        allowed[name] = K * spread + ROUNDINGS * judged.rounding
+        bounds[name] = judged.worst(judged.of(limits.output, limits.weights)).astype(np.float64)
+    return allowed, bounds
