@@ -23,6 +23,7 @@ from mha_parity.targets.conventions.exec_protocol import options
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
+    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
     from mha_parity.oracle.recorded import Record, Result
     from mha_parity.oracle.reference import Reference
@@ -43,11 +44,11 @@ class RecordedCase:
     bound: dict[str, Array]
 
 
-def record_case(record: Record, case: Case) -> RecordedCase:
+def record_case(record: Record, case: Case, own: OwnWeights | None = None) -> RecordedCase:
     """Compute by torch what judging any answer to the case asks for, and keep it."""
     known = set(record.results)
     with using(record):
-        problem = record.problems[case] = problem_of(case)
+        problem = record.problems[case] = problem_of(case, own)
         reference = reference_answer(problem)
         output = torch_output(problem)
         for path in TORCH_PATHS:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
+    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Call, Convention
 
@@ -80,6 +81,7 @@ class MonitoredCandidate:
         self.reasons = bound.reasons
         self.parameters = bound.parameters
         self.answer_dtypes = bound.answer_dtypes
+        self.own_weights: OwnWeights | None = getattr(bound, "own_weights", None)
         self._forbid = tuple(forbid)
         self._last: Case | None = None
 

@@ -8,7 +8,6 @@ from rich.console import Console
 
 from mha_parity.answers import answers_file
 from mha_parity.answers.record_case import record_case
-from mha_parity.cases.covering import drawing
 from mha_parity.core.environment import environment
 from mha_parity.core.features import AXES
 from mha_parity.core.options import DEFAULT_TARGET
@@ -16,7 +15,7 @@ from mha_parity.oracle.recorded import Record, rows_share_nan
 from mha_parity.report import files
 from mha_parity.report.progress import progress
 from mha_parity.run.by_answers import record_of
-from mha_parity.run.narrowing import restricted
+from mha_parity.run.narrowing import cases_for, restricted
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.case import Case
     from mha_parity.core.options import Options
+    from mha_parity.core.own_weights import OwnWeights
 
 
 def record(targets: Sequence[str], path: str, options: Options, console: Console) -> int:
@@ -39,24 +39,22 @@ def record(targets: Sequence[str], path: str, options: Options, console: Console
         raise ValueError("got --answers with record, which asks torch; leave it out.")
     record_of(options)
     files.writable([path])
-    cases = list(
-        dict.fromkeys(
-            case for name in targets or [DEFAULT_TARGET] for case in _cases(name, options)
-        )
-    )
+    cases = dict(each for name in targets or [DEFAULT_TARGET] for each in _cases(name, options))
     shares_nan = tuple(dtype for dtype in AXES["dtype"] if rows_share_nan(dtype))
     kept = Record(shares_nan=shares_nan, environment=environment())
     recorded = []
     with progress(Console(stderr=True), path, "recording") as tick:
-        for done, case in enumerate(cases, start=1):
-            recorded.append(record_case(kept, case))
+        for done, (case, own) in enumerate(cases.items(), start=1):
+            recorded.append(record_case(kept, case, own))
             tick(done, len(cases))
     size = answers_file.write(path, kept, recorded)
     console.print(f"{len(cases)} cases, {size / 1e6:.1f} MB: {path}", highlight=False)
     return 0
 
 
-def _cases(target: str, options: Options) -> Iterator[Case]:
-    """Yield the cases that ``check`` would ask a target."""
+def _cases(target: str, options: Options) -> Iterator[tuple[Case, OwnWeights | None]]:
+    """Yield the cases that ``check`` would ask a target, with the weights that it has already."""
     with opened(target, options) as candidate:
-        yield from drawing(restricted(candidate, options), options.cases, options.seed)
+        own = getattr(candidate, "own_weights", None)
+        for case in cases_for(candidate, restricted(candidate, options), options):
+            yield case, own

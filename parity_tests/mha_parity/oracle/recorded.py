@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
+    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
 
 Result = dict[str, "Array"]
@@ -94,11 +95,12 @@ def torch_result(kind: str, problem: Problem, compute: Callable[[], Result]) -> 
     return contiguous() if record is None else record.result(kind, problem, contiguous)
 
 
-def problem_of(case: Case) -> Problem:
-    """Return the problem of a case: as recorded, else as generated."""
+def problem_of(case: Case, own: OwnWeights | None = None) -> Problem:
+    """Return the problem of a case, as recorded or generated, with a layer's own weights."""
     record = active()
     found = None if record is None else record.problems.get(case)
-    return make(case) if found is None else found
+    problem = make(case) if found is None else found
+    return problem if own is None else own.problem(problem)
 
 
 def rows_share_nan(dtype: str) -> bool:

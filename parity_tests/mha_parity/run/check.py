@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mha_parity.cases.covering import drawing
 from mha_parity.core.environment import environment
 from mha_parity.core.options import Options
 from mha_parity.judging.bias import SystematicErrorTest
@@ -15,7 +14,7 @@ from mha_parity.oracle.recorded import active, using
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
 from mha_parity.run.chunks import KEPT_FAILURES, jobs, run_chunks, run_chunks_in_processes
-from mha_parity.run.narrowing import restricted
+from mha_parity.run.narrowing import cases_for, restricted
 from mha_parity.run.overflow import overflow_check
 from mha_parity.run.repro import Repro
 from mha_parity.run.source import source_of
@@ -67,7 +66,7 @@ def _checked(
     repro = repro or Repro(name, options)
     record = active()
     if record is None:
-        cases: Iterable[Case] = drawing(offer, options.cases, options.seed)
+        cases: Iterable[Case] = cases_for(candidate, offer, options)
     else:
         cases = recorded_cases(record, offer, options)
         options = without_torch(options, cases)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mha_parity.oracle.recorded import asks_torch
 from mha_parity.run import answer_dtype
 from mha_parity.run.case_run import ANSWERED, run_cases
-from mha_parity.run.narrowing import NarrowedCandidate
+from mha_parity.run.narrowing import NarrowedCandidate, OwnWeightsAlone
 
 if TYPE_CHECKING:
     from mha_parity.core.candidate import Candidate
@@ -47,6 +47,8 @@ def _named(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, 
 
     What fails in gradients alone has a right output, and is named by its gradients.
     """
+    if getattr(candidate, "own_weights", None) is not None:
+        candidate = OwnWeightsAlone(candidate, candidate.offer)
     answered = [
         case_result
         for case_result in failing

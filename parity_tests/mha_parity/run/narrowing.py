@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.cases.covering import reachable
+from mha_parity.cases.covering import drawing, reachable
+from mha_parity.core.candidate import NOT_ASKED, CandidateError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from mha_parity.core.candidate import Answer, Candidate
+    from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
     from mha_parity.core.problem import Problem
@@ -33,6 +37,31 @@ class NarrowedCandidate:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._candidate, name)
+
+
+class OwnWeightsAlone(NarrowedCandidate):
+    """A layer that is built already, asked with its own weights alone: others measure its class."""
+
+    def __call__(self, problem: Problem) -> Answer:
+        """Return the layer's answer.
+
+        Raises
+        ------
+        CandidateError
+            The problem has other weights.
+
+        """
+        if not self.own_weights.are_of(problem):
+            raise CandidateError("inconclusive", f"{NOT_ASKED}: it has weights of its own")
+        return super().__call__(problem)
+
+    def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
+        """Yield the layer's answers, or what came instead."""
+        for problem in problems:
+            try:
+                yield self(problem)
+            except CandidateError as error:
+                yield error
 
 
 def narrowed(candidate: Candidate, offer: Offer, options: Options) -> NarrowedCandidate:
@@ -76,3 +105,10 @@ def restricted(candidate: Candidate, options: Options) -> Offer:
             )
         offer[axis] = values
     return reachable(offer)
+
+
+def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[Case]:
+    """Yield the cases that a candidate is asked; a layer that is built already, in its sizes."""
+    own = getattr(candidate, "own_weights", None)
+    drawn = drawing(offer, options.cases, options.seed)
+    yield from drawn if own is None else map(own.case, drawn)

@@ -24,7 +24,9 @@ def remarks(
 ) -> tuple[str, ...]:
     """Return the sentences on what the target does not serve."""
     reasons = getattr(candidate, "reasons", {})
+    own = getattr(candidate, "own_weights", None)
     found = (
+        "" if own is None else own.sentence,
         answer_dtype.remark(getattr(candidate, "answer_dtypes", {}), options),
         not_cross(reasons, offer),
         fails_cross(case_results),

@@ -26,6 +26,7 @@ from mha_parity.targets.conventions.probing import accepts, settle, unproved
 from mha_parity.targets.conventions.projections import Projections
 from mha_parity.targets.conventions.sdpa import SDPA
 from mha_parity.targets.conventions.torch_module import TorchModule
+from mha_parity.targets.instance import adopt, is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -84,11 +85,14 @@ def bind(
     """
     state = GlobalState.now()
     try:
-        bound = _bound(subject, name, device, path, call=probe)
+        layer = subject if is_instance(subject) else None
+        bound = _bound(subject if layer is None else type(layer), name, device, path, call=probe)
         bound.name = label or bound.name
         bound.mask_meanings, bound.without = dict(masks), tuple(without)
         if not bound.states_offer:
             (settle if probe else unproved)(bound)
+        if layer is not None:
+            adopt(bound, layer)
         bound.passed = {}  # the trials were no cases
         return bound
     finally:

@@ -46,13 +46,6 @@ def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) 
         return ExecProtocol.name
     if isinstance(subject, type):
         return _of_class(subject, call=call)
-    if not inspect.isroutine(subject) and hasattr(subject, "load_state_dict"):
-        kind = type(subject).__qualname__
-        raise ValueError(
-            f"got an instance of {kind}, but should be the class itself: each case needs a layer "
-            "of its own sizes; name the class, or a function that builds one with "
-            "--convention torch-module."
-        )
     return _of_function(subject, libraries if call else ())
 
 

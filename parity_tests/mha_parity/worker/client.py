@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from mha_parity.core.features import Offer
+    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
     from mha_parity.worker.output_capture import CapturedOutput
@@ -117,6 +118,11 @@ class Isolated:
     def answer_dtypes(self) -> dict[str, str]:
         """Which narrower dtype answers a dtype."""
         return self.ready().answer_dtypes
+
+    @property
+    def own_weights(self) -> OwnWeights | None:
+        """The weights of a layer that is built already."""
+        return self.ready().own_weights
 
     def ready(self) -> Ready:
         """Wait until the target is bound.

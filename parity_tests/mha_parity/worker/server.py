@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mha_parity.checks.conduct import MonitoredCandidate
     from mha_parity.core.candidate import Answer
     from mha_parity.core.features import Offer
+    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
     from mha_parity.targets.masks.plan import Plan
@@ -72,6 +73,7 @@ class Ready:
     parameters: tuple[Parameter, ...]
     masks: Plan | None
     answer_dtypes: dict[str, str]
+    own_weights: OwnWeights | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,7 @@ def serve(requests: int, answers: int) -> None:
         parameters=bound.parameters,
         masks=bound.masks,
         answer_dtypes=bound.answer_dtypes,
+        own_weights=candidate.own_weights,
     )
     if not isinstance(subject, Command):  # its memory is watched from outside
         _limit(setup.memory)

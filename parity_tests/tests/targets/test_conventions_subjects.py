@@ -317,10 +317,6 @@ UNSURE = {
     ),
     "class": (NoLayer, "got NoLayer, but no way to call it .*the output is a NoneType"),
     "in_c": (max, "max without a readable signature"),
-    "instance": (
-        bound("mha_numpy:MultiheadAttention").subject(6, 2),
-        "got an instance of MultiheadAttention, but should be the class itself",
-    ),
 }
 
 

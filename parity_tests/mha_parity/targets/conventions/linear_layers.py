@@ -196,7 +196,9 @@ class LinearModule(TorchModule):
         return replace(super().answered(problem, call, result), remarks=self._remarks)
 
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
-        """Return a new module that holds the problem's weights."""
+        """Return a new module that holds the problem's weights, or the one that has them."""
+        if self.owned(problem, dropout):
+            return self.instance
         bias = problem.case.bias == "yes"
         length = max(LENGTH, problem.case.queries, problem.case.keys)
         sizes = Sizes(problem.query.shape[-1], problem.num_heads, bias, dropout, length)
@@ -263,6 +265,11 @@ class LinearModule(TorchModule):
         function = module if callable(module) else forward(module)
         call = Call(function, (*rows, *[None] * self._more), given=tuple(arguments.given))
         return self.masked(call, arguments)
+
+    @property
+    def slots(self) -> tuple[ProjectionSlot, ...]:
+        """Where a layer keeps its weights, as far as trials have shown."""
+        return self._slots
 
     def _has(self, part: str) -> bool:
         return any(part in slot.parts for slot in self._slots)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.features import Offer
+    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
 
 PLAIN = Case(
@@ -52,6 +53,9 @@ class TorchModule(Convention):
     name = "torch-module"
     drops_as_torch = True
     own_masks = frozenset({"attn_mask", "key_padding_mask", "is_causal"})
+    # A layer that is built already, and its weights: problems that have these go to it.
+    instance: Any = None
+    own_weights: OwnWeights | None = None
     dropouts: ClassVar[tuple[str, ...]] = ("dropout",)  # what the constructor calls it
     call = "C(embed_dim, num_heads, ...), load_state_dict, (query, key, value, ...) as torch has it"
 
@@ -147,6 +151,8 @@ class TorchModule(Convention):
 
     def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
         """Return the call of a module that answered ``earlier`` before it got its weights."""
+        if self.owned(problem, 0.0):
+            return None
         before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
         module = self.build(earlier, before)
         self._posed(module, before).make()
@@ -172,8 +178,14 @@ class TorchModule(Convention):
 
         return asked
 
+    def owned(self, problem: Problem, dropout: float) -> bool:
+        """Return whether a problem is the instance's, in evaluation."""
+        return not dropout and self.own_weights is not None and self.own_weights.are_of(problem)
+
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
-        """Return a new module that holds the problem's weights."""
+        """Return a new module that holds the problem's weights, or the one that has them."""
+        if self.owned(problem, dropout):
+            return self.instance
         options = {k: v for k, v in self._shape(problem, dropout) if self._made.takes(k)}
         if dropout:
             options |= self.drawing(self._made.named, problem)
