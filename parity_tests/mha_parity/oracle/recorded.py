@@ -52,7 +52,7 @@ class Record:
             if self.closed:
                 raise NotRecordedError(
                     f"the recorded answers have no {kind} of {problem.case.id}, and torch is not "
-                    "asked beside them; record it, or leave --answers out."
+                    "asked for it; record it, or leave --answers out."
                 )
             self.results[key] = compute()
         return self.results[key]
