@@ -57,6 +57,8 @@ IDENTIFY_OPTIONS = (
     "convention", "masks", "without", "device", "dtypes", "features", "timeout", "memory",
     "in-process", "forbid",
 )  # fmt: skip
+# What `record` shares with it: what decides which cases are asked.
+RECORD_OPTIONS = (*IDENTIFY_OPTIONS, "cases", "seed", "grad")
 
 
 class Parser(argparse.ArgumentParser):
@@ -175,7 +177,7 @@ def _record(commands: Any) -> None:
         help="write answers of torch to a file, for check --answers",
         description="Write the cases that check would ask a target, with what torch computes of "
         "them, to a file by which check --answers judges without torch.",
-        epilog=EPILOG,
+        epilog="exit status: 0 the file is written, 2 could not start.",
     )
     record.add_argument(
         "targets", nargs="*", metavar="TARGET", help="for whom (default: mha_numpy's own)"
@@ -183,7 +185,7 @@ def _record(commands: Any) -> None:
     record.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="the file (.safetensors)"
     )
-    add_options(record.add_argument)
+    add_options(_only(record, RECORD_OPTIONS))
 
 
 def _mutants(commands: Any) -> None:

@@ -35,8 +35,6 @@ def record(targets: Sequence[str], path: str, options: Options, console: Console
         There is no torch, a target cannot be opened, or the file cannot be written.
 
     """
-    if options.answers is not None:
-        raise ValueError("got --answers with record, which asks torch; leave it out.")
     record_of(options)
     files.writable([path])
     cases = dict(each for name in targets or [DEFAULT_TARGET] for each in _cases(name, options))

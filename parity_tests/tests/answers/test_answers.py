@@ -222,7 +222,7 @@ def refused(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str])
 def test_other_mistakes_are_one_sentence(
     record: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No such file, no case for the target, a seed, several processes, answers to record from."""
+    """No such file, no case for the target, a seed, several processes."""
     path = record(RIGHT, "--cases", "40")
     capsys.readouterr()
     by = ["--answers", path]
@@ -230,7 +230,6 @@ def test_other_mistakes_are_one_sentence(
     refused(["check", LAYER, *by], "no case with only what the target offers; record", capsys)
     refused(["check", RIGHT, *by, "--seed", "3"], "got --seed with --answers", capsys)
     refused(["check", RIGHT, *by, "--jobs", "2"], "and so have recorded answers", capsys)
-    refused(["record", RIGHT, *by, "-o", "x"], "got --answers with record", capsys)
 
 
 def test_without_torch_the_two_ways_out_are_named(
