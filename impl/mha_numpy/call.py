@@ -57,11 +57,6 @@ class Call(NamedTuple):
     dtype: np.dtype[Any]
     """The dtype of the caller's arrays."""
 
-    def of_samples(self, samples: slice) -> Call:
-        """Return the call with some of its samples; batch first."""
-        inputs = _to_each(lambda x, _: x[samples], self.inputs)
-        return self._replace(inputs=inputs, masking=self.masking.of_samples(samples))
-
 
 def check_call(
     query: ArrayLike,

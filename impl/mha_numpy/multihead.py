@@ -16,7 +16,6 @@ import numpy as np
 
 from mha_numpy.call import Call, Options, check_call
 from mha_numpy.engines.dispatch import attend_heads
-from mha_numpy.engines.parallel import share_out
 from mha_numpy.projections import append_keys, linear, merge_heads, project_to_heads
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def multi_head_attention(
 ) -> Results:
     """Return (output, weights or None), all inputs checked; in the caller's dtype and layout."""
     call = check_call(query, key, value, parameters, options)
-    return as_given(call, *share_out(call, attend))
+    return as_given(call, *attend(call))
 
 
 def as_given(call: Call, output: NDArray[Any], weights: NDArray[Any] | None) -> Results:

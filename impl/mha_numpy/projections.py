@@ -129,9 +129,11 @@ def joint_projections(
     """Return each input with its projection, and for how many of q, k, v it is, in their order."""
     packed, bias = parameters.in_proj_weight, parameters.in_proj_bias
     weights = [parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight]
+    if packed is not None and query is key is value:
+        return [(query, Linear(packed, bias), 3)]
     inputs = [(query, 1), (key, 1), (value, 1)]
     if packed is not None and key is value:
-        inputs = [(query, 3)] if query is key else [(query, 1), (key, 2)]
+        inputs = [(query, 1), (key, 2)]
     found: list[tuple[NDArray[Any], Linear, int]] = []
     width, start = parameters.out_proj.weight.shape[1], 0
     for x, parts in inputs:

@@ -159,7 +159,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(threads: int) -> None:
-    """Set how many threads large problems are spread over; the results do not depend on it.
+    """Set how many threads large problems are spread over; results differ by roundings at most.
 
     Raises ValueError below 1.
     """

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mha_numpy import MultiheadAttention, multihead
-from mha_numpy.call import Call
-from mha_numpy.engines import parallel
-from mha_numpy.engines.parallel import cut_samples, pieces_of
+from mha_numpy import MultiheadAttention, attention
+from mha_numpy.engines import dispatch, parallel
+from mha_numpy.engines.dispatch import cut_samples
+from mha_numpy.engines.parallel import pieces_of
 from mha_numpy.engines.threads import get_num_threads, run, set_num_threads
 from mha_numpy.masks import Masking
 
@@ -19,6 +19,7 @@ Array = NDArray[Any]
 N, L, S, H, D = 5, 7, 11, 3, 5
 E = H * D
 RNG = np.random.default_rng(3)
+EPSILON = np.finfo(np.float64).eps
 WIDTHS = ("embed_dim", "kdim", "vdim")
 PADDING = np.arange(S) >= np.array([11, 4, 9, 1, 7])[:, None]
 MASKS: dict[str, dict[str, Any]] = {
@@ -38,16 +39,16 @@ MASKS: dict[str, dict[str, Any]] = {
 def shared_out(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Share out the samples of small problems too, two at a time; return how many each call had."""
     seen: list[int] = []
-    whole = multihead.attend
+    whole: Any = attention.attend
 
-    def counted(call: Call) -> Any:
-        seen.append(len(call.inputs[0]))
-        return whole(call)
+    def counted(q: Array, *others: Any, **options: Any) -> Any:
+        seen.append(len(q))
+        return whole(q, *others, **options)
 
-    monkeypatch.setattr(multihead, "attend", counted)
+    monkeypatch.setattr(dispatch, "attend", counted)
     monkeypatch.setattr(parallel, "SHARED_FROM", 0)
     monkeypatch.setattr(parallel, "EVEN_FROM", 0)
-    monkeypatch.setattr(parallel, "SAMPLE_ROWS", 2 * S)
+    monkeypatch.setattr(dispatch, "PIECE_SCORES", 2 * H * L * (S + 2))
     return seen
 
 
@@ -89,7 +90,7 @@ def test_shared_samples_give_the_whole_answer(
             assert weights == "none"
             continue
         due = np.concatenate(parts)
-        assert np.abs(got - due).max() <= 64 * np.finfo(np.float64).eps * np.abs(due).max()
+        assert np.abs(got - due).max() <= 64 * EPSILON * np.abs(due).max()
 
 
 def one(options: dict[str, Any], sample: int) -> dict[str, Any]:
@@ -115,25 +116,30 @@ def on_threads(*numbers: int) -> list[Array]:
     return answers
 
 
-def test_the_number_of_threads_changes_no_bit(shared_out: list[int]) -> None:
-    """The cut depends on sizes alone."""
+def test_the_number_of_threads_changes_roundings_at_most(shared_out: list[int]) -> None:
+    """Samples are cut by their sizes alone, products by the number of threads."""
     one, *others = on_threads(1, 2, 3)
     assert 9 == len(shared_out)
     for other in others:
-        np.testing.assert_array_equal(one, other)
+        assert np.abs(one - other).max() <= 64 * EPSILON * np.abs(one).max()
 
 
-def test_dropout_and_sequences_first_are_not_shared_out(shared_out: list[int]) -> None:
-    """What is dropped follows one stream of chance; and samples should lie together."""
-    layer(dropout=0.5).train()(*sequences())
-    query, key, value = (x.swapaxes(0, 1) for x in sequences())
-    layer(batch_first=False)(query, key, value)
-    assert [N, L] == shared_out
+def test_dropout_and_sequences_first_are_shared_out_too(shared_out: list[int]) -> None:
+    """The weights of all samples are dropped at once, wherever each is computed."""
+    query, key, value = sequences()
+    dropped = layer(dropout=0.5).train()
+    found, _ = dropped(query, key, value)
+    dropped.rng = layer(dropout=0.5).rng
+    dropped.batch_first = False
+    query, key, value = (x.swapaxes(0, 1) for x in (query, key, value))
+    other, _ = dropped(query, key, value)
+    assert 6 == len(shared_out)
+    assert np.abs(other.swapaxes(0, 1) - found).max() <= 64 * EPSILON * np.abs(found).max()
 
 
 def test_small_problems_are_not_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below sixteen million multiplications waking a thread costs more than it saves."""
-    monkeypatch.setattr(parallel, "by_samples", None)
+    monkeypatch.setattr(dispatch, "_attend_by_samples", None)
     layer()(*sequences())
 
 
@@ -145,25 +151,14 @@ def test_masks_of_some_samples() -> None:
     assert (cut.hidden[0] is shared, cut.causal, cut.appended) == (True, True, 1)
 
 
-def test_samples_are_cut_by_work_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples are cut by work, and into some 256 rows at most; little work only for a helper."""
-    monkeypatch.setattr(parallel, "get_num_threads", lambda: 1)
-    assert [1, 1, 4, 8] == [pieces_of(10**n) for n in (7, 8, 9, 10)]
-    monkeypatch.setattr(parallel, "get_num_threads", lambda: 2)
-    assert [slice(0, 9)] == cut_samples(9, 100, 10**7)
-    assert [slice(0, 4), slice(4, 8)] == cut_samples(8, 32, 10**8)
-    assert [2, 2, 2, 2, 1] == [s.stop - s.start for s in cut_samples(9, 128, 10**8)]
+def test_samples_are_cut_by_work_and_scores() -> None:
+    """Little work is one piece; else a piece is a share, or the samples of a megabyte of scores."""
+    assert [slice(0, 9)] == cut_samples((9, 4, 32, 32), 64)
+    assert [slice(0, 4), slice(4, 8)] == cut_samples((8, 8, 64, 64), 64)
+    assert [2, 2, 2, 2, 1] == [s.stop - s.start for s in cut_samples((9, 8, 128, 128), 64)]
+    assert [1, 1] == [s.stop - s.start for s in cut_samples((2, 8, 512, 512), 64)]
+    assert [] == cut_samples((0, 8, 512, 512), 64)
     assert [1, 2, 4, 8] == [pieces_of(10**n) for n in (7, 8, 9, 10)]
-
-
-@pytest.mark.parametrize("sizes", [(3, 7, 7), (5, 1025, 3)], ids=["few", "long"])
-def test_few_or_long_samples_are_not_cut(sizes: Any, shared_out: list[int]) -> None:
-    """Their products are cut instead."""
-    n, queries, keys = sizes
-    rng = np.random.default_rng(5)
-    query, key = (rng.standard_normal((n, length, E)) for length in (queries, keys))
-    layer()(query, key, key)
-    assert [n] == shared_out
 
 
 def test_a_piece_of_a_job_starts_no_job() -> None:
