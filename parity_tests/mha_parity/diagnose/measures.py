@@ -31,7 +31,7 @@ def measures(caller: Caller, seen: Examination) -> tuple[Measure, ...]:
         _scale, _transfer, _exponential, _window, _influences, _sizes, _digits,
     )  # fmt: skip
     found = [measure for make in each for measure in make(seen)]
-    return (*found, *_masks(caller, seen), *_state(seen))
+    return (*found, *_masks(caller, seen), *_features(seen), *_state(seen))
 
 
 def formula(seen: Examination) -> str:
@@ -207,6 +207,23 @@ MASK_RULES = {
     "float": "it is added to the scores", "float2d": "it is added to the scores",
     "float3d": "it is added to the scores, by sample and head", "causal": "later keys are hidden",
 }  # fmt: skip
+
+
+def _features(seen: Examination) -> Iterator[Measure]:
+    """Yield the features that are right as one line, and a line for each that is not."""
+    right = [each for each in seen.features if not each.effect]
+    if right:
+        error = max(each.error for each in right)
+        yield Measure(
+            experiment="features", value=error, unit="error of the output",
+            sentence=f"{', '.join(each.name for each in right)}: each at most {error:.2g} off",
+        )  # fmt: skip
+    for each in seen.features:
+        if each.effect:
+            yield Measure(
+                experiment=each.name, sentence=each.effect, value=each.error,
+                unit="error of the output", as_torch=False,
+            )  # fmt: skip
 
 
 def _state(seen: Examination) -> Iterator[Measure]:

@@ -15,6 +15,7 @@ from mha_parity.diagnose import diagnose
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.digits import digits
 from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.features import features
 from mha_parity.diagnose.experiments.masks import masks
 from mha_parity.diagnose.experiments.rules import (
     EVERYWHERE,
@@ -124,6 +125,34 @@ class FewerChannels(Attention):
         return super().scores(q[..., :kept], k[..., :kept])
 
 
+class OneInEight(Attention):
+    """The dot product leaves out channels 7, 15 and so on."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Cut q."""
+        return super().scores(np.where(np.arange(q.shape[-1]) % 8 == 7, 0, q), k)
+
+
+class LargestFive(Attention):
+    """A row keeps the keys of its five largest scores."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Hide the others."""
+        least = np.sort(scores, axis=-1)[..., -5:][..., :1]
+        return super().softmax(np.where(scores >= least, scores, -np.inf))
+
+
+class HalfSum(Attention):
+    """The sum over the keys is kept in float16, key by key."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Round each partial sum."""
+        total = np.zeros((*weights.shape[:-1], v.shape[-1]), dtype=np.float16)
+        for j in range(v.shape[-2]):
+            total += (weights[..., j : j + 1] * v[..., j : j + 1, :]).astype(np.float16)
+        return total.astype(v.dtype)
+
+
 class PaddedKeys(Attention):
     """Zero keys up to a multiple of 32 stand in the denominator."""
 
@@ -171,7 +200,10 @@ PLANTED: dict[str, tuple[type[Attention], str]] = {
     "base 2": (powered(lambda z: z * math.log(2)), "ln(2)/sqrt(D), so 2^score"),
     "window": (Window, "row i sees keys i-16 … i+16"),
     "tail": (NoTail, "the last keys beyond a multiple of 32"),
-    "channels": (FewerChannels, "the dot product leaves out channels 12 of 13"),
+    "channels": (FewerChannels, "leaves out the last channels beyond a multiple of 4: 128–130"),
+    "lanes": (OneInEight, "the dot product leaves out channels 7, 15, … (one in 8)"),
+    "largest": (LargestFive, "a row sees only its 5 keys with the largest scores"),
+    "half sum": (HalfSum, "the stage `sum of P V over the keys` is rounded to float16"),
     "padded": (PaddedKeys, "the denominator has 8 terms exp(0) too many"),
     "tiles": (TilesOfTheirOwn, "tiles of 64; each tile has its own maximum subtracted"),
     "head": (FirstHeadLeftOut, "head 0 of 2 has weights that are all 0"),
@@ -208,6 +240,7 @@ def test_a_dead_tail_of_rows_has_its_size_and_its_place() -> None:
         (lambda p: (-(-p.head_dim // 8) * 8) ** -0.5, "1/sqrt(D rounded up to a multiple of 8)"),
         (lambda p: p.case.embed_dim**-0.5, "1/sqrt(E)"),
         (lambda p: 2 * p.head_dim**-0.5, "2/sqrt(D)"),
+        (lambda _: 0.125, "0.125 = 1/sqrt(64) whatever D"),
         (lambda _: 0.25, "0.25 = 1/sqrt(16) whatever D: written into the code, or kept from"),
         (lambda p: 0.3 * p.head_dim**-0.37, "0.3 D^-0.37"),
     ],
@@ -215,7 +248,7 @@ def test_a_dead_tail_of_rows_has_its_size_and_its_place() -> None:
 def test_the_law_of_a_scale_is_fitted_over_the_sizes(
     factor: Callable[[Problem], float], formula: str
 ) -> None:
-    """Eight cases of unlike sizes leave one formula."""
+    """Ten cases of unlike sizes leave one formula."""
     kind = type("Scaled", (Attention,), {"scale": lambda self: factor(self.problem)})
     assert law(measured(caller(kind))).startswith(formula)
 
@@ -257,6 +290,62 @@ def test_nothing_is_said_of_right_masks() -> None:
     found = list(masks(caller(Attention, LAYER)))
     assert ["padding=bool", "attn=bool2d", "attn=float2d", "attn=bool3d"] == [f.name for f in found]
     assert [""] * 4 == [each.effect for each in found]
+
+
+def test_one_effect_of_several_masks_is_one_line() -> None:
+    """A transposed mask, whichever kind it is of."""
+    kind = catalogue()["mask-transposed"].kinds[0]
+    found = findings(examine(caller(kind, {**LAYER, "inputs": ("self",)})))
+    assert ["with attn=bool2d, attn=float2d, attn=bool3d: the mask is applied transposed"] == [
+        each.text for each in found
+    ]
+
+
+BIASED = offer(inputs=("distinct",), bias=("no", "yes"), out_proj=("identity", "general"),
+               memory=("c",))  # fmt: skip
+
+
+class ValueBiasTwice(Attention):
+    """The bias of v is added twice."""
+
+    def linear(self, x: Array, name: str) -> Array:
+        """Add it once more."""
+        found = super().linear(x, name)
+        bias = self.parameter("b_v")
+        return found if name != "v" or bias is None else found + bias
+
+
+class NoOutputBias(Attention):
+    """The output projection has no bias."""
+
+    def linear(self, x: Array, name: str) -> Array:
+        """Take it off."""
+        found = super().linear(x, name)
+        bias = self.parameter("b_out")
+        return found if name != "out" or bias is None else found - bias
+
+
+FEATURES: dict[str, tuple[type[Attention], str]] = {
+    "right": (Attention, ""),
+    "v twice": (ValueBiasTwice, "bias=yes: the bias of v is added 2 times, due is once"),
+    "q late": (catalogue()["q-bias-unscaled"].kinds[0],
+               "bias=yes: the bias of q is added 2.449 times, due is once (sqrt(D): q is scaled"),
+    "no output bias": (NoOutputBias,
+                       "out_proj=general: the bias of the output projection is not added"),
+    "output transposed": (catalogue()["out-proj-transposed"].kinds[0],
+                          "out_proj=general: the output is wrong"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_the_feature_that_is_wrong_alone_is_said(name: str) -> None:
+    """Of two features one is wrong; of a bias it is said how many times it is added."""
+    kind, sentence = FEATURES[name]
+    found = list(features(caller(kind, BIASED)))
+    assert ["bias=yes", "out_proj=general"] == [each.name for each in found]
+    said = [f"{each.name}: {each.effect}" for each in found if each.effect]
+    assert len(said) == bool(sentence)
+    assert "".join(said).startswith(sentence)
 
 
 def keeps_columns() -> Callable[[Problem], Answer]:
@@ -307,7 +396,7 @@ def test_the_sizes_that_make_a_call_fail_are_found() -> None:
         ("S % 16 != 0", lambda s: s % 16 != 0),
         ("S > 64 and S % 64 != 0", lambda s: s > 64 and s % 64 != 0),
         ("S is no power of two", lambda s: s & (s - 1) != 0),
-        ("S != L", lambda s: s != 6),
+        ("S != L = 6", lambda s: s != 6),
         (None, lambda s: s in {3, 7, 11, 50}),
     ],
 )

@@ -172,6 +172,19 @@ class Unnormalised(Rounded):
         return np.asarray(self.narrowed("accumulator of P V", weights @ v) / total)
 
 
+class KeyByKey(Rounded):
+    """Adds the weighted values key by key, and rounds every partial sum."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Accumulate."""
+        narrow = numpy_dtype(self.narrow)
+        total = np.zeros((*weights.shape[:-1], v.shape[-1]), dtype=narrow)
+        for j in range(v.shape[-2]):
+            part = weights[..., j, None] * v[..., None, j, :]
+            total = (total + part.astype(narrow)).astype(narrow)
+        return np.asarray(total.astype(self.work_dtype))
+
+
 SOFTMAX = "scores and scores less their maximum and exponentials and row sums and weights"
 STAGES = (
     "scores", "q k^T", "scores less their maximum", "exponentials", "row sums", "weights", "P V",
@@ -189,7 +202,8 @@ def _stage(trial: Trial) -> tuple[float, str, str]:
     seen = trial.found - trial.expected
     best = (MOSTLY, "", "")
     for narrow in UNITS:
-        for base, names in ((Rounded, STAGES), (Unnormalised, ("accumulator of P V",))):
+        for base, names in ((Rounded, STAGES), (Unnormalised, ("accumulator of P V",)),
+                                (KeyByKey, ("sum of P V over the keys",))):  # fmt: skip
             for name in names:
                 kind = type("Rounding", (base,), {"stage": name, "narrow": narrow})
                 error = _errors(kind, trial.problem, trial)

@@ -9,6 +9,7 @@ import numpy as np
 
 from mha_parity.diagnose.experiments.digits import ALIKE, Digits, digits
 from mha_parity.diagnose.experiments.exponential import Exponential, exponential
+from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.masks import MaskEffect, masks
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
@@ -18,6 +19,8 @@ from mha_parity.diagnose.experiments.state import Earlier, earlier_calls
 from mha_parity.diagnose.experiments.weights import Cause, causes, readings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mha_parity.diagnose.experiments.calls import Caller, Trial
     from mha_parity.diagnose.experiments.reading import Reading
 
@@ -47,6 +50,7 @@ class Examination:
     causes: list[Cause] = field(default_factory=list)
     digits: Digits | None = None
     masks: list[MaskEffect] = field(default_factory=list)
+    features: list[FeatureEffect] = field(default_factory=list)
     scales: list[Measured] = field(default_factory=list)
     exponential: Exponential | None = None
     influences: list[Influence] = field(default_factory=list)
@@ -74,6 +78,8 @@ def examine(caller: Caller, *, whole: bool = False) -> Examination:
     plain_wrong = bool(seen.causes or seen.wrong)
     if whole or not plain_wrong:
         seen.masks = list(masks(caller, plain_wrong=plain_wrong))
+    if not plain_wrong:
+        seen.features = list(features(caller))
     if whole:
         seen.scales = measured(caller)
         seen.exponential = exponential(caller)
@@ -101,14 +107,26 @@ def findings(seen: Examination) -> list[Finding]:
     found = [*_crashes(seen), *_earlier(seen)]
     if seen.wrong or seen.causes:
         found += _plain(seen)
-    return found + [
-        Finding(
-            f"with {each.name}: {each.effect}",
-            "apply the mask to the scores, before the softmax, as it is", stage="mask",
-        )
-        for each in seen.masks
-        if each.effect
-    ]  # fmt: skip
+    return [*found, *_masked(seen), *_featured(seen)]
+
+
+def _masked(seen: Examination) -> Iterator[Finding]:
+    """Yield what masks do, kinds of one effect together, that of the most kinds first."""
+    kinds: dict[str, list[str]] = {}
+    for each in seen.masks:
+        if each.effect:
+            kinds.setdefault(each.effect, []).append(each.name)
+    remedy = "apply the mask to the scores, before the softmax, as it is"
+    for effect, names in sorted(kinds.items(), key=lambda item: -len(item[1])):
+        yield Finding(f"with {', '.join(names)}: {effect}", remedy, stage="mask")
+
+
+def _featured(seen: Examination) -> Iterator[Finding]:
+    """Yield which features alone are wrong."""
+    for each in seen.features:
+        if each.effect:
+            remedy = f"look at what the code does only for {each.name}"
+            yield Finding(f"with {each.name}: {each.effect}", remedy, stage="feature")
 
 
 def _crashes(seen: Examination) -> list[Finding]:

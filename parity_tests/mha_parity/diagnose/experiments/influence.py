@@ -83,6 +83,24 @@ def _by_values(lost: Array) -> bool:
     return len(np.unique(flat, axis=0)) > len(flat) // 2
 
 
+def largest_kept(readings: Sequence[Reading]) -> str:
+    """Return that a row sees only its keys of the largest scores, as many in all readings."""
+    counts = set()
+    for reading in readings:
+        lost = reading.visible & ~reading.seen
+        rows = lost.any(axis=-1)
+        if not rows.any() or (reading.seen & ~reading.visible).any():
+            continue
+        low = np.where(reading.seen, reading.scores, np.inf).min(axis=-1)
+        high = np.where(lost, reading.scores, -np.inf).max(axis=-1)
+        if (low <= high)[rows].any():
+            return ""
+        counts |= set(reading.seen.sum(axis=-1)[rows].tolist())
+    if len(counts) != 1:
+        return ""
+    return f"a row sees only its {counts.pop()} keys with the largest scores"
+
+
 def keys_lost(readings: Sequence[Reading]) -> str:
     """Return which keys no row sees, by one rule for all readings; "" where rows differ."""
     seen = []

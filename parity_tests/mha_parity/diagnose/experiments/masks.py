@@ -101,7 +101,8 @@ def mask_effect(reading: Reading, plain: Array, sample: int) -> str:
     shapes = _patterns(reading, hidden, sample)
     zero = ~reading.seen
     for name, pattern in shapes:
-        if np.array_equal(zero, pattern) and not np.array_equal(pattern, hidden):
+        some = ~pattern.all(axis=-1)  # rows that would see no key may be anything
+        if np.array_equal(zero[some], pattern[some]) and not np.array_equal(pattern, hidden):
             return name
     return (
         _filled(reading, plain, hidden)

@@ -46,11 +46,13 @@ def _size_rules(
         for sign, said in (("!=", values != size), ("=", values == size), (">", values > size),
                            ("<", values < size), (">=", values >= size)):  # fmt: skip
             if size > 1:
-                yield f"{letter} {sign} {name}", said
+                yield f"{letter} {sign} {name} = {size}", said
     below = values[values < lowest].max(initial=0)
     yield f"{letter} > {below}", values > below
     yield f"{letter} <= {highest}", values <= highest
     yield f"{letter} = {lowest}", values == lowest
+    if (~flags).sum() == 1:
+        yield f"{letter} != {values[~flags][0]}", flags
     yield f"{letter} is no power of two", (values & (values - 1)) != 0
     yield f"{letter} is a power of two", (values & (values - 1)) == 0
     for m in MODULI:

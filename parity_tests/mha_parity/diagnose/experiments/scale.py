@@ -26,6 +26,9 @@ SIZES = (
     {"head_dim": 20, "heads_count": 5, "queries": 9, "keys": 6},
     {"head_dim": 33, "heads_count": 2, "queries": 3, "keys": 8},
     {"head_dim": 16, "heads_count": 3, "queries": 8, "keys": 5},
+    # Above 64 and 128: a constant is no width that is rounded up to them.
+    {"head_dim": 70, "heads_count": 2, "queries": 4, "keys": 6},
+    {"head_dim": 131, "heads_count": 3, "queries": 3, "keys": 5},
 )
 # How far a scale that is read may be off, relative; formulas differ by more at some size.
 EXACT = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}

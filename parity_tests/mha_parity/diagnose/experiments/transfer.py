@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments.reading import Reading
-from mha_parity.diagnose.experiments.rules import TILES, spans
+from mha_parity.diagnose.experiments.rules import TILES, Places, place_rule, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from mha_parity.core.arrays import Array
 
@@ -342,14 +342,21 @@ def _added(excess: Array, shifted: Array, top: Array) -> Iterator[tuple[str, Arr
     yield constant, excess * shifted
 
 
-def describe_channels(factors: Array) -> str:
-    """Return which channels of the dot product have which factor."""
-    left_out = [set(np.flatnonzero(np.abs(row) < 1e-3).tolist()) for row in factors]
-    rest_expected = all(
-        np.abs(np.delete(row, sorted(out)) - 1).max(initial=0) < 1e-3
-        for row, out in zip(factors, left_out, strict=True)
-    )
-    if rest_expected and all(out == left_out[0] for out in left_out) and left_out[0]:
-        return f"the dot product leaves out channels {spans(left_out[0])} of {factors.shape[1]}"
-    listed = ", ".join(f"{f:.4g}" for f in factors[0][:8])
+def describe_channels(found: Sequence[Array]) -> str:
+    """Return which channels of the dot product have which factor; ``found`` are (H, D) each."""
+    left_out = [_left_out(factors) for factors in found]
+    if all(each and each.off for each in left_out):
+        seen = [each for each in left_out if each]
+        rule = place_rule("channel", seen) if len(seen) > 1 else None
+        here = f"{spans(seen[-1].off)} of {seen[-1].count}"
+        return f"the dot product leaves out {f'{rule}: ' if rule else 'channels '}{here}"
+    listed = ", ".join(f"{f:.4g}" for f in found[0][0][:8])
     return f"the channels of the dot product have the factors {listed}"
+
+
+def _left_out(factors: Array) -> Places | None:
+    """Return which channels have no part in any head, where all others have their own."""
+    out = np.abs(factors) < 1e-3
+    if not (out == out[0]).all() or np.abs(factors[~out] - 1).max(initial=0) >= 1e-3:
+        return None
+    return Places(factors.shape[1], frozenset(np.flatnonzero(out[0]).tolist()))

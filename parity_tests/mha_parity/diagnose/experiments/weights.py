@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments import transfer
-from mha_parity.diagnose.experiments.influence import irregular, keys_lost, visibility
+from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
 from mha_parity.diagnose.experiments.reading import Reading, read
 from mha_parity.diagnose.experiments.rules import Places, place_rule, spans
 from mha_parity.diagnose.experiments.scale import law, measured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.calls import Caller
@@ -72,8 +72,9 @@ def causes(caller: Caller, found: list[Reading]) -> list[Cause]:
     if found_first:
         return [found_first]
     curves = [each for each in map(transfer.curve, wrong) if each is not None]
-    for each in sorted(curves, key=lambda c: c.reading.problem.case.regime != "normal"):
-        cause = _bent(caller, each)
+    curves.sort(key=lambda c: c.reading.problem.case.regime != "normal")
+    for i, each in enumerate(curves):
+        cause = _bent(caller, each, curves[i + 1 :])
         if cause:
             return [cause]
     return [_unknown(wrong[0], curves[0] if curves else None)]
@@ -130,6 +131,8 @@ def _visible(wrong: list[Reading]) -> Cause | None:
     normal = [each for each in wrong if each.problem.case.regime == "normal"]
     if rule := keys_lost(normal):
         return Cause(rule, "let the loop over keys end with the last key")
+    if rule := largest_kept(normal):
+        return Cause(f"{rule}, due are all", "take the softmax over all keys: remove the top-k")
     for each in reversed(normal):
         if rule := visibility(each):
             return Cause(rule, "let each row see the keys that are due: look at the bounds of the "
@@ -137,14 +140,17 @@ def _visible(wrong: list[Reading]) -> Cause | None:
     return None
 
 
-def _bent(caller: Caller, found: transfer.Curve) -> Cause | None:
+def _bent(caller: Caller, found: transfer.Curve, others: Sequence[transfer.Curve]) -> Cause | None:
     """Return how weights follow from scores, where something fits."""
     slopes, misfit = transfer.slope(found)
     if misfit <= found.atol:
         return _straight(caller, found, slopes)
     factors = transfer.channel_factors(found)
     if factors is not None:
-        return Cause(transfer.describe_channels(factors), "sum the products over all D channels")
+        more = [f for c in others[:1] if (f := transfer.channel_factors(c)) is not None]
+        return Cause(
+            transfer.describe_channels([factors, *more]), "sum the products over all D channels"
+        )
     if story := transfer.tile_story(found):
         return Cause(story, "multiply what was accumulated, and the row sum, by "
                      "exp(old maximum - new maximum) whenever the maximum grows")  # fmt: skip

@@ -1,0 +1,111 @@
+"""Which feature alone makes the answer wrong, and of a bias, how many times it is added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.diagnose.experiments.calls import WRONG, pose
+from mha_parity.diagnose.experiments.places import contents, places
+from mha_parity.diagnose.experiments.reading import read_problem
+from mha_parity.diagnose.experiments.transfer import curve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.diagnose.experiments.calls import Caller, Trial
+
+AXES = ("bias", "out_proj", "bias_kv", "zero_attn", "scale", "layout", "inputs", "memory")
+SIZES = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6}
+EXACT = 1e-3  # of how often a bias is added: a count, or a factor such as 1/sqrt(D)
+
+
+@dataclass(frozen=True)
+class FeatureEffect:
+    """One feature beyond the plainest: what is wrong with it alone, "" where nothing is."""
+
+    name: str
+    effect: str
+    error: float
+
+
+def features(caller: Caller) -> Iterator[FeatureEffect]:
+    """Yield what each further feature does that is offered and answered."""
+    sizes = dict(SIZES)
+    if caller.base.heads_count == 1 or caller.base.kv_heads == "fewer":
+        sizes["heads_count"] = caller.base.heads_count
+    right: dict[str, str] = {}
+    for axis in AXES:
+        for value in caller.candidate.offer[axis]:
+            if value == getattr(caller.base, axis) or not caller.running():
+                continue
+            # The output projection has a bias where the others have: if theirs are right.
+            more = right if axis == "out_proj" else {}
+            case = caller.case(**sizes, **more, **{axis: value})
+            problem = make(case) if axis == "out_proj" else pose(case)
+            trial = caller.pose([problem])[0]
+            if trial.found is not None:
+                error = float(np.nanmax(np.abs(trial.found - trial.expected), initial=0))
+                effect = _effect(caller, trial)
+                if axis == "bias" and not effect:
+                    right["bias"] = value
+                yield FeatureEffect(f"{axis}={value}", effect, error)
+
+
+def _effect(caller: Caller, trial: Trial) -> str:
+    if not trial.wrong:
+        return ""
+    if effect := _added_bias(trial) or _query_bias(caller, trial):
+        return effect
+    spots = f" at {', '.join(places([trial]))}" if places([trial]) else ""
+    text = contents([trial])
+    return f"the output is {text or 'wrong'}{spots}"
+
+
+def _added_bias(trial: Trial) -> str:
+    """Return how many times a bias is added to v or to the output, where that is all."""
+    problem, found = trial.problem, trial.found
+    biases = {"v": problem.b_v, "the output projection": problem.b_out}
+    for name, bias in biases.items():
+        if bias is None or not bias.any() or found is None:
+            continue
+        vector = trial.by_head(np.broadcast_to(bias, problem.output_shape))
+        difference = found - trial.expected
+        more = float((difference * vector).sum() / (vector * vector).sum())
+        if np.abs(difference - more * vector).max() <= WRONG * trial.allowed:
+            return _counted(name, 1 + more)
+    return ""
+
+
+def _counted(name: str, times: float) -> str:
+    if abs(times) < EXACT:
+        return f"the bias of {name} is not added"
+    return f"the bias of {name} is added {times:.4g} times, due is once"
+
+
+def _query_bias(caller: Caller, trial: Trial) -> str:
+    """Return how many times the bias of q is added, from what it adds to the scores."""
+    problem = trial.problem
+    reading = None if problem.b_q is None else read_problem(caller, problem)
+    found = None if reading is None else curve(reading)
+    if reading is None or found is None or reading.right:
+        return ""
+    scores = found.relative(_bias_scores(problem, reading.key, found.y.shape))
+    x, rest = scores[found.usable], (found.y - found.x)[found.usable]
+    more = float(x @ rest) / max(float(x @ x), 1e-300)
+    if np.abs(rest - more * x).max(initial=0) > found.atol:
+        return ""
+    root = abs(1 + more - problem.head_dim**0.5) < EXACT
+    why = " (sqrt(D): q is scaled before its bias is added)" if root else ""
+    return _counted("q", 1 + more) + why
+
+
+def _bias_scores(problem: Problem, key: Array, shape: tuple[int, ...]) -> Array:
+    """Return what the bias of q adds to the scores, (H, L, S)."""
+    bias = np.asarray(problem.b_q, dtype=np.float64).reshape(problem.num_heads, 1, -1)
+    return np.broadcast_to(problem.scale * (bias @ key.swapaxes(-1, -2)), shape)
