@@ -8,31 +8,36 @@ import numpy as np
 
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.gradients import with_gradients
-from mha_parity.core.case import plain_distance
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import as_float64
-from mha_parity.diagnose.probes import named_sizes
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.gradients import RTOL, gradient_effects, summed
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.candidate import Answer
+    from mha_parity.core.candidate import Answer, Candidate
     from mha_parity.core.problem import Problem
 
 FAMILY = 12
-MEASURED = 5  # failing cases that a formula for a factor has to fit: one alone may do so by chance
 MOST = 0.9  # of the failing cases a name explains, at least: half precision rounds a lot away
-# Gradients are sums over whole problems: half of the digits are left to their rounding.
-RTOL = {"float64": 2.0**-26, "float32": 2.0**-11, "float16": 2.0**-5, "bfloat16": 2.0**-4}
+FORMULAS = {
+    "dQ": "dQ = scale dS K",
+    "dK": "dK = scale dS^T Q",
+    "dV": "dV = P^T dO",
+}
+SCORES = "dS = P * (dP - sum(P * dP)) with dP = dO V^T"
 
 
-def name_wrong_gradients(failures: Sequence[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
-    """Return the wrong backward pass that gives all gradients seen, or the factor on each."""
+def name_wrong_gradients(
+    candidate: Candidate, failures: Sequence[tuple[Problem, Answer]]
+) -> tuple[Diagnosis, ...]:
+    """Return the wrong backward pass that gives all gradients seen, or what was measured."""
     # Rows that see no key make all gradients NaN in torch, and may in a candidate.
     clean = [each for each in failures if each[1].gradients and not each[0].masked_rows().any()]
-    wrong = [each for each in clean if not _agrees(*each, _right)]
+    wrong = [each for each in clean if not _agrees(*each, with_gradients(VJP)())]
     for bug in catalogue().values():
         if bug.family != FAMILY or not wrong:
             continue
@@ -46,87 +51,49 @@ def name_wrong_gradients(failures: Sequence[tuple[Problem, Answer]]) -> tuple[Di
                     confident=len(wrong) > 1, evidence=sentence, source=", ".join(bug.sources),
                 ),
             )  # fmt: skip
-    return tuple(_measured(sorted(wrong, key=_oddness)[:MEASURED])) if wrong else ()
+    return tuple(_measured(candidate, wrong)) if wrong else ()
 
 
-def _oddness(each: tuple[Problem, Answer]) -> tuple[bool, float, int]:
-    """Return what a measurement is better without: sizes that coincide, and coarse dtypes."""
-    case = each[0].case
-    return case.heads_count in {1, case.head_dim}, RTOL[case.dtype], plain_distance(case)
-
-
-def _right(problem: Problem) -> Answer:
-    return with_gradients(VJP)()(problem)
-
-
-def _measured(wrong: Sequence[tuple[Problem, Answer]]) -> Iterator[Diagnosis]:
-    """Say of each wrong gradient how many times the right one it is, if it is a multiple."""
-    first, *others = ({name: sentence for name, *sentence in _factors(*each)} for each in wrong)
-    for name, (sentence, formulas) in first.items():
-        shared = [
-            each
-            for each in formulas
-            if all(each in other.get(name, ("", []))[1] for other in others)
-        ]
-        formula = f"; {shared[0]}" if shared and others else ""
+def _measured(candidate: Candidate, wrong: Sequence[tuple[Problem, Answer]]) -> Iterator[Diagnosis]:
+    """Say how the gradients are off in designed calls, or which are in the failing cases."""
+    found = gradient_effects(Caller(candidate, lambda: True))
+    for text in found:
+        yield Diagnosis(
+            bug=None, title=text, remedy=_remedy(text), explains=1.0,
+            evidence="experiments on the target",
+        )  # fmt: skip
+    if not found:
+        problem, answer = wrong[0]
+        expected = summed(problem, with_gradients(VJP)()(problem), answer)
+        names = [n for n, a in expected.items() if not _alike(problem, answer, n, a)]
         yield Diagnosis(
             bug=None,
-            title=f"gradient of {name} {sentence}{formula}",
-            evidence=f"measured on {wrong[0][0].case.id}",
+            title=f"the gradients of {', '.join(names)} are wrong, and right in plain problems and "
+            "with one mask alone",
+            evidence=f"{len(wrong)} failing cases, such as {problem.case.id}",
         )
 
 
-def _factors(problem: Problem, answer: Answer) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield name, words and formulas of the factor of each wrong gradient."""
-    found = answer.gradients or {}
-    expected = _summed(problem, _right(problem).gradients or {}, found)
-    rtol = RTOL[problem.case.dtype]
-    for name, array in expected.items():
-        if name in found and not _close(as_float64(found[name]), as_float64(array), rtol):
-            yield name, *_multiple(as_float64(found[name]), as_float64(array), problem)
-
-
-def _multiple(found: Array, expected: Array, problem: Problem) -> tuple[str, list[str]]:
-    """Return the factor in words, and the formulas in the sizes that give it."""
-    if found.shape != expected.shape:
-        return f"has shape {found.shape}, but should have {expected.shape}", []
-    factor = float((found * expected).sum() / max(float((expected * expected).sum()), 1e-300))
-    rtol = RTOL[problem.case.dtype]
-    if not _close(found, factor * expected, rtol):
-        return "is no multiple of the expected one", []
-    formulas = [] if abs(abs(factor) - 1) < rtol else named_sizes(problem, abs(factor))
-    return f"is {factor:.4g} times the expected one", [
-        each.partition(" = ")[2] for each in formulas
-    ]
+def _remedy(text: str) -> str:
+    formulas = [formula for name, formula in FORMULAS.items() if name in text]
+    if "dQ" in text and "dK" in text:
+        formulas.append(SCORES)
+    return f"compare with {'; '.join(formulas)}" if formulas else ""
 
 
 def _agrees(problem: Problem, answer: Answer, function: Callable[[Problem], Answer]) -> bool:
     """Return whether the candidate's gradients are those of a function, but for rounding."""
-    found = answer.gradients or {}
-    expected = _summed(problem, function(problem).gradients or {}, found)
-    rtol = RTOL[problem.case.dtype]
+    expected = summed(problem, function(problem), answer)
     return bool(expected) and all(
-        name in found and _close(as_float64(found[name]), as_float64(array), rtol)
-        for name, array in expected.items()
+        _alike(problem, answer, name, array) for name, array in expected.items()
     )
 
 
-def _close(found: Array, expected: Array, rtol: float) -> bool:
-    if found.shape != expected.shape:
+def _alike(problem: Problem, answer: Answer, name: str, expected: Array) -> bool:
+    found = (answer.gradients or {}).get(name)
+    if found is None or np.shape(found) != expected.shape:
         return False
     with np.errstate(invalid="ignore"):
-        difference = np.abs(found - expected).max(initial=0)
-    return bool(difference <= rtol * max(1.0, float(np.abs(expected).max(initial=0))))
-
-
-def _summed(
-    problem: Problem, expected: Mapping[str, Array], found: Mapping[str, Array]
-) -> dict[str, Array]:
-    """Return the gradients due, with one sum where one array went in under several names."""
-    summed = dict(expected)
-    for name in ("value", "key"):
-        for first in ("query", "key"):
-            same = getattr(problem, name) is getattr(problem, first)
-            if same and first != name and name in summed and name not in found:
-                summed[first] = summed[first] + summed.pop(name)
-    return summed
+        difference = np.abs(as_float64(found) - as_float64(expected)).max(initial=0)
+    largest = float(np.abs(as_float64(expected)).max(initial=0))
+    return bool(difference <= RTOL[problem.case.dtype] * max(1.0, largest))

@@ -64,7 +64,7 @@ def _named(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, 
     found = (
         diagnose(candidate, pairs, crashes=bool(silent))
         if forward
-        else gradients.name_wrong_gradients(pairs)
+        else gradients.name_wrong_gradients(candidate, pairs)
     )
     if forward and asks_torch() and not (found and found[0].bug and found[0].confident):
         found = answer_dtype.capped(pairs[:FAILURES]) or found

@@ -120,7 +120,10 @@ def _patterns(reading: Reading, hidden: Array, sample: int) -> Iterator[tuple[st
         yield "the mask is applied transposed", hidden.swapaxes(-1, -2)
     problem = reading.problem
     every = problem.hidden()[..., : problem.key.shape[1]]
-    for other in range(len(every)):
+    n, heads = every.shape[:2]
+    tiled = every.reshape(-1, *every.shape[2:])[np.arange(n * heads).reshape(heads, n).T[sample]]
+    yield "masks of N * H rows are read as (H, N) in place of (N, H)", tiled
+    for other in range(n):
         if other != sample:
             yield f"sample {sample} has the mask of sample {other}", every[other]
     yield "every head has the mask of head 0", np.broadcast_to(hidden[:1], hidden.shape)

@@ -1,0 +1,251 @@
+"""By which factor each gradient is off, over sizes, and in which heads and rows.
+
+The output is right, so that only the backward pass is measured. The gradients of query and of what
+projects it are one cause: they all follow from dQ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make
+from mha_parity.catalogue.gradients import with_gradients
+from mha_parity.diagnose.evidence import as_float64
+from mha_parity.diagnose.experiments.places import AXES
+from mha_parity.diagnose.experiments.rules import EVERYWHERE, Places, place_rule
+from mha_parity.oracle.eval_orders_vjp import VJP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.diagnose.experiments.calls import Caller, Trial
+
+SIZES = (
+    {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6},
+    {"batch": 3, "queries": 6, "keys": 4, "heads_count": 2, "head_dim": 11},
+    {"batch": 2, "queries": 9, "keys": 8, "heads_count": 4, "head_dim": 17},
+)
+MASKS = {"padding": ("bool", "float"), "attn": ("causal", "bool2d", "float2d", "bool3d", "float3d")}
+# Gradients are sums over whole problems: half of the digits are left to their rounding.
+RTOL = {"float64": 2.0**-26, "float32": 2.0**-11, "float16": 2.0**-5, "bfloat16": 2.0**-4}
+
+
+def _padded(multiple: int) -> Callable[[Case], float]:
+    return lambda c: (c.head_dim / (-(-c.head_dim // multiple) * multiple)) ** 0.5
+
+
+FACTORS: dict[str, Callable[[Case], float]] = {
+    "0": lambda _: 0.0,
+    "-1": lambda _: -1.0,
+    "sqrt(D)": lambda c: c.head_dim**0.5,
+    "1/sqrt(D)": lambda c: c.head_dim**-0.5,
+    "D": lambda c: c.head_dim,
+    "1/D": lambda c: 1 / c.head_dim,
+    "N": lambda c: c.batch,
+    "1/N": lambda c: 1 / c.batch,
+    "H": lambda c: c.heads_count,
+    "1/H": lambda c: 1 / c.heads_count,
+    "L": lambda c: c.queries,
+    "1/L": lambda c: 1 / c.queries,
+    "S": lambda c: c.keys,
+    "1/S": lambda c: 1 / c.keys,
+    "1/sqrt(H)": lambda c: c.heads_count**-0.5,
+    **{f"sqrt(D / (D rounded up to a multiple of {m}))": _padded(m) for m in (8, 16, 32, 64)},
+}
+# Which gradient of the heads an array's own follows from.
+STAGE = {"query": "dQ", "key": "dK", "value": "dV", "q": "dQ", "k": "dK", "v": "dV"}
+
+
+@dataclass(frozen=True)
+class Departure:
+    """How one gradient of one call is off: where, by which factor, and what that leaves.
+
+    ``residual`` is in units of what rounding leaves.
+    """
+
+    name: str
+    off: tuple[Places, ...]
+    factor: float
+    residual: float
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the factor leaves nothing but rounding."""
+        return self.residual <= 1
+
+
+def summed(problem: Problem, right: Answer, answer: Answer) -> dict[str, Array]:
+    """Return the gradients due, with one sum where one array went in under several names."""
+    expected, found = dict(right.gradients or {}), answer.gradients or {}
+    for name in ("value", "key"):
+        for first in ("query", "key"):
+            same = getattr(problem, name) is getattr(problem, first)
+            if same and first != name and name in expected and name not in found:
+                expected[first] = expected[first] + expected.pop(name)
+    return expected
+
+
+def gradient_effects(caller: Caller) -> tuple[str, ...]:
+    """Return how gradients are off, what shares one cause as one sentence; () where all are right.
+
+    Masks are tried where plain problems are right.
+    """
+    offer = caller.candidate.offer
+    most = {axis: offer[axis][-1] for axis in ("bias", "out_proj")} | {"gradients": "yes"}
+    trials = _answered(caller, [caller.case(**_sizes(caller, s), **most) for s in SIZES])
+    plain = tuple(_sentences(trials))
+    if plain or not trials:
+        return plain
+    found = Counter[str]()
+    names: dict[str, list[str]] = {}
+    for axis, kinds in MASKS.items():
+        for kind in (k for k in kinds if k in caller.candidate.offer[axis]):
+            case = caller.case(**_sizes(caller, SIZES[0]), **most, **{axis: kind})
+            for text in _sentences(_answered(caller, [case])):
+                found[text] += 1
+                names.setdefault(text, []).append(f"{axis}={kind}")
+    return tuple(f"with {', '.join(names[text])}: {text}" for text, _ in found.most_common())
+
+
+def _sizes(caller: Caller, sizes: Mapping[str, int]) -> dict[str, int]:
+    if caller.base.heads_count == 1 or caller.base.kv_heads == "fewer":
+        return {**sizes, "heads_count": caller.base.heads_count}
+    return dict(sizes)
+
+
+def _answered(caller: Caller, cases: list[Case]) -> list[Trial]:
+    trials = caller.pose([make(case) for case in cases])
+    return [each for each in trials if each.answer is not None and each.answer.gradients]
+
+
+def _sentences(trials: Sequence[Trial]) -> Iterator[str]:
+    """Yield a sentence for each way of being off, with the gradients that share it."""
+    calls = [_departures(each) for each in trials]
+    cases = [each.problem.case for each in trials]
+    stages: dict[str, list[str]] = {}
+    for name in calls[0] if calls else ():
+        stages.setdefault(_stage(name), []).append(name)
+    groups: dict[str, list[str]] = {}
+    for stage, members in stages.items():
+        texts = {name: _described(seen, cases) for name in members if (seen := _off(calls, name))}
+        if stage and len(texts) == len(members):
+            # One cause: said as where it shows best, in the weights' rows of each head.
+            text = max(texts.values(), key=lambda each: (" at " in each, "times" in each))
+            texts = {stage: text}
+        for name, text in texts.items():
+            groups.setdefault(text, []).append(f"gradient {'' if name == stage else 'of '}{name}")
+    for text, names in groups.items():
+        yield f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {text}"
+
+
+def _off(calls: Sequence[Mapping[str, Departure | None]], name: str) -> list[Departure]:
+    """Return the departures of one gradient, in the calls where it is off."""
+    return [found for each in calls if (found := each.get(name)) is not None]
+
+
+def _departures(trial: Trial) -> dict[str, Departure | None]:
+    """Return for each gradient how it is off; None where it is right."""
+    departures: dict[str, Departure | None] = {}
+    if trial.answer is None:
+        return departures
+    right, found = with_gradients(VJP)()(trial.problem), trial.answer.gradients or {}
+    for name, expected in summed(trial.problem, right, trial.answer).items():
+        if name not in found or np.shape(found[name]) != expected.shape:
+            departures[name] = Departure(name, (), np.nan, np.inf)
+            continue
+        rtol = RTOL[trial.problem.case.dtype]
+        parts = zip(
+            _parts(trial.problem, name, as_float64(found[name])),
+            _parts(trial.problem, name, as_float64(expected)), strict=True,
+        )  # fmt: skip
+        for (part, one), (_, other) in parts:
+            # What is 0 but for rounding has no factor: the bias of k cannot move a softmax.
+            if max(np.abs(other).max(initial=0), np.abs(one).max(initial=0)) <= rtol:
+                continue
+            departures[part] = _departure(part, one, other, rtol)
+    return departures
+
+
+def _parts(problem: Problem, name: str, array: Array) -> Iterator[tuple[str, Array]]:
+    """Yield arrays as (sample, head, row, column); those of in_proj are three."""
+    heads = problem.num_heads
+    if name.startswith("in_proj"):
+        for letter, part in zip("qkv", np.split(array, 3), strict=True):
+            yield f"{name}.{letter}", part.reshape(1, heads, part.shape[0] // heads, -1)
+    elif name.endswith("_proj_weight"):
+        yield name, array.reshape(1, heads, array.shape[0] // heads, -1)
+    elif name in {"query", "key", "value"} and problem.case.form == "qkv":
+        own = heads if name == "query" else problem.num_kv_heads
+        yield name, array.reshape(*array.shape[:2], own, -1).swapaxes(1, 2)
+    elif name == "out_proj.weight":
+        yield name, array.reshape(1, len(array), heads, -1).swapaxes(1, 2)
+    elif name == "attn_mask" and array.ndim == 3:
+        yield name, array.reshape(-1, heads, *array.shape[1:])
+    elif array.ndim == 3:
+        yield name, array[:, None]
+    else:
+        yield name, array.reshape(1, 1, *np.atleast_2d(array).shape)
+
+
+def _departure(name: str, found: Array, expected: Array, rtol: float) -> Departure | None:
+    allowed = rtol * max(1.0, float(np.abs(expected).max(initial=0)))
+    with np.errstate(invalid="ignore"):
+        off = ~(np.abs(found - expected) <= allowed)
+    if not off.any():
+        return None
+    spots = tuple(_along(off, axis) for axis in range(4))
+    # A factor is one of the heads and samples that are off as wholes.
+    whole = off.any(axis=(2, 3))
+    one, other = found[whole], expected[whole]
+    square = float((other * other).sum())
+    factor = float((one * other).sum()) / square if square else 0.0
+    residual = float(np.abs(one - factor * other).max()) if np.isfinite(factor) else np.inf
+    return Departure(name, spots, factor, residual / allowed)
+
+
+def _along(off: Array, axis: int) -> Places:
+    others = tuple(i for i in range(4) if i != axis)
+    return Places(off.shape[axis], frozenset(np.flatnonzero(off.any(axis=others)).tolist()))
+
+
+def _described(seen: list[Departure], cases: list[Case]) -> str:
+    """Return by which factor gradients are off and where, by one rule for all calls."""
+    if not all(each.off for each in seen):
+        return "missing, or of another shape than its array"
+    where = [rule for axis in range(4) if (rule := _rule(seen, axis))]
+    spots = f" at {', '.join(where)}" if where else ""
+    factors = [each.factor for each in seen]
+    if not all(each.scaled for each in seen):
+        return f"wrong{spots}, by no one factor"
+    law = next((n for n, f in FACTORS.items() if _fits(f, factors, cases)), "")
+    number = f"{factors[0]:.4g}"
+    shown = f"{law} ({number})" if law and law not in {"0", "-1"} else law or number
+    if not law and np.ptp(factors) > 1e-6 * abs(factors[0]):
+        shown = ", ".join(f"{f:.4g}" for f in factors)
+    return f"{shown} times what is due{spots or ', in all heads and rows'}"
+
+
+def _fits(formula: Callable[[Case], float], factors: list[float], cases: list[Case]) -> bool:
+    return all(
+        abs(formula(case) - factor) <= RTOL[case.dtype] * max(1.0, abs(factor))
+        for factor, case in zip(factors, cases, strict=False)
+    )
+
+
+def _rule(seen: list[Departure], axis: int) -> str:
+    places = [each.off[axis] for each in seen if each.off[axis].count > 1]
+    rule = place_rule(AXES[axis], places) if places else EVERYWHERE
+    return "" if rule in {None, EVERYWHERE} else str(rule)
+
+
+def _stage(name: str) -> str:
+    first = name.rpartition(".")[2] if name.startswith("in_proj") else name.partition("_proj")[0]
+    return STAGE.get(first, "")
