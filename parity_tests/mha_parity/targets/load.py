@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import sys
@@ -66,8 +67,25 @@ def _incomplete(text: str) -> str:
     if path.is_dir():
         return f"which is a folder, but should be {FORMS}"
     if path.is_file():
-        return f"which is a file without the name of a function or a class in it, as {text}:attr"
+        names = _defined_in(path)
+        example = f"{text}:{names[0]}; it has {_few(names)}" if names else f"{text}:attr"
+        return f"which is a file without the name of a function or a class in it, as {example}"
     return f"but should be {FORMS}"
+
+
+def _defined_in(path: Path) -> list[str]:
+    """Return the public functions and classes of a Python file, which is not run."""
+    try:
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+    ):  # said once something in it is named
+        return []
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    names = [each.name for each in body if isinstance(each, kinds)]
+    return [name for name in names if not name.startswith("_")]
 
 
 def _module(text: str, name: str) -> ModuleType:
