@@ -47,6 +47,7 @@ def error_by_size(errors: Sequence[CaseError]) -> str:
     )  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    axes.set_ylim(min(float(units.min()), 1e-2) / 2, max(float(units.max()), 1.0) * 5)
     axes.set_xlabel("keys S", color=INK)
     axes.set_ylabel("error / allowed error", color=INK)
     axes.legend(frameon=False, labelcolor=INK, fontsize=7, bbox_to_anchor=(1, 1), loc="upper left")
