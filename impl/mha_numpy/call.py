@@ -45,6 +45,23 @@ class Options(NamedTuple):
     static_v: NDArray[Any] | None = None
 
 
+class Heads(NamedTuple):
+    """One call of the attention itself: q (N, H, L, D), k (N, Hkv, S, D), v (N, Hkv, S, Dv)."""
+
+    q: NDArray[Any]
+    k: NDArray[Any]
+    v: NDArray[Any]
+    masking: Masking
+    scale: float
+    options: Options
+
+    @property
+    def scores(self) -> tuple[int, int, int, int]:
+        """Return the shape of the scores, (N, H, L, S)."""
+        n, heads, queries, _ = self.q.shape
+        return n, heads, queries, self.k.shape[2]
+
+
 class Call(NamedTuple):
     """One call, checked: inputs batched, they and the parameters in the working dtype."""
 

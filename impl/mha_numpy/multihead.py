@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.call import Call, Options, check_call
+from mha_numpy.call import Call, Heads, Options, check_call
 from mha_numpy.engines.dispatch import attend_heads
 from mha_numpy.projections import append_keys, linear, merge_heads, project_to_heads
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from mha_numpy.projections import Projections
 
-    Three = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
     Results = tuple[NDArray[Any], NDArray[Any] | None]
 
 
@@ -51,15 +50,13 @@ def as_given(call: Call, output: NDArray[Any], weights: NDArray[Any] | None) -> 
 
 def attend(call: Call) -> Results:
     """Compute the layer on checked, batched inputs of the working dtype."""
-    q, k, v = heads_of(call)
-    scale = 1 / math.sqrt(q.shape[-1])
-    heads_out, weights = attend_heads(q, k, v, call.masking, scale, call.options)
+    heads_out, weights = attend_heads(heads_of(call))
     merged = merge_heads(heads_out, batch_first=call.options.batch_first)
     return np.ascontiguousarray(linear(merged, call.parameters.out_proj)), weights
 
 
-def heads_of(call: Call) -> Three:
-    """Return q (N, H, L, D), k and v (N, H, S, D), the appended keys among them."""
+def heads_of(call: Call) -> Heads:
+    """Return q, k and v as heads, the appended keys among them, and the scale 1 / sqrt(D)."""
     inputs, parameters, masking, options, *_ = call
     heads, batch_first = options.num_heads, options.batch_first
     q, k, v = project_to_heads(*inputs, parameters, heads, batch_first=batch_first)
@@ -71,4 +68,4 @@ def heads_of(call: Call) -> Three:
         k, v = append_keys(
             k, v, parameters.bias_k, parameters.bias_v, zero_key=options.add_zero_attn
         )
-    return q, k, v
+    return Heads(q, k, v, masking, 1 / math.sqrt(q.shape[-1]), options)

@@ -30,10 +30,7 @@ NORM_LIMIT = 60.0  # exp of 60 is far from overflow and underflow in float32
 
 
 class PreparedAttention:
-    """The function of a layer on copies of its weights: small self-attention without masks.
-
-    Every other call is computed as the layer does it.
-    """
+    """The function of a layer on copies of its weights; only small self-attention is special."""
 
     def __init__(self, own: Projections, options: Options) -> None:
         self._parameters = own = own.astype(own.out_proj.weight.dtype)
@@ -44,22 +41,22 @@ class PreparedAttention:
         if weight is None or own.bias_k is not None or more or not small or weight.itemsize < 4:
             return
         self._width, heads, self._dtype = width, options.num_heads, weight.dtype
-        self._shape = 3, heads, self._width // heads + 1
+        self._shape = 3, heads, width // heads + 1
         self._exp, unit = exponential(weight.dtype)
         bias = np.zeros(len(weight), weight.dtype) if own.in_proj_bias is None else own.in_proj_bias
-        in_weight = np.zeros((*self._shape, self._width), weight.dtype)
-        in_weight[..., :-1, :] = weight.reshape(3, heads, -1, self._width)
+        in_weight = np.zeros((*self._shape, width), weight.dtype)
+        in_weight[..., :-1, :] = weight.reshape(3, heads, -1, width)
         in_bias = np.zeros(self._shape, weight.dtype)
-        in_bias[0, :, :-1] = bias[: self._width].reshape(heads, -1)
+        in_bias[0, :, :-1] = bias[:width].reshape(heads, -1)
         in_bias[2, :, -1] = 1
         for part in in_weight, in_bias:
-            part[0] *= unit / math.sqrt(self._width // heads)
+            part[0] *= unit / math.sqrt(width // heads)
         out_weight, out_bias = own.out_proj
-        out = np.zeros((*self._shape[1:], self._width), weight.dtype)
-        out[:, :-1] = out_weight.T.reshape(heads, -1, self._width)
-        out[0, -1] = out_weight @ bias[-self._width :] + (0 if out_bias is None else out_bias)
-        self._in_weight = np.ascontiguousarray(in_weight.reshape(-1, self._width).T)
-        self._in_bias, self._out_weight = in_bias.reshape(-1), out.reshape(-1, self._width)
+        out = np.zeros((*self._shape[1:], width), weight.dtype)
+        out[:, :-1] = out_weight.T.reshape(heads, -1, width)
+        out[0, -1] = out_weight @ bias[-width:] + (0 if out_bias is None else out_bias)
+        self._in_weight = np.ascontiguousarray(in_weight.reshape(-1, width).T)
+        self._in_bias, self._out_weight = in_bias.reshape(-1), out.reshape(-1, width)
 
     @quiet
     def __call__(
@@ -85,11 +82,9 @@ class PreparedAttention:
     def _fits(self, x: NDArray[Any]) -> bool:
         """Whether the short way takes x (N, L, E): its width, dtype, and number of scores."""
         n, length, width = x.shape
-        return bool(
-            (width == self._width and x.dtype == self._dtype and x.size)
-            and n * self._shape[1] * length * length <= MOST_SCORES
-            and length * self._in_weight.size <= BLAS_SPREADS_FROM
-        )
+        known = width == self._width and x.dtype == self._dtype and x.size
+        few = n * self._shape[1] * length * length <= MOST_SCORES
+        return bool(known and few and length * self._in_weight.size <= BLAS_SPREADS_FROM)
 
     def _short(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the layer's output for x (N, L, E)."""
@@ -98,8 +93,7 @@ class PreparedAttention:
         projected += self._in_bias
         q, k, v = projected.reshape(n, length, *self._shape).transpose(2, 0, 3, 1, 4)
         scores = q @ k.swapaxes(2, 3)
-        # The Euclidean norm of all scores bounds each of them.
-        if not np.vdot(scores, scores) <= NORM_LIMIT * NORM_LIMIT:
+        if not np.vdot(scores, scores) <= NORM_LIMIT * NORM_LIMIT:  # their norm bounds each score
             scores -= np.maximum.reduce(scores, axis=-1, keepdims=True)
         self._exp(scores, scores)
         mixed = scores @ v

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mha_numpy.call import Options
+from mha_numpy.call import Heads, Options
 from mha_numpy.dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
 from mha_numpy.engines.dispatch import attend_heads
 from mha_numpy.errstate import quiet
@@ -87,23 +87,17 @@ def scaled_dot_product_attention(
         precise=precise,
     )
     call = check_heads(query, key, value, scale, enable_gqa, options)
-    out, _ = attend_heads(*call[:6])
+    out, _ = attend_heads(call.heads)
     return out.reshape(*call.lead, *out.shape[-2:]).astype(call.dtype, copy=False)
 
 
 class HeadsCall(NamedTuple):
-    """One call, checked: q, k, v (N, H, length, width) in the working dtype, and their masks."""
+    """One call, checked: the arrays as heads in the working dtype, and how the caller had them."""
 
-    q: NDArray[Any]
-    k: NDArray[Any]
-    v: NDArray[Any]
-    masking: Masking
-    scale: float
-    options: Options
+    heads: Heads
     lead: tuple[int, ...]
     """The leading axes of the result."""
     dtype: np.dtype[Any]
-    """The dtype of the caller's arrays."""
 
 
 def check_heads(
@@ -131,16 +125,15 @@ def check_heads(
     shape = (*lead, q.shape[-2], k.shape[-2])
     masking = _masking(options.attn_mask, options.is_causal, dtype, shape)
     working = working_dtype(dtype, precise=options.precise)
-    return HeadsCall(
+    heads = Heads(
         as_heads(q, lead).astype(working, copy=False),
         as_heads(k, lead, grouped=enable_gqa).astype(working, copy=False),
         as_heads(v, lead, grouped=enable_gqa).astype(working, copy=False),
         masking,
         1 / math.sqrt(q.shape[-1] or 1) if scale is None else float(scale),
         options,
-        lead,
-        dtype,
     )
+    return HeadsCall(heads, lead, dtype)
 
 
 def _check_pair_shapes(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]) -> None:

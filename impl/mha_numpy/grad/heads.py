@@ -18,9 +18,8 @@ from mha_numpy.grad.plain import attend_plain_vjp
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mha_numpy.call import Options
+    from mha_numpy.call import Heads
     from mha_numpy.grad.targets import Pull
-    from mha_numpy.masks import Masking
 
 
 MOST_PLAIN = 262_144
@@ -39,18 +38,10 @@ class Attended(NamedTuple):
     pull: Pull
 
 
-def attend_heads_vjp(
-    q: NDArray[Any],
-    k: NDArray[Any],
-    v: NDArray[Any],
-    masking: Masking,
-    scale: float,
-    options: Options,
-) -> Attended:
+def attend_heads_vjp(heads: Heads) -> Attended:
     """Attend as `dispatch.attend_heads` does and return the function back as well."""
-    shape = (*q.shape[:3], k.shape[2])
-    if choose_engine(options, shape, most_plain=MOST_PLAIN) == "flash":
-        need = options.need_weights
-        return Attended(*attend_flash_vjp(q, k, v, masking, scale, need_weights=need))
-    kept = draw_kept(shape, options.dropout_p, options.rng, q.dtype)
-    return Attended(*attend_plain_vjp(q, k, v, masking, scale, kept=kept))
+    options = heads.options
+    if choose_engine(heads, most_plain=MOST_PLAIN) == "flash":
+        return Attended(*attend_flash_vjp(*heads[:5], need_weights=options.need_weights))
+    kept = draw_kept(heads.scores, options.dropout_p, options.rng, heads.q.dtype)
+    return Attended(*attend_plain_vjp(*heads[:5], kept=kept))

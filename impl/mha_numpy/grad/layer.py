@@ -5,7 +5,6 @@ output projection -> merge heads -> attend -> append keys -> split heads -> proj
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -55,9 +54,7 @@ def layer_vjp(
         # It has a gradient, so it is added as the array it is, even where it is the causal one.
         options = options._replace(is_causal=False)
     call = check_call(query, key, value, parameters, options)
-    q, k, v = heads_of(call)
-    scale = 1 / math.sqrt(q.shape[-1])
-    attended = attend_heads_vjp(q, k, v, call.masking, scale, options)
+    attended = attend_heads_vjp(heads_of(call))
     merged = merge_heads(attended.heads_out, batch_first=call.options.batch_first)
     done = _Pass(call, masks, attended, merged)
     output, weights = _results(done)

@@ -82,16 +82,18 @@ def scaled_dot_product_attention_vjp(
         for name, each in (("query", query), ("key", key), ("value", value))
     }
     mask = None if attn_mask is None else to_array(attn_mask, "attn_mask")
-    attended = attend_heads_vjp(*call[:6])
+    attended = attend_heads_vjp(call.heads)
     shape = attended.heads_out.shape
     output = attended.heads_out.reshape(*call.lead, *shape[2:]).astype(call.dtype)
 
     @quiet
     def pull(cotangent: ArrayLike) -> Gradients:
         given_back = to_cotangent(cotangent, "cotangent", "output", output.shape, call.dtype)
-        d_heads = given_back.astype(call.q.dtype, copy=False).reshape(shape)
-        q, k, v = (np.empty(each.shape, each.dtype) for each in (call.q, call.k, call.v))
-        found = HeadGradients(q, k, v, zeros_for(call.masking, call.q.dtype))
+        heads = call.heads
+        working = heads.q.dtype
+        d_heads = given_back.astype(working, copy=False).reshape(shape)
+        q, k, v = (np.empty(each.shape, working) for each in heads[:3])
+        found = HeadGradients(q, k, v, zeros_for(heads.masking, working))
         attended.pull(d_heads, None, found)
         gradients = {
             name: _as_given(gradient, call.lead, array.shape).astype(array.dtype, copy=False)
