@@ -30,6 +30,10 @@ A target is a function, a class, or text: ``"package.module:name"``, ``"path/to/
     Cases, features, failures, diagnosis and accuracy of one run.
 ``ParityError``
     What ``assert_parity`` raises; its attribute ``verdict`` is the verdict.
+``adapter``
+    Mark a function of one ``AttentionCall`` as a target that calls another one.
+``AttentionCall``
+    One call in torch's terms: inputs, weights, masks and options.
 ``Options``
     The options of a run; their names are the keywords of the three functions above.
 
@@ -44,14 +48,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mha_parity.api import ParityError, Verdict, assert_parity, judge, replay
     from mha_parity.core.options import Options
+    from mha_parity.targets.attention_call import AttentionCall, adapter
 
 __version__ = "0.1.0"
-__all__ = ["Options", "ParityError", "Verdict", "__version__", "assert_parity", "judge", "replay"]
+__all__ = [
+    "AttentionCall",
+    "Options",
+    "ParityError",
+    "Verdict",
+    "__version__",
+    "adapter",
+    "assert_parity",
+    "judge",
+    "replay",
+]
 
 _HOMES = {
+    "AttentionCall": "mha_parity.targets.attention_call",
     "Options": "mha_parity.core.options",
     "ParityError": "mha_parity.api",
     "Verdict": "mha_parity.api",
+    "adapter": "mha_parity.targets.attention_call",
     "assert_parity": "mha_parity.api",
     "judge": "mha_parity.api",
     "replay": "mha_parity.api",

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 COULD_NOT_START = 2
 INTERRUPTED = 130
 EPILOG = (
-    "exit status: 0 parity holds, 1 it does not, 2 could not start, 3 inconclusive. "
+    "exit status: 0 parity holds, 1 it does not, 2 could not start, 3 inconclusive; of several "
+    "targets the worst: 1, 2, 3, 0. "
     "A target is package.module:name, path/to/file.py:name, path/to/notebook.ipynb:name, or "
     "'exec:COMMAND' for a program of any language; "
     "it is code that you choose to run: the process it runs in protects the verdict, not you."
@@ -116,6 +117,15 @@ def parser() -> argparse.ArgumentParser:
     )
     add_options(replay.add_argument)
     replay.add_argument("--pdb", action="store_true", help="stop inside the target")
+
+    adapt = commands.add_parser(
+        "adapt",
+        help="print an adapter for a target, to be completed by hand",
+        description="Print the source of an adapter for a target, filled in with what was "
+        "recognised: constructor arguments, which weight goes where, what masks mean. The target "
+        "is loaded and called in this process.",
+    )
+    adapt.add_argument("target", metavar="TARGET", help="whose attention")
 
     _bench(commands)
     _mutants(commands)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
     from mha_parity.core.verdict import Verdict
 
-# The worst of several targets is the verdict over all of them.
-ORDER = (Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.FAIL)
+REFUSED = 2  # the exit status of a target that cannot be judged
+# The worst of several targets decides over all of them, best first.
+ORDER = (Outcome.PASS.exit_status, Outcome.INCONCLUSIVE.exit_status, REFUSED,
+         Outcome.FAIL.exit_status)  # fmt: skip
 # Fewer cases leave switches of the layer untried.
 LEAST_CASES = 40
 
@@ -40,7 +43,7 @@ def check(asked: argparse.Namespace) -> int:
         require("matplotlib", "report")
     targets = asked.targets + [f"{EXEC}{command}" for command in asked.exec]
     runs = [(target, options) for target in targets] or default_runs(options)
-    verdicts = [judged(*run) for run in runs]
+    verdicts, refused = _all_judged(runs)
     # Before anything is printed: a pipe that closes early loses no file.
     written = [f" {line}" for line in files.write(verdicts, names)]
     if asked.github:
@@ -51,7 +54,31 @@ def check(asked: argparse.Namespace) -> int:
             terminal.show(verdict, console, verbose=asked.verbose)
         for line in written:
             console.print(line, soft_wrap=True, markup=False, highlight=False)
-    return max((v.outcome for v in verdicts), key=ORDER.index).exit_status
+        for sentence in refused:
+            sys.stderr.write(f"mha-parity: refused: {sentence}\n")
+    statuses = [v.outcome.exit_status for v in verdicts] + [REFUSED] * bool(refused)
+    return max(statuses, key=ORDER.index)
+
+
+def _all_judged(runs: list[tuple[str, Options]]) -> tuple[list[Verdict], list[str]]:
+    """Return the verdicts, and why targets are refused; one refused target ends no others.
+
+    Raises
+    ------
+    ValueError
+        The only target is refused.
+
+    """
+    verdicts, refused = [], []
+    for target, options in runs:
+        try:
+            verdicts.append(judged(target, options))
+        except ValueError as mistake:
+            if len(runs) == 1:
+                raise
+            sentence = str(mistake)
+            refused.append(sentence if target in sentence else f"{target}: {sentence}")
+    return verdicts, refused
 
 
 def default_runs(options: Options) -> list[tuple[str, Options]]:
@@ -114,6 +141,14 @@ def replay(asked: argparse.Namespace) -> int:
     return replaying.replay(asked.case, candidate, target, options, Console(), pdb=asked.pdb)
 
 
+def adapt(asked: argparse.Namespace) -> int:
+    """Print the source of an adapter."""
+    from mha_parity.commands import adapt as adapting
+
+    sys.stdout.write(adapting.source(asked.target))
+    return 0
+
+
 def bench(asked: argparse.Namespace) -> int:
     """Time attentions next to torch's own, one after the other, and each only if it is right."""
     from mha_parity.bench import command
@@ -151,6 +186,7 @@ RUN: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "identify": identify,
     "record": record,
     "replay": replay,
+    "adapt": adapt,
     "bench": bench,
     "mutants": mutants,
     "explain": explain,

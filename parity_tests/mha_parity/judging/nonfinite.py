@@ -32,7 +32,28 @@ OTHER = "other"
 
 def masked_row_elements(problem: Problem, judged: JudgedArray) -> Array:
     """Return which elements belong to a row that sees no key, shaped like the quantity."""
-    rows: Array = np.asarray(problem.masked_rows())  # (N, H, L)
+    return _elements(np.asarray(problem.masked_rows()), judged)
+
+
+def overflow_rows(problem: Problem, reference: Reference) -> Array:
+    """Return the rows (N, H, L) whose q k^T may pass float16's range before it is scaled.
+
+    torch scales first, so that its row is finite; whether others do is asked in one fixed case.
+    """
+    if problem.dtype != np.float16:
+        return np.zeros(reference.q.shape[:3], dtype=bool)
+    with np.errstate(all="ignore"):
+        sums = np.abs(reference.q) @ np.abs(reference.k).swapaxes(-1, -2)
+    return np.asarray((sums > float(np.finfo(np.float16).max)).any(axis=-1))
+
+
+def overflow_elements(problem: Problem, reference: Reference, judged: JudgedArray) -> Array:
+    """Return which elements belong to such a row, shaped like the quantity."""
+    return _elements(overflow_rows(problem, reference), judged)
+
+
+def _elements(rows: Array, judged: JudgedArray) -> Array:
+    """Return the elements of rows (N, H, L), shaped like the quantity."""
     if judged.name == "output" and not judged.mixed:
         return np.repeat(rows.swapaxes(1, 2), judged.shape[3], axis=2)
     by_row = rows if judged.name == "weights" else np.asarray(rows.any(axis=1))

@@ -77,15 +77,30 @@ class _OutputJudge:
         )
 
     def judged(self, name: str, found: Array | None) -> list[CheckResult]:
-        """Judge one quantity."""
+        """Judge one quantity; rows that overflow float16 alone fail nothing."""
         judged = judged_array(name, self.problem, self.reference)
+        nothing = np.zeros(judged.reference.shape, dtype=bool)
+        check_results = self._judged(judged, found, nothing)
+        if not any(each.severity.fails for each in check_results):
+            return check_results
+        overflows = nonfinite.overflow_elements(self.problem, self.reference, judged)
+        others = self._judged(judged, found, overflows) if overflows.any() else check_results
+        if any(each.severity.fails for each in others):
+            return check_results
+        *kept, last = others
+        return [*kept, replace(last, severity=Severity.INCONCLUSIVE, detail=OVERFLOWS)]
+
+    def _judged(
+        self, judged: JudgedArray, found: Array | None, left_out: Array
+    ) -> list[CheckResult]:
+        name = judged.name
         check = "output" if name == "output" else "weights"
         flaw = structure_error(check, judged.reference.shape, self.problem.dtype, found)
         if flaw or found is None:
             return [self._check_result(check, Severity.STRUCTURE, detail=flaw)]
         if self.poisoned and nonfinite.is_sanitised(self.clean, judged, found):
             return self._sanitised(name, found)
-        excepted = nonfinite.masked_row_elements(self.problem, judged)
+        excepted = left_out | nonfinite.masked_row_elements(self.problem, judged)
         excepted = excepted | nonfinite.nan_of_other_heads(self.problem, judged, found)
         check_results = self._policies(check, judged, found)
         places = nonfinite.kind_mismatch(judged, found, excepted)
@@ -200,6 +215,8 @@ class _OutputJudge:
         )
 
 
+# Not proved either way by drawn cases: `run.overflow` asks for it in a fixed one.
+OVERFLOWS = "q k^T passes float16's range before it is scaled: asked in one fixed case."
 _SANITISES = "It sanitises NaN and infinity behind masks; torch does not."
 _VOID = "an error of more than a tenth of the answer can be rounding here: nothing is proved."
 

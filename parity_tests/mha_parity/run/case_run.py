@@ -14,7 +14,8 @@ from mha_parity.core.verdict import TARGET
 from mha_parity.judging import power
 from mha_parity.judging.accuracy import TORCH_PATHS, measure_errors, times_torch
 from mha_parity.judging.gradients import CHECK, judge_gradients
-from mha_parity.judging.output import judge_answer
+from mha_parity.judging.nonfinite import overflow_rows
+from mha_parity.judging.output import OVERFLOWS, judge_answer
 from mha_parity.oracle.error_bound import bound
 from mha_parity.oracle.recorded import problem_of
 from mha_parity.oracle.reference import reference_answer
@@ -139,11 +140,14 @@ def _judged(
             seconds=answer.seconds,
         )
     check_results = [*judge_answer(problem, reference, answer, settings), *_conduct(case, answer)]
-    if case.gradients == "yes":
+    overflows = any(each.detail == OVERFLOWS for each in check_results)
+    if case.gradients == "yes" and not overflows:
         check_results += judge_gradients(problem, reference, answer, settings)
-    if not any(check_result.severity.fails for check_result in check_results):
+    if not overflows and not any(check_result.severity.fails for check_result in check_results):
         check_results += [_related(problem, reference, answer, *other) for other in others]
-    accuracy = _measured(problem, reference, answer, check_results) if measure else ()
+    accuracy: tuple[MeasuredError, ...] = ()
+    if measure and not overflows:
+        accuracy = _measured(problem, reference, answer, check_results)
     return CaseResult(
         case=case,
         check_results=tuple(_with_accuracy(problem, reference, answer, check_results, accuracy)),
@@ -217,6 +221,11 @@ def _related(
 ) -> CheckResult:
     if isinstance(second, CandidateError):
         return failed_call(problem.case, second)
-    return judge_relation(
+    found = judge_relation(
         problem, bound(problem, reference).output, first.output, second.output, name, related
     )
+    if not found.severity.fails or problem.dtype != np.float16:
+        return found
+    if not overflow_rows(related.problem, reference_answer(related.problem)).any():
+        return found
+    return replace(found, severity=Severity.INCONCLUSIVE, detail=OVERFLOWS)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.numpy_state import GlobalState
 from mha_parity.targets import backends
+from mha_parity.targets.attention_call import is_adapter
+from mha_parity.targets.conventions.adapted import Adapted
 from mha_parity.targets.conventions.attribute_layers import ModuleMask, ModuleValidLens
 from mha_parity.targets.conventions.exec_protocol import ExecProtocol
 from mha_parity.targets.conventions.fitted import Fitted
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 _KINDS: tuple[type[Convention], ...] = (
     QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, Projections,
     ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, JaxAttention, KerasLayer, Fitted,
-    ExecProtocol,
+    ExecProtocol, Adapted,
 )  # fmt: skip
 KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 
@@ -113,12 +115,19 @@ def _bound(
             f"got the device {device!r}, but the target takes NumPy's arrays, which lie on the "
             "CPU; leave --device out."
         )
+    if name is None and is_adapter(subject):
+        name = Adapted.name
     if name is None and call:
         return _recognised(subject, libraries, path)
     if name is None:
         from mha_parity.targets.detect import recognise
 
         name = recognise(subject, libraries, call=call)
+    if name == Fitted.name:
+        fits, refused = _fits(subject, libraries, path)
+        if not fits:
+            raise refused[-1]
+        return fits[-1]
     return _in_its_library(named(name), subject, libraries, path, call=call)
 
 
@@ -157,16 +166,27 @@ def _recognised(subject: object, libraries: list[Library], path: str | None) -> 
             return found[0]
     except ValueError as error:
         refused.append(error)
+    fits, why = _fits(subject, libraries, path)
+    if fits and fits[-1].fit.exact:
+        return fits[-1]
+    if found and accepts(found[0], found[0].plain_case()).offered:
+        return found[0]
+    if fits:
+        return fits[-1]
+    raise (*refused, *why)[-1]
+
+
+def _fits(
+    subject: object, libraries: list[Library], path: str | None
+) -> tuple[list[Fitted], list[ValueError]]:
+    """Return the subject as experiments fit it, the nearest last, and why it does not fit."""
     fits: list[Fitted] = []
+    refused: list[ValueError] = []
     for library in libraries:
         try:
             fits.append(Fitted(subject, library=library, path=path))
         except ValueError as error:
             refused.append(error)
         if fits and fits[-1].fit.exact:
-            return fits[-1]
-    if found and accepts(found[0], found[0].plain_case()).offered:
-        return found[0]
-    if fits:
-        return max(fits, key=lambda each: each.fit.correlation)
-    raise refused[-1]
+            break
+    return sorted(fits, key=lambda each: (each.fit.exact, each.fit.correlation)), refused

@@ -120,6 +120,19 @@ def test_the_worst_of_several_targets_decides(said: Callable[[str], Said]) -> No
     assert "wrong_scale.py:f" in output
 
 
+@pytest.mark.parametrize(
+    ("others", "status"), [("projected.py:f", 2), ("wrong_scale.py:f", 1), ("wrong_ones.py:g", 2)]
+)
+def test_a_refused_target_ends_no_others(
+    said: Callable[[str], Said], others: str, status: int
+) -> None:
+    """The line of a refused target says so; the others are judged, and the worst decides."""
+    found, output, errors = said(f"check no.py:f {others} --in-process --cases 20")
+    assert status == found
+    assert ("wrong_ones" in others) or others in output
+    assert "mha-parity: refused: got the target 'no.py:f', but there is no file" in errors
+
+
 def test_an_empty_notebook_is_named_as_such(said: Callable[[str], Said], tmp_path: Path) -> None:
     """A notebook without a definition is one sentence that says so."""
     empty = tmp_path / "empty.ipynb"

@@ -10,11 +10,14 @@ import pytest
 
 from mha_parity import catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
+from mha_parity.core.case import parse
 from mha_parity.core.features import offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome
+from mha_parity.judging.output import DEFAULT_SETTINGS, OVERFLOWS
 from mha_parity.oracle.reference import reference_answer
+from mha_parity.run.case_run import run_case
 from mha_parity.run.check import check
 from mha_parity.run.overflow import CHECK, SENTENCE, overflow_problem
 from mha_parity.targets.bind import bind
@@ -70,6 +73,29 @@ def test_an_overflow_is_named_and_red_only_on_demand(name: str, overflows: bool,
         (failure,) = strict.failures
         assert (CHECK, SENTENCE) == (failure.check_result.check, failure.check_result.detail)
         assert failure.replay.endswith("--strict-overflow")
+
+
+DRAWN = "mha-N2-L71-S71-H2-D72-weights-float16-widerange-fortran-s13"
+
+
+def test_a_drawn_case_that_overflows_unscaled_fails_nothing() -> None:
+    """NaN in rows that pass float16 before the scale is inconclusive, output and weights."""
+    candidate = bind(load(f"{Path(SUBJECT).parent}/linear_layers.py:SelfAttention"))
+    result = run_case(candidate, parse(DRAWN), DEFAULT_SETTINGS)
+    assert (False, True) == (result.fails, result.inconclusive)
+    assert [OVERFLOWS, OVERFLOWS] == [each.detail for each in result.check_results if each.detail]
+
+
+def test_what_is_wrong_elsewhere_still_fails_there() -> None:
+    """The same case with rows that do not overflow wrong as well fails."""
+    candidate = bind(load(f"{Path(SUBJECT).parent}/linear_layers.py:SelfAttention"))
+
+    def shifted(problem: Problem) -> Answer:
+        answer = candidate(problem)
+        return replace(answer, output=np.roll(answer.output, 1, axis=1))
+
+    offered = FunctionCandidate("f", shifted, candidate.offer)
+    assert run_case(offered, parse(DRAWN), DEFAULT_SETTINGS).fails
 
 
 def test_the_catalogue_s_overflow_is_caught_by_it() -> None:

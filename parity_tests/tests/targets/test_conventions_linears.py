@@ -13,9 +13,9 @@ from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.constructors import LENGTH, Config, Sizes, arguments
-from mha_parity.targets.conventions.linear_layers import CAUSAL
 from mha_parity.targets.conventions.linears import order
 from mha_parity.targets.conventions.packing import ProjectionSlot, slots
+from mha_parity.targets.conventions.self_causal import CAUSAL
 from mha_parity.targets.conventions.signatures import Signature
 from mha_parity.worker.open_target import bound_here
 

@@ -150,7 +150,7 @@ class Convention(ABC):
     ``reasons`` says why a feature that was tried is not offered. ``answer_dtypes`` maps dtypes to
     the narrower ones that they are answered in. ``masks`` is what small calls showed of the mask
     parameters, ``meanings`` says it and ``untried`` why nothing is known of one, by key.
-    ``hides_future``: the subject is causal by itself.
+    ``hides_future``: the subject is causal by itself. ``remarks`` is what to know of every answer.
     """
 
     name: str = ""  # of the class: the convention's; of an instance: the subject's
@@ -176,6 +176,7 @@ class Convention(ABC):
         self.untried: dict[str, str] = {}
         self.hides_future = False
         self._tried: Mapping[str, Any] | None = None
+        self.remarks: tuple[str, ...] = ()
         self.offer: Offer = self.claims()
         self.reasons: dict[tuple[str, str], str] = {}
         self.answer_dtypes: dict[str, str] = {}
@@ -312,7 +313,7 @@ class Convention(ABC):
     def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
         """Return what a call came back with, and its gradients where the case asks for them."""
         self.record(call)
-        answer = replace(self.answer(problem, result), parameters=self.passed)
+        answer = replace(self.answer(problem, result), parameters=self.passed, remarks=self.remarks)
         if call.pull is None:
             return answer
         return replace(answer, gradients=call.pull(result))

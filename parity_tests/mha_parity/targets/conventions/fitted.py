@@ -27,7 +27,7 @@ from mha_parity.targets.conventions.base import (
     turned,
 )
 from mha_parity.targets.conventions.functions import returned
-from mha_parity.targets.conventions.linear_layers import CAUSAL
+from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import roles as calls
 from mha_parity.targets.fit import weights
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.roles import Given
 
-_HIDES = "it hides keys behind a query by itself"
-
 
 class Fitted(Convention):
     """Layers and functions that are called as small problems showed."""
@@ -64,7 +62,6 @@ class Fitted(Convention):
             None computes attention, or comes near.
 
         """
-        self._remarks: tuple[str, ...] = ()
         self.hides_future = False
         self.fit = self._found()
         self.how = self.fit.interpretation
@@ -216,7 +213,7 @@ class Fitted(Convention):
         """Return the array that has the output's shape, in canonical layout, and the weights."""
         given = list(result.values()) if isinstance(result, dict) else result
         several = list(given) if isinstance(given, tuple | list) else [given]
-        place, output = self._output(problem, several)
+        place, output = self.output_of(problem, several)
         if self.how.residual:
             output = (output - problem.query).astype(output.dtype)
         wants = problem.case.weights != "none"
@@ -224,7 +221,7 @@ class Fitted(Convention):
         held = canonical_weights(problem, others[0]) if wants and others else None
         return Answer(output=output, weights=held)
 
-    def _output(self, problem: Problem, several: list[Any]) -> tuple[int, Array]:
+    def output_of(self, problem: Problem, several: list[Any]) -> tuple[int, Array]:
         """Return the first array of the output's shape, or else the first of all."""
         first: tuple[int, Array] | None = None
         for place, each in enumerate(several):
@@ -252,10 +249,6 @@ class Fitted(Convention):
             whole = (array[None] if unbatched else array).swapaxes(1, 2)
             return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
         return canonical(problem, array)
-
-    def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
-        """Return the answer with how the target was called."""
-        return replace(super().answered(problem, call, result), remarks=self._remarks)
 
     def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
         """Return the call of a layer that answered ``earlier`` before it got its weights."""
@@ -333,22 +326,15 @@ class Fitted(Convention):
         self.hides_future = self.fit.causal if self.fit.exact else self._hides_the_future()
         if self.hides_future:
             self.offer = self.offer | {"attn": ("causal",), "inputs": ("self",)}
-            self.reasons["attn", "none"] = _HIDES
+            self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
-        self._remarks = tuple(remarks)
+        self.remarks = tuple(remarks)
 
     def _hides_the_future(self) -> bool:
-        """Return whether the first row stays the same to the bit when the last one changes."""
-        problem = posed(self.how, "self", "float64")
-        changed = problem.query.copy()
-        changed[:, -1] += 1
-        other = replace(problem, query=changed, key=changed, value=changed)
         try:
-            before, after = (self(each).output for each in (problem, other))
+            return hides_the_future(self, posed(self.how, "self", "float64"))
         except CandidateError:
             return False
-        stays = np.array_equal(before[:, 0], after[:, 0])
-        return stays and not np.array_equal(before[:, -1], after[:, -1])
 
     def _narrow(self, case: Case) -> None:
         """Take back keys of another number than the queries where such calls are not right."""

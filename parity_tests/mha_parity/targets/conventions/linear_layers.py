@@ -30,6 +30,7 @@ from mha_parity.targets.conventions.constructors import DROPOUTS, LENGTH, Sizes,
 from mha_parity.targets.conventions.functions import returned
 from mha_parity.targets.conventions.linears import ROWS, SMALL, built, misfit, order
 from mha_parity.targets.conventions.packing import ProjectionSlot, laid, slots, state_shapes
+from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
 from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
 
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-
-_HIDES = "it hides keys behind a query by itself"
-CAUSAL = f"{_HIDES}, so it was judged as causal attention."
 
 
 class LinearModule(TorchModule):
@@ -80,7 +78,6 @@ class LinearModule(TorchModule):
         names = frozenset(layer.state_dict())
         self._called = signature(forward(layer)) or ANY
         self._slots = slots(state_shapes(layer))
-        self._remarks: tuple[str, ...] = ()
         self._rows = order(self._called)
         self._more = max(len(self._called.required) - len(self._rows), 0)
         biased = {p for s in self._slots if f"{s.name}.bias" in names for p in s.parts}
@@ -128,7 +125,7 @@ class LinearModule(TorchModule):
         remarks = []
         try:
             self._slots = tuple(self._asked(s) if len(s.parts) > 1 else s for s in self._slots)
-            self.hides_future = self._hides_the_future()
+            self.hides_future = hides_the_future(self, make(self._plain))
         except CandidateError:
             return  # the trials say what it raised
         for slot in self._slots:
@@ -137,9 +134,9 @@ class LinearModule(TorchModule):
                 remarks.append(f"the rows of {slot.name} lie {within}, and were filled so.")
         if self.hides_future:
             self.offer = self.offer | {"attn": ("causal",)}
-            self.reasons["attn", "none"] = _HIDES
+            self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
-        self._remarks = tuple(remarks)
+        self.remarks = tuple(remarks)
 
     def _asked(self, slot: ProjectionSlot) -> ProjectionSlot:
         problem = make(self._plain.replace(batch=1))
@@ -155,20 +152,6 @@ class LinearModule(TorchModule):
             return np.asarray(output[0])
 
         return laid(slot, problem.num_heads, width, answer)
-
-    def _hides_the_future(self) -> bool:
-        """Return whether the first row stays the same to the bit when the last one changes.
-
-        The rows between may see too much of the future: that is for the judge, and no name of a
-        class or a file has a say.
-        """
-        problem = make(self._plain)
-        changed = problem.query.copy()
-        changed[:, -1] += 1
-        other = replace(problem, query=changed, key=changed, value=changed)
-        before, after = (self(each).output for each in (problem, other))
-        stays = np.array_equal(before[:, 0], after[:, 0])
-        return stays and not np.array_equal(before[:, -1], after[:, -1])
 
     def _takes_single(self, case: Case) -> bool:
         """Return whether one sample without its axis gets the answer of a batch of it.
@@ -190,10 +173,6 @@ class LinearModule(TorchModule):
         if isinstance(result, tuple) and result:
             result = result[:2] if len(result) > 1 else result[0]
         return super().answer(problem, result)
-
-    def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
-        """Return the answer with what should be known of how it was asked."""
-        return replace(super().answered(problem, call, result), remarks=self._remarks)
 
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new module that holds the problem's weights, or the one that has them."""

@@ -79,14 +79,16 @@ class Config:
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
+        self.asked: dict[str, str] = {}  # attributes so far: what each means, or its fixed value
 
     def __getattr__(self, name: str) -> Any:
         """Return the value of an attribute that is known."""
-        found = _FIXED.get(name, ...) if not name.startswith("__") else ...
-        if found is not ...:
-            return found
+        if name in _FIXED:
+            self.asked[name] = repr(_FIXED[name])
+            return _FIXED[name]
         if name.startswith("__") or not meanings(name):
             raise AttributeError(f"the layer asks its configuration for {name!r}, which is unknown")
+        self.asked[name] = meanings(name)[0]
         return self._sizes.value(meanings(name)[0])
 
     def __getitem__(self, name: str) -> Any:
@@ -134,13 +136,12 @@ def configuration(annotation: Any, sizes: Sizes) -> Any:
     if not isinstance(annotation, type) or annotation in _ANY:
         return Config(sizes)
     try:
-        made = annotation(**_required(annotation, sizes))
+        required = required_of(annotation)
+        made = annotation(**{name: sizes.value(meaning) for name, meaning in required.items()})
     except Exception:  # noqa: BLE001  (whatever somebody's configuration raises)
         return Config(sizes)
-    for name in {*vars(made), *getattr(annotation, "__annotations__", {})}:
-        for meaning in meanings(name)[:1]:
-            if meaning in GIVEN | {"kv_heads"} and not _is_frozen(annotation):
-                setattr(made, name, sizes.value(meaning))
+    for name, meaning in settable_of(made).items():
+        setattr(made, name, sizes.value(meaning))
     if hasattr(made, "_attn_implementation"):
         made._attn_implementation = "eager"  # noqa: SLF001  (transformers chooses by it)
     return made
@@ -150,16 +151,24 @@ def _is_frozen(kind: type) -> bool:
     return is_dataclass(kind) and bool(getattr(kind, "__dataclass_params__").frozen)  # noqa: B009
 
 
-def _required(kind: type, sizes: Sizes) -> dict[str, Any]:
-    """Return the keywords of a configuration class: what it requires, all sizes if frozen."""
+def required_of(kind: type) -> dict[str, str]:
+    """Return what a configuration class is built from, by meaning: all sizes if it is frozen."""
     named = inspect.signature(kind).parameters.values()
     return {
-        each.name: sizes.value(meanings(each.name)[0])
+        each.name: meanings(each.name)[0]
         for each in named
         if meanings(each.name)
         and each.kind not in {each.VAR_KEYWORD, each.VAR_POSITIONAL}
         and (each.default is each.empty or _is_frozen(kind))
     }
+
+
+def settable_of(config: Any) -> dict[str, str]:
+    """Return the sizes that are set on a configuration, by meaning; none if it is frozen."""
+    kind = type(config)
+    names = () if _is_frozen(kind) else {*vars(config), *getattr(kind, "__annotations__", {})}
+    known = {name: meanings(name)[0] for name in sorted(names) if meanings(name)}
+    return {name: each for name, each in known.items() if each in GIVEN | {"kv_heads"}}
 
 
 def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Construction]:

@@ -160,6 +160,16 @@ def put(layer: Any, path: str, value: Any) -> None:
         setattr(holder, last, value)
 
 
+def place(layer: Any, path: str, name: str) -> str:
+    """Return the expression of where an array of the layer called ``name`` is set."""
+    holder, said = layer, name
+    for step in path.split("."):
+        index = step if isinstance(holder, list | tuple) else repr(step)
+        said += f".{step}" if not isinstance(holder, dict | list | tuple) else f"[{index}]"
+        holder = _step(holder, step)
+    return said
+
+
 def _step(holder: Any, step: str) -> Any:
     if isinstance(holder, dict):
         return holder[step]

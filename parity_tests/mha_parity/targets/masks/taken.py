@@ -82,13 +82,13 @@ class Taken:
         if self.kind == LENGTHS:
             return self._lengths(content)
         if self.kind != ADDED:
-            reduced = None if content.added is not None else _reduced(content.hidden, self.axes)
-            return None if reduced is None else self._of_hidden(reduced, dtype)
+            hidden = None if content.added is not None else reduced(content.hidden, self.axes)
+            return None if hidden is None else self._of_hidden(hidden, dtype)
         added = content.added
         if added is None:
             added = np.where(content.hidden, -np.inf, 0.0)
-        reduced = _reduced(added, self.axes)
-        return None if reduced is None else reduced.astype(dtype)
+        found = reduced(added, self.axes)
+        return None if found is None else found.astype(dtype)
 
     def _of_hidden(self, hidden: Array, dtype: np.dtype[Any]) -> Array:
         marked = hidden if self.hides else ~hidden
@@ -109,8 +109,8 @@ class Taken:
         whole = np.arange(keys) >= counts[..., None]
         if content.added is not None or not np.array_equal(whole, content.hidden):
             return None
-        reduced = _reduced(counts[..., None], (*self.axes, "1"))
-        return None if reduced is None else reduced[..., 0].astype(np.int64)
+        found = reduced(counts[..., None], (*self.axes, "1"))
+        return None if found is None else found[..., 0].astype(np.int64)
 
     @property
     def meaning(self) -> str:
@@ -142,7 +142,7 @@ def shown(axes: Axes) -> str:
     return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
 
 
-def _reduced(array: Array, axes: Axes) -> Array | None:
+def reduced(array: Array, axes: Axes) -> Array | None:
     """Return a (N, H, L, S) array in a shape, None where it varies along an axis left out."""
     named = {"N", "H"} | set(axes) if "NH" in axes else set(axes)
     last = array.shape[-1] == 1 and axes[-1] == "1"  # counts, of which S is gone

@@ -1,0 +1,31 @@
+"""``mha-parity adapt``: the source of an adapter for a target, filled in as far as recognised."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+
+from mha_parity.targets.bind import bind
+from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.fit import skeleton
+from mha_parity.targets.load import load
+
+
+def source(target: str) -> str:
+    """Return the source of an adapter.
+
+    Raises
+    ------
+    ValueError
+        There is no such target.
+
+    """
+    with redirect_stdout(sys.stderr):  # what a target prints is no part of the source
+        subject = load(target)
+        try:
+            bound = bind(subject, Fitted.name)
+        except ValueError as error:
+            return skeleton.unrecognised(target, subject, str(error))
+        if isinstance(bound, Fitted) and bound.fit.exact:
+            return skeleton.recognised(target, bound)
+        return skeleton.unrecognised(target, subject, "the nearest way to call it is not exact")

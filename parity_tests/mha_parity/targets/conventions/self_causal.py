@@ -1,0 +1,34 @@
+"""Whether a target hides the keys behind a query by itself, without a mask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+HIDES = "it hides keys behind a query by itself"
+CAUSAL = f"{HIDES}, so it was judged as causal attention."
+
+
+def hides_the_future(convention: Convention, problem: Problem) -> bool:
+    """Return whether the first row stays the same to the bit when the last one changes.
+
+    The rows between may see too much of the future: that is for the judge, and no name of a class
+    or a file has a say.
+
+    Raises
+    ------
+    CandidateError
+        The target raised.
+
+    """
+    changed = problem.query.copy()
+    changed[:, -1] += 1
+    other = problem.replace(query=changed, key=changed, value=changed)
+    before, after = (convention(each).output for each in (problem, other))
+    stays = np.array_equal(before[:, 0], after[:, 0])
+    return stays and not np.array_equal(before[:, -1], after[:, -1])

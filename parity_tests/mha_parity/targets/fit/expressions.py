@@ -1,0 +1,105 @@
+"""Weights as expressions of an adapter's call, in the layout of somebody's arrays."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mha_parity.targets.fit import weights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mha_parity.targets.fit.roles import Given
+    from mha_parity.targets.fit.weights import Slot
+
+EXTENTS = {"h": "call.num_heads", "d": "call.head_dim", "e": "call.embed_dim"}
+PLAIN = {("hd", "e"): "{}", ("e", "hd"): "{}.T", ("hd",): "{}", ("e",): "{}"}
+PACKED = {("phd", "e"): "{}", ("e", "phd"): "{}.T", ("phd",): "{}"}
+
+
+class Expressions:
+    """Expressions in one library."""
+
+    def __init__(self, library: str) -> None:
+        module = {"torch": "torch", "jax": "jnp"}.get(library, "np")
+        self.stack = f"{module}.stack"
+        self._join = f"{module}.{'cat' if library == 'torch' else 'concatenate'}"
+        self._permute = "permute" if library == "torch" else "transpose"
+
+    def assigned(self, slots: Sequence[Slot], form: str) -> Iterator[str]:
+        """Yield lines that put every slot's array at its path; ``form`` takes path and array."""
+        for slot in slots:
+            if slot.head is None:
+                yield "    " + form.format(repr(slot.path), self.whole(slot))
+        by_head = [slot for slot in slots if slot.head in {0, 1}]
+        if not by_head:
+            return
+        yield "    for head in range(call.num_heads):"
+        yield "        rows = slice(head * call.head_dim, (head + 1) * call.head_dim)"
+        for first in (slot for slot in by_head if slot.head == 0):
+            paths = [s.path for s in by_head if s.head == 1 and same_place(s, first)]
+            path = f"f{_counted(first.path, paths[0])!r}" if paths else repr(first.path)
+            yield "        " + form.format(path, self.of_head(first))
+
+    def whole(self, slot: Slot) -> str:
+        """Return the expression of an array of all heads."""
+        named = [_named(part, bias=slot.bias) for part in slot.parts]
+        axes = tuple("e" if slot.parts == ("out",) and slot.bias else each for each in slot.axes)
+        if len(named) == 1 and axes in PLAIN:
+            turned = slot.parts == ("out",) and not slot.bias
+            return PLAIN[axes[::-1] if turned else axes].format(named[0])
+        if axes in PACKED:
+            return PACKED[axes].format(f"{self._join}(({', '.join(named)}))")
+        own = "ehd" if slot.parts == ("out",) else ("hd" if slot.bias else "hde")
+        source = "p" + own
+        sizes = [str(len(named)) if axis == "p" else EXTENTS[axis] for axis in source]
+        order = "".join(axes)
+        missing = [axis for axis in source if axis not in order]
+        moved = ", ".join(str(source.index(axis)) for axis in (*missing, *order))
+        ends = ", ".join(_extent(group, len(named)) for group in axes)
+        stacked = f"{self.stack}(({', '.join(named)},))"
+        return f"{stacked}.reshape({', '.join(sizes)}).{self._permute}({moved}).reshape({ends})"
+
+    def of_head(self, slot: Slot) -> str:
+        """Return the expression of an array of one head, whose rows are ``rows``."""
+        if slot.parts == ("out",):
+            turned = slot.axes[0] != "e"
+            return f"call.out_proj_weight[:, rows]{'.T' if turned else ''}"
+        named = [f"{_named(part, bias=slot.bias)}[rows]" for part in slot.parts]
+        whole = named[0] if len(named) == 1 else f"{self._join}(({', '.join(named)}))"
+        return f"{whole}.T" if slot.axes[0] == "e" else whole
+
+    def of_given(self, given: Given) -> str:
+        """Return the expression of what a function takes."""
+        slot = weights.Slot("", given.parts, given.axes, given.bias)
+        if given.container == "list":
+            rows = "head * call.head_dim : (head + 1) * call.head_dim"
+            one = self.of_head(slot).replace("rows", rows)
+            return f"[{one} for head in range(call.num_heads)]"
+        if given.container == "dict":
+            axes = ("e",) if given.parts == ("out",) else (given.axes[-1],)
+            bias = weights.Slot("", given.parts, axes, bias=True)
+            return f'{{"w": {self.whole(slot)}, "b": {self.whole(bias)}}}'
+        return self.whole(slot)
+
+
+def same_place(one: Slot, other: Slot) -> bool:
+    """Return whether two arrays are the same of two heads."""
+    plain = (re.sub(r"\d+", "", each.path) for each in (one, other))
+    return (one.parts, one.bias) == (other.parts, other.bias) and len(set(plain)) == 1
+
+
+def _counted(first: str, second: str) -> str:
+    """Return a path with {head} where the paths of heads 0 and 1 differ."""
+    pairs = zip(first.split("."), second.split("."), strict=True)
+    return ".".join(a if a == b else re.sub(r"\d+", "{head}", a, count=1) for a, b in pairs)
+
+
+def _extent(group: str, parts: int) -> str:
+    sizes = [str(parts) if axis == "p" else EXTENTS[axis] for axis in group]
+    return "call.embed_dim" if group == "hd" else " * ".join(sizes)
+
+
+def _named(part: str, *, bias: bool) -> str:
+    return f"call.{part}_proj_{'bias' if bias else 'weight'}"

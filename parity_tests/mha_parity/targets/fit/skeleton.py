@@ -1,0 +1,231 @@
+"""The source of an adapter for a target, filled in with how experiments showed it is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.cases.generate import make
+from mha_parity.targets import parameters
+from mha_parity.targets.conventions.base import Arguments, blamed
+from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.fit import weights
+from mha_parity.targets.fit.build import offline
+from mha_parity.targets.fit.construct import Config, Sizes, globals_read, required_of, settable_of
+from mha_parity.targets.fit.expressions import Expressions
+from mha_parity.targets.masks.taken import ADDED, LENGTHS, SWITCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.targets.conventions.fitted import Fitted
+    from mha_parity.targets.fit.construct import Construction
+    from mha_parity.targets.masks.taken import Taken
+
+SIZES = {
+    "width": "call.embed_dim", "heads": "call.num_heads", "head_dim": "call.head_dim",
+    "kv_heads": "call.num_heads", "length": "max(128, call.query.shape[1])", "bias": "True",
+    "off": "False", "dropout": "0.0", "zero": "0", "device": '"cpu"', "none": "None",
+    "matrix": "call.q_proj_weight",
+}  # fmt: skip
+IMPORTS = {"torch": "import torch", "jax": "import jax.numpy as jnp"}
+HEAD = """\
+# Judge it with `mha-parity check THIS_FILE.py:attention`.
+
+{library}
+
+import mha_parity
+from mha_parity.targets.load import load
+
+Target = load({target!r})
+
+
+@mha_parity.adapter
+def attention(call: mha_parity.AttentionCall):
+"""
+EMPTY = '''\
+    """Call {signature}."""
+    # Not recognised: {reason}
+    # The call has query, key, value (N, L, E); q_proj_weight, k_proj_weight, v_proj_weight,
+    # out_proj_weight (E, E) and q_proj_bias ...; attn_mask, key_padding_mask, is_causal, or all
+    # masks as one: hidden("N 1 L S"), added("N H L S"), lengths("N"); embed_dim, num_heads,
+    # head_dim, num_kv_heads, scale, need_weights. Return the output, or output and weights.
+    raise NotImplementedError("call the target here")
+'''
+
+
+def unrecognised(target: str, subject: Any, reason: str) -> str:
+    """Return the source of an adapter for a target of which nothing was recognised."""
+    named = ", ".join(str(each) for each in parameters.named(subject))
+    signature = f"{getattr(subject, '__name__', 'the target')}({named})"
+    head = HEAD.format(target=target, library="import numpy as np")
+    return head + EMPTY.format(signature=signature, reason=reason)
+
+
+def recognised(target: str, fitted: Fitted) -> str:
+    """Return the source of an adapter for a target that was recognised."""
+    library = IMPORTS.get(fitted.library.name, "import numpy as np")
+    lines = (f'    """Call it as {fitted.how}."""', *Skeleton(fitted).lines())
+    return HEAD.format(target=target, library=library) + "\n".join(lines) + "\n"
+
+
+class Skeleton:
+    """The lines of the adapter's body, from an interpretation."""
+
+    def __init__(self, fitted: Fitted) -> None:
+        self._fitted = fitted
+        self._how = fitted.how
+        self._write = Expressions(fitted.library.name)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines: build, load, call, return."""
+        target = "Target"
+        if self._how.construction is not None:
+            problem = make(self._fitted.plain_case())
+            self._layer = self._fitted.build(problem, Arguments(problem, self._fitted.library))
+            yield from self._built(self._how.construction)
+            name = "" if callable(self._layer) else f".{forward(self._layer).__name__}"
+            target = f"layer{name}"
+        place, many = self._place()
+        call = f"{target}({', '.join(self._arguments())})"
+        if self._how.layout == "unbatched":
+            yield from self._sample_by_sample(call, f"[{place!r}]" if many else "")
+            return
+        yield f"    result = {call}"
+        output = self._canonical(f"result[{place!r}]" if many else "result")
+        weights = "result[1]" if many and len(self._fitted.offer["weights"]) > 1 else ""
+        output = f"{output} - call.query" if self._how.residual else output
+        yield f"    return {output}{', ' * bool(weights)}{weights}"
+
+    def _built(self, construction: Construction) -> Iterator[str]:
+        for name, meaning in globals_read(self._fitted.subject).items():
+            yield f"    Target.__init__.__globals__[{name!r}] = {SIZES[meaning]}"
+        given = [f"{name}={SIZES[meaning]}" for name, meaning in construction.meanings]
+        if construction.config:
+            yield from self._configured(construction)
+            given.append(f"{construction.config}=config")
+        given += [f"{name}={value}" for name, value in self._masks("constructor").items()]
+        yield f"    layer = Target({', '.join(given)})"
+        if hasattr(self._layer, "load_state_dict"):
+            yield "    layer = layer.to(call.query.dtype).eval()"
+            yield "    state = layer.state_dict()"
+            yield from self._write.assigned(self._how.slots, "state[{}] = {}")
+            yield "    layer.load_state_dict(state)"
+        else:
+            for slot in self._how.slots:
+                place = weights.place(self._layer, slot.path, "layer")
+                yield f"    {place} = {self._write.whole(slot)}"
+        for norm in self._how.norms:
+            yield f"    layer.set_submodule({norm!r}, torch.nn.Identity())"
+
+    def _configured(self, construction: Construction) -> Iterator[str]:
+        """Yield the lines that make the configuration that the constructor asks for."""
+        rest = construction.arguments(Sizes(24, 4))
+        config = rest[construction.config]
+        if isinstance(config, Config):
+            with blamed(), offline():
+                self._fitted.construct(**{**rest, construction.config: config})
+            known = {n: SIZES.get(m, m) for n, m in config.asked.items()}
+            listed = ", ".join(f"{name}={value}" for name, value in known.items())
+            yield "    from types import SimpleNamespace\n"
+            yield f"    config = SimpleNamespace({listed})"
+            return
+        kind = type(config).__name__
+        required = ", ".join(f"{n}={SIZES[m]}" for n, m in required_of(type(config)).items())
+        yield f"    config = Target.__init__.__globals__[{kind!r}]({required})"
+        for name, meaning in settable_of(config).items():
+            yield f"    config.{name} = {SIZES[meaning]}"
+        if hasattr(config, "_attn_implementation"):
+            yield '    config._attn_implementation = "eager"'
+
+    def _place(self) -> tuple[Any, bool]:
+        """Return where the output stands in what the target returns, and whether in several."""
+        problem = make(self._fitted.plain_case())
+        result = self._fitted.prepare(problem).make()
+        if isinstance(result, dict):
+            place, _ = self._fitted.output_of(problem, list(result.values()))
+            return list(result)[place], True
+        if isinstance(result, tuple | list):
+            return self._fitted.output_of(problem, list(result))[0], True
+        return 0, False
+
+    def _arguments(self) -> Iterator[str]:
+        """Yield the arguments in the order of the signature, by keyword behind a gap."""
+        roles = self._how.roles
+        values = {name: self._rows(role) for name, role in roles.inputs}
+        values |= {name: self._write.of_given(given) for name, given in roles.weights}
+        values |= dict.fromkeys(roles.none, "None")
+        values |= dict.fromkeys(roles.lengths, "call.query.shape[1]")
+        values |= {roles.heads: "call.num_heads"} if roles.heads else {}
+        values |= self._masks("call")
+        is_class = isinstance(self._fitted.subject, type)
+        gap = False
+        for each in parameters.named(self._fitted.entry(), skip_self=is_class):
+            if each.name not in values:
+                gap = True
+            elif gap or each.kind is each.KEYWORD_ONLY:
+                yield f"{each.name}={values[each.name]}"
+            else:
+                yield values[each.name]
+
+    def _rows(self, role: str) -> str:
+        """Return rows of the call as the target takes them."""
+        if self._how.layout == "unbatched":
+            return f"{role}.T" if self._how.arrangement == "columns" else role
+        rows = f"call.{role}"
+        if self._how.layout == "sequence_first":
+            return f"{rows}.swapaxes(0, 1)"
+        if self._how.arrangement == "grid":
+            return f"{rows}[:, None]"
+        if self._how.arrangement == "heads":
+            shape = f"*{rows}.shape[:2], call.num_heads, -1"
+            return f"{rows}.reshape({shape}).swapaxes(1, 2)"
+        return rows
+
+    def _canonical(self, output: str) -> str:
+        """Return an output of the target as (N, L, E)."""
+        if self._how.layout == "sequence_first":
+            return f"{output}.swapaxes(0, 1)"
+        if self._how.arrangement == "grid":
+            return f"{output}[:, 0]"
+        if self._how.arrangement == "heads":
+            return f"{output}.swapaxes(1, 2).reshape(*call.query.shape[:2], -1)"
+        return output
+
+    def _sample_by_sample(self, call: str, place: str) -> Iterator[str]:
+        roles = self._how.roles.rows
+        many = ", ".join(f"call.{role}" for role in roles)
+        many = many if len(roles) == 1 else f"zip({many}, strict=True)"
+        turned = ".T" if self._how.arrangement == "columns" else ""
+        yield f"    outputs = [{call}{place}{turned} for {', '.join(roles)} in {many}]"
+        yield f"    return {self._write.stack}(outputs)"
+
+    def _masks(self, of: str) -> dict[str, str]:
+        """Return what the mask parameters of the constructor or of the call get."""
+        plan = self._fitted.masks
+        found = plan.by_layout.get(self._how.layout, ()) if plan is not None else ()
+        taken = {each.parameter: each.taken[0] for each in found if each.taken}
+        switches = {p: t for p, t in taken.items() if t.kind == SWITCH}
+        masks = {p: t for p, t in taken.items() if t.kind != SWITCH}
+        apart = bool(switches) or self._fitted.hides_future
+        values = {p: f"{'' if t.hides else 'not '}call.is_causal" for p, t in switches.items()}
+        if len(masks) > 1 and all(p.name in {"attn_mask", "key_padding_mask"} for p in masks):
+            values |= {p: f"call.{p.name}" for p in masks}
+        else:  # one parameter gets all masks together
+            values |= {p: self._mask(t, apart=apart) for p, t in list(masks.items())[:1]}
+        return {p.name: value for p, value in values.items() if p.of == of}
+
+    def _mask(self, taken: Taken, *, apart: bool) -> str:
+        more = ", causal=False" if apart else ""
+        axes = " ".join(taken.axes)
+        if taken.kind == LENGTHS:
+            return f'call.lengths("{axes}"{more})'
+        if taken.kind == ADDED:
+            return f'call.added("{axes}"{more})'
+        hidden = f'{"" if taken.hides else "~"}call.hidden("{axes}"{more})'
+        if taken.kind == "bool":
+            return hidden
+        kinds = {"int": "int", "float": "call.query.dtype"}
+        if self._fitted.library.name == "torch":
+            kinds["int"] = "torch.int64"
+        cast = "to" if self._fitted.library.name == "torch" else "astype"
+        return f"({hidden}).{cast}({kinds[taken.kind]})"

@@ -1,0 +1,63 @@
+"""``mha-parity adapt`` prints an adapter that runs as it is for a recognised target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mha_parity.commands import adapt
+from mha_parity.core.options import Options
+from mha_parity.run.check import check
+from mha_parity.targets.bind import bind
+
+SUBJECTS = f"{Path(__file__).parents[2]}/subjects"
+RUN = Options(cases=20, shrink=False, diagnose=False)
+RECOGNISED = {
+    "styles.py:Configured": "config = Target.__init__.__globals__[",
+    "styles.py:KeywordsFirstAxis": "call.query.swapaxes(0, 1)",
+    "styles.py:Bare": ".permute(",
+    "styles.py:Grid": "call.query[:, None]",
+    "styles.py:OnlyMatrices": "for query in call.query]",
+    "styles.py:Normed": "layer.set_submodule('norm', torch.nn.Identity())",
+    "functions_of_weights.py:lists": "for head in range(call.num_heads)]",
+    "functions_of_weights.py:ByName": "layer.W['q'] = call.q_proj_weight.T",
+    "layers_in_the_wild.py:ListOfHeads": "for head in range(call.num_heads):",
+    "mask_meanings.py:Keeps": '~call.hidden("N H L S")',
+    "mask_meanings.py:TorchNames": "call.value, call.attn_mask, call.key_padding_mask)",
+    "mask_meanings.py:lengths_of_keys": 'call.lengths("N")',
+}
+
+
+def printed(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the source for a subject, and what executing it defines."""
+    source = adapt.source(f"{SUBJECTS}/{name}")
+    scope: dict[str, Any] = {}
+    exec(source, scope)  # noqa: S102  (the source of our own subject is what is tested)
+    return source, scope
+
+
+@pytest.mark.parametrize(("name", "line"), RECOGNISED.items(), ids=RECOGNISED)
+def test_the_skeleton_runs_as_it_is(name: str, line: str) -> None:
+    """What was recognised stands in the source, and the adapter has no wrong case."""
+    source, scope = printed(name)
+    assert line in source
+    verdict = check(bind(scope["attention"]), RUN)
+    assert (RUN.cases, 0) == (verdict.run, verdict.failed)
+
+
+def test_a_wrong_target_stays_wrong_behind_it() -> None:
+    """The skeleton of a layer with a scrambled split does not pass."""
+    _, scope = printed("linear_layers.py:Attention")
+    scope["Target"].scaled = False
+    assert check(bind(scope["attention"]), RUN).failed
+
+
+def test_what_is_not_recognised_is_said() -> None:
+    """Reason and signature stand in it; running it says what is to be done."""
+    source, scope = printed("without_counterpart.py:TalkingHeads")
+    assert "`talk` has no counterpart" in source
+    assert '"""Call TalkingHeads(' in source
+    with pytest.raises(ValueError, match="NotImplementedError: call the target here"):
+        check(bind(scope["attention"]), RUN)
