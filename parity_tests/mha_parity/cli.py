@@ -45,7 +45,7 @@ def check(asked: argparse.Namespace) -> int:
     runs = [(target, options) for target in targets] or default_runs(options)
     verdicts, refused = _all_judged(runs)
     # Before anything is printed: a pipe that closes early loses no file.
-    written = [f" {line}" for line in files.write(verdicts, names)]
+    written = [f" {line}" for line in files.write(verdicts, names if verdicts else {})]
     if asked.github:
         files.append_summary(verdicts)
         written += github.workflow_commands(verdicts)
