@@ -150,7 +150,7 @@ class Convention(ABC):
     ``reasons`` says why a feature that was tried is not offered. ``answer_dtypes`` maps dtypes to
     the narrower ones that they are answered in. ``masks`` is what small calls showed of the mask
     parameters, ``meanings`` says it and ``untried`` why nothing is known of one, by key.
-    ``hides_future``: the subject is causal by itself. ``remarks`` is what to know of every answer.
+    ``hides_future``: it is causal by itself. ``remarks`` is what to know of every answer.
     """
 
     name: str = ""  # of the class: the convention's; of an instance: the subject's
@@ -314,9 +314,7 @@ class Convention(ABC):
         """Return what a call came back with, and its gradients where the case asks for them."""
         self.record(call)
         answer = replace(self.answer(problem, result), parameters=self.passed, remarks=self.remarks)
-        if call.pull is None:
-            return answer
-        return replace(answer, gradients=call.pull(result))
+        return answer if call.pull is None else replace(answer, gradients=call.pull(result))
 
     def __call__(self, problem: Problem) -> Answer:
         """Pose ``problem`` to the subject and return its answer."""
