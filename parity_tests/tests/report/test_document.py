@@ -252,7 +252,7 @@ def test_times_are_those_of_the_calls(isolated: bool) -> None:
     rows = {(row.axis, row.value): row for row in verdict.features if row.cases}
     slow, quick = rows["heads", "one"], rows["heads", "many"]
     assert slow.seconds >= 0.01 * slow.cases
-    assert quick.seconds / quick.cases < 0.01
+    assert quick.seconds / quick.cases < slow.seconds / slow.cases
     axes = {axis: sum(r.seconds for (a, _), r in rows.items() if a == axis) for axis, _ in rows}
     assert [pytest.approx(slow.seconds + quick.seconds)] * len(axes) == list(axes.values())
     output = next(row for row in verdict.checks if row.name == "output")
