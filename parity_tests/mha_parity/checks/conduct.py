@@ -56,7 +56,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "inputs unchanged": "the call leaves the arrays passed in as they were",
         "output aliasing": "the output shares no memory with an input, nor with a later output",
         "determinism": "the same call gives the same answer",
-        "statelessness": "an answer does not depend on earlier calls",
+        "statelessness": "an answer does not depend on earlier calls, modes or autograd",
         "global state unchanged": "the call leaves NumPy's error state, print options and seed",
         "forbidden modules": "the call runs no code of a module that --forbid names",
         "output limit": "the target prints less than 1 MiB per case",
@@ -160,7 +160,8 @@ class MonitoredCandidate:
             yield "statelessness: another problem of these shapes got the same answer."
         yield from self._unchanged("after another problem", self.bound(problem), kept)
         yield from self._unchanged("of the same object", self._answer(problem, call), kept)
-        yield from state.other_sizes(self.bound, problem, call, kept)
+        yield from state.after_others(self.bound, problem, call, kept)
+        yield from state.in_other_modes(self.bound, problem, call, kept)
         yield from self._modes(problem, other, kept)
 
     def _answer(self, problem: Problem, call: Call) -> Answer:

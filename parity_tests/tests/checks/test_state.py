@@ -1,4 +1,4 @@
-"""An object that keeps something of a call with other sizes fails statelessness."""
+"""What stays from other calls, or depends on a mode, fails statelessness."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from mha_numpy import MultiheadAttention
 from mha_parity.checks.conduct import MonitoredCandidate
@@ -55,6 +56,41 @@ class KeepsLength(MultiheadAttention):
     __call__ = forward  # type: ignore[assignment]  # narrower than the base
 
 
+class KeepsMasks(MultiheadAttention):
+    """Keep the masks of the first call of each size."""
+
+    def forward(  # type: ignore[override]  # the other parameters are passed on
+        self, query: np.ndarray, key: np.ndarray, value: np.ndarray, **options: Any
+    ) -> Any:
+        """Return attention with the masks that came with these shapes first."""
+        kept = self.__dict__.setdefault("kept", {})
+        masks = {name: options.get(name) for name in ("key_padding_mask", "attn_mask")}
+        options |= kept.setdefault((query.shape, key.shape), masks)
+        return super().forward(query, key, value, **options)
+
+    __call__ = forward  # type: ignore[assignment]  # narrower than the base
+
+
+class ForInference(torch.nn.MultiheadAttention):
+    """Forget the scale where no gradient is asked for."""
+
+    def forward(self, query: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        """Return attention of other scores without autograd."""
+        return super().forward(query * (1 + (not torch.is_grad_enabled())), *rest, **options)
+
+
+class ForEvaluation(torch.nn.MultiheadAttention):
+    """Forget the scale in evaluation mode; no dropout gives a reason to ask for that mode."""
+
+    def __init__(self, embed_dim: int, num_heads: int, *, bias: bool = True) -> None:
+        """Leave most of torch's options out."""
+        super().__init__(embed_dim, num_heads, bias=bias)
+
+    def forward(self, query: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        """Return attention of other scores in evaluation mode."""
+        return super().forward(query * (1 + (not self.training)), *rest, **options)
+
+
 def judged(target: object) -> Verdict:
     """Judge a target over the first cases, in which each call is repeated."""
     return check(MonitoredCandidate(bind(target)), Options(cases=16, **PLAIN))  # type: ignore[arg-type]  # options vary
@@ -63,10 +99,13 @@ def judged(target: object) -> Verdict:
 @pytest.mark.parametrize(
     ("target", "sentence"),
     [(KeepsKeys, "between a new object and one that answered"),
-     (KeepsLength, "in the answer of the same object after a problem")],
+     (KeepsLength, "in the answer of the same object after a problem"),
+     (KeepsMasks, "one that answered a problem of the same sizes and other masks before"),
+     (ForInference, "in the answer without autograd"),
+     (ForEvaluation, "in the answer in evaluation mode")],
 )  # fmt: skip
-def test_what_stays_from_other_sizes_is_named(target: type, sentence: str) -> None:
-    """A kept key and a kept length are findings of statelessness that name the other call."""
+def test_what_stays_or_depends_on_a_mode_is_named(target: type, sentence: str) -> None:
+    """Each is a finding of statelessness that names the other call or the mode."""
     found = [
         each.check_result.detail
         for each in judged(target).failures
@@ -76,6 +115,7 @@ def test_what_stays_from_other_sizes_is_named(target: type, sentence: str) -> No
     assert any(sentence in detail for detail in found), found
 
 
-def test_a_layer_without_state_passes() -> None:
-    """The layer itself fails nothing of it."""
-    assert () == judged(MultiheadAttention).failures
+@pytest.mark.parametrize("target", [MultiheadAttention, torch.nn.MultiheadAttention])
+def test_a_layer_without_state_passes(target: type) -> None:
+    """The own layer and torch's fail nothing of it."""
+    assert () == judged(target).failures
