@@ -34,7 +34,8 @@ Entry = tuple[str, dict[str, "Array"]]  # the name of a tensor, and the weights 
 
 def is_instance(subject: object) -> bool:
     """Return whether a subject is a layer with a state, and no class."""
-    states = all(callable(getattr(subject, name, None)) for name in _STATE)
+    # Of its class: some objects answer for every attribute, or raise.
+    states = all(callable(getattr(type(subject), name, None)) for name in _STATE)
     return states and not isinstance(subject, type) and not inspect.isroutine(subject)
 
 

@@ -90,7 +90,8 @@ def named(function: Any, *, skip_self: bool = False) -> tuple[inspect.Parameter,
     Those of a constructor that takes ``**kwargs`` are its base class's as well.
     """
     found: dict[str, inspect.Parameter] = {}
-    for each in (function, *getattr(function, "__mro__", ())[1:-1]):
+    bases = function.__mro__[1:-1] if isinstance(function, type) else ()
+    for each in (function, *bases):
         try:
             parameters = inspect.signature(each).parameters.values()
         except (TypeError, ValueError):

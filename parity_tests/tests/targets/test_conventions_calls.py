@@ -213,6 +213,7 @@ RETURNED = {
     "three": ((1, 2, 3), r"the output is a tuple of 3 \(int\)"),
     "objects": (np.array([None]), "dtype object, but should hold floating-point numbers"),
     "strings": (np.array(["a"]), "dtype <U1"),
+    "bytes": (np.zeros(3, "V8"), r"dtype \|V8, but should hold floating-point numbers"),
     "matrix": (np.ma.masked_array([1.0]), "the output is a numpy.ma.MaskedArray"),
 }
 

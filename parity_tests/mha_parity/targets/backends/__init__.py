@@ -7,6 +7,7 @@ by itself (``__dlpack__``, ``__array__``) needs no adapter.
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ _HOMES = {
     "keras": ("keras_arrays", "KerasArrays"),
 }
 # Kinds of dtypes that can be compared as numbers: others would carry objects of the candidate's.
-_NUMBERS = "biufcV"
+_NUMBERS = "biufc"
 
 
 def library(name: str, device: str = "cpu") -> Library:
@@ -47,15 +48,15 @@ def candidates_for(subject: object) -> Iterator[str]:
     A class or function of a library wants that library's arrays; a function that sees a library
     among its globals may want NumPy's or the library's.
     """
-    own = [_root(base.__module__) for base in getattr(subject, "__mro__", ())]
-    own += [_root(getattr(subject, "__module__", None) or "")]
+    own = [_root(base.__module__) for base in subject.__mro__] if isinstance(subject, type) else []
+    own += [_root(_attribute(subject, "__module__") or "")]
     known = [name for name in own if name in _HOMES]
     if known:
         yield "keras" if "keras" in known else known[0]
         return
     yield "numpy"
     seen = {_root(getattr(value, "__name__", "")) for value in _modules_in_reach(subject)}
-    seen |= {_root(getattr(value, "__module__", None) or "") for value in _in_reach(subject)}
+    seen |= {_root(_attribute(value, "__module__") or "") for value in _in_reach(subject)}
     yield from (name for name in ("torch", "jax", "keras") if name in seen)
 
 
@@ -64,13 +65,20 @@ def _modules_in_reach(subject: object) -> list[object]:
 
 
 def _in_reach(subject: object) -> list[object]:
-    function = getattr(subject, "forward", None) or getattr(subject, "__call__", None)  # noqa: B004  (the method is looked at, not whether there is one)
-    scopes = (getattr(found, "__globals__", {}) for found in (subject, function))
-    return [value for scope in scopes for value in scope.values()]
+    function = _attribute(subject, "forward") or _attribute(subject, "__call__")
+    scopes = (_attribute(found, "__globals__") for found in (subject, function))
+    return [value for scope in scopes if isinstance(scope, dict) for value in scope.values()]
 
 
-def _root(module: str) -> str:
-    return module.partition(".")[0]
+def _attribute(subject: object, name: str) -> Any:
+    """Return an attribute; None where there is none, or the subject's own ``__getattr__`` fails."""
+    with suppress(Exception):
+        return getattr(subject, name, None)
+    return None
+
+
+def _root(module: object) -> str:
+    return module.partition(".")[0] if isinstance(module, str) else ""
 
 
 def to_numpy(value: Any, what: str) -> Array:
@@ -91,16 +99,19 @@ def to_numpy(value: Any, what: str) -> Array:
     if array is None:
         got = _describe(value)
         raise CandidateError("structure", f"{what} is {got}, but should be an array.")
-    if array.dtype.kind not in _NUMBERS or array.dtype.names:
+    if array.dtype.kind not in _NUMBERS and array.dtype.name != "bfloat16":
         message = f"{what} has dtype {array.dtype}, but should hold floating-point numbers."
         raise CandidateError("structure", message)
     return array
 
 
 def _as_numpy(value: Any) -> Array | None:
-    """Return ``value`` as a plain ndarray, or None where it is not an array."""
-    if type(value) is np.ndarray:
-        return value
+    """Return ``value`` as a plain ndarray, or None where it is not an array.
+
+    A subclass is taken for the numbers it holds; a masked array does not hold all of them.
+    """
+    if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
+        return value.view(np.ndarray)
     root = _root(type(value).__module__)
     if root in _HOMES:
         return library(root).to_numpy(value)

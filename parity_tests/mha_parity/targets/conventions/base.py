@@ -6,6 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from inspect import Parameter as Kind
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -222,12 +223,15 @@ class Convention(ABC):
         values = self._mask_values(arguments.problem, "call.")
         if not values:
             return call
-        places = {each.name: place for place, each in enumerate(self._named[1])}
+        named = self._named[1]
+        places = {each.name: place for place, each in enumerate(named)}
         args, kwargs = list(call.args), dict(call.kwargs)
-        for name, passed in values.items():
-            array = arguments.mask(name, passed)
-            if places[name] < len(args):
-                args[places[name]] = array
+        for name, passed in sorted(values.items(), key=lambda each: places[each[0]]):
+            array, place = arguments.mask(name, passed), places[name]
+            if named[place].kind is Kind.POSITIONAL_ONLY:
+                args += [each.default for each in named[len(args) : place + 1]]
+            if place < len(args):
+                args[place] = array
             else:
                 kwargs[name] = array
         return replace(call, args=tuple(args), kwargs=kwargs, given=tuple(arguments.given))

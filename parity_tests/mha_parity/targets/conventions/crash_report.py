@@ -35,4 +35,7 @@ def _message(error: BaseException) -> str:
     left_out = trace.tb_frame.f_globals.get("__left_out__") if trace is not None else None
     if isinstance(error, NameError) and isinstance(left_out, dict):
         return explained(error, left_out)
-    return str(error)
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  (whatever somebody's exception raises when it is printed)
+        return ""

@@ -1,0 +1,83 @@
+"""Targets that are legal Python and seldom seen are called, or refused in a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.case import Case
+from mha_parity.targets.bind import bind
+
+QKV = Case(seed=1, batch=1, queries=5, keys=7, heads_count=2, head_dim=3, form="qkv",
+           projection="none", inputs="cross", layout="unbatched")  # fmt: skip
+
+
+class Named(np.ndarray):
+    """An array that carries more than its numbers."""
+
+
+@pytest.mark.parametrize("kind", [Named, np.memmap])
+def test_a_subclass_of_ndarray_is_an_array(kind: type[np.ndarray[Any, Any]]) -> None:
+    """Its numbers are read as a plain array's. Kills the demand of the type itself."""
+    problem = make(QKV)
+    output = bind(lambda q, *_: q.view(kind), "qkv-heads", probe=False)(problem).output
+    assert type(output) is np.ndarray
+    np.testing.assert_array_equal(problem.query, output)
+
+
+class UnprintableError(Exception):
+    """An exception that cannot say what it is."""
+
+    def __str__(self) -> str:
+        """Raise."""
+        raise RuntimeError("no text")
+
+
+def test_an_exception_without_a_text_is_named_by_its_type() -> None:
+    """The target raised it, and not the harness that wants to print it."""
+
+    def raises(*_: Any) -> None:
+        raise UnprintableError
+
+    with pytest.raises(CandidateError, match=r"^raised UnprintableError \[") as caught:
+        bind(raises, "qkv-heads", probe=False)(make(QKV))
+    assert "crash" == caught.value.severity
+
+
+class Agreeable:
+    """A callable that has every attribute that is asked for: itself."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return itself."""
+        return self
+
+    def __call__(self, q: Any, *_: Any) -> Any:
+        """Return the queries."""
+        return q
+
+
+def test_a_callable_may_have_every_attribute() -> None:
+    """It is called as any other. Kills what takes an attribute for that of a class or a layer."""
+    problem = make(QKV)
+    output = bind(Agreeable(), "qkv-heads", probe=False)(problem).output
+    np.testing.assert_array_equal(problem.query, output)
+
+
+def softmax_of(query: Any, key: Any, value: Any, scale: float = 1.0, mask: Any = None, /) -> Any:
+    """Return attention on one sample and head, all arguments by position."""
+    scores = scale * query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    if mask is not None:
+        scores = np.where(mask, -np.inf, scores)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+
+
+def test_a_mask_that_is_positional_only_is_passed_by_position() -> None:
+    """What stands before it gets its default. Kills the mask by keyword."""
+    bound = bind(softmax_of)
+    assert {"call.mask"} == bound.meanings.keys()
+    assert {} == bound.untried
