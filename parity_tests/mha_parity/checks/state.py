@@ -55,7 +55,7 @@ def after_others(bound: Convention, problem: Problem, call: Call, kept: Answer) 
 
 
 def _others(problem: Problem) -> Iterator[tuple[Problem, tuple[str, str]]]:
-    """Yield other problems, with what to call the first one and the other beside it."""
+    """Yield other problems, with what to call the first one and the other."""
     if min(problem.case.queries, problem.case.keys) >= LEAST:
         half = shortened(problem)
         yield (
