@@ -75,6 +75,7 @@ def _listed(number: int, each: RecordedCase, arrays: dict[str, Array]) -> dict[s
         "inputs": inputs,
         "results": results,
         "allowed": {name: put(f"allowed.{name}", a) for name, a in each.allowed.items()},
+        "exposes": list(each.exposes),
         "bound": {name: put(f"bound.{name}", a) for name, a in each.bound.items()},
     }
 
@@ -116,6 +117,7 @@ def _record(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Record:
     for entry in manifest["cases"]:
         problem = _problem(entry, arrays)
         record.problems[problem.case] = problem
+        record.exposed[problem.case] = frozenset(entry["exposes"])
         for result in entry["results"]:
             found = {name: restored(each, arrays) for name, each in result["arrays"].items()}
             record.results[result["kind"], result["problem"]] = found

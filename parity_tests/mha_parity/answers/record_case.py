@@ -9,7 +9,7 @@ import numpy as np
 
 import mha_torch
 from mha_parity.core.candidate import Answer
-from mha_parity.judging import nonfinite
+from mha_parity.judging import nonfinite, power
 from mha_parity.judging.accuracy import TORCH_PATHS, torch_output
 from mha_parity.judging.gradients import judge_gradients
 from mha_parity.judging.groups import judged_array
@@ -34,7 +34,8 @@ class RecordedCase:
     """One case as the file has it.
 
     ``allowed`` and ``bound`` map "output" and, where asked for, "weights" to a number for each
-    sample and head (for each sample where heads are mixed).
+    sample and head (for each sample where heads are mixed). ``exposes`` are the gross errors that
+    the case would show.
     """
 
     problem: Problem
@@ -42,6 +43,7 @@ class RecordedCase:
     results: dict[tuple[str, str], Result]
     allowed: dict[str, Array]
     bound: dict[str, Array]
+    exposes: tuple[str, ...]
 
 
 def record_case(record: Record, case: Case, own: OwnWeights | None = None) -> RecordedCase:
@@ -61,7 +63,8 @@ def record_case(record: Record, case: Case, own: OwnWeights | None = None) -> Re
         if case.gradients == "yes":
             judge_gradients(problem, reference, Answer(output=output))
     results = {key: found for key, found in record.results.items() if key not in known}
-    return RecordedCase(problem, options(problem), results, *_limits(problem, reference))
+    exposes = tuple(sorted(power.exposed_errors(problem, reference)))
+    return RecordedCase(problem, options(problem), results, *_limits(problem, reference), exposes)
 
 
 def _limits(problem: Problem, reference: Reference) -> tuple[dict[str, Array], dict[str, Array]]:

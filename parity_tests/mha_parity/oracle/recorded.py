@@ -33,14 +33,16 @@ class NotRecordedError(ValueError):
 
 @dataclass(eq=False)
 class Record:
-    """The problems of cases, and torch's results by kind and problem.
+    """The problems of cases, the gross errors that they expose, and torch's results.
 
-    An empty result: torch does not take that path. ``shares_nan`` are the dtypes in which a NaN
-    reaches another row by way of torch's product. ``environment`` is that of the recording.
+    Results are kept by kind and problem; an empty one: torch does not take that path.
+    ``shares_nan`` are the dtypes in which a NaN reaches another row by way of torch's product.
+    ``environment`` is that of the recording.
     """
 
     problems: dict[Case, Problem] = field(default_factory=dict)
     results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    exposed: dict[Case, frozenset[str]] = field(default_factory=dict)
     shares_nan: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     closed: bool = False

@@ -17,7 +17,7 @@ from mha_parity.judging.gradients import CHECK, judge_gradients
 from mha_parity.judging.nonfinite import overflow_rows
 from mha_parity.judging.output import OVERFLOWS, judge_answer
 from mha_parity.oracle.error_bound import bound
-from mha_parity.oracle.recorded import problem_of
+from mha_parity.oracle.recorded import active, problem_of
 from mha_parity.oracle.reference import reference_answer
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _judged(
         case=case,
         check_results=tuple(_with_accuracy(problem, reference, answer, check_results, accuracy)),
         measured=accuracy,
-        exposes=power.exposed_errors(problem, reference) if measure else None,
+        exposes=_exposed(problem, reference) if measure else None,
         problem=problem,
         reference=reference,
         answer=answer,
@@ -161,6 +161,13 @@ def _judged(
         parameters=answer.parameters,
         answer_dtype=getattr(answer.output, "dtype", np.dtype("V")).name,
     )
+
+
+def _exposed(problem: Problem, reference: Reference) -> frozenset[str]:
+    """Return the gross errors that the case exposes: recorded, else computed."""
+    record = active()
+    known = None if record is None else record.exposed.get(problem.case)
+    return power.exposed_errors(problem, reference) if known is None else known
 
 
 def failed_call(case: Case, failure: CandidateError) -> CheckResult:
