@@ -82,9 +82,10 @@ class PreparedAttention:
     def _fits(self, x: NDArray[Any]) -> bool:
         """Whether the short way takes x (N, L, E): its width, dtype, and number of scores."""
         n, length, width = x.shape
-        known = width == self._width and x.dtype == self._dtype and x.size
+        if width != self._width or x.dtype != self._dtype or not x.size:
+            return False
         few = n * self._shape[1] * length * length <= MOST_SCORES
-        return bool(known and few and length * self._in_weight.size <= BLAS_SPREADS_FROM)
+        return bool(few and length * self._in_weight.size <= BLAS_SPREADS_FROM)
 
     def _short(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the layer's output for x (N, L, E)."""

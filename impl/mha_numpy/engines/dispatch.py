@@ -70,11 +70,10 @@ def attend_heads(heads: Heads) -> Results:
 
 def cut_samples(scores: tuple[int, ...], width: int) -> list[slice]:
     """Return the samples of each piece: PIECE_SCORES at most, all where the work is little."""
-    n, *of_sample = scores
-    share = -(-n // pieces_of(2 * prod(scores) * width))
-    if share < n:
-        share = min(max(PIECE_SCORES // prod(of_sample), 1), share)
-    return spans(0, n, max(share, 1))
+    n, pieces = scores[0], pieces_of(2 * prod(scores) * width)
+    if pieces == 1:
+        return [slice(0, n)]
+    return spans(0, n, min(max(PIECE_SCORES // prod(scores[1:]), 1), -(-n // pieces)))
 
 
 def _attend_plain(heads: Heads, kept: NDArray[Any] | None) -> Results:

@@ -36,7 +36,11 @@ FEW_ROWS = 128
 
 def pieces_of(multiplications: int) -> int:
     """Return in how many pieces to cut that number of multiplications: 1, 2, 4 or 8."""
-    return 1 << sum(multiplications >= least for least in (SHARED_FROM, EVEN_FROM, MANY_FROM))
+    if multiplications < SHARED_FROM:
+        return 1
+    if multiplications < EVEN_FROM:
+        return 2
+    return 4 if multiplications < MANY_FROM else 8
 
 
 def on_all_threads(work: Callable[[int], None], pieces: int, threads: int | None = None) -> None:

@@ -157,7 +157,7 @@ def test_samples_are_cut_by_work_and_scores() -> None:
     assert [slice(0, 4), slice(4, 8)] == cut_samples((8, 8, 64, 64), 64)
     assert [2, 2, 2, 2, 1] == [s.stop - s.start for s in cut_samples((9, 8, 128, 128), 64)]
     assert [1, 1] == [s.stop - s.start for s in cut_samples((2, 8, 512, 512), 64)]
-    assert [] == cut_samples((0, 8, 512, 512), 64)
+    assert [slice(0, 0)] == cut_samples((0, 8, 512, 512), 64)
     assert [1, 2, 4, 8] == [pieces_of(10**n) for n in (7, 8, 9, 10)]
 
 

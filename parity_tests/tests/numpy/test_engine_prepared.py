@@ -140,3 +140,13 @@ def test_it_refuses_what_the_layer_refuses() -> None:
     x = inputs(2, 5, 7)
     with pytest.raises(ValueError, match=r"`query` has shape \(2, 5, 7\)"):
         one.prepare()(x, x, x)
+
+
+@pytest.mark.parametrize("options", [{}, {"add_bias_kv": True}, {"kdim": 7}])
+def test_a_layer_that_is_not_laid_out_computes_as_the_layer(options: dict[str, int]) -> None:
+    """Large layers, appended keys and separate projections take the layer's way."""
+    one = MultiheadAttention(320, 4, batch_first=True, **options)  # type: ignore[arg-type]  # by name
+    x = np.random.default_rng(1).standard_normal((2, 3, 320), dtype=np.float32)
+    key = x[..., :7] if "kdim" in options else x
+    expected, _ = one.eval()(x, key, x, need_weights=False)
+    np.testing.assert_array_equal(one.prepare()(x, key, x), expected)
