@@ -56,7 +56,7 @@ GROUPS = {
 # What `identify` shares with `check`: its experiments choose their cases themselves.
 IDENTIFY_OPTIONS = (
     "convention", "masks", "without", "device", "dtypes", "features", "timeout", "memory",
-    "in-process", "forbid",
+    "in-process", "forbid", "grad",
 )  # fmt: skip
 # What `record` shares with it: what decides which cases are asked.
 RECORD_OPTIONS = (*IDENTIFY_OPTIONS, "cases", "seed", "grad")

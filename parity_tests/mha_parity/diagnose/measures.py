@@ -9,6 +9,7 @@ import numpy as np
 from mha_parity.core.identity import Measure
 from mha_parity.diagnose.evidence import ROUNDINGS
 from mha_parity.diagnose.experiments import transfer
+from mha_parity.diagnose.experiments.gradients import gradient_effects
 from mha_parity.diagnose.experiments.influence import irregular, visibility
 from mha_parity.diagnose.experiments.masks import kept_keys
 from mha_parity.diagnose.experiments.scale import law
@@ -31,7 +32,8 @@ def measures(caller: Caller, seen: Examination) -> tuple[Measure, ...]:
         _scale, _transfer, _exponential, _window, _influences, _sizes, _digits,
     )  # fmt: skip
     found = [measure for make in each for measure in make(seen)]
-    return (*found, *_masks(caller, seen), *_features(seen), *_state(seen))
+    found += [*_masks(caller, seen), *_features(seen)]
+    return (*found, *_gradients(caller, seen), *_state(seen))
 
 
 def formula(seen: Examination) -> str:
@@ -224,6 +226,22 @@ def _features(seen: Examination) -> Iterator[Measure]:
                 experiment=each.name, sentence=each.effect, value=each.error,
                 unit="error of the output", as_torch=False,
             )  # fmt: skip
+
+
+def _gradients(caller: Caller, seen: Examination) -> Iterator[Measure]:
+    """Yield how gradients are off, where they are offered and the output is right."""
+    if "yes" not in caller.candidate.offer["gradients"] or not caller.running():
+        return
+    if seen.wrong or seen.causes:
+        text = "not measured: the output is another"
+        yield Measure(experiment="gradients", sentence=text, as_torch=None)
+        return
+    effects = gradient_effects(caller)
+    yield Measure(
+        experiment="gradients", value=float(len(effects)), unit="departures",
+        sentence="; ".join(effects) or "all as torch's, at 3 sizes and with each mask",
+        as_torch=not effects, clause="" if effects else "gradients right",
+    )  # fmt: skip
 
 
 def _state(seen: Examination) -> Iterator[Measure]:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.exponential import exponential
 from mha_parity.diagnose.experiments.perturbation import influences
 from mha_parity.diagnose.identity import identify
+from mha_parity.oracle.eval_orders_vjp import VJP
 from mha_parity.report import identity_card, identity_page
 
 if TYPE_CHECKING:
@@ -128,6 +130,24 @@ def test_the_card_of_a_wrong_layer_says_what_departs(
     assert found.sentence.startswith(sentence)
     assert departing == {each.experiment for each in found.measures if each.as_torch is False}
     assert not found.as_torch
+
+
+@pytest.mark.parametrize(
+    ("bug", "sentence"),
+    [
+        (None, "all as torch's, at 3 sizes and with each mask"),
+        ("grad-no-scale", "gradient dQ, gradient dK are sqrt(D) (2.449) times what is due"),
+    ],
+    ids=["right", "no scale"],
+)
+def test_the_card_has_a_line_for_gradients(bug: str | None, sentence: str) -> None:
+    """The factor on a wrong gradient, with its formula; of right ones that they are."""
+    function = catalogue()[bug].function() if bug else with_gradients(VJP)()
+    offered = PROJECTED | {"gradients": ("no", "yes")}
+    found = identify(FunctionCandidate("planted", function, offered), "planted")
+    (line,) = (each for each in found.measures if each.experiment == "gradients")
+    assert sentence in line.sentence
+    assert (bug is None) is line.as_torch is found.as_torch
 
 
 def test_what_could_not_be_measured_is_said() -> None:
