@@ -59,7 +59,7 @@ IDENTIFY_OPTIONS = (
     "in-process", "forbid", "grad",
 )  # fmt: skip
 # What `record` shares with it: what decides which cases are asked.
-RECORD_OPTIONS = (*IDENTIFY_OPTIONS, "cases", "seed", "grad")
+RECORD_OPTIONS = (*IDENTIFY_OPTIONS, "cases", "seed")
 
 
 class Parser(argparse.ArgumentParser):

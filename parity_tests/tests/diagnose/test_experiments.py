@@ -397,6 +397,7 @@ def test_the_sizes_that_make_a_call_fail_are_found() -> None:
         ("S > 64 and S % 64 != 0", lambda s: s > 64 and s % 64 != 0),
         ("S is no power of two", lambda s: s & (s - 1) != 0),
         ("S != L = 6", lambda s: s != 6),
+        ("S != 64", lambda s: s != 64),
         (None, lambda s: s in {3, 7, 11, 50}),
     ],
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Indices = Callable[[int], Sequence[int]]
 
 MODULI = (2, 3, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)
+MANY = 16  # values tried: of fewer one alone may be right by luck
 ROWS = 24  # fewer leave formulas with tiles to luck
 TILES = (2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 EVERYWHERE = "everywhere"
@@ -51,7 +52,7 @@ def _size_rules(
     yield f"{letter} > {below}", values > below
     yield f"{letter} <= {highest}", values <= highest
     yield f"{letter} = {lowest}", values == lowest
-    if (~flags).sum() == 1:
+    if (~flags).sum() == 1 and len(flags) >= MANY:
         yield f"{letter} != {values[~flags][0]}", flags
     yield f"{letter} is no power of two", (values & (values - 1)) != 0
     yield f"{letter} is a power of two", (values & (values - 1)) == 0
