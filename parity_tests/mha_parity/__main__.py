@@ -47,7 +47,7 @@ EXAMPLES = """examples:
 # The groups of `check --help`; what is in none stands under "options".
 GROUPS = {
     "target": ("exec", "convention", "masks", "without", "device", "path"),
-    "cases": ("cases", "seed", "dtypes", "features", "grad"),
+    "cases": ("cases", "seed", "fail-fast", "dtypes", "features", "grad"),
     "judging": ("answers", "fully-masked", "max-times-torch", "strict-overflow", "forbid"),
     "process": ("timeout", "memory", "in-process", "jobs"),
     "reports": ("verbose", "json", "junit", "html", "markdown", "sarif", "github"),

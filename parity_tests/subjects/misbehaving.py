@@ -18,6 +18,11 @@ def raises(Q, K, V, n_heads):
     raise ValueError("no attention today")
 
 
+def assumes_contiguous_keys(Q, K, V, n_heads):
+    """Read the keys as they would lie in contiguous memory."""
+    return right(Q, np.ravel(K, order="K").reshape(K.shape), V, n_heads)
+
+
 def exits(Q, K, V, n_heads):
     """Leave by sys.exit."""
     sys.exit(3)

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
-from torch.func import functional_call
 
 from mha_torch import _kernels, _masks
 from mha_torch._arrays import Array, equal, to_array, to_tensor
 from mha_torch._identity import ExactIdentity, identity
-from mha_torch._module import Configuration, Tensors, module_for, parameters
+from mha_torch._module import Configuration, Tensors, holding, parameters
 from mha_torch._paths import PINNED, Path, PathNotTakenError
 from mha_torch._problem import (
     Layout,
@@ -170,18 +169,13 @@ def _call(problem: Tensored, layout: Layout, path: Path) -> Answer:
     lent = parameters(problem.state, configuration, dtype)
     arguments = (problem.query, problem.key, problem.value)
     options = _options(problem, layout, path)
-    module = module_for(configuration)
-
-    def run() -> Answer:
-        result: Answer = functional_call(module, lent, arguments, options)
-        return result
-
-    output, weights = run()
-    identities = _identities(problem.state, configuration, dtype)
-    if identities and path is not Path.FAST and not bool(output.isfinite().all()):
-        with ExactIdentity(identities):
-            return run()
-    return output, weights
+    with holding(configuration, lent) as module:
+        answer: Answer = module(*arguments, **options)
+        identities = _identities(problem.state, configuration, dtype)
+        if identities and path is not Path.FAST and not bool(answer[0].isfinite().all()):
+            with ExactIdentity(identities):
+                answer = module(*arguments, **options)
+    return answer
 
 
 def _configuration(problem: Tensored, layout: Layout, path: Path) -> Configuration:

@@ -279,4 +279,5 @@ def _added(
         parts.append(additive(np.asarray(key_padding_mask), dtype)[:, None, None, :])
     if not parts:
         return np.zeros((1, 1, 1, 1), dtype)
-    return np.pad(sum(parts), [(0, 0), (0, 0), (0, 0), (0, extra)])
+    whole = np.asarray(sum(parts))
+    return np.pad(whole, [(0, 0), (0, 0), (0, 0), (0, extra)]) if extra else whole

@@ -19,6 +19,7 @@ from mha_parity.checks import dropout, rejected_inputs, state
 from mha_parity.checks.forbidden_modules import ForbiddenModules
 from mha_parity.core.candidate import REMARK, Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
+from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.numpy_state import GlobalState, seeded
 from mha_parity.targets.attribution import attributed
 
@@ -57,6 +58,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "output aliasing": "the output shares no memory with an input, nor with a later output",
         "determinism": "the same call gives the same answer",
         "statelessness": "an answer does not depend on earlier calls, modes or autograd",
+        "memory layout": "the same numbers in contiguous arrays get the same answer",
         "global state unchanged": "the call leaves NumPy's error state, print options and seed",
         "forbidden modules": "the call runs no code of a module that --forbid names",
         "output limit": "the target prints less than 1 MiB per case",
@@ -162,6 +164,7 @@ class MonitoredCandidate:
         yield from self._unchanged("of the same object", self._answer(problem, call), kept)
         yield from state.after_others(self.bound, problem, call, kept)
         yield from state.in_other_modes(self.bound, problem, call, kept)
+        yield from self._contiguous(problem, kept)
         yield from self._modes(problem, other, kept)
 
     def _answer(self, problem: Problem, call: Call) -> Answer:
@@ -171,6 +174,20 @@ class MonitoredCandidate:
         if not equal_up_to_rounding(kept.output, again.output):
             difference = describe_difference(kept.output, again.output)
             yield f"statelessness: {difference} in the answer {when}."
+
+    def _contiguous(self, problem: Problem, kept: Answer) -> Iterator[str]:
+        """Check the answer to a problem laid out otherwise against that to contiguous arrays."""
+        layout = problem.case.memory
+        if layout == PLAIN["memory"]:
+            return
+        plain = problem.replace(case=problem.case.replace(memory=PLAIN["memory"]))
+        output = self.bound(plain).output
+        equal = equal_up_to_rounding(output, kept.output)
+        difference = "" if equal else describe_difference(output, kept.output)
+        of_layout = f"of {AXES['memory'][layout]} and of {AXES['memory'][plain.case.memory]}"
+        yield (
+            "memory layout" if equal else f"memory layout: {difference} in the answers {of_layout}."
+        )
 
     def _modes(self, problem: Problem, other: Problem, kept: Answer) -> Iterator[str]:
         """Check a layer that had other weights before, and one with dropout in eval mode."""

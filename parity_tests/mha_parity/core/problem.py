@@ -178,6 +178,8 @@ class Problem:
 
     def masked_rows(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         """Return which queries see no key at all, (N, H, L)."""
+        if self.key_padding_mask is None and self.attn_mask is None:  # causal leaves key 0
+            return np.zeros(self.weights_shape[:-1], dtype=bool)
         return np.asarray(self.hidden().all(axis=-1) & (self.weights_shape[-1] > 0))
 
 

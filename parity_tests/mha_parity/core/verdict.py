@@ -133,6 +133,7 @@ class Verdict:
     contender over all cases, and target and pinned path over those of each feature that varies.
     ``parameters`` are the target's, each with whether some case passed it.
     ``power`` counts, of the ``weighed`` cases, those that would have shown each gross error.
+    ``stopped_early``: the run ended at the first failure, as ``--fail-fast`` asks.
     ``dtype_finding`` says that answers have a narrower dtype than the inputs, where cases fail so.
     ``source`` is None where no file defines the target.
     """
@@ -162,6 +163,7 @@ class Verdict:
     seconds: float = 0.0
     dtype_finding: str = ""
     source: Source | None = None
+    stopped_early: bool = False
 
     def __repr__(self) -> str:
         """Return the sentence: all the data would fill pages."""
@@ -189,7 +191,9 @@ class Verdict:
             if not self.failed:
                 return f"Parity does not hold: {self.target}: {self._over_run}."
             dtype = f" {self.dtype_finding}, and" if self.dtype_finding else ""
-            return f"Parity does not hold: {self.target}{dtype} fails {cases}."
+            stopped = f"stopped at the first failure after {_cases(self.run)}"
+            left = f"; {stopped}" if self.stopped_early else ""
+            return f"Parity does not hold: {self.target}{dtype} fails {cases}{left}."
         untried = [each for each in self.parameters if each.is_untried]
         if untried:
             return f"Inconclusive: {self.target}: {_way_out(untried)}{self._left_out}."
@@ -217,6 +221,10 @@ class Verdict:
             )
             said += f"; {status.value}: {', '.join(names)}" if names else ""
         return said
+
+
+def _cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count} cases"
 
 
 def _way_out(untried: list[Parameter]) -> str:

@@ -173,7 +173,8 @@ def _projection(problem: Problem, which: str, rows: Array, arithmetic: ErrorMode
         reach = reach + _magnitude(bias)
     error = arithmetic.factor(weight.shape[-1] + 1, 2) * reach
     heads = split(error + arithmetic.step, problem.num_heads)
-    return np.pad(heads, [(0, 0), (0, 0), (0, rows.shape[2] - heads.shape[2]), (0, 0)])
+    appended = rows.shape[2] - heads.shape[2]
+    return np.pad(heads, [(0, 0), (0, 0), (0, appended), (0, 0)]) if appended else heads
 
 
 def _magnitude(array: Array) -> Array:

@@ -39,6 +39,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
             "passed": verdict.passed,
             "failed": verdict.failed,
             "inconclusive": verdict.inconclusive,
+            "stopped_early": verdict.stopped_early,
         },
         "features": [_feature(row) for row in verdict.features],
         "parameters": [dataclasses.asdict(each) for each in verdict.parameters],

@@ -81,9 +81,10 @@ class CaseResult:
         severities = {check_result.severity for check_result in self.check_results}
         return not self.fails and Severity.INCONCLUSIVE in severities
 
-    def light(self) -> CaseResult:
-        """Return the result without its arrays, as a long run keeps it."""
-        return replace(self, problem=None, reference=None, answer=None)
+    def light(self, *, with_answer: bool = False) -> CaseResult:
+        """Return the result without its arrays, or all but the answer, as a long run keeps it."""
+        answer = self.answer if with_answer else None
+        return replace(self, problem=None, reference=None, answer=answer)
 
 
 def is_measured(place: int) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.environment import environment
 from mha_parity.judging.bias import SystematicErrorTest
 from mha_parity.run.case_run import is_measured, run_cases
+from mha_parity.run.fresh import is_sampled
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
@@ -50,8 +51,10 @@ def run_chunk(
     settings: JudgeSettings,
     tick: Callable[[], None],
     first: int = 0,
+    *,
+    fail_fast: bool = False,
 ) -> ChunkResult:
-    """Run cases on an open candidate; ``tick`` is called after each.
+    """Run cases on an open candidate, all or up to the first failure; ``tick`` follows each.
 
     ``first`` is the place of the first of them in the run.
     """
@@ -67,8 +70,11 @@ def run_chunk(
             chunk.systematic.add(case_result.problem, case_result.reference, case_result.answer)
         keep = case_result.fails and kept < KEPT_FAILURES
         kept += keep
-        chunk.case_results.append(case_result if keep else case_result.light())
+        light = case_result.light(with_answer=is_sampled(place))
+        chunk.case_results.append(case_result if keep else light)
         tick()
+        if fail_fast and case_result.fails:
+            break
     return chunk
 
 
@@ -103,6 +109,8 @@ def run_chunks(
     cases: Iterable[Case],
     settings: JudgeSettings,
     tick: Callable[[int], None],
+    *,
+    fail_fast: bool = False,
 ) -> Iterator[ChunkResult]:
     """Yield the chunks of a run in this process; ``tick`` gets the number of cases done."""
     done = 0
@@ -113,7 +121,7 @@ def run_chunks(
         tick(done)
 
     for first, some in _split(cases):
-        yield run_chunk(candidate, some, settings, one_more, first)
+        yield run_chunk(candidate, some, settings, one_more, first, fail_fast=fail_fast)
 
 
 def run_chunks_in_processes(
@@ -152,18 +160,22 @@ class _ChunkWorker:
 
     _open = ExitStack()
     _candidate: Candidate
+    _fail_fast: bool
 
     @classmethod
     def open(cls, target: str, options: Options) -> None:
         """Open the target; its process ends with this one."""
         gc.set_threshold(100_000)  # arrays and check results make no cycles worth looking for
         cls._candidate = cls._open.enter_context(opened(target, options))
+        cls._fail_fast = options.fail_fast
 
     @classmethod
     def run(cls, asked: tuple[int, Sequence[Case], JudgeSettings]) -> ChunkResult:
         """Run one chunk."""
         first, cases, settings = asked
-        chunk = run_chunk(cls._candidate, cases, settings, _nothing, first)
+        chunk = run_chunk(
+            cls._candidate, cases, settings, _nothing, first, fail_fast=cls._fail_fast
+        )
         # So that the collecting process need not load torch to name its version.
         chunk.environment = None if first else environment()
         return chunk

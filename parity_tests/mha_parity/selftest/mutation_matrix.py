@@ -31,6 +31,7 @@ REASONS: Mapping[str, str] = {
     COMPLETES: "a call that raises has no output to judge",
     "determinism": "it names the cause of a wrong output: two equal calls differ",
     "statelessness": "it names the cause of a wrong output: an earlier call",
+    "memory layout": "it names the cause of a wrong output: how the arrays lie in memory",
     "dropout off": "it names the cause of a wrong output: the mode",
     "output limit": "the target's process is watched for it, and the matrix starts none",
 }

@@ -162,6 +162,16 @@ class Isolated:
         sent = deque(map(self._send, itertools.islice(source, WINDOW)))
         return self._collected(sent, source)
 
+    def fresh(self) -> Isolated:
+        """Return the target in a further process, in which no call has been made yet."""
+        return Isolated(self._unprobed(), self._timeout)
+
+    def _unprobed(self) -> Setup:
+        """Return the setup of a process that need not find out anything by calls."""
+        convention = self._ready.convention if self._ready else self._setup.convention
+        plan = self._ready.masks if self._ready else None
+        return dataclasses.replace(self._setup, convention=convention, probe=False, plan=plan)
+
     def allow_retries(self) -> None:
         """Ask again, though the process was lost too often: a failure is to be shrunk."""
         if self._losses.too_many:
@@ -186,11 +196,7 @@ class Isolated:
     def _restart(self) -> None:
         """Replace the process; after a first loss nothing is probed any more."""
         self._process.end()
-        convention = self._ready.convention if self._ready else self._setup.convention
-        plan = self._ready.masks if self._ready else None
-        self._setup = dataclasses.replace(
-            self._setup, convention=convention, probe=False, plan=plan
-        )
+        self._setup = self._unprobed()
         self._process = self._start()
         for item in self._pending:
             self._process.send(item)

@@ -46,6 +46,7 @@ MISDEEDS = {
         "statelessness",
         "another problem of these shapes got the same",
     ),
+    "assumes_contiguous_keys": ("memory layout", "and of contiguous arrays"),
     "changes_error_state": ("global state unchanged", "left np.seterr changed"),
     "changes_print_options": ("global state unchanged", "left np.set_printoptions changed"),
     "reseeds": ("global state unchanged", "the call seeds NumPy's global generator"),

@@ -1,0 +1,150 @@
+"""Ask cases again in a fresh process: which answers depend on the calls that were made before.
+
+A failing case is asked alone, and a sample of the others in reverse order. Where an answer differs
+from that in the run, the shortest beginning of the run that changes it is found by bisection: its
+last call and the case are the two calls that show the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mha_parity.cases.generate import make
+from mha_parity.checks.metamorphic import RELATIONS, scheduled_relation
+from mha_parity.core.candidate import Answer, CandidateError, ask
+from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.compare import describe_difference, equal_up_to_rounding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.run.case_run import CaseResult
+
+    Open = Callable[[], AbstractContextManager[Candidate]]
+
+CHECK = "statelessness"
+FAILING = 2  # failing cases that are asked alone
+SAMPLED_FROM = 200  # cases: a shorter run is not worth a further process
+EVERY, BEFORE = 48, 480  # of these first cases of a run each 48th keeps its answer for the sample
+EARLIER = 500  # calls among which the earlier one is looked for
+
+
+def is_sampled(place: int) -> bool:
+    """Return whether the case at this place of a run keeps its answer for a fresh process."""
+    return place < BEFORE and place % EVERY == 0
+
+
+def state_findings(candidate: Candidate, case_results: Sequence[CaseResult]) -> list[CheckResult]:
+    """Return at most one failed check: two calls of which the earlier changes the later.
+
+    Empty where the target has no process of its own.
+    """
+    fresh: Open | None = getattr(candidate, "fresh", None)
+    if fresh is None:
+        return []
+    search = _Search(fresh, [each.case for each in case_results])
+    wrong = [place for place, each in enumerate(case_results) if each.fails and each.answer]
+    for place in wrong[:FAILING]:
+        found = search.failing(place, case_results[place])
+        if found:
+            return [_finding(case_results[place].case, found)]
+    kept = {place: each.answer for place, each in enumerate(case_results)
+            if is_sampled(place) and each.answer and not each.fails}  # fmt: skip
+    if wrong or len(case_results) < SAMPLED_FROM:
+        return []
+    return [_finding(case, found) for case, found in search.sample(kept)][:1]
+
+
+def _finding(case: Case, sentence: str) -> CheckResult:
+    return CheckResult(case=case, check=CHECK, severity=Severity.STRUCTURE, detail=sentence)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The search for two calls; ``fresh`` starts a process and ``run`` has the cases in order."""
+
+    fresh: Open
+    run: list[Case]
+
+    def failing(self, place: int, result: CaseResult) -> str:
+        """Say which earlier call changes the answer to a failing case; empty where none does."""
+        case, in_run = result.case, result.answer
+        alone = self._last([make(case)])
+        if _difference(alone, in_run):
+            # Of the calls that recognised the target no case knows; those after it may do alike.
+            others = [*self.run[max(0, place - EARLIER) : place], *self.run[place + 1 :]]
+            return self._pair(others[:EARLIER], case, alone)
+        return self._relation(result)
+
+    def sample(self, kept: dict[int, Answer]) -> Iterator[tuple[Case, str]]:
+        """Yield cases whose answer in the run differs from that in reverse order, and why."""
+        order = sorted(kept, reverse=True)
+        asked = [self.run[place] for place in order]
+        answers = self._all([make(case) for case in asked])
+        for number, (place, answer) in enumerate(zip(order, answers, strict=True)):
+            if _difference(answer, kept[place]):
+                case = self.run[place]
+                alone = self._last([make(case)])
+                changed_in_run = _difference(alone, kept[place])
+                earlier = self.run[:place] if changed_in_run else asked[:number]
+                yield case, self._pair(earlier, case, alone)
+
+    def _pair(self, earlier: Sequence[Case], case: Case, alone: Answer | CandidateError) -> str:
+        """Say after which call an answer differs from ``alone``."""
+
+        def after(cases: Sequence[Case]) -> str:
+            return _difference(alone, self._last([make(each) for each in (*cases, case)]))
+
+        least, most = 0, 1
+        if not after(earlier[:1]):
+            least, most = 1, len(earlier)
+            if not after(earlier):
+                return f"{case.id} is answered otherwise in the run than in a fresh process."
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (least, middle) if after(earlier[:middle]) else (middle, most)
+        last = earlier[most - 1]
+        difference = after([last])
+        which = last.id if difference else f"{most} calls that end with {last.id}"
+        return _sentence(case.id, which, difference or after(earlier[:most]))
+
+    def _relation(self, result: CaseResult) -> str:
+        """Say whether a case itself changes the answer to the related problem asked after it."""
+        failed = {each.check for each in result.check_results if each.severity.fails}
+        problem = make(result.case)
+        relation = scheduled_relation(problem)
+        if relation is None or not failed <= set(RELATIONS):
+            return ""
+        related = relation[1]
+        alone = self._last([related.problem])
+        difference = _difference(alone, self._last([problem, related.problem]))
+        case_id = result.case.id
+        return difference and _sentence(f"{case_id} with {related.change}", case_id, difference)
+
+    def _last(self, problems: list[Problem]) -> Answer | CandidateError:
+        return self._all(problems)[-1]
+
+    def _all(self, problems: list[Problem]) -> list[Answer | CandidateError]:
+        with self.fresh() as candidate:
+            return list(ask(candidate, problems))
+
+
+def _sentence(later: str, earlier: str, difference: str) -> str:
+    return (
+        f"{later} is answered otherwise after {earlier} than in a fresh process: {difference}; "
+        "keep nothing of a call for the next."
+    )
+
+
+def _difference(expected: Answer | CandidateError | None, actual: object) -> str:
+    """Say how two answers to one problem differ; empty where they do not or cannot be compared."""
+    if not isinstance(expected, Answer) or not isinstance(actual, Answer):
+        return ""
+    if equal_up_to_rounding(expected.output, actual.output):
+        return ""
+    return describe_difference(expected.output, actual.output)

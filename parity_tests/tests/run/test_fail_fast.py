@@ -1,0 +1,75 @@
+"""``--fail-fast`` ends a run at the first case that fails, however many processes judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.registry import whole_offer
+from mha_parity.core.arrays import Array
+from mha_parity.core.candidate import FunctionCandidate
+from mha_parity.core.options import Options
+from mha_parity.core.problem import Problem
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.report.json_document import document
+from mha_parity.run.check import check
+from mha_parity.worker.open_target import opened
+
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+QUICK = {"shrink": False, "diagnose": False, "fail_fast": True}
+
+
+def wrong_from_two_samples(problem: Problem) -> Array:
+    """Return zeros for more than one sample, else the right answer."""
+    output = attend(Attention, problem).output
+    return np.zeros_like(output) if problem.case.batch > 1 else output
+
+
+def right(problem: Problem) -> Array:
+    """Return the right answer."""
+    return attend(Attention, problem).output
+
+
+def judged(function: object, cases: int) -> Verdict:
+    """Judge a function of problems up to its first failure."""
+    plain = whole_offer() | {"weights": ("none",), "size": ("small",), "dtype": ("float64",)}
+    candidate = FunctionCandidate("f", function, plain)
+    return check(candidate, Options(cases=cases, **QUICK))  # type: ignore[arg-type]  # options vary
+
+
+def test_a_run_ends_at_the_first_failure() -> None:
+    """One case fails, the last that was asked; the sentence and the document say so."""
+    verdict = judged(wrong_from_two_samples, 40)
+    stopped = f"stopped at the first failure after {verdict.run} case"
+
+    assert (Outcome.FAIL, 1, 1) == (verdict.outcome, verdict.outcome.exit_status, verdict.failed)
+    assert verdict.run < 40
+    assert stopped in verdict.sentence
+    assert document(verdict)["cases"]["stopped_early"] is True
+
+
+def test_a_right_attention_is_asked_all() -> None:
+    """Without a failure all cases are run, and the sentence says nothing of stopping."""
+    verdict = judged(right, 30)
+
+    assert 30 == verdict.run
+    assert not verdict.stopped_early
+    assert "stopped" not in verdict.sentence
+
+
+@pytest.mark.parametrize("cases", [120])
+def test_the_end_does_not_depend_on_the_number_of_processes(cases: int) -> None:
+    """One and two processes end at the same case with the same sentence."""
+    target = f"{SUBJECTS}/wrong_scale.py:f"
+    found = []
+    for jobs in (1, 2):
+        options = Options(cases=cases, jobs=jobs, **QUICK)  # type: ignore[arg-type]  # options vary
+        with opened(target, options) as candidate:
+            found.append(check(candidate, options, target=target))
+
+    assert found[0].stopped_early
+    assert found[0].sentence == found[1].sentence
+    assert found[0].failures == found[1].failures
