@@ -15,6 +15,7 @@ from mha_parity.checks.metamorphic import RELATIONS, scheduled_relation
 from mha_parity.core.candidate import Answer, CandidateError, ask
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
+from mha_parity.core.features import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 CHECK = "statelessness"
 FAILING = 2  # failing cases that are asked alone
 SAMPLED_FROM = 200  # cases: a shorter run is not worth a further process
-EVERY, BEFORE = 48, 480  # of these first cases of a run each 48th keeps its answer for the sample
+EVERY, BEFORE = 24, 480  # of these first cases of a run every 24th keeps its answer for the sample
 EARLIER = 500  # calls among which the earlier one is looked for
 
 
@@ -48,16 +49,23 @@ def state_findings(candidate: Candidate, case_results: Sequence[CaseResult]) -> 
     if fresh is None:
         return []
     search = _Search(fresh, [each.case for each in case_results])
-    wrong = [place for place, each in enumerate(case_results) if each.fails and each.answer]
-    for place in wrong[:FAILING]:
+    wrong = [place for place, each in enumerate(case_results) if each.fails]
+    for place in [p for p in wrong if _is_comparable(case_results[p])][:FAILING]:
         found = search.failing(place, case_results[place])
         if found:
             return [_finding(case_results[place].case, found)]
     kept = {place: each.answer for place, each in enumerate(case_results)
-            if is_sampled(place) and each.answer and not each.fails}  # fmt: skip
+            if is_sampled(place) and each.answer and _is_comparable(each)}  # fmt: skip
     if wrong or len(case_results) < SAMPLED_FROM:
         return []
     return [_finding(case, found) for case, found in search.sample(kept)][:1]
+
+
+def _is_comparable(result: CaseResult) -> bool:
+    """Return whether two answers differ by no more than rounding where they are the same."""
+    case = result.case
+    is_plain = case.regime == PLAIN["regime"] and case.masked_rows == PLAIN["masked_rows"]
+    return is_plain and result.answer is not None
 
 
 def _finding(case: Case, sentence: str) -> CheckResult:
@@ -75,7 +83,7 @@ class _Search:
         """Say which earlier call changes the answer to a failing case; empty where none does."""
         case, in_run = result.case, result.answer
         alone = self._last([make(case)])
-        if _difference(alone, in_run):
+        if _difference(alone, in_run) and not _difference(alone, self._last([make(case)])):
             # Of the calls that recognised the target no case knows; those after it may do alike.
             others = [*self.run[max(0, place - EARLIER) : place], *self.run[place + 1 :]]
             return self._pair(others[:EARLIER], case, alone)
@@ -90,6 +98,8 @@ class _Search:
             if _difference(answer, kept[place]):
                 case = self.run[place]
                 alone = self._last([make(case)])
+                if _difference(alone, self._last([make(case)])):
+                    continue  # it is not deterministic, alone or after others
                 changed_in_run = _difference(alone, kept[place])
                 earlier = self.run[:place] if changed_in_run else asked[:number]
                 yield case, self._pair(earlier, case, alone)
