@@ -51,11 +51,8 @@ class Options:
     without: tuple[str, ...] = ()
     masks: tuple[tuple[str, str], ...] = ()
     strict_overflow: bool = False
-<<<<<<< HEAD
     answers: str | None = None
-=======
     fail_fast: bool = False
->>>>>>> 2c2b3cc (Name the two calls that show a state, check memory layouts, and stop at the first failure on request)
 
 
 class OptionKeywords(TypedDict, total=False):
@@ -99,13 +96,10 @@ class OptionKeywords(TypedDict, total=False):
         What masks of the target mean, as ``"mask=keeps:(N,1,L,S)"``: hides, keeps or additive.
     strict_overflow
         Fail a float16 product q k^T that overflows before it is scaled.
-<<<<<<< HEAD
     answers
         File of recorded answers to judge by, without torch.
-=======
     fail_fast
         Stop at the first case that fails.
->>>>>>> 2c2b3cc (Name the two calls that show a state, check memory layouts, and stop at the first failure on request)
 
     """
 
@@ -130,11 +124,8 @@ class OptionKeywords(TypedDict, total=False):
     without: str | Sequence[str]
     masks: str | Sequence[tuple[str, str]]
     strict_overflow: bool
-<<<<<<< HEAD
     answers: str | None
-=======
     fail_fast: bool
->>>>>>> 2c2b3cc (Name the two calls that show a state, check memory layouts, and stop at the first failure on request)
 
 
 def whole(text: str) -> int:
@@ -372,10 +363,7 @@ def from_namespace(namespace: object, prefix: str = "") -> Options:
         max_times_torch=read("max_times_torch"), grad=read("grad"), device=read("device"),
         path=getattr(namespace, "path", None), jobs=read("jobs"),
         without=joined("without"), masks=joined("masks"),
-<<<<<<< HEAD
         strict_overflow=read("strict_overflow"), answers=read("answers"),
-=======
-        strict_overflow=read("strict_overflow"), fail_fast=read("fail_fast"),
->>>>>>> 2c2b3cc (Name the two calls that show a state, check memory layouts, and stop at the first failure on request)
+        fail_fast=read("fail_fast"),
         draw=any(getattr(namespace, name, None) for name in ("html", "markdown", "github")),
     )  # fmt: skip

@@ -74,7 +74,7 @@ def build_verdict(
             case_results, rows, parameters, any(j.severity.fails for j in over_run)
         ),
         run=len(case_results),
-        stopped_early=len(case_results) < options.cases,
+        stopped_early=options.fail_fast and case_results[-1].fails,
         passed=sum(
             not case_result.fails and not case_result.inconclusive for case_result in case_results
         ),

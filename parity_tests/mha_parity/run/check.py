@@ -14,12 +14,8 @@ from mha_parity.oracle.recorded import active, using
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
 from mha_parity.run.chunks import KEPT_FAILURES, jobs, run_chunks, run_chunks_in_processes
-<<<<<<< HEAD
-from mha_parity.run.narrowing import cases_for, restricted
-=======
 from mha_parity.run.fresh import state_findings
-from mha_parity.run.narrowing import restricted
->>>>>>> 2c2b3cc (Name the two calls that show a state, check memory layouts, and stop at the first failure on request)
+from mha_parity.run.narrowing import cases_for, restricted
 from mha_parity.run.overflow import overflow_check
 from mha_parity.run.repro import Repro
 from mha_parity.run.source import source_of
@@ -90,14 +86,8 @@ def _checked(
         if options.fail_fast and case_results[-1].fails:
             break
     overflow = overflow_check(candidate, offer, strict=options.strict_overflow)
-<<<<<<< HEAD
-    over_run = [*systematic.check_results(), *overflow]
-=======
     state = state_findings(candidate, case_results) if options.diagnose else []
     over_run = [*systematic.check_results(), *overflow, *state]
-    name = target or candidate.name
-    repro = repro or Repro(name, options)
->>>>>>> 2c2b3cc (Name the two calls that show a state, check memory layouts, and stop at the first failure on request)
     verdict = build_verdict(candidate, options, name, repro, case_results, over_run, offer)
     recorded = None if record is None else record.environment
     seconds = time.perf_counter() - started

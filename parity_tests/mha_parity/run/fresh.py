@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mha_parity.cases.generate import make
 from mha_parity.checks.metamorphic import RELATIONS, scheduled_relation
 from mha_parity.core.candidate import Answer, CandidateError, ask
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import PLAIN
+from mha_parity.oracle.recorded import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
+    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
     from mha_parity.run.case_run import CaseResult
 
@@ -48,7 +49,8 @@ def state_findings(candidate: Candidate, case_results: Sequence[CaseResult]) -> 
     fresh: Open | None = getattr(candidate, "fresh", None)
     if fresh is None:
         return []
-    search = _Search(fresh, [each.case for each in case_results])
+    own = getattr(candidate, "own_weights", None)
+    search = _Search(fresh, [each.case for each in case_results], own)
     wrong = [place for place, each in enumerate(case_results) if each.fails]
     for place in [p for p in wrong if _is_comparable(case_results[p])][:FAILING]:
         found = search.failing(place, case_results[place])
@@ -78,12 +80,17 @@ class _Search:
 
     fresh: Open
     run: list[Case]
+    own_weights: OwnWeights | None
+
+    def problem(self, case: Case) -> Problem:
+        """Return the problem of a case, as the run asked it."""
+        return problem_of(case, self.own_weights)
 
     def failing(self, place: int, result: CaseResult) -> str:
         """Say which earlier call changes the answer to a failing case; empty where none does."""
         case, in_run = result.case, result.answer
-        alone = self._last([make(case)])
-        if _difference(alone, in_run) and not _difference(alone, self._last([make(case)])):
+        alone = self._last([self.problem(case)])
+        if _difference(alone, in_run) and not _difference(alone, self._last([self.problem(case)])):
             # Of the calls that recognised the target no case knows; those after it may do alike.
             others = [*self.run[max(0, place - EARLIER) : place], *self.run[place + 1 :]]
             return self._pair(others[:EARLIER], case, alone)
@@ -93,12 +100,12 @@ class _Search:
         """Yield cases whose answer in the run differs from that in reverse order, and why."""
         order = sorted(kept, reverse=True)
         asked = [self.run[place] for place in order]
-        answers = self._all([make(case) for case in asked])
+        answers = self._all([self.problem(case) for case in asked])
         for number, (place, answer) in enumerate(zip(order, answers, strict=True)):
             if _difference(answer, kept[place]):
                 case = self.run[place]
-                alone = self._last([make(case)])
-                if _difference(alone, self._last([make(case)])):
+                alone = self._last([self.problem(case)])
+                if _difference(alone, self._last([self.problem(case)])):
                     continue  # it is not deterministic, alone or after others
                 changed_in_run = _difference(alone, kept[place])
                 earlier = self.run[:place] if changed_in_run else asked[:number]
@@ -108,7 +115,7 @@ class _Search:
         """Say after which call an answer differs from ``alone``."""
 
         def after(cases: Sequence[Case]) -> str:
-            return _difference(alone, self._last([make(each) for each in (*cases, case)]))
+            return _difference(alone, self._last([self.problem(each) for each in (*cases, case)]))
 
         least, most = 0, 1
         if not after(earlier[:1]):
@@ -126,7 +133,7 @@ class _Search:
     def _relation(self, result: CaseResult) -> str:
         """Say whether a case itself changes the answer to the related problem asked after it."""
         failed = {each.check for each in result.check_results if each.severity.fails}
-        problem = make(result.case)
+        problem = self.problem(result.case)
         relation = scheduled_relation(problem)
         if relation is None or not failed <= set(RELATIONS):
             return ""
