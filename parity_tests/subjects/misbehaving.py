@@ -19,8 +19,8 @@ def raises(Q, K, V, n_heads):
 
 
 def assumes_contiguous_keys(Q, K, V, n_heads):
-    """Read the keys as they would lie in contiguous memory."""
-    return right(Q, np.ravel(K, order="K").reshape(K.shape), V, n_heads)
+    """Read the keys in the order of memory where they are not contiguous."""
+    return right(Q, K if K.flags.c_contiguous else np.roll(K, 1), V, n_heads)
 
 
 def exits(Q, K, V, n_heads):
