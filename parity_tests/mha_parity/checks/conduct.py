@@ -182,12 +182,12 @@ class MonitoredCandidate:
             return
         plain = problem.replace(case=problem.case.replace(memory=PLAIN["memory"]))
         output = self.bound(plain).output
-        equal = equal_up_to_rounding(output, kept.output)
-        difference = "" if equal else describe_difference(output, kept.output)
+        if equal_up_to_rounding(output, kept.output):
+            yield "memory layout"
+            return
+        difference = describe_difference(output, kept.output)
         of_layout = f"of {AXES['memory'][layout]} and of {AXES['memory'][plain.case.memory]}"
-        yield (
-            "memory layout" if equal else f"memory layout: {difference} in the answers {of_layout}."
-        )
+        yield f"memory layout: {difference} in the answers {of_layout}."
 
     def _modes(self, problem: Problem, other: Problem, kept: Answer) -> Iterator[str]:
         """Check a layer that had other weights before, and one with dropout in eval mode."""
