@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from mha_parity.targets.masks.plan import Plan
 
 LEAVES = (
-    "query", "key", "value", "key_padding_mask", "attn_mask",
-    "w_q", "w_k", "w_v", "w_out", "b_q", "b_k", "b_v", "b_out",
-)  # fmt: skip
+    *("query", "key", "value", "key_padding_mask", "attn_mask"),
+    *("w_q", "w_k", "w_v", "w_out", "b_q", "b_k", "b_v", "b_out"),
+)
 GENERATORS = ("rng", "generator")  # what the argument for a generator of NumPy's is called
 
 
@@ -59,8 +59,7 @@ class Arguments:
     def array(self, name: str, array: Array) -> Any:
         """Return a fresh copy of ``array``."""
         # Lengths and masks of integers have no NaN to put between their elements.
-        memory = "c" if array.dtype.kind in "iu" else self.problem.case.memory
-        copy = present(array, memory)
+        copy = present(array, "c" if array.dtype.kind in "iu" else self.problem.case.memory)
         self.given.append((name, copy))
         handed = self.library.from_numpy(copy)
         if name in LEAVES and copy.dtype.kind not in "biu":
@@ -302,8 +301,8 @@ class Convention(ABC):
         """Return a NumPy generator under the first of the names it usually goes by."""
         if self.library.name != "numpy":
             return {}
-        taken = [name for name in GENERATORS if name in set(named)]
-        return {name: np.random.default_rng(problem.case.seed) for name in taken[:1]}
+        taken = [name for name in GENERATORS if name in set(named)][:1]
+        return {name: np.random.default_rng(problem.case.seed) for name in taken}
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return what came back as an answer in canonical layout."""
@@ -388,16 +387,14 @@ def canonical_weights(problem: Problem, weights: Any) -> Array | None:
     if isinstance(weights, list | tuple):
         heads = [to_numpy(head, "the weights of a head") for head in weights]
         if not heads or len({head.shape for head in heads}) > 1:
-            shapes = [head.shape for head in heads]
-            message = f"the weights of the heads have shapes {shapes}, but should be of one shape."
-            raise CandidateError("structure", message)
+            message = "the weights of the heads have shapes {}, but should be of one shape."
+            raise CandidateError("structure", message.format([head.shape for head in heads]))
         array = np.stack(heads, axis=0 if unbatched else 1)
     else:
         array = to_numpy(weights, "the attention weights")
     if unbatched:
         array = array[None] if array.ndim == (3 if per_head else 2) else array
-    single = per_head and problem.num_heads == 1 and array.ndim == 3
-    if single:
+    if per_head and problem.num_heads == 1 and array.ndim == 3:
         return array[:, None]
     # One head, unbatched, as a plain matrix.
     return array[None, None] if per_head and problem.num_heads == 1 and array.ndim == 2 else array
