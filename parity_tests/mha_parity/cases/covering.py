@@ -38,16 +38,17 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
             ("inputs", "distinct"),
         )
     ),
-    # A layer of torch has one head width and its own scale.
+    # A layer of torch has one head width and its own scale; grouped heads are weights repeated.
     *(
         ({"form": "mha"}, {axis: v})
         for axis, v in (
             ("projection", "none"),
             ("scale", "given"),
-            ("kv_heads", "fewer"),
             ("v_dim", "other"),
         )
     ),
+    ({"form": "mha", "kv_heads": "fewer"}, {"gradients": "yes"}),
+    ({"form": "mha", "kv_heads": "fewer"}, {"projection": "separate"}),
     # Unlike widths need unlike inputs.
     ({"projection": "separate"}, {"inputs": "self"}),
     ({"projection": "separate"}, {"inputs": "cross"}),

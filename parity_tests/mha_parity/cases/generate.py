@@ -75,8 +75,20 @@ def _weighted(case: Case, stream: Stream) -> dict[str, Array]:
             arrays["b_out"] = stream.normal(width)
     if case.regime == "subnormal":
         arrays["w_k"][::3] *= SUBNORMAL[case.dtype]
+    _repeat_heads(case, arrays)
     _shape_weights(case, arrays)
+    _repeat_heads(case, arrays)
     return {"query": query, "key": key, "value": value} | arrays
+
+
+def _repeat_heads(case: Case, arrays: dict[str, Array]) -> None:
+    """Give all heads of a group the weights of its key head, in place, where heads are grouped."""
+    if case.kv_heads == "equal":
+        return
+    groups = case.heads_count // case.kv_heads_count
+    for name in {"w_k", "w_v", "b_k", "b_v"} & arrays.keys():
+        heads = arrays[name].reshape(case.heads_count, case.head_dim, -1)
+        arrays[name] = heads[::groups].repeat(groups, axis=0).reshape(arrays[name].shape)
 
 
 def _inputs(case: Case, stream: Stream, kdim: int, vdim: int) -> tuple[Array, Array, Array]:

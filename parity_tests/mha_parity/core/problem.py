@@ -59,8 +59,12 @@ class Problem:
 
     @property
     def num_kv_heads(self) -> int:
-        """How many heads key and value have; H unless queries are grouped."""
-        return self.case.kv_heads_count or self.case.heads_count
+        """How many heads key and value have; H unless projected queries are grouped.
+
+        In a whole layer the weights hold a key head for each query head, grouped ones repeated.
+        """
+        grouped = self.case.form == "qkv" and self.case.kv_heads_count
+        return grouped or self.case.heads_count
 
     @property
     def head_dim(self) -> int:

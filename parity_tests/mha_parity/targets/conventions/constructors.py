@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.targets.fit.construct import meanings
+
 if TYPE_CHECKING:
     from mha_parity.targets.conventions.signatures import Signature
 
@@ -63,6 +65,7 @@ class Sizes:
     bias: bool = True
     dropout: float = 0.0
     length: int = LENGTH
+    kv_heads: int = 0  # 0: as many as heads
 
     def known(self, name: str) -> bool:
         """Return whether it is clear what an argument of this name means."""
@@ -70,6 +73,8 @@ class Sizes:
 
     def of(self, name: str) -> Any:
         """Return what the argument of a known name gets."""
+        if counts_kv_heads(name):
+            return self.kv_heads or self.heads
         return {
             "width": self.width,
             "heads": self.heads,
@@ -86,6 +91,11 @@ def _meaning(name: str) -> str | None:
     if known is None and "head" in plain:
         return "head_dim" if "dim" in plain or "size" in plain else "heads"
     return known
+
+
+def counts_kv_heads(name: str) -> bool:
+    """Return whether an argument of this name is the number of key and value heads."""
+    return meanings(name)[:1] == ("kv_heads",)
 
 
 def _plain(name: str) -> str:

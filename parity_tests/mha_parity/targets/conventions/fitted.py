@@ -33,7 +33,7 @@ from mha_parity.targets.fit import roles as calls
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.build import move, new_layer, take_out
 from mha_parity.targets.fit.candidates import Layers, of_function
-from mha_parity.targets.fit.construct import LENGTH, Construction, Sizes
+from mha_parity.targets.fit.construct import LENGTH, Construction, Sizes, meanings
 from mha_parity.targets.fit.search import NEAR, SMALL, Search, Trial, posed, refusal
 
 if TYPE_CHECKING:
@@ -121,8 +121,11 @@ class Fitted(Convention):
         construction = self.how.construction or Construction()
         bias = problem.case.bias == "yes" or not self.how.biased
         length = max(LENGTH, problem.case.queries, problem.case.keys)
-        sizes = Sizes(problem.query.shape[-1], problem.num_heads, bias, dropout, length)
-        layer = self._new(construction, sizes, **self.switches(problem))
+        kv_heads = problem.case.kv_heads_count
+        width = problem.query.shape[-1]
+        sizes = Sizes(width, problem.num_heads, bias, dropout, length, kv_heads)
+        more = {name: kv_heads for name in self._kv_heads if kv_heads}
+        layer = self._new(construction, sizes, **self.switches(problem), **more)
         if self.library.name == "torch" and hasattr(layer, "parameters"):
             move(layer, problem.case.dtype, getattr(self.library, "device", "cpu"))
         self.load(layer, problem, arguments)
@@ -139,7 +142,7 @@ class Fitted(Convention):
         for slot in slots:
             if slot.path not in shapes:
                 continue
-            array = slot.filled(weights.arrays_of(problem, bias=slot.bias), sizes)
+            array = weights.filled(slot, problem, sizes)
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
             with blamed():
                 weights.put(layer, slot.path, arguments.array(slot.path, array))
@@ -319,6 +322,29 @@ class Fitted(Convention):
         empty += [case.replace(batch=0)] if case.layout != "unbatched" else []
         yield FeatureProbe("size", "empty", tuple(empty))
         yield from returned(case)
+        if "many" in self.offer["heads"]:
+            yield from self._grouped(case)
+
+    @property
+    def _kv_heads(self) -> tuple[str, ...]:
+        """The constructor's parameter for the number of key heads, if it has one."""
+        named = (p.name for p in self._named[0])
+        return tuple(name for name in named if meanings(name)[:1] == ("kv_heads",))[:1]
+
+    def _grouped(self, case: Case) -> Iterator[FeatureProbe]:
+        """Yield the trial of fewer key heads, if a layer asked for them has smaller keys."""
+        how, grouped = self.how, case.replace(heads_count=4, kv_heads_count=2)
+        if how.construction is None or not (self._kv_heads or how.construction.config):
+            return
+        sizes = Sizes(grouped.embed_dim, 4, kv_heads=2)
+        try:
+            layer = self._new(how.construction, sizes, **dict.fromkeys(self._kv_heads, 2))
+        except CandidateError:
+            return
+        shapes = {leaf.path: leaf.shape for leaf in weights.leaves(layer)}
+        paths = [slot.path for slot in how.slots if slot.parts == ("k",) and not slot.bias]
+        if any(np.prod(shapes.get(p, ())) * 2 == grouped.embed_dim**2 for p in paths):
+            yield FeatureProbe("kv_heads", "fewer", (grouped,))
 
     def _look(self) -> None:
         """Find whether the future is hidden, and say how the target is called."""

@@ -16,6 +16,7 @@ from mha_parity.cases.generate import make
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import offer
+from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import (
@@ -33,6 +34,7 @@ from mha_parity.targets.conventions.packing import ProjectionSlot, laid, slots, 
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
 from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
+from mha_parity.targets.fit.roles import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,6 +81,7 @@ class LinearModule(TorchModule):
         self._called = signature(forward(layer)) or ANY
         self._slots = slots(state_shapes(layer))
         self._rows = order(self._called)
+        self._optional = self._optional_inputs(forward(layer))
         self._more = max(len(self._called.required) - len(self._rows), 0)
         biased = {p for s in self._slots if f"{s.name}.bias" in names for p in s.parts}
         # A key's bias adds the same to all scores of a row: without it the weights are the same.
@@ -87,13 +90,20 @@ class LinearModule(TorchModule):
         heads = ("one", "many") if counts_heads(self._made) else ("one",)
         inputs = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
         return offer(
-            inputs=inputs[len(self._rows)],
+            inputs=inputs[len(self._rows) + len(self._optional)],
             heads=heads,
             bias="no" if self._unbiased else ("no", "yes"),
             out_proj=("identity", "general") if self._has("out") else "identity",
             size=("small", "medium", "equal", "ones"),
             memory=self.library.memory,
         )
+
+    def _optional_inputs(self, call: Any) -> tuple[tuple[str, str], ...]:
+        """Return keys and values that may be left out: the names of their parameters and roles."""
+        if len(self._rows) > 1:
+            return ()
+        found = inputs_of(parameters.named(call))
+        return found[1:] if found and found[0][0] == self._called.required[0] else ()
 
     def plain_case(self) -> Case:
         """Two samples, batch first; causal where the layer is, and one head where it has one."""
@@ -118,7 +128,20 @@ class LinearModule(TorchModule):
             "size", "empty", (case.replace(batch=0), case.replace(queries=0, keys=0))
         )
         yield from returned(case)
+        yield from self._grouped(case)
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
+
+    def _grouped(self, case: Case) -> Iterator[FeatureProbe]:
+        """Yield the trial of fewer key heads, if a layer asked for them has smaller keys."""
+        grouped = case.replace(heads_count=4, kv_heads_count=2)
+        of_keys = [slot.name for slot in self._slots if slot.parts == ("k",)]
+        try:
+            layer = self._new(make(grouped), Sizes(grouped.embed_dim, 4, kv_heads=2))
+        except CandidateError:
+            return
+        shapes = state_shapes(layer)
+        if any(shapes.get(f"{name}.weight", (0,))[0] == case.head_dim * 2 for name in of_keys):
+            yield FeatureProbe("kv_heads", "fewer", (grouped,))
 
     def _look(self) -> None:
         """Ask how packed rows lie, and whether the future is hidden."""
@@ -180,7 +203,9 @@ class LinearModule(TorchModule):
             return self.instance
         bias = problem.case.bias == "yes"
         length = max(LENGTH, problem.case.queries, problem.case.keys)
-        sizes = Sizes(problem.query.shape[-1], problem.num_heads, bias, dropout, length)
+        kv_heads = problem.case.kv_heads_count
+        width = problem.query.shape[-1]
+        sizes = Sizes(width, problem.num_heads, bias, dropout, length, kv_heads)
         module = self._new(problem, sizes)
         self.load(module, problem, arguments)
         return module
@@ -223,6 +248,8 @@ class LinearModule(TorchModule):
                     continue
                 whole = {p: arrays.get(p, np.zeros(shape, dtype)) for p in slot.parts}
                 array = slot.joined(whole, heads)
+                if slot.parts in {("k",), ("v",)} and given.problem.case.kv_heads == "fewer":
+                    array = _one_a_group(array, given.problem.case)
                 if kind == "weight" and packed is not None:
                     array = packed.get(slot.name, array)
                 state[name] = given.array(name, array.astype(dtype))
@@ -237,7 +264,10 @@ class LinearModule(TorchModule):
 
     def _posed(self, module: Any, arguments: Arguments) -> Call:
         rows = dict(zip(ROWS, arguments.rows(lay_rows(arguments.problem)), strict=True))
+        optional = {} if arguments.problem.case.inputs == "self" else dict(self._optional)
         call = self._called_with(module, [rows[name] for name in self._rows], arguments)
+        more = {name: rows[role] for name, role in optional.items()}
+        call = replace(call, kwargs={**call.kwargs, **more})
         return vjp.of_linears(call, module, arguments, self._slots_in(module))
 
     def _called_with(self, module: Any, rows: list[Any], arguments: Arguments) -> Call:
@@ -252,6 +282,13 @@ class LinearModule(TorchModule):
 
     def _has(self, part: str) -> bool:
         return any(part in slot.parts for slot in self._slots)
+
+
+def _one_a_group(array: Array, case: Case) -> Array:
+    """Return a weight or a bias with the rows of one head of each group."""
+    heads = array.reshape(case.heads_count, case.head_dim, *array.shape[1:])
+    kept = heads[:: case.heads_count // case.kv_heads_count]
+    return np.asarray(kept.reshape(-1, *array.shape[1:]))
 
 
 def _of_problem(problem: Problem, part: str) -> tuple[Array, Array]:

@@ -55,13 +55,14 @@ class Sizes:
     bias: bool = True
     dropout: float = 0.0
     length: int = LENGTH
+    kv_heads: int = 0  # 0: as many as heads
 
     def value(self, meaning: str) -> Any:
         """Return what an argument of this meaning gets."""
         return {
             "width": self.width, "heads": self.heads, "head_dim": self.width // self.heads,
-            "kv_heads": self.heads, "length": self.length, "bias": self.bias, "off": False,
-            "dropout": self.dropout, "zero": 0, "device": "cpu", "none": None,
+            "kv_heads": self.kv_heads or self.heads, "length": self.length, "bias": self.bias,
+            "off": False, "dropout": self.dropout, "zero": 0, "device": "cpu", "none": None,
             "matrix": np.zeros((self.width, self.width)),
         }[meaning]  # fmt: skip
 

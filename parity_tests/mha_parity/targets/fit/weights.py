@@ -285,6 +285,17 @@ def renumbered(slot: Slot, head: int) -> Slot:
     return replace(slot, head=head)
 
 
+def filled(slot: Slot, problem: Problem, sizes: Mapping[str, int]) -> Array:
+    """Return the array of a slot; of keys and values, one head of each group."""
+    arrays, case = arrays_of(problem, bias=slot.bias), problem.case
+    if case.kv_heads == "equal" or slot.parts not in {("k",), ("v",)}:
+        return slot.filled(arrays, sizes)
+    whole = arrays[slot.parts[0]]
+    heads = whole.reshape(case.heads_count, case.head_dim, *whole.shape[1:])
+    kept = heads[:: case.heads_count // case.kv_heads_count].reshape(-1, *whole.shape[1:])
+    return slot.filled({slot.parts[0]: kept}, {**sizes, "h": case.kv_heads_count})
+
+
 def sizes_of(problem: Problem) -> dict[str, int]:
     """Return the sizes of heads, of the width of one, and of the input."""
     return {"h": problem.num_heads, "d": problem.head_dim, "e": problem.query.shape[-1]}

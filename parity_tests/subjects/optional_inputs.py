@@ -1,0 +1,121 @@
+"""Layers whose keys and values may be left out, and layers of grouped queries; right and wrong."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def heads(rows, count):
+    """Turn (N, L, E) into (N, H, L, D)."""
+    return rows.unflatten(-1, (count, -1)).transpose(1, 2)
+
+
+def attend(q, k, v):
+    """Return (N, L, E)."""
+    scores = q * q.shape[-1] ** -0.5 @ k.transpose(-1, -2)
+    return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+class Optional(nn.Module):
+    """Self-attention if nothing else is given."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(embed_dim, embed_dim) for _ in range(4)
+        )
+
+    def _attend(self, query, key, value):
+        rows = (self.q_proj(query), self.k_proj(key), self.v_proj(value))
+        return self.out_proj(attend(*(heads(each, self.num_heads) for each in rows)))
+
+    def forward(self, query, key=None, value=None):
+        """Return (N, L, E)."""
+        key = query if key is None else key
+        return self._attend(query, key, key if value is None else value)
+
+
+class OptionalIgnored(Optional):
+    """Wrong on purpose: the value that is given is not used."""
+
+    def forward(self, query, key=None, value=None):
+        """Return (N, L, E)."""
+        key = query if key is None else key
+        return self._attend(query, key, key)
+
+
+class OptionalContext(Optional):
+    """Keys and values from one context."""
+
+    def forward(self, x, context=None):
+        """Return (N, L, E)."""
+        context = x if context is None else context
+        return self._attend(x, context, context)
+
+
+class OptionalContextIgnored(Optional):
+    """Wrong on purpose: the context is used for values alone."""
+
+    def forward(self, x, context=None):
+        """Return (N, L, E)."""
+        values = x if context is None else context
+        return self._attend(x, x, values[:, : x.shape[1]])
+
+
+class Grouped(nn.Module):
+    """Fewer heads of keys and values than of queries; head h uses key head h // group."""
+
+    def __init__(self, dim, n_heads, n_kv_heads=None):
+        super().__init__()
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads or n_heads
+        width = dim // n_heads * self.n_kv_heads
+        self.wq, self.wo = (nn.Linear(dim, dim, bias=False) for _ in range(2))
+        self.wk, self.wv = (nn.Linear(dim, width, bias=False) for _ in range(2))
+
+    def repeated(self, rows):
+        """Return one key head for every query head."""
+        return rows.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        k, v = (heads(each, self.n_kv_heads) for each in (self.wk(x), self.wv(x)))
+        return self.wo(attend(heads(self.wq(x), self.n_heads), self.repeated(k), self.repeated(v)))
+
+
+class GroupedTiled(Grouped):
+    """Wrong on purpose: key heads are repeated as a whole, so that head h uses h % kv_heads."""
+
+    def repeated(self, rows):
+        """Return key heads in the wrong order."""
+        return rows.repeat(1, self.n_heads // self.n_kv_heads, 1, 1)
+
+
+class GroupedMatrices(nn.Module):
+    """Grouped queries with bare matrices, applied as X @ W, and heads of keys required."""
+
+    def __init__(self, d_model, num_heads, num_kv_heads):
+        super().__init__()
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        width = d_model // num_heads * num_kv_heads
+        self.W_q, self.W_o = (nn.Parameter(torch.zeros(d_model, d_model)) for _ in range(2))
+        self.W_k, self.W_v = (nn.Parameter(torch.zeros(d_model, width)) for _ in range(2))
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        k, v = (heads(x @ each, self.num_kv_heads) for each in (self.W_k, self.W_v))
+        k, v = (self.repeated(each) for each in (k, v))
+        return attend(heads(x @ self.W_q, self.num_heads), k, v) @ self.W_o
+
+    def repeated(self, rows):
+        """Return one key head for every query head."""
+        return rows.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)
+
+
+class GroupedMatricesTiled(GroupedMatrices):
+    """Wrong on purpose: key heads are repeated as a whole."""
+
+    def repeated(self, rows):
+        """Return key heads in the wrong order."""
+        return rows.repeat(1, self.num_heads // self.num_kv_heads, 1, 1)

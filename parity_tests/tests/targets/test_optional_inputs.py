@@ -1,0 +1,50 @@
+"""Keys and values that may be left out are given, and grouped queries are asked with fewer keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_parity.cases.generate import make
+from mha_parity.core.case import Case
+from mha_parity.core.options import Options
+from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+
+SUBJECTS = f"{Path(__file__).parents[2]}/subjects/optional_inputs.py"
+RUN = Options(cases=30, dtypes=("float64", "float32"), shrink=False, diagnose=False, draw=False)
+# Name of the right one, its wrong twin, the features that tell them apart.
+PAIRS = [
+    ("Optional", "OptionalIgnored", {("inputs", "distinct")}),
+    ("OptionalContext", "OptionalContextIgnored", {("inputs", "cross")}),
+    ("Grouped", "GroupedTiled", {("kv_heads", "fewer")}),
+    ("GroupedMatrices", "GroupedMatricesTiled", {("kv_heads", "fewer")}),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "features"), PAIRS)
+def test_the_wrong_twin_fails_by_its_feature_alone(
+    right: str, wrong: str, features: set[tuple[str, str]]
+) -> None:
+    """What the call or the constructor may leave out is passed: the right one passes all cases."""
+    assert 0 == check(bind(load.load(f"{SUBJECTS}:{right}")), RUN).failed
+    verdict = check(bind(load.load(f"{SUBJECTS}:{wrong}")), RUN)
+    rows = {(row.axis, row.value): row for row in verdict.features}
+    assert all("fail" == rows[feature].status for feature in features)
+    plain = [("inputs", "self"), ("kv_heads", "equal")]
+    assert any("pass" == rows[feature].status for feature in plain)
+
+
+def test_grouped_heads_of_a_layer_share_weights() -> None:
+    """Query heads h of one group have the same rows of W_k, W_v and their biases."""
+    case = Case(seed=3, batch=2, queries=5, keys=5, heads_count=4, head_dim=3, kv_heads_count=2)
+    for regime in ("normal", "large_head", "very_negative"):
+        problem = make(case.replace(bias="yes", regime=regime))
+        for array in (problem.w_k, problem.w_v, problem.b_k, problem.b_v):
+            assert array is not None
+            heads = array.reshape(2, 2, -1)
+            np.testing.assert_array_equal(heads[:, 0], heads[:, 1])
+        assert 4 == problem.num_kv_heads
