@@ -47,7 +47,6 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
             ("v_dim", "other"),
         )
     ),
-    ({"form": "mha", "kv_heads": "fewer"}, {"gradients": "yes"}),
     ({"form": "mha", "kv_heads": "fewer"}, {"projection": "separate"}),
     # Unlike widths need unlike inputs.
     ({"projection": "separate"}, {"inputs": "self"}),

@@ -104,6 +104,8 @@ def restricted(candidate: Candidate, options: Options) -> Offer:
                 f"{axis}={missing[0]} was asked for, but the target offers only {offered}{why}."
             )
         offer[axis] = values
+    if options.grad and "mha" in offer["form"] and "equal" in offer["kv_heads"]:
+        offer["kv_heads"] = ("equal",)  # weights that are repeated have no gradients of their own
     return reachable(offer)
 
 

@@ -84,10 +84,7 @@ def impossible(features: dict[str, str]) -> bool:
         items & OF_LAYERS and items & OF_FUNCTIONS,
         get("projection") == "separate" and get("inputs") in {"self", "cross"},  # one width
         get("heads") == "one" and get("kv_heads") == "fewer",  # one head has no groups
-        # Weights of grouped heads are repeated: they have no gradients of their own.
-        get("form") == "mha"
-        and get("kv_heads") == "fewer"
-        and (get("gradients") == "yes" or get("projection") == "separate"),
+        get("kv_heads") == "fewer" and get("projection") == "separate",  # one width
         get("heads") == "one" and get("size") == "equal",  # H = D
         masked_row and (appended or unmasked),  # every row sees a key
         get("form") == "mha" and get("bias") == "no" and get("regime") in BY_BIASES,
