@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mha_parity.cases.generate import make
 from mha_parity.core.candidate import Answer, CandidateError
-from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
@@ -29,6 +27,7 @@ from mha_parity.targets.conventions.base import (
 from mha_parity.targets.conventions.functions import returned
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.fit import roles as calls
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.build import move, new_layer, take_out
@@ -312,7 +311,7 @@ class Fitted(Convention):
         self._look_at_one_head()
         if case.layout == "batch_first" and self.how.arrangement in {"rows", "heads"}:
             single = case.replace(layout="unbatched", batch=1)
-            if self._takes_single(single):
+            if takes_single(self, single):
                 yield FeatureProbe("layout", "unbatched", (single,))
         if not self.how.parts and self.how.arrangement == "heads":
             yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
@@ -396,16 +395,4 @@ class Fitted(Convention):
         if output.shape == problem.output_shape:
             return True
         self.reasons["inputs", inputs] = f"the output has shape {output.shape}"
-        return False
-
-    def _takes_single(self, case: Case) -> bool:
-        """Return whether one sample without its axis gets the answer of a batch of it."""
-        batch = make(case.replace(layout="batch_first"))
-        try:
-            expected, actual = self(batch).output, self(replace(batch, case=case)).output
-        except CandidateError:
-            return True  # the trial keeps what it raised
-        if equal_up_to_rounding(expected, actual):
-            return True
-        self.reasons["layout", "unbatched"] = "one sample alone gets another answer than in a batch"
         return False

@@ -14,7 +14,6 @@ import numpy as np
 
 from mha_parity.cases.generate import make
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
@@ -33,6 +32,7 @@ from mha_parity.targets.conventions.linears import ROWS, SMALL, built, misfit, o
 from mha_parity.targets.conventions.packing import ProjectionSlot, laid, slots, state_shapes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
+from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
 from mha_parity.targets.fit.roles import inputs_of
 
@@ -122,7 +122,7 @@ class LinearModule(TorchModule):
             self.reasons["bias", "yes"] = f"the Linear of {self._unbiased[0]} has no bias"
         case = self.plain_case()
         single = case.replace(layout="unbatched", batch=1)
-        if self._takes_single(single):
+        if takes_single(self, single):
             yield FeatureProbe("layout", "unbatched", (single,))
         yield FeatureProbe(
             "size", "empty", (case.replace(batch=0), case.replace(queries=0, keys=0))
@@ -175,21 +175,6 @@ class LinearModule(TorchModule):
             return np.asarray(output[0])
 
         return laid(slot, problem.num_heads, width, answer)
-
-    def _takes_single(self, case: Case) -> bool:
-        """Return whether one sample without its axis gets the answer of a batch of it.
-
-        Code that was written for three axes may take two for others, and give back their shape.
-        """
-        batch = make(case.replace(layout="batch_first"))
-        try:
-            due, got = self(batch).output, self(replace(batch, case=case)).output
-        except CandidateError:
-            return True  # the trial keeps what it raised
-        if equal_up_to_rounding(due, got):
-            return True
-        self.reasons["layout", "unbatched"] = "one sample alone gets another answer than in a batch"
-        return False
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return the answer, also out of a tuple of one, and of output, weights and more."""

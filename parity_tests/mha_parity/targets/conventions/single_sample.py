@@ -1,0 +1,31 @@
+"""Whether a target that takes batches takes one sample without its axis as well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mha_parity.cases.generate import make
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.compare import equal_up_to_rounding
+
+if TYPE_CHECKING:
+    from mha_parity.core.case import Case
+    from mha_parity.targets.conventions.base import Convention
+
+
+def takes_single(convention: Convention, case: Case) -> bool:
+    """Return whether one sample without its axis gets the answer of a batch of it.
+
+    Code that was written for three axes may take two for others, and give back their shape.
+    """
+    batch = make(case.replace(layout="batch_first"))
+    try:
+        expected, actual = (convention(each).output for each in (batch, replace(batch, case=case)))
+    except CandidateError:
+        return True  # the trial keeps what it raised
+    if equal_up_to_rounding(expected, actual):
+        return True
+    reason = "one sample alone gets another answer than in a batch"
+    convention.reasons["layout", "unbatched"] = reason
+    return False
