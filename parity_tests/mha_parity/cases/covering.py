@@ -82,6 +82,8 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
 )
 
 
+GROUPED_LAYER: Features = {"form": "mha", "kv_heads": "fewer"}
+
 _BY_VALUE: dict[tuple[str, str], list[Features]] = {}
 for _left, _right in CLASHES:
     _clash = _left | _right
@@ -169,13 +171,17 @@ def _pairs(features: Features, axes: list[str]) -> set[Pair]:
 
 def _fill(offer: Offer, fixed: Features, chance: random.Random) -> Features | None:
     """Return whole features that contain ``fixed``, or None where none are possible."""
-    if not possible(fixed):
+    # Beside functions of Q, K and V, whose keys are grouped as they are, layers are not grouped.
+    apart = GROUPED_LAYER if "qkv" in offer["form"] else {}
+    if not possible(fixed) or (apart and apart.items() <= fixed.items()):
         return None
     features = dict(fixed)
     axes = [axis for axis in offer if axis not in fixed]
     chance.shuffle(axes)
     for axis in axes:
         values = [value for value in offer[axis] if _fits(features, axis, value)]
+        if apart:
+            values = [v for v in values if not apart.items() <= {*features.items(), (axis, v)}]
         if not values:
             return None
         features[axis] = chance.choice(values)

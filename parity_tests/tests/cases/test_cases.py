@@ -66,7 +66,8 @@ OF_LAYERS = {
     ("bias_kv", "yes"), ("zero_attn", "yes"), ("out_proj", "general"), ("inputs", "distinct"),
 }  # fmt: skip
 OF_FUNCTIONS = {
-    ("form", "qkv"), ("projection", "none"), ("scale", "given"), ("v_dim", "other"),
+    ("form", "qkv"), ("projection", "none"), ("scale", "given"), ("kv_heads", "fewer"),
+    ("v_dim", "other"),
 }  # fmt: skip
 BY_BIASES = {"very_negative", "offset", "rising", "falling"}  # regimes that biases make
 PLAIN_IF_EMPTY = (
@@ -84,7 +85,6 @@ def impossible(features: dict[str, str]) -> bool:
         items & OF_LAYERS and items & OF_FUNCTIONS,
         get("projection") == "separate" and get("inputs") in {"self", "cross"},  # one width
         get("heads") == "one" and get("kv_heads") == "fewer",  # one head has no groups
-        get("kv_heads") == "fewer" and get("projection") == "separate",  # one width
         get("heads") == "one" and get("size") == "equal",  # H = D
         masked_row and (appended or unmasked),  # every row sees a key
         get("form") == "mha" and get("bias") == "no" and get("regime") in BY_BIASES,
