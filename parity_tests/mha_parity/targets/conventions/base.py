@@ -287,12 +287,6 @@ class Convention(ABC):
         """Return what makes calls of one layer with dropout ``p``: in training, or in evaluation.
 
         None where the subject has no dropout or no modes.
-
-        Raises
-        ------
-        CandidateError
-            The layer cannot be built so.
-
         """
         del problem, p
         return None
