@@ -24,6 +24,12 @@ def rests_over_one_head(Q, K, V, n_heads):
     return right(Q, K, V, n_heads)
 
 
+def rests(Q, K, V, n_heads):
+    """Take a fifth of a second, whatever the problem."""
+    time.sleep(0.2)
+    return right(Q, K, V, n_heads)
+
+
 def talks(Q, K, V, n_heads):
     """Print a line."""
     print("attending to", len(K), "keys")

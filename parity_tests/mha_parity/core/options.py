@@ -71,7 +71,7 @@ class OptionKeywords(TypedDict, total=False):
     convention
         How the target is called (default: recognised from its signature).
     timeout, memory
-        Seconds and GiB that a case may take in a process of its own.
+        Seconds that a call, and GiB that a case may take in a process of its own.
     in_process
         Run a target that is given as text in this process.
     forbid
@@ -282,7 +282,7 @@ def add_options(addoption: Callable[..., Any], prefix: str = "") -> None:
         type=positive,
         default=plain.timeout,
         metavar="S",
-        help="seconds a case may take (%(default)s)",
+        help="seconds a call may take (%(default)s)",
     )
     add(
         "memory",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mha_parity.catalogue import catalogue
+from mha_parity.core.deadline import Deadline
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose import cases, conduct, evidence, hypotheses
 from mha_parity.diagnose.evidence import Observation
@@ -43,8 +43,8 @@ def diagnose(
 
     A name is confident where the wrong attention of that name predicts all failing answers, and
     those to further cases drawn to refute it. What no name explains is found by experiments, and
-    so is where calls fail, if some cases did (``crashes``). ``budget`` is in seconds; the
-    candidate's own time counts.
+    so is where calls fail, if some cases did (``crashes``). ``budget`` is in seconds, as
+    ``Deadline`` counts them.
     """
     if not failures:
         return _crashes_alone(candidate, budget) if crashes else ()
@@ -66,8 +66,7 @@ def diagnose(
 
 def _crashes_alone(candidate: Candidate, budget: float) -> tuple[Diagnosis, ...]:
     """Return for which sizes calls fail, where no case was answered wrongly."""
-    ends = time.perf_counter() + budget
-    return Measurements(candidate, lambda: time.perf_counter() < ends).crashes
+    return Measurements(candidate, Deadline(budget).running).crashes
 
 
 class _Session:
@@ -80,7 +79,7 @@ class _Session:
         budget: float,
     ) -> None:
         self.candidate = candidate
-        self.ends = time.perf_counter() + budget
+        self.deadline = Deadline(budget)
         chosen = cases.plainest_cases([problem.case for problem, _ in failures], FAILURES)
         self.failing = [Observation(*failures[i], failing=True) for i in chosen]
         # A case may fail by a relation or by conduct while its answer is right.
@@ -88,7 +87,7 @@ class _Session:
 
     def running(self, reserve: float = 0.5) -> bool:
         """Return whether there is time left, beyond what the last steps need."""
-        return time.perf_counter() < self.ends - reserve
+        return self.deadline.running(reserve)
 
     def names(self) -> tuple[Diagnosis, ...]:
         """Return the names that explain the failures."""
@@ -208,9 +207,8 @@ class _Session:
     @cached_property
     def measurements(self) -> Measurements:
         """The experiments on the candidate; two thirds of the time that is left are theirs."""
-        now = time.perf_counter()
-        ends = now + max(self.ends - now, LEAST) * PART
-        return Measurements(self.candidate, lambda: time.perf_counter() < ends)
+        deadline = Deadline(max(self.deadline.left, LEAST) * PART)
+        return Measurements(self.candidate, deadline.running)
 
     def facts(self) -> tuple[Diagnosis, ...]:
         """Return what the experiments understood, or the facts that narrow it down."""

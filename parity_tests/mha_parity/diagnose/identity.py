@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.core.deadline import Deadline
 from mha_parity.core.environment import environment
 from mha_parity.core.identity import IdentityCard, InfluenceMatrix, Measure, TransferPoints
 from mha_parity.diagnose.experiments import transfer
@@ -29,7 +30,7 @@ DRAWN = 32  # rows and keys at most of a matrix that can be read
 def identify(candidate: Candidate, target: str, seconds: float = math.inf) -> IdentityCard:
     """Return what the experiments measure of a candidate; none begins after ``seconds``."""
     started = time.perf_counter()
-    caller = Caller(candidate, lambda: time.perf_counter() < started + seconds)
+    caller = Caller(candidate, Deadline(seconds).running)
     seen = examine(caller, whole=True)
     lines = measures(caller, seen)
     if not caller.running():

@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,11 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Calling:
+    """A call of the target begins: the time-out counts from here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """The error that came instead of the answer to one problem."""
 
@@ -92,7 +98,9 @@ def serve(requests: int, answers: int) -> None:
     sys.path[:] = setup.search
     from mha_parity.targets import load
     from mha_parity.targets.command import Command
+    from mha_parity.targets.conventions import base
 
+    base.on_call = SignOfLife(answers)
     try:
         subject = load.load(setup.target)
         send(answers, (None, Loaded()))
@@ -125,6 +133,27 @@ def serve(requests: int, answers: int) -> None:
         answer = _answer(candidate, problem)
         os.write(printed, mark(number))
         send(answers, (number, answer))
+
+
+class SignOfLife:
+    """Say that a call begins, where the last time is more than ``EVERY`` seconds ago.
+
+    A case is several calls, and binding is many: each may take what the time-out allows for one.
+    """
+
+    EVERY = 0.25
+
+    def __init__(self, answers: int) -> None:
+        """Write to the pipe of the answers."""
+        self._answers = answers
+        self._last = time.monotonic()
+
+    def __call__(self) -> None:
+        """Send the message if it is time."""
+        now = time.monotonic()
+        if now - self._last > self.EVERY:
+            self._last = now
+            send(self._answers, (None, Calling()))
 
 
 def _bound(subject: Any, setup: Setup) -> MonitoredCandidate:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mha_parity.cases.covering import possible
+from mha_parity.core.deadline import CLOCK
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.report import wording
@@ -113,7 +114,7 @@ def test_trying_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     candidate = bind(Slow, "torch-module")
     calls = len(list(claimed_cases(candidate.plain_case(), candidate.claims())))
-    monkeypatch.setattr(probing, "WAIT", 3 * sleeping)
+    monkeypatch.setattr(probing, "SECONDS", 3 * sleeping / CLOCK)
     before = Slow.calls
     bind(Slow, "torch-module")
     assert Slow.calls - before < calls

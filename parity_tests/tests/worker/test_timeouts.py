@@ -57,3 +57,13 @@ def test_a_target_that_answers_is_never_cut_short(name: str) -> None:
     """Without a silence no case has less than its timeout, and nothing is noted."""
     verdict, _ = judged(f"behaving.py:{name}", cases=30)
     assert (30, ()) == (verdict.passed, verdict.notes)
+
+
+def test_the_time_out_is_that_of_a_call() -> None:
+    """Binding and a case are many calls of a tenth of it. Kills the limit for all of them."""
+    with isolated(f"{SUBJECTS}/behaving.py:rests", timeout=TIMEOUT) as candidate:
+        candidate.ready()
+        assert candidate._setup.probe  # no trial was cut short
+        options = Options(cases=1, diagnose=False, shrink=False)
+        verdict = check(candidate, options)
+    assert (0, 1) == (verdict.failed, verdict.run)

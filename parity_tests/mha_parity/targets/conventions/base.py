@@ -41,6 +41,10 @@ LEAVES = (
 GENERATORS = ("rng", "generator")  # what the argument for a generator of NumPy's is called
 
 
+def on_call() -> None:
+    """Do nothing before a call; a worker puts what says that the last one ended in its place."""
+
+
 class Arguments:
     """Fresh copies of a problem's arrays in the case's memory layout, in the library's kind.
 
@@ -110,6 +114,7 @@ class Call:
             The candidate raised, or tried to leave the process.
 
         """
+        on_call()
         with blamed():
             return self.function(*self.args, **self.kwargs)
 
