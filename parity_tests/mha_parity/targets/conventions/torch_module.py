@@ -29,6 +29,7 @@ from mha_parity.targets.conventions.signatures import (
     forward,
     signature,
 )
+from mha_parity.targets.conventions.torch_defaults import departures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,6 +65,8 @@ class TorchModule(Convention):
         made = constructor(self.subject)
         self._made = ANY if made is None else made
         self._called, state = self._look_at_instance()
+        if type(self) is TorchModule:
+            self.remarks = tuple(departures(*self._named))
         takes, called = self._made.takes, self._called.takes
         both = ("no", "yes")
         causal = ("causal",) if called("attn_mask") or called("is_causal") else ()
