@@ -29,8 +29,8 @@ def test_all_of_them_are_tested_here() -> None:
     assert set(UNASKED) == beyond
 
 
-def test_a_raw_product_past_half_s_range_is_judged_wrong() -> None:
-    """Where scores are as large as no case draws them, the bug is seen, and a right one matches."""
+def test_a_raw_product_past_half_s_range_is_left_to_the_fixed_problem() -> None:
+    """No case decides by its seed: its answer is inconclusive, and `run.overflow` asks for it."""
     case = Case(
         seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=11, form="qkv",
         inputs="cross", projection="none", dtype="float16",
@@ -45,7 +45,7 @@ def test_a_raw_product_past_half_s_range_is_judged_wrong() -> None:
             catalogue()["f16-qk-overflow"].attend(problem),
         )
     ]
-    assert [Severity.MATCH, Severity.WRONG] == found
+    assert [Severity.MATCH, Severity.INCONCLUSIVE] == found
 
 
 def test_integers_cut_the_output_down() -> None:
