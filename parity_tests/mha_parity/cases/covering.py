@@ -21,6 +21,8 @@ HALF = 0.5
 # Takes no part in the draw: a run with gradients has the cases of a run without.
 ASIDE = "gradients"
 APART = 1_000_003  # how far the seeds of two runs' cases are apart
+# Runs whose seeds fit into 32 bits; the run after the last has the values of the first again.
+RUNS = 2**32 // APART
 ATTEMPTS = 8  # candidates per greedy step: more make the list a little shorter, and slower
 
 # Pairs of features that cannot occur in one problem, each with the reason.
@@ -206,4 +208,4 @@ def _case(features: Features, sizes: SizeDraw, seed: int, index: int) -> Case:
     """Return a case with these features: sizes drawn to fit, and a seed of its own."""
     named = {a: v for a, v in features.items() if a not in {"heads", "size", "kv_heads", "v_dim"}}
     drawn = sizes.sizes(features)
-    return Case(seed=(seed * APART + index) % 2**32, **drawn, **named)  # type: ignore[arg-type]  # fields vary in type
+    return Case(seed=seed % RUNS * APART + index, **drawn, **named)  # type: ignore[arg-type]  # fields vary in type

@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from mha_parity.cases.covering import CLASHES, cover, draw_cases
+from mha_parity.cases.covering import CLASHES, RUNS, cover, draw_cases, place_of
 from mha_parity.cases.generate import make
 from mha_parity.cases.memory_layout import present
 from mha_parity.cases.rng import SPREAD, Stream
@@ -277,3 +277,11 @@ def test_spread_is_the_standard_deviation() -> None:
     mean = sum(range(65536)) / 65536
 
     assert SPREAD**2 == pytest.approx(4 * (squares - mean**2), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", [0, 1, RUNS - 1, RUNS, 2**31])
+def test_a_case_knows_its_place_in_a_run_of_any_seed(seed: int) -> None:
+    """Further calls go by the place. Kills a seed that wraps around 32 bits within a run."""
+    drawn = draw_cases(WHOLE, 12, seed)
+    assert list(range(12)) == [place_of(case) for case in drawn]
+    assert all(0 <= case.seed < 2**32 for case in drawn)

@@ -16,7 +16,7 @@ from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.construct import meanings
+from mha_parity.targets.fit.construct import globals_read, meanings
 from mha_parity.targets.fit.search import attention
 from mha_parity.worker.open_target import bound_here
 
@@ -144,3 +144,27 @@ def test_weights_one_wide_are_filled(heads: int, width: int) -> None:
     problem = make(case)
     expected = attention(problem, causal=bound.hides_future)
     np.testing.assert_allclose(bound(problem).output, expected, rtol=0, atol=1e-12)
+
+
+class OneHead:
+    """A head whose buffer has the size of a number of the module."""
+
+    def forward(self) -> int:
+        """Read it."""
+        return block_size
+
+
+class HeadsInAList:
+    """Heads that a comprehension builds, as in a well-known lecture."""
+
+    def __init__(self) -> None:
+        """Build them."""
+        self.heads = [OneHead() for _ in range(3)]
+
+
+block_size = 8
+
+
+def test_a_number_that_a_comprehension_leads_to_is_found() -> None:
+    """The class of the heads is named inside the comprehension's own code. Kills its loss."""
+    assert {"block_size": "length"} == dict(globals_read(HeadsInAList))

@@ -6,7 +6,7 @@ import inspect
 import re
 from dataclasses import dataclass, is_dataclass
 from itertools import islice, product
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -212,7 +212,7 @@ def globals_read(kind: type) -> Mapping[str, str]:
     todo = [kind]
     while todo:
         for method in vars(todo.pop()).values():
-            for name in getattr(getattr(method, "__code__", None), "co_names", ()):
+            for name in _names(getattr(method, "__code__", None)):
                 value = scope.get(name)
                 if (
                     name not in seen
@@ -223,3 +223,11 @@ def globals_read(kind: type) -> Mapping[str, str]:
                 seen.add(name)
     numbers = {n for n in seen if type(scope.get(n)) in {int, float}}
     return {n: meanings(n)[0] for n in numbers if meanings(n) and meanings(n)[0] != "zero"}
+
+
+def _names(code: CodeType | None) -> Iterator[str]:
+    """Yield the global names and attributes that code reads, in its comprehensions too."""
+    if code is not None:
+        yield from code.co_names
+        for each in code.co_consts:
+            yield from _names(each if isinstance(each, CodeType) else None)
