@@ -139,8 +139,11 @@ def test_dropout_and_sequences_first_are_shared_out_too(shared_out: list[int]) -
 
 def test_small_problems_are_not_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below sixteen million multiplications waking a thread costs more than it saves."""
-    monkeypatch.setattr(dispatch, "_attend_by_samples", None)
-    layer()(*sequences())
+    shares: list[Any] = []
+    monkeypatch.setattr(dispatch, "_attend_by_samples", lambda *given: shares.append(given))
+    output, _ = layer()(*sequences())
+    assert [] == shares
+    assert np.isfinite(output).all()
 
 
 def test_masks_of_some_samples() -> None:
