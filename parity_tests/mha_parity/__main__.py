@@ -82,6 +82,26 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"mha-parity {__version__}")
     commands = top.add_subparsers(title="commands", dest="command", metavar="COMMAND")
 
+    _check(commands)
+    _identify(commands)
+    _record(commands)
+    _replay(commands)
+    _adapt(commands)
+    _bench(commands)
+    _mutants(commands)
+    explain = commands.add_parser("explain", help="tell the story of one bug")
+    explain.add_argument("bug", metavar="BUG", help="its id in the catalogue: see list bugs")
+    listing = commands.add_parser("list", help="list conventions, features or bugs")
+    listing.add_argument(
+        "what",
+        nargs="?",
+        choices=("conventions", "features", "bugs"),
+        help="default: how many each",
+    )
+    return top
+
+
+def _check(commands: Any) -> None:
     check = commands.add_parser(
         "check",
         help="judge a target over many cases",
@@ -107,9 +127,8 @@ def parser() -> argparse.ArgumentParser:
     _reports(add)
     _of_torch(add)
 
-    _identify(commands)
-    _record(commands)
 
+def _replay(commands: Any) -> None:
     replay = commands.add_parser("replay", help="show one case in full", epilog=EPILOG)
     replay.add_argument("case", metavar="CASE", help="the id that a report printed")
     replay.add_argument(
@@ -118,6 +137,8 @@ def parser() -> argparse.ArgumentParser:
     add_options(replay.add_argument)
     replay.add_argument("--pdb", action="store_true", help="stop inside the target")
 
+
+def _adapt(commands: Any) -> None:
     adapt = commands.add_parser(
         "adapt",
         help="print an adapter for a target, to be completed by hand",
@@ -126,20 +147,6 @@ def parser() -> argparse.ArgumentParser:
         "is loaded and called in this process.",
     )
     adapt.add_argument("target", metavar="TARGET", help="whose attention")
-
-    _bench(commands)
-    _mutants(commands)
-
-    explain = commands.add_parser("explain", help="tell the story of one bug")
-    explain.add_argument("bug", metavar="BUG", help="its id in the catalogue: see list bugs")
-    listing = commands.add_parser("list", help="list conventions, features or bugs")
-    listing.add_argument(
-        "what",
-        nargs="?",
-        choices=("conventions", "features", "bugs"),
-        help="default: how many each",
-    )
-    return top
 
 
 def _identify(commands: Any) -> None:

@@ -57,6 +57,16 @@ def is_adapter(subject: object) -> bool:
     return bool(getattr(subject, _MARK, False))
 
 
+def _weight(name: str, doc: str) -> property:
+    """Return the property of a call that is one of its weights, and notes that it was read."""
+
+    def read(call: AttentionCall) -> Any:
+        call._seen.add(name)  # noqa: SLF001  (a method of that class)
+        return call._weights[name]  # noqa: SLF001
+
+    return property(read, doc=doc)
+
+
 class AttentionCall:
     """One call of attention in the terms of torch.nn.MultiheadAttention, batch first.
 
@@ -130,45 +140,16 @@ class AttentionCall:
         self._seen.add("value")
         return self._rows[2]
 
-    @property
-    def q_proj_weight(self) -> Any:
-        """W_q, (E, E): q = query W_q^T + b_q, the rows of head h are h D to h D + D."""
-        return self._weight("w_q")
-
-    @property
-    def k_proj_weight(self) -> Any:
-        """W_k, (E, E)."""
-        return self._weight("w_k")
-
-    @property
-    def v_proj_weight(self) -> Any:
-        """W_v, (E, E)."""
-        return self._weight("w_v")
-
-    @property
-    def out_proj_weight(self) -> Any:
-        """W_out, (E, E): output = heads W_out^T + b_out."""
-        return self._weight("w_out")
-
-    @property
-    def q_proj_bias(self) -> Any:
-        """b_q, (E,)."""
-        return self._weight("b_q")
-
-    @property
-    def k_proj_bias(self) -> Any:
-        """b_k, (E,)."""
-        return self._weight("b_k")
-
-    @property
-    def v_proj_bias(self) -> Any:
-        """b_v, (E,)."""
-        return self._weight("b_v")
-
-    @property
-    def out_proj_bias(self) -> Any:
-        """b_out, (E,)."""
-        return self._weight("b_out")
+    q_proj_weight = _weight(
+        "w_q", "W_q, (E, E): q = query W_q^T + b_q, the rows of head h are h D to h D + D."
+    )
+    k_proj_weight = _weight("w_k", "W_k, (E, E).")
+    v_proj_weight = _weight("w_v", "W_v, (E, E).")
+    out_proj_weight = _weight("w_out", "W_out, (E, E): output = heads W_out^T + b_out.")
+    q_proj_bias = _weight("b_q", "b_q, (E,).")
+    k_proj_bias = _weight("b_k", "b_k, (E,).")
+    v_proj_bias = _weight("b_v", "b_v, (E,).")
+    out_proj_bias = _weight("b_out", "b_out, (E,).")
 
     @property
     def is_causal(self) -> bool:
@@ -249,10 +230,6 @@ class AttentionCall:
             raise _unsaid("masks", "lengths")
         counts = self._reduced("lengths", visible, f"{axes} 1")
         return self._arguments.array("lengths", counts[..., 0].astype(np.int64))
-
-    def _weight(self, name: str) -> Any:
-        self._seen.add(name)
-        return self._weights[name]
 
     def _mask(self, name: str) -> Any:
         self._seen.add(name)
