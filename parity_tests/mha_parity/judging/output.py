@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.check_result import MASKED_ROWS, CheckResult, Severity
 from mha_parity.judging import accuracy, nonfinite
 from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.tolerance import OrderSpread
@@ -134,7 +134,7 @@ class _OutputJudge:
         but = f", but should be {wanted}" if fails else ""
         sentence = f"{check}: rows that see no key are {policy}{but}."
         severity = Severity.WRONG if fails else Severity.MATCH
-        return [self._check_result("fully masked rows", severity, detail=sentence)]
+        return [self._check_result(MASKED_ROWS, severity, detail=sentence)]
 
     def _misplaced(
         self, check: str, judged: JudgedArray, found: Array, places: Array

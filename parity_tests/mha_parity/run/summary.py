@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import NOT_ASKED, NOT_CALLED
-from mha_parity.core.check_result import Severity
+from mha_parity.core.check_result import MASKED_ROWS, Severity
 from mha_parity.core.features import AXES
 from mha_parity.core.parameters import Status, with_status
 from mha_parity.core.pictures import CaseError
@@ -250,8 +250,20 @@ def notes(
         remark for case_result in case_results for remark in case_result.remarks
     )
     meanings = (f"`{each.name}`: {each.meaning}" for each in parameters if each.meaning)
-    said = (*unjudged, _less_accurate(check_results), *meanings, *remarks)
+    said = (
+        *unjudged, _less_accurate(check_results), *_masked_rows(check_results), *meanings, *remarks
+    )  # fmt: skip
     return tuple(note for note in said if note)
+
+
+def _masked_rows(check_results: Iterable[CheckResult]) -> Iterator[str]:
+    """Yield what rows that see no key are where they are not NaN, by the sentences of the judge."""
+    named = (each for each in check_results if each.check == MASKED_ROWS)
+    found = Counter(
+        each.detail for each in named if not each.severity.fails and "are nan" not in each.detail
+    )
+    for sentence, count in found.items():
+        yield f"{sentence.removesuffix('.')} in {_cases(count)}, where torch's pinned path has NaN."
 
 
 def _unjudged(case_results: Sequence[CaseResult], begins: str) -> str:

@@ -19,7 +19,7 @@ from mha_parity import catalogue
 from mha_parity.cases.covering import HALF
 from mha_parity.cases.generate import make, with_dtype
 from mha_parity.core.candidate import Answer, CandidateError
-from mha_parity.core.check_result import Severity
+from mha_parity.core.check_result import MASKED_ROWS, Severity
 from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.output import ROUNDINGS, JudgeSettings, judge_answer
 from mha_parity.judging.tolerance import OrderSpread
@@ -85,7 +85,7 @@ def count_verdicts(
     case, counts = problem.case, Counts()
     for answer in right_answers(problem, rng):
         for check_result in judge_answer(problem, reference, answer, settings):
-            if check_result.check != "fully masked rows":
+            if check_result.check != MASKED_ROWS:
                 counts["right", case.dtype, check_result.severity.value] += 1
     for family in FAMILIES:
         bugs = bugs_of(family, case.dtype)

@@ -15,12 +15,13 @@ from mha_parity.catalogue.registry import whole_offer
 from mha_parity.checks.conduct import MonitoredCandidate
 from mha_parity.checks.metamorphic import judge_relation, scheduled_relation
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
+from mha_parity.core.check_result import SYSTEMATIC
 from mha_parity.judging.bias import SystematicErrorTest
 from mha_parity.judging.gradients import judge_gradients
 from mha_parity.judging.output import JudgeSettings, judge_answer
 from mha_parity.oracle.error_bound import bound
 from mha_parity.oracle.reference import reference_answer
-from mha_parity.selftest.mutation_matrix import COMPLETES, GRADIENTS, SYSTEMATIC, Kill, Role
+from mha_parity.selftest.mutation_matrix import COMPLETES, GRADIENTS, Kill, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,6 +11,7 @@ from rich.table import Table
 from mha_parity.catalogue import FAMILIES
 from mha_parity.checks import conduct
 from mha_parity.checks.metamorphic import RELATIONS
+from mha_parity.core.check_result import MASKED_ROWS, SYSTEMATIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
 NOT_RUN = "–"
 COMPLETES = "call completes"
 GRADIENTS = "gradients"
-SYSTEMATIC = "systematic error"
 CHECKS = (
-    "output", "weights", GRADIENTS, "fully masked rows", SYSTEMATIC, COMPLETES, *RELATIONS,
+    "output", "weights", GRADIENTS, MASKED_ROWS, SYSTEMATIC, COMPLETES, *RELATIONS,
     *conduct.CHECKS,
 )  # fmt: skip
 # Why a check stays that sees no bug alone.

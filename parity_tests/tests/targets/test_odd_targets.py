@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,11 @@ import pytest
 from mha_parity.cases.generate import make
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
+from mha_parity.core.options import Options
+from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
+from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.load import load
 
 QKV = Case(seed=1, batch=1, queries=5, keys=7, heads_count=2, head_dim=3, form="qkv",
            projection="none", inputs="cross", layout="unbatched")  # fmt: skip
@@ -81,3 +86,34 @@ def test_a_mask_that_is_positional_only_is_passed_by_position() -> None:
     bound = bind(softmax_of)
     assert {"call.mask"} == bound.meanings.keys()
     assert {} == bound.untried
+
+
+def weights_first(q: Any, k: Any, v: Any) -> tuple[Any, Any]:
+    """Return the weights, and then the output of one head."""
+    scores = (q * np.asarray(q.shape[-1] ** -0.5, q.dtype)) @ np.swapaxes(k, -1, -2)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights, weights @ v
+
+
+def test_the_output_is_told_from_weights_of_its_shape() -> None:
+    """Where S = D both have one shape. Kills the choice of the output by the shape in each call."""
+    bound = bind(weights_first, "fitted")
+    assert isinstance(bound, Fitted)
+    assert 1 == bound.place
+    problem = make(bound.plain_case().replace(queries=6, keys=6, heads_count=1, head_dim=6))
+    assert problem.query.shape[-2:] == (6, 6)
+    expected = weights_first(problem.query, problem.key, problem.value)[1]
+    np.testing.assert_allclose(bound(problem).output, expected, rtol=1e-12)
+
+
+def test_what_rows_without_a_key_are_is_said() -> None:
+    """They may be anything, since torch disagrees with itself; the notes name it. Kills silence."""
+    subject = load("torch.nn.functional:scaled_dot_product_attention")
+    options = Options(cases=40, dtypes=("float64",), diagnose=False, shrink=False)
+    verdict = check(bind(subject), options)
+    said = [note for note in verdict.notes if "rows that see no key" in note]
+    assert 1 == len(said), verdict.notes
+    assert re.fullmatch(
+        r"output: rows that see no key are zero in \d+ cases, where .* NaN\.", said[0]
+    )

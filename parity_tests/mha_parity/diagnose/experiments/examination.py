@@ -138,7 +138,9 @@ def _crashes(seen: Examination) -> list[Finding]:
     first = decided[0] if decided else failing[0]
     rules = " or ".join(dict.fromkeys(str(each.crash_rule) for each in decided))
     where = f"wherever {rules}" if rules else f"at {_some(first)}"
-    remedy = "let a loop or reshape end where the array ends, whatever its length"
+    # What never answers, or answers no array, is not mended by the end of a loop.
+    ends = bool(rules) and first.error.startswith("raised")
+    remedy = "let a loop or reshape end where the array ends, whatever its length" if ends else ""
     return [Finding(f"the call {first.error.partition(' [')[0]} {where}", remedy, stage="crash")]
 
 

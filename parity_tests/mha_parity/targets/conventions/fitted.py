@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,11 +47,16 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.roles import Given
 
 
+DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
+
+
 class Fitted(Convention):
     """Layers and functions that are called as small problems showed."""
 
     name = "fitted"
     call = "whatever small problems show: weights by their names, inputs and layouts by trial"
+    # Where the output stands in what is returned; elsewhere sizes may agree, and shapes not tell.
+    place: int | None = None
 
     def claims(self) -> Offer:
         """Search the interpretation, and offer what it can be asked for.
@@ -64,13 +70,23 @@ class Fitted(Convention):
         self.hides_future = False
         self.fit = self._found()
         self.how = self.fit.interpretation
+        self.place = self._place()
         return self._offered()
+
+    def _place(self) -> int | None:
+        """Return where the output stands, by a problem in which no two sizes are equal."""
+        for dtype in DTYPES:
+            problem = posed(self.how, "self", dtype)
+            with suppress(CandidateError):  # then another dtype, or shapes have to tell
+                several = self._several(self.prepare(problem).make())
+                return self.output_of(problem, several)[0] if len(several) > 1 else None
+        return None
 
     def _found(self) -> Trial:
         is_class = isinstance(self.subject, type)
         self._layers = Layers(self.subject, self._new) if is_class else None
         trials: list[Trial] = []
-        for dtype in ("float64", "float32"):
+        for dtype in DTYPES:
             candidates = self._layers or of_function(parameters.named(self.subject))
             search = Search(self._ask, dtype)
             best = search.run(candidates) if dtype in self.library.dtypes else None
@@ -213,15 +229,22 @@ class Fitted(Convention):
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return the array that has the output's shape, in canonical layout, and the weights."""
-        given = list(result.values()) if isinstance(result, dict) else result
-        several = list(given) if isinstance(given, tuple | list) else [given]
-        place, output = self.output_of(problem, several)
+        several = self._several(result)
+        if self.place is not None and self.place < len(several):
+            place = self.place
+            output = self._canonical(problem, to_numpy(several[place], "the output"))
+        else:
+            place, output = self.output_of(problem, several)
         if self.how.residual:
             output = (output - problem.query).astype(output.dtype)
         wants = problem.case.weights != "none"
         others = [each for at, each in enumerate(several) if at != place]
         held = canonical_weights(problem, others[0]) if wants and others else None
         return Answer(output=output, weights=held)
+
+    def _several(self, result: Any) -> list[Any]:
+        given = list(result.values()) if isinstance(result, dict) else result
+        return list(given) if isinstance(given, tuple | list) else [given]
 
     def output_of(self, problem: Problem, several: list[Any]) -> tuple[int, Array]:
         """Return the first array of the output's shape, or else the first of all."""
