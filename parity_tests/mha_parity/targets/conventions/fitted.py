@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,52 +11,33 @@ from mha_parity.cases.generate import make
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
-from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions.base import (
-    Arguments,
-    Call,
-    Convention,
-    FeatureProbe,
-    blamed,
-    canonical,
-    canonical_weights,
-    has_modes,
-    lay_rows,
-    only_sample,
-    turned,
-)
+from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.functions import returned
+from mha_parity.targets.conventions.interpreted import InterpretedCalls
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
-from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.single_sample import takes_single
-from mha_parity.targets.fit import roles as calls
 from mha_parity.targets.fit import weights
-from mha_parity.targets.fit.build import move, new_layer, take_out
 from mha_parity.targets.fit.candidates import Layers, of_function
-from mha_parity.targets.fit.construct import LENGTH, Construction, Sizes, meanings
+from mha_parity.targets.fit.construct import Sizes
 from mha_parity.targets.fit.search import NEAR, SMALL, Search, Trial, posed, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.interpretation import Interpretation
-    from mha_parity.targets.fit.roles import Given
 
 
 DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
 
 
-class Fitted(Convention):
+class Fitted(InterpretedCalls):
     """Layers and functions that are called as small problems showed."""
 
     name = "fitted"
     call = "whatever small problems show: weights by their names, inputs and layouts by trial"
-    # Where the output stands in what is returned; elsewhere sizes may agree, and shapes not tell.
-    place: int | None = None
 
     def claims(self) -> Offer:
         """Search the interpretation, and offer what it can be asked for.
@@ -125,180 +106,6 @@ class Fitted(Convention):
             self._layers.answered = True
         return self.answer(problem, result)
 
-    # Calls
-
-    def _new(self, construction: Construction, sizes: Sizes, **more: Any) -> Any:
-        named = self._named[0]
-        return new_layer(self.subject, self.construct, named, construction, sizes, **more)
-
-    def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
-        """Return a new layer that holds the problem's weights."""
-        construction = self.how.construction or Construction()
-        bias = problem.case.bias == "yes" or not self.how.biased
-        length = max(LENGTH, problem.case.queries, problem.case.keys)
-        kv_heads = problem.case.kv_heads_count
-        width = problem.query.shape[-1]
-        sizes = Sizes(width, problem.num_heads, bias, dropout, length, kv_heads)
-        more = {name: kv_heads for name in self._kv_heads if kv_heads}
-        layer = self._new(construction, sizes, **self.switches(problem), **more)
-        if self.library.name == "torch" and hasattr(layer, "parameters"):
-            move(layer, problem.case.dtype, getattr(self.library, "device", "cpu"))
-        self.load(layer, problem, arguments)
-        return layer
-
-    def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
-        """Set the layer's arrays to the problem's weights, and take its norms out."""
-        sizes = weights.sizes_of(problem)
-        shapes = {leaf.path: leaf.shape for leaf in weights.leaves(layer)}
-        slots = self.how.slots
-        if any(slot.head is not None for slot in slots):
-            kept = weights.sorted_by_name(weights.leaves(layer))
-            slots = (weights.slots(kept, sizes) or [slots])[0]
-        for slot in slots:
-            if slot.path not in shapes:
-                continue
-            array = weights.filled(slot, problem, sizes)
-            array = array.reshape(shapes[slot.path]).astype(problem.dtype)
-            with blamed():
-                weights.put(layer, slot.path, arguments.array(slot.path, array))
-        for path in self.how.norms:
-            take_out(layer, path)
-
-    def prepare(self, problem: Problem) -> Call:
-        """Return the call with everything where the interpretation has it."""
-        arguments = Arguments(problem, self.library)
-        layer = None
-        if self.how.construction is not None:
-            layer = self.build(problem, arguments)
-        return self.posed(layer, arguments)
-
-    def posed(self, layer: Any, arguments: Arguments) -> Call:
-        """Return the call of a layer, or of the function."""
-        problem, roles = arguments.problem, self.how.roles
-        given = dict(zip(calls.ROWS, arguments.rows(self._lay(problem)), strict=True))
-        values: dict[str, Any] = {name: given[role] for name, role in roles.inputs}
-        for name, each in roles.weights:
-            values[name] = self._weight(each, problem, arguments)
-        case = problem.case
-        extents = {"N": case.batch, "L": case.queries, "S": case.keys}
-        for name in roles.none:
-            mask = calls.filled(roles.filler, extents, problem.dtype)
-            values[name] = None if mask is None else arguments.array(name, mask)
-        values |= dict.fromkeys(roles.lengths, problem.case.queries)
-        if roles.heads:
-            values[roles.heads] = problem.num_heads
-        function = self.subject
-        if layer is not None:
-            function = layer if callable(layer) else forward(layer)
-        args, kwargs = calls.placed(self._named[1], values)
-        call = Call(function, args, kwargs, tuple(arguments.given))
-        return self.masked(call, arguments)
-
-    def _weight(self, given: Given, problem: Problem, arguments: Arguments) -> Any:
-        sizes, arrays = weights.sizes_of(problem), weights.arrays_of(problem, bias=given.bias)
-        slot = weights.Slot("", given.parts, given.axes, given.bias)
-
-        def made(slot: weights.Slot) -> Any:
-            return arguments.array(f"w_{slot.parts[0]}", slot.filled(arrays, sizes))
-
-        if given.container == "list":
-            return [made(weights.renumbered(slot, head)) for head in range(sizes["h"])]
-        if given.container == "dict":
-            rows = ("e",) if given.parts == ("out",) else (given.axes[-1],)
-            bias = weights.Slot("", given.parts, rows, bias=True)
-            filled = bias.filled(weights.arrays_of(problem, bias=True), sizes)
-            return {"w": made(slot), "b": arguments.array("bias", filled)}
-        return made(slot)
-
-    def _lay(self, problem: Problem) -> Callable[[Array], Array]:
-        """Return how canonical rows (N, L, E) are handed over."""
-        arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
-        if arrangement == "grid":
-            return lambda rows: rows[:, None]
-        if arrangement == "columns":
-            return lambda rows: np.ascontiguousarray(only_sample(rows).T)
-        if arrangement == "heads":
-
-            def heads(rows: Array) -> Array:
-                shape = (*rows.shape[:2], problem.num_heads, rows.shape[2] // problem.num_heads)
-                split = rows.reshape(shape).swapaxes(1, 2)
-                return only_sample(split) if unbatched else split
-
-            return heads
-        return lay_rows(problem)
-
-    def answer(self, problem: Problem, result: Any) -> Answer:
-        """Return the array that has the output's shape, in canonical layout, and the weights."""
-        several = self._several(result)
-        if self.place is not None and self.place < len(several):
-            place = self.place
-            output = self._canonical(problem, to_numpy(several[place], "the output"))
-        else:
-            place, output = self.output_of(problem, several)
-        if self.how.residual:
-            output = (output - problem.query).astype(output.dtype)
-        wants = problem.case.weights != "none"
-        others = [each for at, each in enumerate(several) if at != place]
-        held = canonical_weights(problem, others[0]) if wants and others else None
-        return Answer(output=output, weights=held)
-
-    def _several(self, result: Any) -> list[Any]:
-        given = list(result.values()) if isinstance(result, dict) else result
-        return list(given) if isinstance(given, tuple | list) else [given]
-
-    def output_of(self, problem: Problem, several: list[Any]) -> tuple[int, Array]:
-        """Return the first array of the output's shape, or else the first of all."""
-        first: tuple[int, Array] | None = None
-        for place, each in enumerate(several):
-            try:
-                array = self._canonical(problem, to_numpy(each, "the output"))
-            except CandidateError:
-                if place == 0 and len(several) == 1:
-                    raise
-                continue
-            first = first or (place, array)
-            if array.shape == problem.output_shape:
-                return place, array
-        if first is None:
-            to_numpy(several, "the output")
-            raise CandidateError("structure", "returned no array.")
-        return first
-
-    def _canonical(self, problem: Problem, array: Array) -> Array:
-        arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
-        if arrangement == "grid" and array.ndim == 4:
-            return array.reshape(array.shape[0], array.shape[1] * array.shape[2], array.shape[3])
-        if arrangement == "columns" and array.ndim == 2:
-            return array.T[None]
-        if arrangement == "heads" and array.ndim == (3 if unbatched else 4):
-            whole = (array[None] if unbatched else array).swapaxes(1, 2)
-            return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
-        return canonical(problem, array)
-
-    def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
-        """Return the call of a layer that answered ``earlier`` before it got its weights."""
-        if self.how.construction is None or not self.how.parts:
-            return None
-        before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
-        layer = self.build(earlier, before)
-        self.posed(layer, before).make()
-        self.load(layer, problem, arguments)
-        return self.posed(layer, arguments)
-
-    def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
-        """Return what makes calls of one layer in train() and in eval() mode."""
-        made = self.how.construction
-        if made is None or not made.has("dropout"):
-            return None
-        layer = self.build(problem, Arguments(problem, self.library), dropout=p)
-        if not has_modes(layer):
-            return None
-        return lambda training: self.posed(
-            turned(layer, training), Arguments(problem, self.library)
-        )
-
-    # What is offered
-
     def _offered(self) -> Offer:
         how = self.how
         biased = bool(how.biased) and how.biased == how.parts
@@ -346,12 +153,6 @@ class Fitted(Convention):
         yield from returned(case)
         if "many" in self.offer["heads"]:
             yield from self._grouped(case)
-
-    @property
-    def _kv_heads(self) -> tuple[str, ...]:
-        """The constructor's parameter for the number of key heads, if it has one."""
-        named = (p.name for p in self._named[0])
-        return tuple(name for name in named if meanings(name)[:1] == ("kv_heads",))[:1]
 
     def _grouped(self, case: Case) -> Iterator[FeatureProbe]:
         """Yield the trial of fewer key heads, if a layer asked for them has smaller keys."""
