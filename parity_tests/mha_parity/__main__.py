@@ -276,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from mha_parity.report import encoding
 
         encoding.standard()
-        return cli.RUN[asked.command](asked)
+        return cli.COMMANDS[asked.command](asked)
     except ValueError as mistake:
         sys.stderr.write(f"mha-parity: {mistake}\n")
         return COULD_NOT_START

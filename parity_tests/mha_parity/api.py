@@ -220,9 +220,9 @@ def _judge(target: object, options: Options, progress: Progress | None = None) -
 
 def _opened(target: object, options: Options) -> tuple[AbstractContextManager[Candidate], str]:
     """Return the target as a candidate, and what to call it."""
-    from mha_parity.worker.open_target import bound_here, opened
+    from mha_parity.worker.open_target import bind_in_process, opened
 
     if isinstance(target, str):
         return opened(target, options), target
     name = named(target)
-    return nullcontext(bound_here(target, options, name)), name
+    return nullcontext(bind_in_process(target, options, name)), name

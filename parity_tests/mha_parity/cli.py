@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 REFUSED = 2  # the exit status of a target that cannot be judged
 # The worst of several targets decides over all of them, best first.
-ORDER = (Outcome.PASS.exit_status, Outcome.INCONCLUSIVE.exit_status, REFUSED,
+OUTCOMES_BEST_FIRST = (Outcome.PASS.exit_status, Outcome.INCONCLUSIVE.exit_status, REFUSED,
          Outcome.FAIL.exit_status)  # fmt: skip
 # Fewer cases leave switches of the layer untried.
 LEAST_CASES = 40
@@ -57,7 +57,7 @@ def check(asked: argparse.Namespace) -> int:
         for sentence in refused:
             sys.stderr.write(f"mha-parity: refused: {sentence}\n")
     statuses = [v.outcome.exit_status for v in verdicts] + [REFUSED] * bool(refused)
-    return max(statuses, key=ORDER.index)
+    return max(statuses, key=OUTCOMES_BEST_FIRST.index)
 
 
 def _all_judged(runs: list[tuple[str, Options]]) -> tuple[list[Verdict], list[str]]:
@@ -110,7 +110,7 @@ def identify(asked: argparse.Namespace) -> int:
     options = from_namespace(asked)
     files.writable([asked.json, asked.html])
     targets = asked.targets or [DEFAULT_TARGET]
-    cards = [identifying.identified(target, options) for target in targets]
+    cards = [identifying.identify_target(target, options) for target in targets]
     texts = {"JSON": (asked.json, identity_card.as_json), "page": (asked.html, identity_page.page)}
     named = {title: each for title, each in texts.items() if each[0]}
     written = [files.write_text(title, n, make(cards)) for title, (n, make) in named.items()]
@@ -181,7 +181,7 @@ def listing(asked: argparse.Namespace) -> int:
     return 0
 
 
-RUN: Mapping[str, Callable[[argparse.Namespace], int]] = {
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "check": check,
     "identify": identify,
     "record": record,

@@ -26,7 +26,7 @@ def check_subject(subjects: Path) -> Callable[..., Verdict]:
     Its calls are monitored, with the modules of ``forbid`` forbidden; the rest are options of the
     run: 30 cases, no diagnosis and no shrinking by default.
     """
-    from mha_parity.checks.conduct import MonitoredCandidate
+    from mha_parity.checks.call_effects import MonitoredCandidate
     from mha_parity.core.options import Options
     from mha_parity.run.check import check
     from mha_parity.targets import load

@@ -21,7 +21,7 @@ def write_arrays(thing: Any, folder: str) -> None:
             file.write(bytes_of)
 
 
-def take_up(folder: str) -> Any:
+def read_arrays(folder: str) -> Any:
     """Return what was laid down: a copy, or large arrays mapped and shared until written into."""
     paths = [
         Path(folder) / str(number) for number in range(sum(1 for _ in Path(folder).iterdir()) - 1)

@@ -6,7 +6,16 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.bench.worker import Built, Measurement, Memory, Open, Opened, Sgemm, Unable, Used
+from mha_parity.bench.worker import (
+    BuildReply,
+    CpuTimeRequest,
+    MemoryRequest,
+    OpenReply,
+    OpenRequest,
+    SgemmRequest,
+    TimeRequest,
+    UnableReply,
+)
 from mha_parity.worker.process import Process, WorkerLost
 
 if TYPE_CHECKING:
@@ -45,12 +54,12 @@ class WorkerClient:
         settings = dict.fromkeys(THREADS, str(threads))
         self._process = Process("mha_parity.bench.worker", settings)
         self._process.send(
-            Open(
+            OpenRequest(
                 contender=contender, text=text, convention=convention, threads=threads,
                 search=tuple(sys.path),
             )
         )  # fmt: skip
-        self._opened: Opened | None = None
+        self._opened: OpenReply | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -62,11 +71,11 @@ class WorkerClient:
         """End the process."""
         self._process.end()
 
-    def opened(self) -> Opened:
+    def opened(self) -> OpenReply:
         """Wait until the contender is loaded; raise ``UnableError`` where it cannot be."""
         if self._opened is None:
             reply = self._reply(START)
-            assert isinstance(reply, Opened)  # noqa: S101  (the worker's first reply)
+            assert isinstance(reply, OpenReply)  # noqa: S101  (the worker's first reply)
             self._opened = reply
         return self._opened
 
@@ -78,31 +87,31 @@ class WorkerClient:
 
     def measure(self, calls: int) -> float:
         """Return the seconds of one call, the mean of ``calls``."""
-        return float(self.ask(Measurement(calls=calls)))
+        return float(self.ask(TimeRequest(calls=calls)))
 
-    def built(self, request: Any) -> Built:
+    def built(self, request: Any) -> BuildReply:
         """Return the first answer to a task."""
-        reply: Built = self.ask(request)
+        reply: BuildReply = self.ask(request)
         return reply
 
     def used(self) -> float:
         """Return the seconds of all cores that the process has used since its start."""
-        return float(self.ask(Used()))
+        return float(self.ask(CpuTimeRequest()))
 
     def memory(self) -> int | None:
         """Return the growth of memory at its peak, in bytes."""
-        grown: int | None = self.ask(Memory())
+        grown: int | None = self.ask(MemoryRequest())
         return grown
 
     def sgemm(self, size: int) -> float:
         """Return the seconds of one float32 product."""
-        return float(self.ask(Sgemm(size=size)))
+        return float(self.ask(SgemmRequest(size=size)))
 
     def _reply(self, limit: float) -> Any:
         try:
             reply = self._process.wait(time.monotonic(), limit)[0]
         except WorkerLost as lost:
             raise UnableError(str(lost), failed=True) from None
-        if isinstance(reply, Unable):
+        if isinstance(reply, UnableReply):
             raise UnableError(reply.reason, failed=reply.failed)
         return reply

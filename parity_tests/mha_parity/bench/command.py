@@ -10,8 +10,8 @@ from mha_parity.bench import peak as peaks
 from mha_parity.bench.contenders import CONTENDERS, target
 from mha_parity.bench.options import BOTH
 from mha_parity.bench.results import BenchReport, Result, result
-from mha_parity.bench.stats import LEAST
-from mha_parity.bench.target import of_target
+from mha_parity.bench.stats import MIN_VALUES
+from mha_parity.bench.target import target_offer
 from mha_parity.bench.tasks import SETS, tasks
 from mha_parity.bench.timing import BenchSettings, time_task
 from mha_parity.report.progress import progress
@@ -58,7 +58,7 @@ def run(work: list[Task], settings: BenchSettings, console: Console) -> BenchRep
     started = time.perf_counter()
     contenders, offer = list(CONTENDERS), None
     if settings.text is not None:
-        offer = of_target(settings)
+        offer = target_offer(settings)
         contenders.append(target(settings.text))
     results: list[Result] = []
     with progress(console, "the benchmark", "timing", "tasks") as steps:
@@ -84,10 +84,10 @@ def run(work: list[Task], settings: BenchSettings, console: Console) -> BenchRep
 
 
 def _settings(asked: argparse.Namespace) -> BenchSettings:
-    rounds = asked.rounds or (LEAST if asked.quick else None)
-    if rounds is not None and rounds < LEAST:
+    rounds = asked.rounds or (MIN_VALUES if asked.quick else None)
+    if rounds is not None and rounds < MIN_VALUES:
         raise ValueError(
-            f"--rounds is {rounds}, but should be at least {LEAST}: fewer bound no median."
+            f"--rounds is {rounds}, but should be at least {MIN_VALUES}: fewer bound no median."
         )
     return BenchSettings(
         threads=asked.threads or machine.cores(),

@@ -54,7 +54,7 @@ def target(text: str) -> Contender:
     return Contender(name="target", label=text.rpartition(":")[2] or text, library="target")
 
 
-def obstacle(
+def reason_left_out(
     contender: Contender, task: Task, case: Case, free: int | None, offer: Offer | None = None
 ) -> str:
     """Return why the contender is left out of the task, or an empty sentence.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 18  # numbers in the projected rows, from which the judge asks the swift orders alone
 # The others hold every term of a sum at once, or go through it term by term.
-SWIFT = tuple(
+FAST_ORDERS = tuple(
     order
     for order in EVAL_ORDERS
     if order.projection == "blas" and order.sums in {"blas", "blocked"}
@@ -59,7 +59,7 @@ class Judge:
         )
         problem = self._problem
         if problem.key.size > LARGE:
-            OrderSpread.of(problem, reference, SWIFT)
+            OrderSpread.of(problem, reference, FAST_ORDERS)
         return reference
 
     def finding(self, answer: Answer) -> JudgedAnswer:

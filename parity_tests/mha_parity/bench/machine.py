@@ -77,14 +77,14 @@ def blas() -> tuple[str, ...]:
     )
 
 
-def resident() -> int | None:
+def resident_memory() -> int | None:
     """Return the bytes that this process holds now, or None where nobody tells."""
     held = _status("VmRSS")
     return peak() if held is None else held
 
 
 def peak() -> int | None:
-    """Return the most bytes that this process has held since ``forget_peak``."""
+    """Return the most bytes that this process has held since ``reset_peak_memory``."""
     high = _status("VmHWM")
     if high is not None:
         return high
@@ -96,7 +96,7 @@ def peak() -> int | None:
     return most if sys.platform == "darwin" else most * 1024
 
 
-def forget_peak() -> None:
+def reset_peak_memory() -> None:
     """Start looking for the peak anew, where the system lets us."""
     try:
         Path("/proc/self/clear_refs").write_text("5", "ascii")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 CONFIDENCE = 0.95
-LEAST = 6  # of fewer values, even the smallest and the largest miss the median more often
+MIN_VALUES = 6  # of fewer values, even the smallest and the largest miss the median more often
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def rank(count: int, confidence: float = CONFIDENCE) -> int:
         k += 1
     if k == 0:
         raise ValueError(
-            f"got {count} values, but {LEAST} are the fewest that bound a median with "
+            f"got {count} values, but {MIN_VALUES} are the fewest that bound a median with "
             f"{confidence:.0%} confidence."
         )
     return k

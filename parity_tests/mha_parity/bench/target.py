@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
 
 
-def of_target(settings: BenchSettings) -> Offer:
+def target_offer(settings: BenchSettings) -> Offer:
     """Return what the target of a run offers.
 
     Raises

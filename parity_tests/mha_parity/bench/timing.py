@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from mha_parity.bench import array_files, machine
 from mha_parity.bench.client import UnableError, WorkerClient
-from mha_parity.bench.contenders import obstacle
+from mha_parity.bench.contenders import reason_left_out
 from mha_parity.bench.judge import Judge
-from mha_parity.bench.stats import LEAST
+from mha_parity.bench.stats import MIN_VALUES
 from mha_parity.bench.worker import Build
-from mha_parity.bench.workload import case_of, companion, draw_task
+from mha_parity.bench.workload import case_of, draw_task, gradient_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LEAST_SECONDS = 0.02  # of a measurement: the clock and a switch of processes cost far less
 PAUSE = 0.04  # seconds between them: OpenBLAS's threads spin for 26 ms after a product
 BUDGET = 8.0  # seconds that the rounds of one task take, where more rounds than the least fit
-MOST = 21  # rounds: the interval narrows with the root of their number
+MAX_ROUNDS = 21  # rounds: the interval narrows with the root of their number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,9 @@ class ContenderTimes:
         found = [each for each in (self.units, finding.units) if each is not None]
         self.units = max(found, default=None)
         if finding.status != "timed":
-            self.give_up(finding.status, finding.reason)
+            self.leave_out(finding.status, finding.reason)
 
-    def give_up(self, status: str, reason: str) -> None:
+    def leave_out(self, status: str, reason: str) -> None:
         """Take no further part."""
         self.status, self.reason = status, reason
         self.times.clear()
@@ -97,8 +97,8 @@ def time_task(
     entries = [ContenderTimes(contender=each) for each in contenders]
     case = case_of(task, offer)
     for entry in entries:
-        if reason := obstacle(entry.contender, task, case, free, offer):
-            entry.give_up("left out", reason)
+        if reason := reason_left_out(entry.contender, task, case, free, offer):
+            entry.leave_out("left out", reason)
     with ExitStack() as stack:
         clients = _opened(stack, entries, settings)
         tell("drawing")
@@ -120,11 +120,11 @@ Clients = list[tuple[ContenderTimes, WorkerClient]]
 
 def _judged_on(task: Task) -> list[Task]:
     """Return what is judged before the clock starts; the last is the task itself."""
-    return list(dict.fromkeys((companion(task), task))) if task.backward else [task]
+    return list(dict.fromkeys((gradient_task(task), task))) if task.backward else [task]
 
 
 def _words(task: Task, judged_tasks: list[_JudgedTask]) -> str:
-    first = f"gradients judged at {companion(task).size}, " if len(judged_tasks) > 1 else ""
+    first = f"gradients judged at {gradient_task(task).size}, " if len(judged_tasks) > 1 else ""
     return first + judged_tasks[-1].judge.words
 
 
@@ -205,7 +205,7 @@ def _judged(
                     break
                 calls[entry.contender.name] = max(1, round(LEAST_SECONDS / max(seconds, 1e-9)))
         except UnableError as why:
-            entry.give_up("failed" if why.failed else "left out", str(why))
+            entry.leave_out("failed" if why.failed else "left out", str(why))
     return calls
 
 
@@ -216,7 +216,7 @@ def _rounds(
     racing = [(entry, client) for entry, client in clients if entry.status == "timed"]
     if not racing:
         return
-    rounds, done = wanted or LEAST, 0
+    rounds, done = wanted or MIN_VALUES, 0
     while done < rounds:
         tell(f"round {done + 1} of {rounds}")
         started = time.perf_counter()
@@ -225,9 +225,9 @@ def _rounds(
             try:
                 entry.times.append(client.measure(calls[entry.contender.name]))
             except UnableError as why:
-                entry.give_up("failed", str(why))
+                entry.leave_out("failed", str(why))
         racing = [(entry, client) for entry, client in racing if entry.status == "timed"]
         done += 1
         if wanted is None and done == 1:
             spent = time.perf_counter() - started
-            rounds = min(MOST, max(LEAST, int(BUDGET / spent)))
+            rounds = min(MAX_ROUNDS, max(MIN_VALUES, int(BUDGET / spent)))

@@ -34,7 +34,7 @@ LONG = 0.3  # calls longer than this lose little by it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
+class OpenRequest:
     """Load the contender's library, or bind the target ``text``."""
 
     contender: Contender
@@ -45,7 +45,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenReply:
     """Loaded; ``offer`` is a target's."""
 
     offer: Offer | None
@@ -61,7 +61,7 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class BuildReply:
     """The answer's judged part, and how long the next call took."""
 
     answer: Answer
@@ -69,31 +69,31 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class TimeRequest:
     """Make ``calls`` calls and answer with the mean seconds of one."""
 
     calls: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class MemoryRequest:
     """Answer with the bytes at the peak beyond those of the loaded library, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class CpuTimeRequest:
     """Answer with the seconds of all cores that this process has used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sgemm:
+class SgemmRequest:
     """Multiply two float32 matrices of n rows and columns; answer with the seconds it took."""
 
     size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unable:
+class UnableReply:
     """The reason, in words that follow the contender's name."""
 
     reason: str
@@ -103,21 +103,21 @@ class Unable:
 class Worker:
     """The state between requests."""
 
-    def __init__(self, opening: Open) -> None:
+    def __init__(self, opening: OpenRequest) -> None:
         self.contender = opening.contender
         self.bound: Convention | None = None
         if opening.text is not None:
             self.bound = _bind(opening.text, opening.convention)
         _limit_threads(opening)
         self._try_small()
-        self._baseline = machine.resident()
+        self._baseline = machine.resident_memory()
         self._workload: Workload | None = None
         self._seconds = 0.0
 
-    def opened(self) -> Opened:
+    def opened(self) -> OpenReply:
         """Say what was loaded."""
         offer = self.bound.offer if self.bound is not None else None
-        return Opened(offer=offer, libraries=machine.blas())
+        return OpenReply(offer=offer, libraries=machine.blas())
 
     def _try_small(self) -> None:
         """Load what a library loads on its first call, so that it counts as loaded."""
@@ -128,14 +128,14 @@ class Worker:
         if self.bound is None:
             built(self.contender, draw_task(Task(size=SMALL[1]))).call()
 
-    def build(self, request: Build) -> Built:
+    def build(self, request: Build) -> BuildReply:
         """Build the workload; the peak of memory is looked for from here on."""
         from mha_parity.bench import array_files
         from mha_parity.bench.calls import built
 
-        task_arrays = array_files.take_up(request.folder)
+        task_arrays = array_files.read_arrays(request.folder)
         self._workload = workload = built(self.contender, task_arrays, self.bound)
-        machine.forget_peak()
+        machine.reset_peak_memory()
         start = time.perf_counter()
         result = workload.call()
         self._seconds = time.perf_counter() - start
@@ -143,9 +143,9 @@ class Worker:
         del result
         if self._seconds < SLOW:
             self._seconds = _least(workload.call)
-        return Built(answer=answer, seconds=self._seconds)
+        return BuildReply(answer=answer, seconds=self._seconds)
 
-    def measure(self, request: Measurement) -> float:
+    def measure(self, request: TimeRequest) -> float:
         """Return the seconds of one call, the mean over the measurement."""
         assert self._workload is not None  # noqa: S101  (a measurement follows a build)
         until = time.perf_counter() + SPREAD
@@ -153,12 +153,12 @@ class Worker:
             self._workload.call()
         return _timed(self._workload.call, request.calls)
 
-    def memory(self, _: Memory) -> int | None:
+    def memory(self, _: MemoryRequest) -> int | None:
         """Return the growth of memory at its peak."""
         peak = machine.peak()
         return None if peak is None or self._baseline is None else peak - self._baseline
 
-    def sgemm(self, request: Sgemm) -> float:
+    def sgemm(self, request: SgemmRequest) -> float:
         """Return the seconds of one product."""
         if self.contender.library == "torch":
             import torch
@@ -198,7 +198,7 @@ def _bind(text: str, convention: str | None) -> Convention:
     return bind(load.load(text), convention, label=text)
 
 
-def _limit_threads(opening: Open) -> None:
+def _limit_threads(opening: OpenRequest) -> None:
     """Set the threads of libraries that do not ask the environment for them."""
     if opening.contender.library == "torch" or "torch" in sys.modules:
         import torch
@@ -209,7 +209,7 @@ def _limit_threads(opening: Open) -> None:
 def serve(requests: int, answers: int) -> None:
     """Answer requests until the pipe is closed."""
     incoming = messages(requests)
-    opening: Open = next(incoming)
+    opening: OpenRequest = next(incoming)
     sys.path[:] = opening.search
     worker: Worker | None = None
     reply: Any = None
@@ -226,13 +226,13 @@ def serve(requests: int, answers: int) -> None:
 def answered(worker: Worker | None, request: Any) -> Any:
     """Return the reply to a request; what a contender raises becomes a reason."""
     if worker is None:
-        return Unable(reason="did not start", failed=True)
+        return UnableReply(reason="did not start", failed=True)
     kinds: dict[type, Callable[[Any], Any]] = {
         Build: worker.build,
-        Measurement: worker.measure,
-        Memory: worker.memory,
-        Sgemm: worker.sgemm,
-        Used: lambda _: time.process_time(),
+        TimeRequest: worker.measure,
+        MemoryRequest: worker.memory,
+        SgemmRequest: worker.sgemm,
+        CpuTimeRequest: lambda _: time.process_time(),
     }
     try:
         return kinds[type(request)](request)
@@ -240,15 +240,15 @@ def answered(worker: Worker | None, request: Any) -> Any:
         return unable(error)
 
 
-def unable(error: Exception) -> Unable:
+def unable(error: Exception) -> UnableReply:
     """Return the reason that an exception gives; one that is expected is no failure."""
     text = str(error).strip().splitlines()
     if isinstance(error, NotImplementedError):
-        return Unable(reason=text[0], failed=False)
+        return UnableReply(reason=text[0], failed=False)
     if isinstance(error, ValueError) and type(error) is not ValueError:
-        return Unable(reason=text[0] if text else type(error).__name__, failed=True)
+        return UnableReply(reason=text[0] if text else type(error).__name__, failed=True)
     said = f": {text[0]}" if text else ""
-    return Unable(reason=f"raised {type(error).__name__}{said}", failed=True)
+    return UnableReply(reason=f"raised {type(error).__name__}{said}", failed=True)
 
 
 def main() -> None:

@@ -169,14 +169,14 @@ def judged_part(task: Task) -> JudgedPart:
     if size.parameters >= SEPARABLE:
         return JudgedPart(heads=min(JUDGED_HEADS, size.num_heads))
     if size.scores <= JUDGED_SCORES:
-        return JudgedPart(gradients=task == companion(task))
+        return JudgedPart(gradients=task == gradient_task(task))
     row = size.scores // size.length
     count = min(max(JUDGED_SCORES // row, LEAST_ROWS), size.length)
     spread = np.linspace(0, size.length - 1, count)
     return JudgedPart(rows=tuple(round(place) for place in spread.tolist()))
 
 
-def companion(task: Task) -> Task:
+def gradient_task(task: Task) -> Task:
     """Return the task whose gradients are judged: of one sample, and of few rows."""
     size = task.size
     return replace(task, size=replace(size, batch=1, length=min(size.length, JUDGED_LENGTH)))

@@ -19,10 +19,10 @@ Features = dict[str, str]
 Pair = tuple[tuple[str, str], tuple[str, str]]
 HALF = 0.5
 # Takes no part in the draw: a run with gradients has the cases of a run without.
-ASIDE = "gradients"
-APART = 1_000_003  # how far the seeds of two runs' cases are apart
+UNCOVERED_AXIS = "gradients"
+SEED_STRIDE = 1_000_003  # how far the seeds of two runs' cases are apart
 # Runs whose seeds fit into 32 bits; the run after the last has the values of the first again.
-RUNS = 2**32 // APART
+RUNS = 2**32 // SEED_STRIDE
 ATTEMPTS = 8  # candidates per greedy step: more make the list a little shorter, and slower
 
 # Pairs of features that cannot occur in one problem, each with the reason.
@@ -106,9 +106,9 @@ def _fits(features: Features, axis: str, value: str) -> bool:
     )
 
 
-def place_of(case: Case) -> int:
+def case_index(case: Case) -> int:
     """Return the place of a case in its run, from its seed; some number for a seed of another."""
-    return case.seed % APART
+    return case.seed % SEED_STRIDE
 
 
 def reachable(offer: Offer) -> Offer:
@@ -125,7 +125,7 @@ def reachable(offer: Offer) -> Offer:
 
 def _drawn(offer: Offer) -> Offer:
     """Return the axes that are drawn."""
-    return {axis: values for axis, values in offer.items() if axis != ASIDE}
+    return {axis: values for axis, values in offer.items() if axis != UNCOVERED_AXIS}
 
 
 def draw_cases(offer: Offer, count: int, seed: int) -> list[Case]:
@@ -143,7 +143,7 @@ def drawing(offer: Offer, count: int, seed: int) -> Iterator[Case]:
     drawn, sizes = _drawn(offer), SizeDraw(random.Random(f"sizes of {seed}"))
     features = itertools.chain(cover(drawn, chance), _random(drawn, chance))
     for i, each in enumerate(itertools.islice(features, count)):
-        yield _case(each | {ASIDE: offer[ASIDE][-1]}, sizes, seed, i)
+        yield _case(each | {UNCOVERED_AXIS: offer[UNCOVERED_AXIS][-1]}, sizes, seed, i)
 
 
 def cover(offer: Offer, chance: random.Random) -> Iterator[Features]:
@@ -208,4 +208,4 @@ def _case(features: Features, sizes: SizeDraw, seed: int, index: int) -> Case:
     """Return a case with these features: sizes drawn to fit, and a seed of its own."""
     named = {a: v for a, v in features.items() if a not in {"heads", "size", "kv_heads", "v_dim"}}
     drawn = sizes.sizes(features)
-    return Case(seed=seed % RUNS * APART + index, **drawn, **named)  # type: ignore[arg-type]  # fields vary in type
+    return Case(seed=seed % RUNS * SEED_STRIDE + index, **drawn, **named)  # type: ignore[arg-type]  # fields vary in type

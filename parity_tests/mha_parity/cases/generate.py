@@ -36,7 +36,7 @@ SLOPES = {"rising": 1.0, "falling": -1.0}
 COTANGENT = 0xC07A << 32  # keeps the cotangent's stream apart from the problem's
 
 
-def make(case: Case) -> Problem:
+def make_problem(case: Case) -> Problem:
     """Return the problem that ``case`` describes: the same bits on every machine."""
     stream = Stream(case.seed)
     arrays = _weighted(case, stream) if case.form == "mha" else _projected(case, stream)

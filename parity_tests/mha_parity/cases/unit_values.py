@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
 
-def one_hot(problem: Problem, times: int = 1) -> Problem:
+def with_one_hot_values(problem: Problem, times: int = 1) -> Problem:
     """Return the problem with value heads v_j = e_j, and nothing added to the output.
 
     With ``times`` = 2 a head's columns hold e_j twice side by side, and show each weight twice.

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention, append_row
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
 
 
-@enter_bug(
+@register_bug(
     "biaskv-prepended",
     7,
     "bias_k and bias_v are put before the first key",
@@ -36,7 +36,7 @@ class Prepended(Attention):
         return super().returned_weights(weights[..., order])
 
 
-@enter_bug(
+@register_bug(
     "biaskv-prepended-mask",
     7,
     "bias_k and bias_v are put first while the mask is widened at the end",
@@ -58,7 +58,7 @@ class PrependedMask(Attention):
         return super().apply_mask(scores, mask[..., order])
 
 
-@enter_bug(
+@register_bug(
     "biaskv-before-projection",
     7,
     "bias_k and bias_v are appended before the projection",
@@ -79,7 +79,7 @@ class BeforeProjection(Attention):
         return self.linear(own, name[-1])
 
 
-@enter_bug(
+@register_bug(
     "biaskv-gets-inproj-bias",
     7,
     "in_proj_bias is added to bias_k and bias_v",
@@ -99,7 +99,7 @@ class GetsBias(Attention):
         return own if own is None or bias is None else own + bias
 
 
-@enter_bug(
+@register_bug(
     "biaskv-swapped",
     7,
     "bias_k is appended to v and bias_v to k",
@@ -117,7 +117,7 @@ class Swapped(Attention):
         return super().parameter({"bias_k": "bias_v", "bias_v": "bias_k"}.get(name, name))
 
 
-@enter_bug(
+@register_bug(
     "biaskv-ignored",
     7,
     "bias_k and bias_v have no effect",
@@ -138,7 +138,7 @@ class BiasKvIgnored(Attention):
         return masked
 
 
-@enter_bug(
+@register_bug(
     "zeroattn-ignored",
     7,
     "add_zero_attn has no effect",
@@ -159,7 +159,7 @@ class ZeroIgnored(Attention):
         return masked
 
 
-@enter_bug(
+@register_bug(
     "zeroattn-raw-space",
     7,
     "the zero row is appended before the projection",
@@ -181,7 +181,7 @@ class RawSpace(Attention):
         return append_row(k[:, :-1], b_k), append_row(v[:, :-1], b_v)
 
 
-@enter_bug(
+@register_bug(
     "zeroattn-mask-pad",
     7,
     "the mask hides the appended key",
@@ -202,7 +202,7 @@ class MaskPad(Attention):
         return wider
 
 
-@enter_bug(
+@register_bug(
     "appended-key-causal",
     7,
     "the causal rule hides the appended key from early queries",

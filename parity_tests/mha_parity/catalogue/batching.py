@@ -8,14 +8,14 @@ import numpy as np
 
 from mha_parity.cases.memory_layout import present
 from mha_parity.catalogue.base import Attention, Triple
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
 
 
-@enter_bug(
+@register_bug(
     "batch-first-confusion",
     10,
     "attention runs across the samples, batch and sequence exchanged",
@@ -44,7 +44,7 @@ def exchanged(x: Array) -> Array:
     return x.swapaxes(0, 2)
 
 
-@enter_bug(
+@register_bug(
     "swapped-rows-differ",
     10,
     "a sample's answer depends on its place in the batch",
@@ -64,7 +64,7 @@ class PlaceMatters(Attention):
         return mixed * drift[:, None, None, None]
 
 
-@enter_bug(
+@register_bug(
     "samples-mixed",
     10,
     "each sample's queries meet the keys and values of another sample",
@@ -87,7 +87,7 @@ class SamplesMixed(Attention):
         return (k if self.values_alone else k[order]), v[order]
 
 
-@enter_bug(
+@register_bug(
     "strides-ignored",
     10,
     "the buffer of an array is read as if it were contiguous",
@@ -120,7 +120,7 @@ class StridesIgnored(Attention):
         return self.precise(buffer.ravel(order="K")[: array.size].reshape(array.shape))
 
 
-@enter_bug(
+@register_bug(
     "gqa-tile",
     11,
     "key heads are tiled over the query heads",
@@ -140,7 +140,7 @@ class Tiled(Attention):
         return np.concatenate([x] * times, axis=1)
 
 
-@enter_bug(
+@register_bug(
     "gqa-repeat-wrong-axis",
     11,
     "keys are repeated along the tokens, before the split",
@@ -162,7 +162,7 @@ class RepeatWrongAxis(Attention):
         return rows.reshape(n, tokens, heads, width).swapaxes(1, 2)
 
 
-@enter_bug(
+@register_bug(
     "gqa-first-only",
     11,
     "all query heads use the first key head",
@@ -181,7 +181,7 @@ class FirstGroup(Attention):
         return grouped if grouped is x else grouped * 0 + grouped[:, :1]
 
 
-@enter_bug(
+@register_bug(
     "squeeze-l1",
     14,
     "axes of size 1 are squeezed away",
@@ -200,7 +200,7 @@ class Squeezed(Attention):
         return type(own)(output=own.output.squeeze(), weights=own.weights)
 
 
-@enter_bug(
+@register_bug(
     "s0-undefined",
     14,
     "an empty sequence of keys has no answer",
@@ -219,7 +219,7 @@ class EmptyUndefined(Attention):
         return super().softmax(scores)
 
 
-@enter_bug(
+@register_bug(
     "zero-length-sample",
     14,
     "a sample of length 0 is given its first key",
@@ -243,7 +243,7 @@ class ZeroLength(Attention):
         return np.concatenate((np.where(emptied, 0, own[..., 0])[..., None], own[..., 1:]), axis=-1)
 
 
-@enter_bug(
+@register_bug(
     "fixed-buffer",
     14,
     "keys beyond a fixed number are left out",

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
 
 
-@enter_bug(
+@register_bug(
     "qv-bias-dropped",
     1,
     "a bias of in_proj is left out",
@@ -35,7 +35,7 @@ class BiasDropped(Attention):
         return None if name in self.dropped else super().parameter(name)
 
 
-@enter_bug(
+@register_bug(
     "k-bias-dropped",
     1,
     "the bias of k is left out",
@@ -53,7 +53,7 @@ class KeyBiasDropped(BiasDropped):
     dropped = ("b_k",)
 
 
-@enter_bug(
+@register_bug(
     "bias-wrong-index",
     1,
     "the bias is added after the split, by the index it had before",
@@ -75,7 +75,7 @@ class BiasWrongIndex(BiasDropped):
         return split if bias is None else split + np.resize(bias, split.size).reshape(split.shape)
 
 
-@enter_bug(
+@register_bug(
     "q-bias-unscaled",
     1,
     "the scale reaches q before its bias does",
@@ -95,7 +95,7 @@ class QueryBiasUnscaled(Attention):
         return array / self.work_dtype.type(self.scale()) if undo and array is not None else array
 
 
-@enter_bug(
+@register_bug(
     "out-bias-kept",
     1,
     "an offset is added to every output though the layer has no bias",
@@ -116,7 +116,7 @@ class OutBiasKept(Attention):
         return super().project_output(x) + offset
 
 
-@enter_bug(
+@register_bug(
     "out-bias-dropped",
     1,
     "the bias of the output projection is left out",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -28,7 +28,7 @@ class _Shifted(Attention):
         return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
-@enter_bug(
+@register_bug(
     "softmax-no-max",
     4,
     "the maximum of the row is not subtracted before exp",
@@ -47,7 +47,7 @@ class NoMax(_Shifted):
         return 0.0
 
 
-@enter_bug(
+@register_bug(
     "softmax-fixed-max",
     4,
     "a constant is subtracted in place of the maximum of the row",
@@ -66,7 +66,7 @@ class FixedMax(_Shifted):
         return 10.0
 
 
-@enter_bug(
+@register_bug(
     "softmax-max-from-zero",
     4,
     "the running maximum starts at 0",
@@ -85,7 +85,7 @@ class MaxFromZero(_Shifted):
         return np.asarray(np.max(scores, axis=-1, keepdims=True, initial=0))
 
 
-@enter_bug(
+@register_bug(
     "softmax-global-max",
     4,
     "one maximum over all rows, heads and samples is subtracted",
@@ -116,7 +116,7 @@ class _Blocked(Attention):
 SMALLER = tuple({"size": size} for size in (2, 3, 4, 5, 8, 16, 32))
 
 
-@enter_bug(
+@register_bug(
     "lse-base-merge",
     4,
     "blocks of keys are merged by a logarithm of another base",
@@ -146,7 +146,7 @@ class BaseMerge(_Blocked):
         return np.concatenate([p * shares[..., i, None] for i, p in enumerate(parts)], axis=-1)
 
 
-@enter_bug(
+@register_bug(
     "online-no-rescale",
     4,
     "the accumulator is not rescaled when the running maximum rises",
@@ -176,7 +176,7 @@ class NoRescale(_Blocked):
         return np.where(top == -np.inf, 0, top)
 
 
-@enter_bug(
+@register_bug(
     "online-nothing-rescaled",
     4,
     "neither accumulator nor sum is rescaled when the running maximum rises",
@@ -196,7 +196,7 @@ class NothingRescaled(NoRescale):
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
-@enter_bug(
+@register_bug(
     "online-inf-minus-inf",
     4,
     "a block without a visible key poisons its row",
@@ -220,7 +220,7 @@ class InfMinusInf(_Blocked):
         return np.where(lost, self.work_dtype.type(np.nan), super().softmax(scores))
 
 
-@enter_bug(
+@register_bug(
     "tail-block-zero-keys",
     4,
     "keys are filled up to whole blocks with zeros that take part in the softmax",
@@ -241,7 +241,7 @@ class TailZeroKeys(_Blocked):
         return super().softmax(filled)[..., : scores.shape[-1]]
 
 
-@enter_bug(
+@register_bug(
     "tail-block-dropped",
     4,
     "the keys of an unfinished last block are left out",
@@ -264,7 +264,7 @@ class TailDropped(_Blocked):
         return masked
 
 
-@enter_bug(
+@register_bug(
     "query-tail-zero",
     4,
     "the rows of an unfinished last block of queries stay zero",
@@ -288,7 +288,7 @@ class QueryTailZero(_Blocked):
         return mixed
 
 
-@enter_bug(
+@register_bug(
     "blocks-averaged",
     4,
     "each block of keys is normalised alone, and the blocks are averaged",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -36,7 +36,7 @@ class _Ruled(Attention):
 ALONE = ({"alone": True},)
 
 
-@enter_bug(
+@register_bug(
     "causal-bottom-right",
     6,
     "the causal rule is aligned at the bottom right",
@@ -57,7 +57,7 @@ class BottomRight(_Ruled):
         return self.future_mask(1 + self.problem.key.shape[1] - self.case.queries)
 
 
-@enter_bug(
+@register_bug(
     "causal-dropped-with-weights",
     6,
     "the causal rule is dropped when weights are asked for",
@@ -76,7 +76,7 @@ class DroppedWithWeights(Attention):
         return super().causal_mask() if self.case.weights == "none" else None
 
 
-@enter_bug(
+@register_bug(
     "causal-strict",
     6,
     "the causal rule hides the diagonal too",
@@ -98,7 +98,7 @@ class Strict(_Ruled):
         return self.future_mask(self.diagonal)
 
 
-@enter_bug(
+@register_bug(
     "causal-loose",
     6,
     "the causal rule lets each query see one key of the future",
@@ -116,7 +116,7 @@ class Loose(Strict):
     diagonal = 2
 
 
-@enter_bug(
+@register_bug(
     "causal-anti",
     6,
     "the causal rule hides the past and shows the future",
@@ -139,7 +139,7 @@ class Anti(_Ruled):
         return self.additive(np.tril(np.ones(shape, dtype=bool), k=self.diagonal))
 
 
-@enter_bug(
+@register_bug(
     "causal-forced",
     6,
     "the causal rule is applied where no mask was given",
@@ -162,7 +162,7 @@ class Forced(Attention):
         return self.future_mask(1) if unasked else super().causal_mask()
 
 
-@enter_bug(
+@register_bug(
     "causal-ignored",
     6,
     "the causal rule has no effect",
@@ -183,7 +183,7 @@ class Ignored(_Ruled):
         return self.future_mask(self.case.keys + self.case.queries)
 
 
-@enter_bug(
+@register_bug(
     "causal-zero-scores",
     6,
     "future scores are set to 0 in place of -inf",
@@ -207,7 +207,7 @@ class ZeroScores(Attention):
         return None
 
 
-@enter_bug(
+@register_bug(
     "last-key-unseen",
     6,
     "the last key is never read",
@@ -231,7 +231,7 @@ class LastKeyUnseen(Attention):
         return masked
 
 
-@enter_bug(
+@register_bug(
     "self-unseen",
     6,
     "no token attends to itself",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -16,7 +16,7 @@ SOFTMAX = "exp(z - max z) / sum exp(z - max z)"
 NOTHING = "nothing to mend"
 
 
-@enter_bug(
+@register_bug(
     "scale-in-halves",
     3,
     "the scale is split between query and key",
@@ -35,7 +35,7 @@ class Halves(Attention):
         return np.asarray((q * root) @ (k * root).swapaxes(-1, -2))
 
 
-@enter_bug(
+@register_bug(
     "softmax-exact-base2",
     4,
     "the softmax is computed with powers of 2",
@@ -53,7 +53,7 @@ class ExactBase2(Attention):
         return np.asarray(np.exp2(x * self.work_dtype.type(np.log2(np.e))))
 
 
-@enter_bug(
+@register_bug(
     "softmax-divided-late",
     4,
     "the values are mixed with powers, and divided by their sum behind that",
@@ -75,7 +75,7 @@ class DividedLate(Attention):
         return (powers @ v) / total if weights.shape[-1] else empty
 
 
-@enter_bug(
+@register_bug(
     "softmax-another-shift",
     4,
     "something else than the maximum is subtracted before exp, within its range",
@@ -93,7 +93,7 @@ class AnotherShift(Attention):
         return np.asarray(np.exp(x - self.work_dtype.type(1)))
 
 
-@enter_bug(
+@register_bug(
     "masks-joined-first",
     5,
     "the masks are joined to one boolean and one float mask before they are applied",
@@ -113,7 +113,7 @@ class JoinedFirst(Attention):
         return np.where(hidden, self.work_dtype.type(-np.inf), biased)
 
 
-@enter_bug(
+@register_bug(
     "heads-one-by-one",
     2,
     "the heads are computed in a loop and written next to each other",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -16,7 +16,7 @@ SPLIT = "x.reshape(N, T, H, D).transpose(0, 2, 1, 3)"
 MERGE = "x.transpose(0, 2, 1, 3).reshape(N, L, H * D)"
 
 
-@enter_bug(
+@register_bug(
     "split-no-transpose",
     2,
     "the heads are split by a reshape without a transpose",
@@ -36,7 +36,7 @@ class SplitNoTranspose(Attention):
         return x.reshape(n, heads, t, width // heads)
 
 
-@enter_bug(
+@register_bug(
     "merge-no-transpose",
     2,
     "the heads are merged by a reshape without a transpose",
@@ -58,7 +58,7 @@ class MergeNoTranspose(Attention):
         return x.reshape(n, length, h * width)
 
 
-@enter_bug(
+@register_bug(
     "split-merge-no-transpose",
     2,
     "the heads are split and merged by reshapes without a transpose",
@@ -72,7 +72,7 @@ class NoTransposeAtAll(SplitNoTranspose, MergeNoTranspose):
     """Both reshapes bare."""
 
 
-@enter_bug(
+@register_bug(
     "merge-batch-head-swap",
     2,
     "the folded axis of batch and heads is unfolded in the wrong order",
@@ -93,7 +93,7 @@ class BatchHeadSwap(Attention):
         return super().merge(x.reshape(h, n, length, width).swapaxes(0, 1))
 
 
-@enter_bug(
+@register_bug(
     "heads-interleaved",
     2,
     "head h owns the channels h, h + H, h + 2H and so on",
@@ -117,7 +117,7 @@ class HeadsInterleaved(Attention):
         return x.transpose(0, 2, 3, 1).reshape(n, length, h * width)
 
 
-@enter_bug(
+@register_bug(
     "merge-d-major",
     2,
     "the heads are merged with the width before the head",
@@ -133,7 +133,7 @@ class MergeWidthMajor(Attention):
     merge = HeadsInterleaved.merge
 
 
-@enter_bug(
+@register_bug(
     "split-d-major",
     2,
     "the heads are split with the width before the head, and merged rightly",
@@ -149,7 +149,7 @@ class SplitWidthMajor(Attention):
     split = HeadsInterleaved.split
 
 
-@enter_bug(
+@register_bug(
     "kv-len-from-query",
     2,
     "the number of queries is taken for the number of keys",
@@ -170,7 +170,7 @@ class KeysFromQueries(Attention):
         return masked
 
 
-@enter_bug(
+@register_bug(
     "head-stuck",
     2,
     "every head computes what head 0 computes",
@@ -188,7 +188,7 @@ class HeadStuck(Attention):
         return super().merge(np.repeat(x[:, :1], x.shape[1], axis=1))
 
 
-@enter_bug(
+@register_bug(
     "heads-averaged",
     2,
     "all heads mix the values with the mean of their weights",

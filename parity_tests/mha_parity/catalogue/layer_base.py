@@ -234,7 +234,7 @@ def bound_layer(kind: type[Layer]) -> Convention:
     return bind(kind, "torch-module", probe=False)
 
 
-def or_right(candidate: Callable[[Problem], Answer]) -> Callable[[Problem], Answer]:
+def with_right_fallback(candidate: Callable[[Problem], Answer]) -> Callable[[Problem], Answer]:
     """Return a candidate for all problems: the right attention answers what no layer takes."""
     right = with_gradients(VJP)()
 
@@ -245,7 +245,7 @@ def or_right(candidate: Callable[[Problem], Answer]) -> Callable[[Problem], Answ
     return answer
 
 
-def enter_layer(
+def register_layer(
     layer: type[Layer] | Callable[[], type[Layer]],
     bug_id: str,
     family: int,
@@ -265,7 +265,7 @@ def enter_layer(
         Bug(
             id=bug_id, family=family, title=title, sources=tuple(sources.split()),
             needs=features(needs), plain=False, layer=make, forbid=tuple(forbid.split()),
-            make=lambda: or_right(bound_layer(make())), **texts,  # type: ignore[arg-type]  # the texts of a bug
+            make=lambda: with_right_fallback(bound_layer(make())), **texts,  # type: ignore[arg-type]  # the texts of a bug
         )
     )  # fmt: skip
 

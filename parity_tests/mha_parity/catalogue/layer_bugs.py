@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.layer_base import DropoutAttention, DropoutVJP, Layer, enter_layer
+from mha_parity.catalogue.layer_base import DropoutAttention, DropoutVJP, Layer, register_layer
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -30,7 +30,7 @@ class CleanReturned(DropoutAttention):
         return super().apply_weights(weights * self.multiplier, v)
 
 
-enter_layer(
+register_layer(
     _layer(CleanReturned), "weights-before-dropout", 8,
     "the weights returned are those before dropout",
     wrong="return P, and dropout(P) V",
@@ -50,7 +50,7 @@ class Unscaled(DropoutAttention):
         return 1.0
 
 
-enter_layer(
+register_layer(
     _layer(Unscaled), "dropout-no-rescale", 8,
     "the weights that dropout keeps are not larger by 1/(1 - p)",
     wrong="P * (random >= p)",
@@ -69,7 +69,7 @@ class ByLogits(DropoutAttention):
         return super(DropoutAttention, self).softmax(found.astype(self.work_dtype))
 
 
-enter_layer(
+register_layer(
     _layer(ByLogits), "dropout-before-softmax", 8,
     "dropout is applied before the softmax",
     wrong="softmax(dropout(Q K^T)) V",
@@ -98,7 +98,7 @@ class OnOutput(DropoutAttention):
         return super().merge(x) * self.of_output
 
 
-enter_layer(
+register_layer(
     _layer(OnOutput), "dropout-on-output", 8,
     "dropout is applied to the output and not to the weights",
     wrong="dropout(P V)",
@@ -116,7 +116,7 @@ class KeepsShare(DropoutAttention):
         return np.asarray(uniform < self.rate)
 
 
-enter_layer(
+register_layer(
     _layer(KeepsShare), "dropout-keeps-p", 8,
     "dropout p keeps the share p, and drops the rest",
     wrong="P * (random < p) / (1 - p)",
@@ -135,7 +135,7 @@ class ZeroByZero(DropoutAttention):
             return self.kept(uniform) / np.float64(1 - self.rate)
 
 
-enter_layer(
+register_layer(
     _layer(ZeroByZero), "dropout-one-nan", 8,
     "dropout 1 gives NaN",
     wrong="0 / (1 - p) at p = 1",
@@ -154,7 +154,7 @@ class Sticky(Layer):
         self.dropout = 0.0
 
 
-enter_layer(
+register_layer(
     Sticky, "sticky-eval", 13,
     "dropout stays off after one evaluation",
     wrong="if not self.training: self.dropout_p = 0",
@@ -182,7 +182,7 @@ class WrongWayBack(Layer):
     backward = ScaledByP
 
 
-enter_layer(
+register_layer(
     WrongWayBack, "grad-dropout-scale", 12,
     "the backward pass of dropout multiplies by p, not by 1/(1 - p)",
     wrong="dP = m p (dO V^T), m = 1 where kept",
@@ -204,7 +204,7 @@ class IntegersStay(Layer):
         return buffer
 
 
-enter_layer(
+register_layer(
     IntegersStay, "int-truncation", 9,
     "the output is cut down to integers where the inputs are integers",
     wrong="out = np.zeros_like(Q); out[...] = P V",
@@ -224,7 +224,7 @@ class Shorter(Layer):
         return super().inputs(given[0], given[1][:, :length], given[2][:, :length])
 
 
-enter_layer(
+register_layer(
     Shorter, "kv-length-mismatch", 14,
     "keys and values of different length are taken for one sequence",
     wrong="S taken from the keys alone, or from the shorter",

@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_parity.catalogue.base import Attention
 from mha_parity.catalogue.masks import ANY
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -33,7 +33,7 @@ class _Filled(Attention):
         return self.fill
 
 
-@enter_bug(
+@register_bug(
     "float-mask-as-bool",
     5,
     "every non-zero entry of a float mask hides its key",
@@ -57,7 +57,7 @@ class FloatAsBool(Attention):
         return super().additive(np.asarray(mask == 0) if self.hides_zero else np.asarray(mask != 0))
 
 
-@enter_bug(
+@register_bug(
     "bool-mask-added",
     5,
     "a boolean mask is cast and added to the scores",
@@ -76,7 +76,7 @@ class BoolAdded(Attention):
         return self.precise(mask)
 
 
-@enter_bug(
+@register_bug(
     "float-kpm-ignored",
     5,
     "a float key_padding_mask has no effect",
@@ -95,7 +95,7 @@ class FloatPaddingIgnored(Attention):
         return None if self.case.padding == "float" else super().padding_mask()
 
 
-@enter_bug(
+@register_bug(
     "float-mask-infinities-only",
     5,
     "of a float mask only -inf counts",
@@ -114,7 +114,7 @@ class InfinitiesOnly(Attention):
         return np.where(own == -np.inf, own, self.work_dtype.type(0))
 
 
-@enter_bug(
+@register_bug(
     "mask-as-zero-logit",
     5,
     "hidden scores become 0 in place of -inf",
@@ -132,7 +132,7 @@ class ZeroLogit(_Filled):
     fill = 0.0
 
 
-@enter_bug(
+@register_bug(
     "mask-minus-10",
     5,
     "hidden scores are set to, or lowered by, too small a number",
@@ -158,7 +158,7 @@ class MinusTen(_Filled):
     fill = -10.0
 
 
-@enter_bug(
+@register_bug(
     "mask-finite-sentinel",
     5,
     "hidden scores become a finite number that true scores can pass below",
@@ -179,7 +179,7 @@ class FiniteSentinel(_Filled):
     fill = -1e4
 
 
-@enter_bug(
+@register_bug(
     "mask-1e9-full-row",
     5,
     "a row that sees no key gets uniform weights",
@@ -203,7 +203,7 @@ class LargeNegative(_Filled):
         return self.fill if self.case.dtype != "float16" else -6e4
 
 
-@enter_bug(
+@register_bug(
     "mask-double-min",
     5,
     "two masks of the most negative number add up to -inf",
@@ -224,7 +224,7 @@ class DoubleMin(Attention):
         return np.maximum(own, np.finfo(self.work_dtype).min)
 
 
-@enter_bug(
+@register_bug(
     "mask-zero-times-inf",
     5,
     "the mask is multiplied by -inf",
@@ -243,7 +243,7 @@ class ZeroTimesInf(Attention):
         return self.precise(mask) * -np.inf if mask.dtype == np.bool_ else super().additive(mask)
 
 
-@enter_bug(
+@register_bug(
     "mask-after-softmax",
     5,
     "hidden weights are set to 0 after the softmax, and rows sum to less than 1",
@@ -268,7 +268,7 @@ class AfterSoftmax(Attention):
         return np.where(getattr(self, "hides", np.False_), self.work_dtype.type(0), weights)
 
 
-@enter_bug(
+@register_bug(
     "mask-after-softmax-renorm",
     5,
     "hidden weights are set to 0 after the softmax, and rows are normalised again",
@@ -289,7 +289,7 @@ class AfterSoftmaxRenormalised(AfterSoftmax):
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
-@enter_bug(
+@register_bug(
     "mask-on-values",
     5,
     "hidden keys are blanked in v alone and keep their weight",
@@ -317,7 +317,7 @@ class OnValues(Attention):
         return None
 
 
-@enter_bug(
+@register_bug(
     "masked-nan-sanitised",
     5,
     "keys and values behind a mask are replaced by 0",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -16,7 +16,7 @@ BOOLEAN = "padding=bool attn=bool2d/bool3d"
 ANY = "padding=bool/float/lengths attn=bool2d/float2d/bool3d/float3d/causal"
 
 
-@enter_bug(
+@register_bug(
     "bool-inverted",
     5,
     "True in a boolean mask is read as: keep",
@@ -67,7 +67,7 @@ def flipped(mask: Array) -> Array:
     return np.asarray(np.where(mask == 0, mask.dtype.type(-np.inf), mask.dtype.type(0)))
 
 
-@enter_bug(
+@register_bug(
     "kpm-query-axis",
     5,
     "key_padding_mask is laid along the queries",
@@ -88,7 +88,7 @@ class QueryAxis(Attention):
         return None if own is None else own.swapaxes(-1, -2)
 
 
-@enter_bug(
+@register_bug(
     "kpm-both-axes",
     5,
     "padded positions are hidden as keys and as queries",
@@ -115,7 +115,7 @@ class BothAxes(Attention):
         return own + np.where(own == -np.inf, own, 0).swapaxes(-1, -2)
 
 
-@enter_bug(
+@register_bug(
     "kpm-zeroes-queries",
     5,
     "the output of padded query rows is set to zero",
@@ -137,7 +137,7 @@ class ZeroesQueries(Attention):
         return np.where(padding[:, 0, 0, :, None] == -np.inf, self.work_dtype.type(0), merged)
 
 
-@enter_bug(
+@register_bug(
     "mask3d-tile-order",
     5,
     "the masks of samples and heads are tiled in the wrong order",
@@ -173,7 +173,7 @@ def misfolded(mask: Array) -> Array:
     return mask.reshape(h, n, *mask.shape[2:]).swapaxes(0, 1)
 
 
-@enter_bug(
+@register_bug(
     "mask-batch-on-head-axis",
     5,
     "a mask per sample is broadcast along the heads",
@@ -193,7 +193,7 @@ class BatchOnHeads(Attention):
         return None if own is None else own.swapaxes(0, 1)
 
 
-@enter_bug(
+@register_bug(
     "mask-first-sample-only",
     5,
     "the mask of sample 0 is used for all samples",
@@ -218,7 +218,7 @@ class FirstSample(Attention):
         return own if own is None or own.ndim < 4 else own[:1]
 
 
-@enter_bug(
+@register_bug(
     "mask-first-head-only",
     5,
     "the mask of head 0 is used for all heads",
@@ -237,7 +237,7 @@ class FirstHead(Attention):
         return own if own is None or own.ndim < 4 else own[:, :1]
 
 
-@enter_bug(
+@register_bug(
     "mask-ignored",
     5,
     "a mask is accepted and has no effect",
@@ -268,7 +268,7 @@ class MaskIgnored(Attention):
         return None if "causal" in self.ignored else super().causal_mask()
 
 
-@enter_bug(
+@register_bug(
     "masks-last-wins",
     5,
     "of two masks only one counts",
@@ -294,7 +294,7 @@ class LastWins(Attention):
         return largest
 
 
-@enter_bug(
+@register_bug(
     "mask-transposed",
     5,
     "attn_mask is applied transposed",
@@ -313,7 +313,7 @@ class Transposed(Attention):
         return None if own is None else own.swapaxes(-1, -2)
 
 
-@enter_bug(
+@register_bug(
     "mask-from-values",
     5,
     "padding is guessed from rows that sum to 0",
@@ -335,7 +335,7 @@ class FromValues(Attention):
         return self.additive(self.precise(self.problem.key).sum(axis=-1) == 0)[:, None, None, :]
 
 
-@enter_bug(
+@register_bug(
     "lengths-off-by-one",
     5,
     "valid lengths are counted one too far",
@@ -360,7 +360,7 @@ class OffByOne(Attention):
         return self.additive(positions >= lengths[:, None] + self.more)[:, None, None, :]
 
 
-@enter_bug(
+@register_bug(
     "padding-from-start",
     5,
     "padding is hidden at the other end of the sequence",

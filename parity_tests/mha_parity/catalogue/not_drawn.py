@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
 
 
-@enter_bug(
+@register_bug(
     "heads-not-dividing",
     14,
     "the last channels are dropped where the heads do not divide the width",

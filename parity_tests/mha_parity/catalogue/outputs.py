@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ASKED = "weights=averaged/per_head"
 
 
-@enter_bug(
+@register_bug(
     "weights-sum",
     8,
     "the weights are summed over the heads",
@@ -33,7 +33,7 @@ class WeightsSum(Attention):
         return np.asarray(weights.sum(axis=1))
 
 
-@enter_bug(
+@register_bug(
     "weights-wrong-head",
     8,
     "the weights of head 0 are returned for all",
@@ -58,7 +58,7 @@ class WrongHead(Attention):
         return weights * 0 + weights[:, self.head, None]
 
 
-@enter_bug(
+@register_bug(
     "weights-average-for-each",
     8,
     "the averaged weights are returned where each head's were asked for",
@@ -77,7 +77,7 @@ class AverageForEach(Attention):
         return np.asarray(weights * 0 + weights.mean(axis=1, keepdims=True))
 
 
-@enter_bug(
+@register_bug(
     "weights-presoftmax",
     8,
     "scores are returned as weights",
@@ -109,7 +109,7 @@ class Presoftmax(Attention):
         return Attention.softmax(self, self.kept) if self.stage == "unmasked" else self.kept
 
 
-@enter_bug(
+@register_bug(
     "weights-transposed",
     8,
     "the weights are returned transposed",
@@ -127,7 +127,7 @@ class WeightsTransposed(Attention):
         return weights.swapaxes(-1, -2)
 
 
-@enter_bug(
+@register_bug(
     "weights-no-added-column",
     8,
     "the columns of appended keys are cut off the weights",
@@ -145,7 +145,7 @@ class NoAddedColumn(Attention):
         return weights[..., : self.problem.key.shape[1]]
 
 
-@enter_bug(
+@register_bug(
     "weights-renormalised",
     8,
     "the weights returned are divided by their largest, for a picture",
@@ -163,7 +163,7 @@ class Pictured(Attention):
         return np.asarray(weights / weights.max(axis=-1, keepdims=True, initial=0))
 
 
-@enter_bug(
+@register_bug(
     "residual-added",
     8,
     "the query is added to the output",
@@ -186,7 +186,7 @@ class Residual(Attention):
         return own + (own if self.twice or query.shape != own.shape else query)
 
 
-@enter_bug(
+@register_bug(
     "norm-inside",
     8,
     "the output is layer-normalised",
@@ -211,7 +211,7 @@ class NormInside(Attention):
         return np.asarray(centred / np.sqrt(variance + self.work_dtype.type(1e-5)))
 
 
-@enter_bug(
+@register_bug(
     "rotary-applied",
     8,
     "q and k are rotated by their positions",
@@ -249,7 +249,7 @@ class Rotary(Attention):
         return slice(0, half), slice(half, 2 * half)
 
 
-@enter_bug(
+@register_bug(
     "positions-added",
     8,
     "a bias by distance is added to the scores",
@@ -270,7 +270,7 @@ class Distances(Attention):
         return np.asarray(super().scores(q, k) - bias)
 
 
-@enter_bug(
+@register_bug(
     "values-returned",
     8,
     "the values are returned unmixed",
@@ -288,7 +288,7 @@ class ValuesReturned(Attention):
         return v[:, :, rows] if v.shape[2] else super().apply_weights(weights, v)
 
 
-@enter_bug(
+@register_bug(
     "output-rounded",
     8,
     "the output is rounded to a few decimals",
@@ -308,7 +308,7 @@ class OutputRounded(Attention):
         return np.asarray(np.round(super().project_output(x), self.digits))
 
 
-@enter_bug(
+@register_bug(
     "zeros-returned",
     8,
     "the answer is zero everywhere",

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention, Triple
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
 
 
-@enter_bug(
+@register_bug(
     "low-precision-softmax",
     9,
     "the softmax is computed in half precision",
@@ -43,7 +43,7 @@ def rounded(x: Array, dtype: str) -> Array:
     return np.asarray(x.astype(numpy_dtype(dtype)).astype(x.dtype))
 
 
-@enter_bug(
+@register_bug(
     "low-precision-matmul",
     9,
     "the matrix products are computed in half precision",
@@ -74,7 +74,7 @@ class LowProducts(Attention):
         return np.asarray(np.ldexp(np.round(fraction * 2048) / 2048, exponent), dtype=x.dtype)
 
 
-@enter_bug(
+@register_bug(
     "f64-capped-at-f32",
     9,
     "float64 inputs are computed in float32",
@@ -104,7 +104,7 @@ class Capped(Attention):
         return weights.astype(np.float32).astype(self.work_dtype)
 
 
-@enter_bug(
+@register_bug(
     "silent-upcast",
     9,
     "the answer has a wider dtype than the inputs",
@@ -123,7 +123,7 @@ class Upcast(Attention):
         return array.astype(np.float64)
 
 
-@enter_bug(
+@register_bug(
     "silent-downcast",
     9,
     "the answer has a narrower dtype than the inputs",
@@ -142,7 +142,7 @@ class Downcast(Attention):
         return array.astype(np.float32)
 
 
-@enter_bug(
+@register_bug(
     "f16-qk-overflow",
     9,
     "q k^T overflows float16 before it is scaled",
@@ -167,7 +167,7 @@ class HalfOverflow(Attention):
         return np.asarray(kept * self.work_dtype.type(self.scale()), dtype=self.work_dtype)
 
 
-@enter_bug(
+@register_bug(
     "inputs-truncated",
     9,
     "inputs lose their fractions",
@@ -185,7 +185,7 @@ class Truncated(Attention):
         return np.trunc(query), np.trunc(key), np.trunc(value)
 
 
-@enter_bug(
+@register_bug(
     "weights-truncated",
     9,
     "the weights are cut to whole numbers",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention, Triple
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -25,7 +25,7 @@ class _Renamed(Attention):
         return super().parameter(self.renamed.get(name, name) if packed else name)
 
 
-@enter_bug(
+@register_bug(
     "qkv-order-qvk",
     1,
     "the K and V blocks of in_proj are exchanged",
@@ -47,7 +47,7 @@ class OrderQVK(_Renamed):
         return (q, v, k) if self.case.projection == "none" else (q, k, v)
 
 
-@enter_bug(
+@register_bug(
     "qkv-order-kqv",
     1,
     "the Q and K blocks of in_proj are exchanged",
@@ -63,7 +63,7 @@ class OrderKQV(_Renamed):
     renamed = {"w_q": "w_k", "w_k": "w_q", "b_q": "b_k", "b_k": "b_q"}  # noqa: RUF012  (constant)
 
 
-@enter_bug(
+@register_bug(
     "qkv-interleaved-heads",
     1,
     "in_proj is read as one (q, k, v) block per head",
@@ -89,7 +89,7 @@ class InterleavedHeads(Attention):
         return blocks[:, "qkv".index(name[2:])].reshape(own.shape)
 
 
-@enter_bug(
+@register_bug(
     "w-not-transposed",
     1,
     "the projection multiplies by W where torch multiplies by its transpose",
@@ -112,7 +112,7 @@ class NotTransposed(Attention):
         return array.T if array is not None and name in self.turned else array
 
 
-@enter_bug(
+@register_bug(
     "shared-head-projection",
     1,
     "every head uses the projection of head 0 on its own slice of x",
@@ -135,7 +135,7 @@ class SharedHeadProjection(Attention):
         return np.kron(np.eye(self.problem.num_heads, dtype=self.work_dtype), array[:d, :d])
 
 
-@enter_bug(
+@register_bug(
     "projection-skipped",
     1,
     "a raw input is used where the projected one was meant",
@@ -158,7 +158,7 @@ class ProjectionSkipped(Attention):
         return x if skipped else super().linear(x, name)
 
 
-@enter_bug(
+@register_bug(
     "value-from-key",
     1,
     "v is projected from key instead of value",
@@ -177,7 +177,7 @@ class ValueFromKey(Attention):
         return query, key, key if self.case.projection == "packed" else value
 
 
-@enter_bug(
+@register_bug(
     "cross-as-self",
     1,
     "k and v are projected from query",
@@ -204,7 +204,7 @@ class CrossAsSelf(Attention):
         return query, query, query if self.both else value
 
 
-@enter_bug(
+@register_bug(
     "kdim-vdim-swapped",
     1,
     "the weights of k and v are given each other's width",
@@ -227,7 +227,7 @@ class WidthsSwapped(Attention):
         return super().linear(np.pad(cut, ((0, 0), (0, 0), (0, x.shape[2] - cut.shape[2]))), name)
 
 
-@enter_bug(
+@register_bug(
     "out-proj-skipped",
     1,
     "the output projection is left out",
@@ -245,7 +245,7 @@ class OutProjectionSkipped(Attention):
         return x
 
 
-@enter_bug(
+@register_bug(
     "out-proj-transposed",
     1,
     "the output projection multiplies by W where torch multiplies by its transpose",
@@ -261,7 +261,7 @@ class OutProjectionTransposed(NotTransposed):
     turned = ("w_out",)
 
 
-@enter_bug(
+@register_bug(
     "single-head",
     1,
     "the number of heads is ignored",

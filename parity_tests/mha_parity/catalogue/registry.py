@@ -110,7 +110,7 @@ def enter(bug: Bug) -> Bug:
     return bug
 
 
-def enter_bug(
+def register_bug(
     bug_id: str,
     family: int,
     title: str,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -30,7 +30,7 @@ class _Scaled(Attention):
         return self.default() if given is None else given
 
 
-@enter_bug(
+@register_bug(
     "scale-none",
     3,
     "the scores are not scaled",
@@ -45,7 +45,7 @@ class ScaleNone(_Scaled):
     """1."""
 
 
-@enter_bug(
+@register_bug(
     "scale-dmodel",
     3,
     "the scores are divided by the root of the whole width",
@@ -66,7 +66,7 @@ class ScaleModel(_Scaled):
         return float(self.case.embed_dim**-0.5)
 
 
-@enter_bug(
+@register_bug(
     "scale-num-heads",
     3,
     "the scores are divided by the root of the number of heads",
@@ -85,7 +85,7 @@ class ScaleHeads(_Scaled):
         return float(self.case.heads_count**-0.5)
 
 
-@enter_bug(
+@register_bug(
     "scale-linear",
     3,
     "the scores are divided by the head width, not by its root",
@@ -105,7 +105,7 @@ class ScaleLinear(_Scaled):
         return 1 / self.problem.head_dim
 
 
-@enter_bug(
+@register_bug(
     "scale-inverted",
     3,
     "the scores are multiplied by the root of the head width",
@@ -124,7 +124,7 @@ class ScaleInverted(_Scaled):
         return float(self.problem.head_dim**0.5)
 
 
-@enter_bug(
+@register_bug(
     "scale-after-softmax",
     3,
     "the scale is applied to the weights, after the softmax",
@@ -146,7 +146,7 @@ class ScaleAfter(Attention):
         return np.asarray(super().softmax(scores) * self.work_dtype.type(self.problem.scale))
 
 
-@enter_bug(
+@register_bug(
     "scale-padded-dim",
     3,
     "the scale is taken from the head width rounded up to a block",
@@ -168,7 +168,7 @@ class ScalePadded(_Scaled):
         return float((-(-self.problem.head_dim // self.block) * self.block) ** -0.5)
 
 
-@enter_bug(
+@register_bug(
     "scale-hardcoded-64",
     3,
     "the scale is a constant",
@@ -187,7 +187,7 @@ class ScaleConstant(_Scaled):
         return 0.125
 
 
-@enter_bug(
+@register_bug(
     "scale-seqlen",
     3,
     "the scores are divided by the root of the number of keys",
@@ -208,7 +208,7 @@ class ScaleLength(_Scaled):
         return float(max(getattr(self.case, self.counted), 1) ** -0.5)
 
 
-@enter_bug(
+@register_bug(
     "scale-batch",
     3,
     "the scores are divided by the root of the batch size",
@@ -226,7 +226,7 @@ class ScaleBatch(_Scaled):
         return float(max(self.case.batch, 1) ** -0.5)
 
 
-@enter_bug(
+@register_bug(
     "scale-includes-mask",
     3,
     "the float mask is scaled together with the scores",
@@ -245,7 +245,7 @@ class ScaleIncludesMask(Attention):
         return np.asarray(super().sum_masks(parts) * self.work_dtype.type(self.scale()))
 
 
-@enter_bug(
+@register_bug(
     "scale-given-ignored",
     3,
     "the scale given by the caller is ignored",
@@ -265,7 +265,7 @@ class GivenIgnored(Attention):
         return float(self.problem.head_dim**-0.5)
 
 
-@enter_bug(
+@register_bug(
     "scale-given-on-top",
     3,
     "the scale given by the caller is applied on top of the default",
@@ -285,7 +285,7 @@ class GivenOnTop(Attention):
         return default if given is None else given * default
 
 
-@enter_bug(
+@register_bug(
     "scale-v-width",
     3,
     "the scale is taken from the width of the values",
@@ -303,7 +303,7 @@ class ScaleValueWidth(_Scaled):
         return float(self.problem.v_head_dim**-0.5)
 
 
-@enter_bug(
+@register_bug(
     "scale-off-by-one",
     3,
     "the root is taken of the head width minus one, or plus one",
@@ -324,7 +324,7 @@ class ScaleOffByOne(_Scaled):
         return float(max(self.problem.head_dim + self.more, 1) ** -0.5)
 
 
-@enter_bug(
+@register_bug(
     "qk-normalised",
     3,
     "q and k are normalised to length 1 before the product",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.catalogue.layer_base import DropoutAttention, Layer, enter_layer
+from mha_parity.catalogue.layer_base import DropoutAttention, Layer, register_layer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ class ScalesQuery(Layer):
         return output
 
 
-enter_layer(
+register_layer(
     ScalesQuery, "mutates-inputs", 13,
     "the caller's arrays are changed in place",
     wrong="q *= scale on a view of the caller's array",
@@ -47,7 +47,7 @@ class FirstWeights(Layer):
         self.loaded = True
 
 
-enter_layer(
+register_layer(
     FirstWeights, "stale-weights", 13,
     "weights copied once are used for ever",
     wrong="W transposed or packed at construction",
@@ -76,7 +76,7 @@ def caching() -> type[Layer]:
     return Caching
 
 
-enter_layer(
+register_layer(
     caching, "cached-answer", 13,
     "an earlier answer is given again",
     wrong="results cached by shape or address",
@@ -94,7 +94,7 @@ class DropsAlways(Layer):
         return self.dropout or 0.1
 
 
-enter_layer(
+register_layer(
     DropsAlways, "dropout-in-eval", 13,
     "dropout is applied though it should be off",
     wrong="dropout(P) in eval mode",
@@ -123,7 +123,7 @@ def reusing() -> type[Layer]:
     return Reusing
 
 
-enter_layer(
+register_layer(
     reusing, "output-buffer-reused", 13,
     "a later call overwrites the output of an earlier one",
     wrong="one output buffer for all calls",
@@ -143,7 +143,7 @@ class SilencesErrors(Layer):
         return output
 
 
-enter_layer(
+register_layer(
     SilencesErrors, "error-state-changed", 13,
     "NumPy's warnings stay switched off after the call",
     wrong="np.seterr(all='ignore')",
@@ -178,7 +178,7 @@ class TorchBehind(Layer):
     attention = TorchAttention
 
 
-enter_layer(
+register_layer(
     TorchBehind, "torch-behind", 13,
     "the answer is torch's own",
     wrong="torch.nn.functional.scaled_dot_product_attention(...) in a layer of its own name",

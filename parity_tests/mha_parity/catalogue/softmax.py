@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.registry import enter_bug
+from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -28,7 +28,7 @@ class _OverAxis(Attention):
         return np.asarray(powers / powers.sum(axis=self.axis, keepdims=True))
 
 
-@enter_bug(
+@register_bug(
     "softmax-query-axis",
     4,
     "softmax runs over the queries",
@@ -45,7 +45,7 @@ class OverQueries(_OverAxis):
     axis = -2
 
 
-@enter_bug(
+@register_bug(
     "softmax-head-axis",
     4,
     "softmax runs over the heads",
@@ -61,7 +61,7 @@ class OverHeads(_OverAxis):
     axis = 1
 
 
-@enter_bug(
+@register_bug(
     "softmax-batch-axis",
     4,
     "softmax runs over the batch",
@@ -77,7 +77,7 @@ class OverBatch(_OverAxis):
     axis = 0
 
 
-@enter_bug(
+@register_bug(
     "softmax-joint-heads",
     4,
     "one softmax runs over heads and keys together",
@@ -94,7 +94,7 @@ class JointHeads(_OverAxis):
     axis = (1, -1)
 
 
-@enter_bug(
+@register_bug(
     "softmax-whole-matrix",
     4,
     "one softmax runs over queries and keys together",
@@ -110,7 +110,7 @@ class WholeMatrix(_OverAxis):
     axis = (-2, -1)
 
 
-@enter_bug(
+@register_bug(
     "softmax-missing",
     4,
     "the softmax is left out",
@@ -131,7 +131,7 @@ class Missing(Attention):
         return weights / weights.sum(axis=-1, keepdims=True) if self.over else weights
 
 
-@enter_bug(
+@register_bug(
     "softmax-unnormalised",
     4,
     "the exponentials are not divided by their sum",
@@ -152,7 +152,7 @@ class Unnormalised(Attention):
         return self.exp(scores - top)
 
 
-@enter_bug(
+@register_bug(
     "softmax-twice",
     4,
     "the softmax is applied twice",
@@ -169,7 +169,7 @@ class Twice(Attention):
         return super().softmax(super().softmax(scores))
 
 
-@enter_bug(
+@register_bug(
     "softmax-log",
     4,
     "log-softmax is used for the weights",
@@ -186,7 +186,7 @@ class Logarithm(Attention):
         return np.asarray(np.log(super().softmax(scores)))
 
 
-@enter_bug(
+@register_bug(
     "softmax-sigmoid",
     4,
     "each weight is a sigmoid of its score",
@@ -203,7 +203,7 @@ class Sigmoid(Attention):
         return np.asarray(1 / (1 + np.exp(-scores)))
 
 
-@enter_bug(
+@register_bug(
     "softmax-add-eps",
     4,
     "a small number is added to the sum of exponentials",
@@ -227,7 +227,7 @@ class AddEps(Attention):
         )
 
 
-@enter_bug(
+@register_bug(
     "softmax-plus-one",
     4,
     "the denominator has one term too many",
@@ -248,7 +248,7 @@ class PlusOne(Attention):
         return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + self.exp(-top)))
 
 
-@enter_bug(
+@register_bug(
     "softmax-base2",
     4,
     "powers of 2 are taken in place of powers of e",
@@ -266,7 +266,7 @@ class BaseTwo(Attention):
         return np.asarray(np.exp2(x))
 
 
-@enter_bug(
+@register_bug(
     "exp-approximated",
     4,
     "the exponential is approximated too coarsely",
@@ -293,7 +293,7 @@ class Approximated(Attention):
         return np.where(np.isfinite(x), rough, np.exp(x)).astype(self.work_dtype)
 
 
-@enter_bug(
+@register_bug(
     "mean-pooling",
     4,
     "the answer is the plain mean of the values",

@@ -1,1 +1,1 @@
-"""Checks without a reference answer: metamorphic relations, conduct, dropout, rejection."""
+"""Checks without a reference answer: metamorphic relations, call effects, dropout, rejection."""

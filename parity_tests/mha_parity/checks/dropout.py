@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
-from mha_parity.cases.unit_values import one_hot
+from mha_parity.cases.generate import make_problem
+from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.cases.variants import beside
-from mha_parity.checks.dropout_gradients import check_gradients
+from mha_parity.checks.dropout_gradients import check_dropout_gradients
 from mha_parity.core.compare import (
     describe_difference,
     equal_up_to_rounding,
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Call, Convention
+    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.conventions.calls import Call
 
 # Not 0.5, so that p and 1 - p are never confused; exact in binary.
 P = 0.25
@@ -84,7 +85,7 @@ def dropout_problem(case: Case, offer: Offer, number: int) -> Problem | None:
     # Some layers return weights along another path: ask for them where ``number`` is odd.
     wanted = [each for each in ("per_head", "averaged") if each in offer["weights"]]
     weights = wanted[0] if wanted and number % 2 else case.weights
-    return None if sized is None else make(sized.replace(weights=weights))
+    return None if sized is None else make_problem(sized.replace(weights=weights))
 
 
 def check_dropout(bound: Convention, case: Case, number: int) -> Iterator[str]:
@@ -99,7 +100,7 @@ def check_dropout(bound: Convention, case: Case, number: int) -> Iterator[str]:
     problem = dropout_problem(case, bound.offer, number)
     if problem is None:
         return
-    unit = one_hot(problem, 2)
+    unit = with_one_hot_values(problem, 2)
     prepare = bound.with_dropout(unit, P)
     if prepare is None:
         return
@@ -112,10 +113,10 @@ def check_dropout(bound: Convention, case: Case, number: int) -> Iterator[str]:
         return
     if equal_up_to_rounding(clean.output, first.output):
         return
-    trained = TrainedAnswer(unit, clean, first)
+    trained = TrainingModeAnswer(unit, clean, first)
     if trained.visible_count * -math.log(1 - P) > -math.log(false_alarm(number)):
         stuck = equal_up_to_rounding(clean.output, again.output)
-        yield f"dropout on again: {STUCK}" if stuck else "dropout on again"
+        yield f"dropout on again: {NO_DROPOUT_AFTER_EVAL}" if stuck else "dropout on again"
     found = list(_weights(bound, trained, number))
     yield from found
     if not any(": " in each for each in found):  # else dropout 1 fails for the same reason
@@ -130,7 +131,9 @@ def dropout_off(clean: Array, evaluated: Array) -> str:
     return f"dropout off: {difference} from a layer without dropout."
 
 
-STUCK = "nothing is dropped in training mode after eval mode, though weights were dropped before."
+NO_DROPOUT_AFTER_EVAL = (
+    "nothing is dropped in training mode after eval mode, though weights were dropped before."
+)
 
 
 def _answer(bound: Convention, problem: Problem, call: Call) -> Answer:
@@ -138,7 +141,7 @@ def _answer(bound: Convention, problem: Problem, call: Call) -> Answer:
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedAnswer:
+class TrainingModeAnswer:
     """The answers with and without dropout; weights are (N, H, L, S), in float64."""
 
     problem: Problem
@@ -193,7 +196,7 @@ class TrainedAnswer:
         return np.moveaxis(blocks, 2, 1)
 
 
-def _weights(bound: Convention, trained: TrainedAnswer, number: int) -> Iterator[str]:
+def _weights(bound: Convention, trained: TrainingModeAnswer, number: int) -> Iterator[str]:
     """Check which weights are dropped, and the factor on the others."""
     difference = np.abs(trained.halves[..., 0, :] - trained.halves[..., 1, :])
     if not (difference <= trained.atol).all():
@@ -211,10 +214,10 @@ def _weights(bound: Convention, trained: TrainedAnswer, number: int) -> Iterator
     if bound.drops_as_torch:
         yield from _returned(trained)
     kept = ~trained.zero / (1 - P)
-    yield from check_gradients(trained.problem, trained.answer, trained.weights, kept)
+    yield from check_dropout_gradients(trained.problem, trained.answer, trained.weights, kept)
 
 
-def _wrong_factor(trained: TrainedAnswer) -> str:
+def _wrong_factor(trained: TrainingModeAnswer) -> str:
     """Return the finding on weights that are neither 0 nor larger by 1/(1 - p)."""
     actual, expected = (each.sum(axis=-1) for each in (trained.dropped, trained.weights))
     rows = np.isfinite(actual)  # a row whose logits are all dropped is NaN
@@ -232,14 +235,14 @@ def _wrong_factor(trained: TrainedAnswer) -> str:
     )
 
 
-def _rate(trained: TrainedAnswer, number: int) -> str:
+def _rate(trained: TrainingModeAnswer, number: int) -> str:
     dropped, count = int((trained.zero & trained.visible).sum()), trained.visible_count
     if count and count * divergence(dropped / count) > -math.log(false_alarm(number)):
         return f"dropout rate: {dropped} of {count} weights are dropped, but {P} is the dropout."
     return "dropout rate"
 
 
-def _returned(trained: TrainedAnswer) -> Iterator[str]:
+def _returned(trained: TrainingModeAnswer) -> Iterator[str]:
     """Compare the weights that are returned with those that the output shows."""
     returned, keys = trained.answer.weights, trained.weights.shape[-1]
     if returned is None:

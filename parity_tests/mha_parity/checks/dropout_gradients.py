@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 NAME = "gradients with dropout"
 
 
-def check_gradients(problem: Problem, answer: Answer, weights: Array, kept: Array) -> Iterator[str]:
+def check_dropout_gradients(
+    problem: Problem, answer: Answer, weights: Array, kept: Array
+) -> Iterator[str]:
     """Yield the finding on the gradients of query and value; ``kept`` is m. Both (N, H, L, S).
 
     The problem has an output projection of the identity, or none, and appends no keys.

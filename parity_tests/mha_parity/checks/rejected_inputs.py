@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import beside
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Call, Convention
+    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.conventions.calls import Call
 
 CHECKS = {
     "rejects mismatched K/V lengths": "keys and values of different lengths are refused",
@@ -41,8 +42,8 @@ def check_rejected_inputs(bound: Convention, case: Case) -> Iterator[str]:
     sized = beside(case, bound.offer, *SIZES)
     if sized is None:
         return
-    problem = make(sized.replace(gradients="no"))
-    yield from _integers(bound, make(problem.case.replace(dtype="float64", memory="c")))
+    problem = make_problem(sized.replace(gradients="no"))
+    yield from _integers(bound, make_problem(problem.case.replace(dtype="float64", memory="c")))
     yield from _lengths(bound, problem)
 
 

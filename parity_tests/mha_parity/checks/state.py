@@ -10,7 +10,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
-from mha_parity.targets.conventions.base import has_modes, turned
+from mha_parity.targets.conventions.base import has_modes, set_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Call, Convention
+    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.conventions.calls import Call
 
-LEAST = 2  # queries and keys, of which half can be left out
+MIN_LENGTH = 2  # queries and keys, of which half can be left out
 # torch's own path for inference is another computation, of another accuracy in 16 bits.
 MODES_DTYPES = ("float64", "float32")
 
@@ -56,7 +57,7 @@ def after_others(bound: Convention, problem: Problem, call: Call, kept: Answer) 
 
 def _others(problem: Problem) -> Iterator[tuple[Problem, tuple[str, str]]]:
     """Yield other problems, with what to call the first one and the other."""
-    if min(problem.case.queries, problem.case.keys) >= LEAST:
+    if min(problem.case.queries, problem.case.keys) >= MIN_LENGTH:
         half = shortened(problem)
         yield (
             half,
@@ -83,9 +84,9 @@ def in_other_modes(bound: Convention, problem: Problem, call: Call, kept: Answer
     layer: Any = getattr(call.function, "__self__", call.function)
     if has_modes(layer) and getattr(layer, "training", False):
         with contextlib.suppress(CandidateError):
-            turned(layer, training=False)
+            set_mode(layer, training=False)
             yield from _same(kept, _output(bound, problem, call), "in evaluation mode")
-            turned(layer, training=True)
+            set_mode(layer, training=True)
     if bound.library.name == "torch":
         import torch
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import FAMILIES, Attention, attend, catalogue, whole_offer
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding, max_difference
@@ -139,7 +139,7 @@ def _cases(bug: Bug) -> Iterator[Case]:
 
 def example(bug: Bug, case: Case) -> Example | None:
     """Return what the bug shows on a case; None where it shows nothing."""
-    problem = make(case)
+    problem = make_problem(case)
     right = attend(Attention, problem)
     try:
         wrong = bug.attend(problem)

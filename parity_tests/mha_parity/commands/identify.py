@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SECONDS = 60.0  # after which no experiment begins: a loop over all keys in Python takes hours
 
 
-def identified(target: str, options: Options) -> IdentityCard:
+def identify_target(target: str, options: Options) -> IdentityCard:
     """Return the identity card of one target, within what the options leave of its offer.
 
     Raises

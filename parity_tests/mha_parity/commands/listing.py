@@ -8,7 +8,7 @@ from rich.text import Text
 
 from mha_parity import catalogue
 from mha_parity.core.features import AXES
-from mha_parity.report.columns import Layout
+from mha_parity.report.columns import ReportText
 from mha_parity.targets.bind import KNOWN
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def show(what: str | None, console: Console) -> None:
     """Print the conventions, the features or the bugs; without a name the number of each."""
     rows = _ROWS[what]() if what else _lists()
-    page = Layout(console.width, names=max(len(name) for name, _ in rows))
+    page = ReportText(console.width, names=max(len(name) for name, _ in rows))
     page.block([(name, Text(text)) for name, text in rows])
     for line in page.lines[1:]:
         console.print(line, soft_wrap=True)

@@ -13,8 +13,8 @@ from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.by_answers import record_of
 from mha_parity.run.case_detail import case_detail
 from mha_parity.run.case_run import run_case
-from mha_parity.run.figures import picture_of
-from mha_parity.targets.conventions.base import blamed
+from mha_parity.run.weights_pictures import picture_of
+from mha_parity.targets.conventions.calls import target_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from mha_parity.checks.conduct import MonitoredCandidate
+    from mha_parity.checks.call_effects import MonitoredCandidate
     from mha_parity.core.candidate import Answer, Candidate
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
-    from mha_parity.core.pictures import Picture
+    from mha_parity.core.pictures import WeightsPicture
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
@@ -48,7 +48,7 @@ def replay(
     console: Console,
     *,
     pdb: bool,
-    display: Callable[[Picture], None] | None = None,
+    display: Callable[[WeightsPicture], None] | None = None,
 ) -> int:
     """Show the case that ``text`` names on a target; return 1 where it fails, else 0.
 
@@ -66,7 +66,7 @@ def replay(
     settings = settings_of(options)
     with using(record_of(options)), opened as candidate:
         offered(case, candidate.offer, target)
-        asked = Stopping(cast("MonitoredCandidate", candidate).bound) if pdb else candidate
+        asked = DebuggedCandidate(cast("MonitoredCandidate", candidate).bound) if pdb else candidate
         case_result = run_case(asked, case, settings)
         picture = picture_of(candidate, case_result, settings) if display else None
     case_view.show(case_detail(case_result, settings), target, console)
@@ -103,7 +103,7 @@ class Debugger(pdb.Pdb):
         super().set_quit()
 
 
-class Stopping:
+class DebuggedCandidate:
     """A candidate whose first call runs under the debugger."""
 
     def __init__(self, bound: Convention) -> None:
@@ -119,7 +119,7 @@ class Stopping:
         self._stopped = True
         call = self._bound.prepare(problem)
         debugger = Debugger(skip=SKIPPED)
-        with blamed():
+        with target_errors():
             result = debugger.runcall(call.function, *call.args, **call.kwargs)
         if debugger.left:
             raise KeyboardInterrupt

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Axis -> value -> the word in the id; None: the plain value, left out. Words are unique overall.
-WORDS: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
+ID_WORDS: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
     {
         "form": {"mha": "mha", "qkv": "qkv"},
         "layout": {"batch_first": None, "sequence_first": "seqfirst", "unbatched": "unbatched"},
@@ -149,7 +149,7 @@ class Case:
         sizes = {letter: getattr(self, name) for letter, name in SIZES.items()}
         words = [self.form]
         words += [f"{k}{n}" for k, n in sizes.items() if k != "s" and (n or k in "NLSHD")]
-        for axis, table in WORDS.items():
+        for axis, table in ID_WORDS.items():
             word = table[getattr(self, axis)]
             if axis != "form" and word is not None:
                 words.append(word)
@@ -160,7 +160,9 @@ class Case:
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]  # fields vary in type
 
 
-_MEANING = {word: (axis, value) for axis, t in WORDS.items() for value, word in t.items() if word}
+_MEANING = {
+    word: (axis, value) for axis, t in ID_WORDS.items() for value, word in t.items() if word
+}
 
 
 def parse(text: str) -> Case:

@@ -34,7 +34,7 @@ _FAILING = frozenset({Severity.WRONG, Severity.STRUCTURE, Severity.CRASH, Severi
 
 MASKED_ROWS = "fully masked rows"  # the check of rows that see no key
 SYSTEMATIC = "systematic error"  # the check over the run that no single case fails
-NOWHERE = -1  # for the sample of a weight's gradient, and for the head where heads are mixed
+NO_INDEX = -1  # for the sample of a weight's gradient, and for the head where heads are mixed
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class ExperimentResult:
     """One experiment: what it measured, as a sentence and as a number with its unit.
 
     ``as_torch`` says whether that is what torch computes, None where it could not be measured.
@@ -57,7 +57,7 @@ class IdentityCard:
     target: str
     convention: str
     sentence: str
-    measures: tuple[Measure, ...]
+    measures: tuple[ExperimentResult, ...]
     causes: tuple[Diagnosis, ...] = ()
     transfer: TransferPoints | None = None
     influence: tuple[InfluenceMatrix, ...] = ()

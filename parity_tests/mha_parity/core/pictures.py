@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Picture:
+class WeightsPicture:
     """What the page draws of one failing case: the sample that holds the worst error.
 
     Weights are (H, L, S'), or (1, L, S') where only their average is known (``averaged``); NaN
@@ -48,7 +48,7 @@ class CaseError:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class MatrixAxis:
     """One side of a drawn matrix: what its numbers count, from ``first`` on, in which equal parts.
 
     ``blocks`` are the names of its parts, and each of these holds ``heads`` heads.
@@ -61,7 +61,7 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Plate:
+class GradientMatrix:
     """A gradient of the candidate and the right one, both (rows, columns).
 
     ``first`` is the number of the first column in the whole array.
@@ -86,9 +86,9 @@ class GradientPicture:
     check: str
     case: Case
     sample: int
-    plates: tuple[Plate, ...]
-    rows: Side
-    columns: Side
+    gradient_matrices: tuple[GradientMatrix, ...]
+    rows: MatrixAxis
+    columns: MatrixAxis
     error_units: Array
     unit_rows: tuple[str, ...]
     unit_columns: tuple[str, ...]

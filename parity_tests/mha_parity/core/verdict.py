@@ -15,12 +15,14 @@ from mha_parity.core.parameters import Status
 if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.parameters import Parameter
-    from mha_parity.core.pictures import CaseError, GradientPicture, Picture
+    from mha_parity.core.pictures import CaseError, GradientPicture, WeightsPicture
 
 TARGET = "target"  # the contender of an accuracy row that is judged
-PINNED = "weights"  # torch's path that the oracle takes, whose errors are the unit
+PINNED_PATH = "weights"  # torch's path that the oracle takes, whose errors are the unit
 TOO_COARSE = "rounding error too large to tell"
-NAMED = 3  # features that the verdict's sentence names, of those that no case could tell about
+MAX_NAMED_FEATURES = (
+    3  # features that the verdict's sentence names, of those that no case could tell about
+)
 
 
 class Outcome(StrEnum):
@@ -157,7 +159,7 @@ class Verdict:
     weighed: int = 0
     notes: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[WeightsPicture, ...] = ()
     gradient_pictures: tuple[GradientPicture, ...] = ()
     case_errors: tuple[CaseError, ...] = ()
     seconds: float = 0.0
@@ -200,8 +202,9 @@ class Verdict:
         open_rows = [f"{r.axis}={r.value}" for r in self.features if r.status == "inconclusive"]
         what = f"{self.inconclusive} of {self.run} cases could not be judged"
         if open_rows:
-            more = f" and {len(open_rows) - NAMED} more" if len(open_rows) > NAMED else ""
-            what = f"no case could have shown a bug in {', '.join(open_rows[:NAMED])}{more}"
+            named, further = open_rows[:MAX_NAMED_FEATURES], open_rows[MAX_NAMED_FEATURES:]
+            more = f" and {len(further)} more" if further else ""
+            what = f"no case could have shown a bug in {', '.join(named)}{more}"
         return f"Inconclusive: {self.target}: {what}{self._left_out}."
 
     @property

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from mha_parity.catalogue import catalogue
 from mha_parity.core.deadline import Deadline
 from mha_parity.core.verdict import Diagnosis
-from mha_parity.diagnose import cases, conduct, evidence, hypotheses
+from mha_parity.diagnose import call_effects, cases, evidence, hypotheses
 from mha_parity.diagnose.evidence import Observation
-from mha_parity.diagnose.measured import Measurements
+from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.hypotheses import Fit, Hypothesis
 
 FAILURES = 24  # failing cases that are looked at: the plainest
-FIRST = 6  # of these, how many a bug must explain one of to stay in the running
+SCREENED_FAILURES = 6  # of these, how many a bug must explain one of to stay in the running
 SHOWN = 3  # names given where several partial ones remain
 LEAST_SHARE = 0.5  # a name that explains less of the failures is not worth giving
-MOST = 0.9  # of the failures a confident name explains, at least: the rest has other causes
+MIN_CONFIDENT_SHARE = (
+    0.9  # of the failures a confident name explains, at least: the rest has other causes
+)
 NEARLY = 0.95  # explained by one: a second bug would explain how roundings fell
-SURE = 2  # telling cases that a confident name rests on, at least
-PART = 2 / 3  # of the time that is left when no single name fits: for experiments
-LEAST = 1.5  # seconds that experiments get, though the names took longer than they should
+MIN_TELLING_CASES = 2  # telling cases that a confident name rests on, at least
+EXPERIMENT_TIME_SHARE = 2 / 3  # of the time that is left when no single name fits: for experiments
+MIN_EXPERIMENT_SECONDS = (
+    1.5  # seconds that experiments get, though the names took longer than they should
+)
 PAIRED = 6  # partial explanations that are tried in pairs
 
 
@@ -49,8 +53,8 @@ def diagnose(
     if not failures:
         return _crashes_alone(candidate, budget) if crashes else ()
     session = _Session(candidate, failures, budget)
-    findings, extra = conduct.from_findings(session.failing)
-    habit = conduct.name_state(candidate, session.failing, session.running)
+    findings, extra = call_effects.from_findings(session.failing)
+    habit = call_effects.name_state(candidate, session.failing, session.running)
     if habit or (findings and not any(each.failing for each in session.seen)):
         known = [n for n in findings if n.bug is not None]
         others = [h for h in habit if h.bug not in {n.bug for n in known}]
@@ -66,7 +70,7 @@ def diagnose(
 
 def _crashes_alone(candidate: Candidate, budget: float) -> tuple[Diagnosis, ...]:
     """Return for which sizes calls fail, where no case was answered wrongly."""
-    return Measurements(candidate, Deadline(budget).running).crashes
+    return ExperimentDiagnosis(candidate, Deadline(budget).running).crashes
 
 
 class _Session:
@@ -83,7 +87,9 @@ class _Session:
         chosen = cases.plainest_cases([problem.case for problem, _ in failures], FAILURES)
         self.failing = [Observation(*failures[i], failing=True) for i in chosen]
         # A case may fail by a relation or by conduct while its answer is right.
-        self.seen = [o if o.fault > 1 else replace(o, failing=False) for o in self.failing]
+        self.seen = [
+            o if o.error_in_tolerances > 1 else replace(o, failing=False) for o in self.failing
+        ]
 
     def running(self, reserve: float = 0.5) -> bool:
         """Return whether there is time left, beyond what the last steps need."""
@@ -98,24 +104,26 @@ class _Session:
         if not failing:
             return ()
         every = hypotheses.single_bugs()
-        remaining = hypotheses.plausible_hypotheses(every, failing[:FIRST])
+        remaining = hypotheses.plausible_hypotheses(every, failing[:SCREENED_FAILURES])
         fits = self.weighed(self.separated(remaining))
         best = fits[0] if fits else None
         if best is not None and (best.holds or (best.share >= NEARLY and not best.refuted)):
             return self.diagnoses(fits)
-        stored = conduct.stored_answers(self.candidate, failing, self.running)
+        stored = call_effects.stored_answers(self.candidate, failing, self.running)
         if stored:
             return stored
-        by_size = conduct.size_border(self.seen)
+        by_size = call_effects.size_border(self.seen)
         if by_size and by_size[0].confident:
             return by_size
         causes = self.measurements.causes
         self.seen += self.measurements.observations()
-        both = [f for f in self.combined(every, fits, failing) if f.share >= MOST]
+        both = [f for f in self.combined(every, fits, failing) if f.share >= MIN_CONFIDENT_SHARE]
         if both:
             return self.diagnoses(both)
         weighed = self.weighed([f.hypothesis for f in fits])
-        nearly = [f for f in weighed if f.sole or (f.share >= MOST and not f.refuted)]
+        nearly = [
+            f for f in weighed if f.sole or (f.share >= MIN_CONFIDENT_SHARE and not f.refuted)
+        ]
         partial = self.diagnoses(nearly)
         sure = tuple(each for each in partial if each.confident)
         return (*sure, *causes) or partial or by_size
@@ -146,7 +154,13 @@ class _Session:
         fits = [hypotheses.fit_hypothesis(h, self.seen) for h in remaining]
         return sorted(
             (f for f in fits if f.telling),
-            key=lambda f: (-f.holds, f.refuted > 0, -f.share, -fame(f), f.hypothesis.spelling > 0),
+            key=lambda f: (
+                -f.holds,
+                f.refuted > 0,
+                -f.share,
+                -source_count(f),
+                f.hypothesis.spelling > 0,
+            ),
         )
 
     def combined(
@@ -197,7 +211,9 @@ class _Session:
             title="; and ".join(bug.title for bug in bugs),
             remedy="; ".join(bug.remedy for bug in bugs),
             explains=best.share,
-            confident=best.sole and best.telling >= SURE and best.share >= MOST,
+            confident=best.sole
+            and best.telling >= MIN_TELLING_CASES
+            and best.share >= MIN_CONFIDENT_SHARE,
             aliases=(*aliases, *names),
             evidence=f"predicts {best.explained} of {best.failing} failing answers{detail}"
             + (f", and fits all {passing} others" if passing else ""),
@@ -205,10 +221,10 @@ class _Session:
         )
 
     @cached_property
-    def measurements(self) -> Measurements:
+    def measurements(self) -> ExperimentDiagnosis:
         """The experiments on the candidate; two thirds of the time that is left are theirs."""
-        deadline = Deadline(max(self.deadline.left, LEAST) * PART)
-        return Measurements(self.candidate, deadline.running)
+        deadline = Deadline(max(self.deadline.left, MIN_EXPERIMENT_SECONDS) * EXPERIMENT_TIME_SHARE)
+        return ExperimentDiagnosis(self.candidate, deadline.running)
 
     def facts(self) -> tuple[Diagnosis, ...]:
         """Return what the experiments understood, or the facts that narrow it down."""
@@ -220,7 +236,7 @@ def partial_time(running: Callable[[float], bool]) -> Callable[[], bool]:
     return lambda: running(1.2)
 
 
-def fame(each: Fit) -> int:
+def source_count(each: Fit) -> int:
     """Return how often the bug is known to have happened: of equals the usual one comes first."""
     return sum(len(bug.sources) for bug in each.hypothesis.bugs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import plain_distance
 from mha_parity.diagnose.evidence import Observation
 
@@ -64,13 +64,15 @@ def plain_offer(offer: Offer) -> Offer:
 
 def varied_problems(offer: Offer) -> list[Problem]:
     """Return problems over all offered features, values plain."""
-    return [make(case) for case in draw_cases(plain_offer(offer), VARIED, SEED)]
+    return [make_problem(case) for case in draw_cases(plain_offer(offer), VARIED, SEED)]
 
 
 def similar_problems(cases: Sequence[Case], offer: Offer) -> list[Problem]:
     """Return problems with the features of the given cases, values plain, distinct sizes."""
     exact = plain_offer(offer)["dtype"][0]
-    return [make(_relative(case, seed, exact)) for case in cases for seed in range(RELATIVES)]
+    return [
+        make_problem(_relative(case, seed, exact)) for case in cases for seed in range(RELATIVES)
+    ]
 
 
 def _relative(case: Case, seed: int, dtype: str) -> Case:
@@ -86,7 +88,7 @@ def problem_pool(offer: Offer) -> list[Problem]:
     plain = draw_cases(plain_offer(offer), POOL, SEED + 1)
     exact = {axis: plain_offer(offer)[axis] for axis in ("dtype", "gradients")}
     odd = draw_cases({**offer, **exact}, POOL // 2, SEED + 2)
-    return [make(case) for case in (*plain, *odd)]
+    return [make_problem(case) for case in (*plain, *odd)]
 
 
 def separating_problems(

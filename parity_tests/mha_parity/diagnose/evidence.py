@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 # Sums over fewer than a hundred terms lose some ten roundings; two computations are compared.
 ROUNDINGS = {"float64": 32.0, "float32": 32.0}
 HALF_ROUNDINGS = 6.0
-MOST = 0.5  # of the largest value: what differs by more is not the same answer, however rounded
+MAX_TOLERANCE_SHARE = (
+    0.5  # of the largest value: what differs by more is not the same answer, however rounded
+)
 TELLING = 30.0  # times the allowance: a departure that no rounding imitates
 BEYOND = frozenset(
     {"huge", "very_negative", "wide_range", "peaky"}
@@ -43,7 +45,7 @@ class Prediction:
     """What an attention answers to a problem: None where it breaks; and its largest score."""
 
     answer: Answer | None
-    reach: float = 0.0
+    largest_score: float = 0.0
 
     @property
     def arrays(self) -> Iterator[Array | None]:
@@ -65,10 +67,10 @@ def predict(kind: type[Attention], problem: Problem, projected: Triple | None = 
         answer = attention.answer()
     except (ValueError, IndexError, TypeError, ZeroDivisionError, AttributeError):
         return Prediction(None)
-    return Prediction(answer, reach(attention))
+    return Prediction(answer, largest_score(attention))
 
 
-def reach(attention: Attention) -> float:
+def largest_score(attention: Attention) -> float:
     """Return the largest score whose weight is not 0: rounding errs by so much more in the softmax.
 
     A fill value behind a mask is no score that could err.
@@ -164,9 +166,11 @@ class Observation:
         bits = {"bfloat16": 7, "float16": 10, "float32": 23}.get(name, 52)
         found = 0.0 if self.answer is None else largest_magnitude(as_float64(self.answer.output))
         height = max(self.height, found)
-        reach = max(prediction.reach, self.right.reach)
+        largest_score = max(prediction.largest_score, self.right.largest_score)
         roundings = ROUNDINGS.get(name, HALF_ROUNDINGS)
-        return float(min(roundings * 2.0**-bits * (1 + reach), MOST) * height)
+        return float(
+            min(roundings * 2.0**-bits * (1 + largest_score), MAX_TOLERANCE_SHARE) * height
+        )
 
     @cached_property
     def height(self) -> float:
@@ -197,7 +201,7 @@ class Observation:
         return max_distance(first, second, np.expand_dims(rows, -1))
 
     @cached_property
-    def fault(self) -> float:
+    def error_in_tolerances(self) -> float:
         """How far the candidate's answer is from the right one, in tolerances."""
         return self.gap(Prediction(self.answer), self.right)
 
@@ -210,7 +214,7 @@ class Observation:
         prediction = self.of(kind)
         if prediction.answer is None or self.answer is None:
             return False
-        missed = self.gap(Prediction(self.answer, prediction.reach), prediction)
+        missed = self.gap(Prediction(self.answer, prediction.largest_score), prediction)
         return missed <= 1 and missed <= max(1e-300, NEARER * self.gap(prediction, self.right), 1)
 
 
@@ -236,6 +240,6 @@ def observe(candidate: object, problem: Problem) -> Observation:
     except CandidateError:
         return Observation(problem, None, failing=False)
     seen = Observation(problem, answer, failing=False)
-    if seen.fault > TELLING:
+    if seen.error_in_tolerances > TELLING:
         return Observation(problem, answer, failing=True)
     return seen

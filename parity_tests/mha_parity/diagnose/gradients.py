@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
 FAMILY = 12
-MOST = 0.9  # of the failing cases a name explains, at least: half precision rounds a lot away
+MIN_EXPLAINED_SHARE = (
+    0.9  # of the failing cases a name explains, at least: half precision rounds a lot away
+)
 FORMULAS = {
     "dQ": "dQ = scale dS K",
     "dK": "dK = scale dS^T Q",
@@ -43,7 +45,7 @@ def name_wrong_gradients(
             continue
         function = bug.function()
         explained = sum(_agrees(*each, function) for each in wrong)
-        if explained >= MOST * len(wrong):
+        if explained >= MIN_EXPLAINED_SHARE * len(wrong):
             sentence = f"predicts all gradients of {explained} of {len(wrong)} failing cases"
             return (
                 Diagnosis(

@@ -10,18 +10,18 @@ import numpy as np
 
 from mha_parity.core.deadline import Deadline
 from mha_parity.core.environment import environment
-from mha_parity.core.identity import IdentityCard, InfluenceMatrix, Measure, TransferPoints
+from mha_parity.core.identity import ExperimentResult, IdentityCard, InfluenceMatrix, TransferPoints
+from mha_parity.diagnose.experiment_diagnosis import as_diagnosis
+from mha_parity.diagnose.experiment_results import formula, measures
 from mha_parity.diagnose.experiments import transfer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
-from mha_parity.diagnose.measured import as_diagnosis
-from mha_parity.diagnose.measures import formula, measures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.candidate import Candidate
-    from mha_parity.diagnose.experiments.examination import Examination, Finding
+    from mha_parity.diagnose.experiments.examination import Examination, ExperimentFinding
 
 POINTS = 400  # of the transfer curve, evenly over all that were read
 DRAWN = 32  # rows and keys at most of a matrix that can be read
@@ -35,7 +35,7 @@ def identify(candidate: Candidate, target: str, seconds: float = math.inf) -> Id
     lines = measures(caller, seen)
     if not caller.running():
         over = f"{seconds:.0f} s are over: some experiments made fewer calls, or none"
-        lines += (Measure(experiment="time", sentence=over, as_torch=None),)
+        lines += (ExperimentResult(experiment="time", sentence=over, as_torch=None),)
     causes = findings(seen)
     clauses = dict.fromkeys(each.clause for each in lines if each.clause)
     return IdentityCard(
@@ -52,7 +52,7 @@ def identify(candidate: Candidate, target: str, seconds: float = math.inf) -> Id
     )
 
 
-def _computes(seen: Examination, causes: list[Finding]) -> str:
+def _computes(seen: Examination, causes: list[ExperimentFinding]) -> str:
     """Return the formula of the output, and the cause where that is not all."""
     computed = formula(seen)
     if not causes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention
 from mha_parity.core.candidate import CandidateError
 from mha_parity.diagnose.read_weights import (
@@ -76,7 +76,7 @@ def _after_weights(candidate: Candidate, _: WeightsReading) -> str | None:
 def _returned(candidate: Candidate, _: WeightsReading) -> str | None:
     """Return the kind of returned weights that departs, though the output does not."""
     for kind in candidate.offer["weights"]:
-        problem = make(plain_case(candidate.offer, weights=kind))
+        problem = make_problem(plain_case(candidate.offer, weights=kind))
         expected = Attention(problem).answer().weights
         try:
             actual = None if expected is None else candidate(problem).weights
@@ -110,7 +110,7 @@ def _try(candidate: Candidate, changes: dict[str, object]) -> WeightsReading | N
 
 
 def _departs(candidate: Candidate, changes: dict[str, object]) -> bool:
-    problem = make(plain_case(candidate.offer, **changes))
+    problem = make_problem(plain_case(candidate.offer, **changes))
     found = ask_output(candidate, problem)
     if found is None:
         return False

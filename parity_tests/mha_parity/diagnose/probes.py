@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.diagnose.locate import first_wrong_stage, rows_not_summing_to_one
 from mha_parity.diagnose.read_weights import (
     ATOL,
@@ -143,7 +143,7 @@ def hidden_keys(reading: WeightsReading) -> Iterator[str]:
 
 def channel_mixing(candidate: Candidate) -> Iterator[str]:
     """Say which output channels a channel of v reaches, where that is not its own."""
-    problem = make(plain_case(candidate.offer))
+    problem = make_problem(plain_case(candidate.offer))
     if problem.num_kv_heads != problem.num_heads or problem.w_out is not None:
         return
     first = ask_output(candidate, problem)
@@ -176,7 +176,7 @@ def _negated(problem: Problem, channel: int) -> Problem:
 
 def sample_influence(candidate: Candidate) -> Iterator[str]:
     """Say whether one sample reaches the answer to another."""
-    problem = make(plain_case(candidate.offer))
+    problem = make_problem(plain_case(candidate.offer))
     if problem.case.batch < 2:
         return
     moved = _moved(candidate, problem, np.arange(problem.case.batch) == 0, axis=0)
@@ -186,7 +186,7 @@ def sample_influence(candidate: Candidate) -> Iterator[str]:
 
 def row_influence(candidate: Candidate) -> Iterator[str]:
     """Say whether one query row reaches the answer to another."""
-    problem = make(plain_case(candidate.offer))
+    problem = make_problem(plain_case(candidate.offer))
     if problem.query is problem.key:
         return
     moved = _moved(candidate, problem, np.arange(problem.case.queries) == 1, axis=1)

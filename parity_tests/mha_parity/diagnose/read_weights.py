@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
-from mha_parity.cases.unit_values import one_hot
+from mha_parity.cases.generate import make_problem
+from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.catalogue import Attention
 from mha_parity.core.arrays import split
 from mha_parity.core.candidate import CandidateError, ask
@@ -123,7 +123,7 @@ def _zeros(array: Array | None) -> Array | None:
 
 def read_weights(candidate: Candidate, case: Case) -> WeightsReading | None:
     """Return the weights of all samples of a plain case, or None without an answer."""
-    problem = one_hot(make(case))
+    problem = with_one_hot_values(make_problem(case))
     output = ask_output(candidate, problem)
     if output is None:
         return None

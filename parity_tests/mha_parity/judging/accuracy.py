@@ -16,7 +16,7 @@ import numpy as np
 
 import mha_torch
 from mha_parity.core.arrays import merge, split
-from mha_parity.core.verdict import PINNED, TARGET, Accuracy
+from mha_parity.core.verdict import PINNED_PATH, TARGET, Accuracy
 from mha_parity.judging.groups import judged_array
 from mha_parity.oracle.recorded import torch_result
 
@@ -43,7 +43,7 @@ class MeasuredError:
     bits: float
 
 
-def torch_output(problem: Problem, path: str = PINNED) -> Array:
+def torch_output(problem: Problem, path: str = PINNED_PATH) -> Array:
     """Return the output of torch along one of its paths, in the problem's own dtype.
 
     Raises
@@ -69,7 +69,7 @@ def _computed_output(problem: Problem, path: str) -> Array:
     dtype = problem.case.dtype
     if problem.case.form == "mha":
         # Without weights torch drops the mask for the hint, and hides appended keys by it.
-        spelt = problem.is_causal and problem.appended and path != PINNED
+        spelt = problem.is_causal and problem.appended and path != PINNED_PATH
         size = (problem.case.queries, problem.case.keys)
         return mha_torch.multihead_attention(
             problem.query,
@@ -84,7 +84,7 @@ def _computed_output(problem: Problem, path: str) -> Array:
             dtype=dtype,
             path=_path(path),
         )[0]
-    backend: Any = "math" if path == PINNED else TORCH_PATHS[path]
+    backend: Any = "math" if path == PINNED_PATH else TORCH_PATHS[path]
     if backend is None:
         raise mha_torch.PathNotTakenError(f"`path`={path!r} is one of the layer's alone.")
     mask = np.where(problem.hidden(), -np.inf, problem.additive()).astype(problem.dtype)
@@ -141,7 +141,7 @@ def measure_errors(
     if not reference.output.size:
         return ()
     own = relative_error(problem, reference, torch_output(problem))
-    errors = {TARGET: relative_error(problem, reference, output), PINNED: own}
+    errors = {TARGET: relative_error(problem, reference, output), PINNED_PATH: own}
     for path in paths:
         try:
             errors[path] = relative_error(problem, reference, torch_output(problem, path))

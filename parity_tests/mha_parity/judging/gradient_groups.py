@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.arrays import split
-from mha_parity.core.check_result import NOWHERE, Place
+from mha_parity.core.check_result import NO_INDEX, Place
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -46,19 +46,19 @@ def gradient_place(problem: Problem, name: str, index: tuple[int, ...]) -> Place
     width, heads = problem.head_dim, problem.num_heads
     *_, row, column = (0, *index)
     if name == "key_padding_mask":
-        return Place(row, NOWHERE, 0, column)
+        return Place(row, NO_INDEX, 0, column)
     if name == "attn_mask":
-        sample, head = divmod(index[0], heads) if len(index) == 3 else (NOWHERE, NOWHERE)
+        sample, head = divmod(index[0], heads) if len(index) == 3 else (NO_INDEX, NO_INDEX)
         return Place(sample, head, row, column)
     if name in INPUTS:
         head_width = problem.v_head_dim if name == "value" else width
-        head = column // head_width if problem.case.form == "qkv" else NOWHERE
+        head = column // head_width if problem.case.form == "qkv" else NO_INDEX
         return Place(index[0], head, row, column)
     if name.startswith(IN_PROJECTIONS):
         first = index[0] % (heads * width) // width
-        return Place(NOWHERE, first, *(index if len(index) == 2 else (index[0], 0)))
-    head = NOWHERE if name == "out_proj.bias" else column // width
-    return Place(NOWHERE, head, row, column)
+        return Place(NO_INDEX, first, *(index if len(index) == 2 else (index[0], 0)))
+    head = NO_INDEX if name == "out_proj.bias" else column // width
+    return Place(NO_INDEX, head, row, column)
 
 
 def worst_index(problem: Problem, name: str, group: int, difference: Array) -> tuple[int, ...]:

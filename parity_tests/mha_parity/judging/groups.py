@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.check_result import NOWHERE, Place
+from mha_parity.core.check_result import NO_INDEX, Place
 from mha_parity.oracle.error_bound import roundoff, smallest
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class JudgedArray:
             return Place(*numbers)
         sample, row, column = numbers
         if self.mixed:
-            return Place(sample, NOWHERE, row, column)
+            return Place(sample, NO_INDEX, row, column)
         width = self.shape[3]
         return Place(sample, column // width, row, column % width)
 

@@ -86,7 +86,7 @@ class _Backward:
     def _mixed(self, d_heads: Bounded) -> tuple[Bounded, Bounded]:
         """Return the gradients of the logits and of the values."""
         d_p = d_heads @ _turned(self.v)
-        level = (self.p * d_p).total(-1).or_else((d_heads * self.heads).total(-1))
+        level = (self.p * d_p).total(-1).with_larger_error((d_heads * self.heads).total(-1))
         d_scores = self.p * (d_p - level.shaped(lambda a: a[..., None]))
         return d_scores, _turned(self.p) @ d_heads
 

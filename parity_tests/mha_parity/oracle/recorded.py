@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import mha_torch
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,7 +101,7 @@ def problem_of(case: Case, own: OwnWeights | None = None) -> Problem:
     """Return the problem of a case, as recorded or generated, with a layer's own weights."""
     record = active()
     found = None if record is None else record.problems.get(case)
-    problem = make(case) if found is None else found
+    problem = make_problem(case) if found is None else found
     return problem if own is None else own.problem(problem)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.core.features import AXES, label
-from mha_parity.core.verdict import PINNED, TARGET
+from mha_parity.core.verdict import PINNED_PATH, TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def rows(verdict: Verdict, contender: str, axis: str = "", value: str = "") -> B
 
 def table(verdict: Verdict) -> Iterator[dict[str, str]]:
     """Yield a row a dtype: errors in units of torch's own, and the bits that are right."""
-    torchs = rows(verdict, PINNED)
+    torchs = rows(verdict, PINNED_PATH)
     own = rows(verdict, TARGET)
     for each in verdict.accuracy:
         yield {
@@ -60,7 +60,7 @@ def _bits(row: Accuracy | None) -> str:
 def paths(verdict: Verdict) -> list[tuple[str, ByDtype]]:
     """Return the rows of torch's other paths, where they were taken, by path."""
     named = dict.fromkeys(row.contender for row in verdict.accuracy_table)
-    return [(path, rows(verdict, path)) for path in named if path not in {TARGET, PINNED}]
+    return [(path, rows(verdict, path)) for path in named if path not in {TARGET, PINNED_PATH}]
 
 
 def features(verdict: Verdict) -> list[tuple[str, ByDtype]]:

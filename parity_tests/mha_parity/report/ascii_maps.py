@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.pictures import Picture
+    from mha_parity.core.pictures import WeightsPicture
     from mha_parity.core.problem import Problem
 
 SAMPLES, ROWS = 3, 16
@@ -61,7 +61,7 @@ def _left_out(hidden: Array, samples: int, keys: int) -> Iterator[Text]:
         yield Text(f"  shown: {', '.join(found).replace('querys', 'queries')}", "dim")
 
 
-def weights(picture: Picture, head: int, width: int) -> Iterator[str]:
+def weights(picture: WeightsPicture, head: int, width: int) -> Iterator[str]:
     """Yield a line a query: a head's attention weights in shades of grey, and torch's on the right.
 
     The darkest shade stands for the largest weight of both.

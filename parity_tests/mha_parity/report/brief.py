@@ -35,7 +35,7 @@ def brief(verdict: Verdict) -> str:
 def _rows(verdict: Verdict) -> Iterator[str]:
     for diagnosis in verdict.diagnosis[:1]:
         yield from _diagnosis(diagnosis)
-    full = wording.in_full(verdict)
+    full = wording.failures_in_full(verdict)
     for failure in full[:1]:
         yield from _failure(failure)
     others = [each.check_result.check for each in verdict.failures if each not in full[:1]]

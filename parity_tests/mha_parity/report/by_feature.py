@@ -39,10 +39,10 @@ def feature_outcomes(verdict: Verdict, expected: Collection[str]) -> dict[str, F
 def _all_cases(verdict: Verdict, expected: Collection[str]) -> FeatureOutcome:
     if verdict.holds:
         return FeatureOutcome("pass")
-    over_run = any(each.check_result.check == SYSTEMATIC for each in verdict.failures)
+    run_check_results = any(each.check_result.check == SYSTEMATIC for each in verdict.failures)
     for axis in correlations.axes(verdict):
         names = {_name(row) for row in axis.failing}
-        if names and names <= set(expected) and ALL_CASES not in expected and not over_run:
+        if names and names <= set(expected) and ALL_CASES not in expected and not run_check_results:
             return FeatureOutcome("skip", f"every failing case has {' or '.join(sorted(names))}")
     return FeatureOutcome("fail", first_line(verdict))
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
-from mha_parity.core.check_result import NOWHERE, Place, Severity
+from mha_parity.core.check_result import NO_INDEX, Place, Severity
 from mha_parity.core.features import AXES, PLAIN, label
 from mha_parity.report import ascii_maps, matrices, wording
-from mha_parity.report.columns import Layout, Pairs
+from mha_parity.report.columns import Pairs, ReportText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ LINES = 24
 
 def show(detail: CaseDetail, target: str, console: Console) -> None:
     """Print one case: its inputs, masks, numbers, error map and check results."""
-    page = Layout(console.width)
+    page = ReportText(console.width)
     console.print()
     console.print(Text(detail.case.id, style="bold"), soft_wrap=True)
     page.block(
@@ -103,7 +103,7 @@ def _summed_up(array: Array) -> str:
 def _pictures(detail: CaseDetail, width: int) -> Iterator[list[Text]]:
     """Yield the masks, the numbers around the worst one, and where the output is off."""
     compared, units = detail.comparison, detail.error_units
-    where = compared.where if compared else Place(NOWHERE, NOWHERE, 0, 0)
+    where = compared.where if compared else Place(NO_INDEX, NO_INDEX, 0, 0)
     if detail.problem is not None and detail.problem.hidden().size:
         drawn = list(ascii_maps.masks(detail.problem, max(where.head, 0), where.row, width))
         if drawn:

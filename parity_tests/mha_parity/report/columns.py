@@ -16,19 +16,19 @@ Pairs = list[tuple[str, Text]]
 MARGIN = 1
 NAMES = 14  # the column of names, as wide as the longest of them
 GAP = 2
-LEAST = 20  # columns: in a narrower window lines break anyway
+MIN_WIDTH = 20  # columns: in a narrower window lines break anyway
 
-_ANY = Console(width=LEAST, color_system=None)  # Text.wrap wants one
+_ANY = Console(width=MIN_WIDTH, color_system=None)  # Text.wrap wants one
 
 
-class Layout:
+class ReportText:
     """The lines of a report, none wider than the width but commands, which are copied whole."""
 
     def __init__(self, width: int, names: int = NAMES) -> None:
         self.lines: list[Text] = []
         self._names = names
-        self._whole = max(width, LEAST)
-        self._width = max(width - MARGIN - names - GAP, LEAST)
+        self._whole = max(width, MIN_WIDTH)
+        self._width = max(width - MARGIN - names - GAP, MIN_WIDTH)
 
     def block(self, pairs: Pairs) -> None:
         """Add names with their texts after an empty line; a longer name takes a line of its own."""

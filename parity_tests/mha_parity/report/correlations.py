@@ -83,7 +83,7 @@ def _is_concentrated(rows: list[FeatureRow], verdict: Verdict) -> bool:
     return (1 - min(spared / verdict.run, 1.0)) ** verdict.failed < SIGNIFICANCE
 
 
-def by_weight(verdict: Verdict) -> list[Axis]:
+def by_concentration(verdict: Verdict) -> list[Axis]:
     """Return the axes, those first on which failures concentrate, then by how unevenly they fail.
 
     How unevenly: the largest difference between the shares of failing cases of two values.

@@ -37,7 +37,7 @@ def workflow_commands(verdicts: Iterable[Verdict]) -> Iterator[str]:
 def _message(verdict: Verdict) -> str:
     lines = [first_line(verdict)]
     lines += [f"remedy: {each.remedy}" for each in verdict.diagnosis[:1] if each.remedy]
-    lines += [f"replay: {each.replay}" for each in wording.in_full(verdict)[:1]]
+    lines += [f"replay: {each.replay}" for each in wording.failures_in_full(verdict)[:1]]
     return "\n".join(lines)
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.core.pictures import Side
+from mha_parity.core.pictures import MatrixAxis
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
 
-    Sides = tuple[Side, Side]
+    Sides = tuple[MatrixAxis, MatrixAxis]
 
 BAR, BAR_GAP, BAR_ROOM = 0.09, 0.08, 0.42  # of the colour bar: its width, before it, for its ticks
 CELL = 0.34  # inches
@@ -30,7 +30,7 @@ SIGNED = "RdBu"  # as well, and no hues of a difference
 INK = "#010203"  # stands for the page's own text colour
 WIDE = 99.995  # from here on two digits behind the point do not fit into a cell
 PARTED = "#222222"  # a line over cells, which have the same colours in the dark
-QUERIES, KEYS = Side("query"), Side("key")
+QUERIES, KEYS = MatrixAxis("query"), MatrixAxis("key")
 
 
 def weights_map(weights: Array, title: str, most: float = 1.0) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.pictures import GradientPicture, Picture, Plate
+    from mha_parity.core.pictures import GradientMatrix, GradientPicture, WeightsPicture
     from mha_parity.core.verdict import Failure, Verdict
 
 TEMPLATE = "page.html.jinja"
@@ -33,7 +33,7 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DECADES = 6.0  # errors of 10^6 times what is allowed, and larger ones, have the full colour
 
 
-def document(verdicts: Sequence[Verdict] = (), pictures: Sequence[Picture] = ()) -> str:
+def document(verdicts: Sequence[Verdict] = (), pictures: Sequence[WeightsPicture] = ()) -> str:
     """Return the HTML of a page of verdicts, or of pictures alone; needs jinja2 and matplotlib."""
     import jinja2
 
@@ -55,7 +55,7 @@ def document(verdicts: Sequence[Verdict] = (), pictures: Sequence[Picture] = ())
         "gradient_of": gradient_of,
         "heads": heads,
         "panels": panels,
-        "plates": plates,
+        "gradient_matrices": gradient_matrices,
         "parted": parted,
         "unit_rows": unit_rows,
         "unit_columns": unit_columns,
@@ -68,7 +68,7 @@ def document(verdicts: Sequence[Verdict] = (), pictures: Sequence[Picture] = ())
     return template.render(verdicts=verdicts, pictures=pictures, **helpers) + "\n"
 
 
-def picture_of(verdict: Verdict, failure: Failure) -> Picture | None:
+def picture_of(verdict: Verdict, failure: Failure) -> WeightsPicture | None:
     """Return the picture of one failure, if there is one."""
     found = (p for p in verdict.pictures if p.check == failure.check_result.check)
     return next(found, None) if failure.first_seen is not None else None
@@ -80,7 +80,7 @@ def gradient_of(verdict: Verdict, failure: Failure) -> GradientPicture | None:
     return next(found, None) if failure.first_seen is not None else None
 
 
-def heads(picture: Picture) -> list[int]:
+def heads(picture: WeightsPicture) -> list[int]:
     """Return the heads to draw, the one with the largest error first."""
     count = len(picture.reference_weights)
     if len(picture.error_units) != count:
@@ -89,7 +89,7 @@ def heads(picture: Picture) -> list[int]:
     return [int(head) for head in np.argsort(-worst, kind="stable")][:HEADS]
 
 
-def panels(picture: Picture, head: int) -> list[tuple[str, str]]:
+def panels(picture: WeightsPicture, head: int) -> list[tuple[str, str]]:
     """Return caption and SVG of the target's weights, of torch's, and of their difference."""
     where = "averaged over heads" if picture.averaged else f"head {head}"
     reference = picture.reference_weights[head]
@@ -112,13 +112,13 @@ def panels(picture: Picture, head: int) -> list[tuple[str, str]]:
     ]
 
 
-def plates(picture: GradientPicture) -> list[list[tuple[str, str]]]:
+def gradient_matrices(picture: GradientPicture) -> list[list[tuple[str, str]]]:
     """Return caption and SVG of target, torch and difference, of each plate that is drawn."""
-    apart = max(_furthest(_difference(plate)) for plate in picture.plates) or 1.0
-    return [_plate(picture, plate, apart) for plate in picture.plates[:HEADS]]
+    apart = max(_furthest(_difference(plate)) for plate in picture.gradient_matrices) or 1.0
+    return [_plate(picture, plate, apart) for plate in picture.gradient_matrices[:HEADS]]
 
 
-def _plate(picture: GradientPicture, plate: Plate, apart: float) -> list[tuple[str, str]]:
+def _plate(picture: GradientPicture, plate: GradientMatrix, apart: float) -> list[tuple[str, str]]:
     """Return the three maps of one plate.
 
     The target's has the colours of torch's range; a difference of ``apart`` has the full colour.
@@ -141,7 +141,7 @@ def _plate(picture: GradientPicture, plate: Plate, apart: float) -> list[tuple[s
     return drawn
 
 
-def _difference(plate: Plate) -> Array:
+def _difference(plate: GradientMatrix) -> Array:
     with np.errstate(invalid="ignore"):
         return np.asarray(plate.candidate - plate.reference)
 
@@ -171,18 +171,18 @@ def parted(picture: GradientPicture) -> str:
     return "lines part q, k and v" if blocks else "lines part the heads" if heads_apart else ""
 
 
-def _least(picture: Picture) -> float:
+def _least(picture: WeightsPicture) -> float:
     """Return which difference is to have the full colour: rounding alone is to have none."""
     return 0.1 if (picture.error_units <= 1).all() else 0.0
 
 
-def unit_rows(picture: Picture) -> list[str]:
+def unit_rows(picture: WeightsPicture) -> list[str]:
     """Return the names of the rows of the output's errors: the heads."""
     apart = len(picture.error_units) == picture.case.heads_count
     return [f"head {i}" if apart else "all heads" for i in range(len(picture.error_units))]
 
 
-def unit_columns(picture: Picture) -> list[str]:
+def unit_columns(picture: WeightsPicture) -> list[str]:
     """Return the names of their columns: the rows of the output."""
     return [f"row {row}" for row in range(picture.error_units.shape[1])]
 

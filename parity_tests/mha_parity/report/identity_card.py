@@ -10,12 +10,12 @@ from rich.panel import Panel
 from rich.text import Text
 
 from mha_parity.report import wording
-from mha_parity.report.columns import Layout, Pairs
+from mha_parity.report.columns import Pairs, ReportText
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mha_parity.core.identity import IdentityCard, Measure
+    from mha_parity.core.identity import ExperimentResult, IdentityCard
     from mha_parity.core.verdict import Diagnosis
 
 SCHEMA = "mha-parity-identity/1"
@@ -24,7 +24,7 @@ STATUS = {True: "pass", False: "fail", None: "inconclusive"}  # of a measure, in
 
 def show(card: IdentityCard, console: Console) -> None:
     """Print the card: what the target computes, a line for each experiment, then what departs."""
-    page = Layout(console.width, names=max(len(each.experiment) for each in card.measures) + 2)
+    page = ReportText(console.width, names=max(len(each.experiment) for each in card.measures) + 2)
     page.block([_line(each) for each in card.measures])
     for cause in card.causes:
         page.block(_cause(cause))
@@ -44,7 +44,7 @@ def show(card: IdentityCard, console: Console) -> None:
     console.print()
 
 
-def _line(each: Measure) -> tuple[str, Text]:
+def _line(each: ExperimentResult) -> tuple[str, Text]:
     status = STATUS[each.as_torch]
     return f"{wording.SIGN[status]} {each.experiment}", Text(each.sentence)
 
@@ -91,7 +91,7 @@ def document(card: IdentityCard) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _measure(each: Measure) -> dict[str, Any]:
+def _measure(each: ExperimentResult) -> dict[str, Any]:
     value = each.value
     finite = value is not None and math.isfinite(value)
     return {

@@ -11,7 +11,7 @@ from mha_parity.report.html_page import heads
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from mha_parity.core.pictures import Picture
+    from mha_parity.core.pictures import WeightsPicture
     from mha_parity.core.verdict import Diagnosis, Failure, FeatureRow, Verdict
 
 LINES = 12  # of what a check says
@@ -30,7 +30,7 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
     yield from ("", escaped(wording.setting(verdict)))
     for diagnosis in verdict.diagnosis:
         yield from ("", *_rows(_diagnosis(diagnosis)))
-    full = wording.in_full(verdict)
+    full = wording.failures_in_full(verdict)
     for failure in full:
         yield from ("", *_failure(failure))
     others = [each.check_result.check for each in verdict.failures if each not in full]
@@ -63,7 +63,7 @@ def _failure(failure: Failure) -> Iterator[str]:
     yield from ("", *_block(failure.replay))
 
 
-def _picture(picture: Picture) -> Iterator[str]:
+def _picture(picture: WeightsPicture) -> Iterator[str]:
     """Yield the weights of the head with the largest error, next to torch's."""
     head = heads(picture)[0]
     which = "averaged over heads" if picture.averaged else f"head {head}"
@@ -87,7 +87,7 @@ def _judged(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 def _features(verdict: Verdict) -> Iterator[str]:
     """Yield the axes as a folded table, those on which failures concentrate first."""
-    varied = [axis for axis in correlations.by_weight(verdict) if axis.varies]
+    varied = [axis for axis in correlations.by_concentration(verdict) if axis.varies]
     if not varied:
         return
     yield f"<details><summary>Every feature ({len(varied)} axes)</summary>"

@@ -15,7 +15,7 @@ from mha_parity.report.progress import error_console
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mha_parity.core.pictures import Picture
+    from mha_parity.core.pictures import WeightsPicture
     from mha_parity.core.verdict import Verdict
 
 WIDTH = 100  # columns of the text
@@ -40,12 +40,12 @@ def _framed(document: str, title: str) -> str:
     )
 
 
-def picture_display() -> Callable[[Picture], None] | None:
+def picture_display() -> Callable[[WeightsPicture], None] | None:
     """Return a function that shows a picture in the output of a cell; None without a notebook."""
     if not (_in_a_cell() and can_draw()):
         return None
 
-    def show(picture: Picture) -> None:
+    def show(picture: WeightsPicture) -> None:
         from IPython.display import display
 
         from mha_parity.report import html_page

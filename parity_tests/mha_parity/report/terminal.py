@@ -9,7 +9,7 @@ from rich.text import Text
 
 from mha_parity.core.verdict import Outcome
 from mha_parity.report import accuracy_table, correlations, wording
-from mha_parity.report.columns import Layout, Pairs
+from mha_parity.report.columns import Pairs, ReportText
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,10 +26,10 @@ def show(verdict: Verdict, console: Console, *, verbose: bool = False) -> None:
     ``verbose`` adds every feature and check, and the tables of accuracy. A report longer than the
     window ends with the verdict once more.
     """
-    page = Layout(console.width)
+    page = ReportText(console.width)
     for diagnosis in verdict.diagnosis:
         page.block(_diagnosis(diagnosis))
-    full = wording.in_full(verdict)
+    full = wording.failures_in_full(verdict)
     full = full if verbose else full[:1]
     for failure in full:
         page.block(_failure(failure, page))
@@ -85,7 +85,7 @@ def _diagnosis(diagnosis: Diagnosis) -> Pairs:
     return [(wording.certainty(diagnosis), first), *rest]
 
 
-def _failure(failure: Failure, page: Layout) -> Pairs:
+def _failure(failure: Failure, page: ReportText) -> Pairs:
     check_result = failure.check_result
     pairs = [
         ("fails", Text(f"{check_result.check}: {check_result.severity.value}", style="bold red"))
@@ -108,7 +108,7 @@ def _also(failure: Failure) -> tuple[str, Text]:
     return ("also fails", Text.assemble(f"{check_result.check}: ", (first, "dim")))
 
 
-def _correlations(verdict: Verdict, page: Layout) -> Pairs:
+def _correlations(verdict: Verdict, page: ReportText) -> Pairs:
     """Return the features common to all failing cases, absent from all, and unrelated axes."""
     pairs: Pairs = []
     for number, axis in enumerate(correlations.common(verdict)):
@@ -123,7 +123,7 @@ def _correlations(verdict: Verdict, page: Layout) -> Pairs:
     return pairs
 
 
-def _features(verdict: Verdict, page: Layout) -> Pairs:
+def _features(verdict: Verdict, page: ReportText) -> Pairs:
     """Return a line an axis: every value with its count of cases."""
     varied = [axis for axis in correlations.axes(verdict) if axis.varies]
     values = [[_value(row) for row in axis.offered] for axis in varied]
@@ -132,7 +132,7 @@ def _features(verdict: Verdict, page: Layout) -> Pairs:
     return [(axis.title, page.flow(row)) for axis, row in zip(varied, values, strict=True)]
 
 
-def _judged(verdict: Verdict, page: Layout, verbose: bool) -> Pairs:
+def _judged(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
     """Return what was judged, and what was not: for want of a case, a call or an offer."""
     pairs: Pairs = [("judged", Text(wording.judged(verdict)))]
     if verbose and verdict.checks:
@@ -155,7 +155,7 @@ def _judged(verdict: Verdict, page: Layout, verbose: bool) -> Pairs:
     return pairs
 
 
-def _accuracy(verdict: Verdict, page: Layout, verbose: bool) -> Pairs:
+def _accuracy(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
     """Return the errors beside torch's, the worst of them, and what the cases could have shown."""
     pairs: Pairs = []
     if verdict.accuracy:
@@ -173,7 +173,7 @@ def _accuracy(verdict: Verdict, page: Layout, verbose: bool) -> Pairs:
     return pairs
 
 
-def _tables(verdict: Verdict, page: Layout) -> Pairs:
+def _tables(verdict: Verdict, page: ReportText) -> Pairs:
     """Return the errors by dtype, and those of torch's other paths."""
     pairs = [
         ("accuracy", Text("errors in units of torch's own in the same dtype", "dim")),

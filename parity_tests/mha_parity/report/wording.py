@@ -25,7 +25,7 @@ SHOWN_FAILURES = 3
 COMMON, ABSENT = "common to all failures", "absent from all failures"
 UNRELATED = "unrelated"
 REASON = 72  # characters of the reason why a feature is not offered
-THREAD = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
+ISSUE_REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 HARNESS = Path(__file__).resolve().parents[1]
 
 
@@ -50,7 +50,7 @@ def setting(verdict: Verdict) -> str:
     return " · ".join([f"called as {verdict.convention}", *parts, f"{verdict.seconds:.1f} s"])
 
 
-def in_full(verdict: Verdict) -> list[Failure]:
+def failures_in_full(verdict: Verdict) -> list[Failure]:
     """Return the failures to show in full: those that were shrunk, or the first of all."""
     shrunk = [failure for failure in verdict.failures if failure.first_seen is not None]
     return (shrunk or list(verdict.failures))[:SHOWN_FAILURES]
@@ -58,7 +58,7 @@ def in_full(verdict: Verdict) -> list[Failure]:
 
 def also(verdict: Verdict) -> list[Failure]:
     """Return the failures that are shown in a line each."""
-    full = in_full(verdict)
+    full = failures_in_full(verdict)
     return [failure for failure in verdict.failures if failure not in full]
 
 
@@ -80,7 +80,7 @@ def threads(source: str) -> list[tuple[str, str]]:
     """Return where a bug was seen, each with the address of ``owner/repository#number``, or ""."""
     found = []
     for name in filter(None, source.split(", ")):
-        match = THREAD.fullmatch(name)
+        match = ISSUE_REFERENCE.fullmatch(name)
         found.append((name, f"https://github.com/{match[1]}/issues/{match[2]}" if match else ""))
     return found
 

@@ -9,18 +9,18 @@ from mha_parity.judging.output import JudgeSettings
 from mha_parity.run import answer_dtype, by_answers, summary
 from mha_parity.run.diagnosed import diagnosed
 from mha_parity.run.failures import failures_of
-from mha_parity.run.figures import closest, pictures
 from mha_parity.run.gradient_pictures import gradient_pictures
 from mha_parity.run.narrowing import narrowed
 from mha_parity.run.overflow import is_remark
 from mha_parity.run.remarks import remarks
+from mha_parity.run.weights_pictures import closest, pictures
 
 if TYPE_CHECKING:
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.check_result import CheckResult
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
-    from mha_parity.core.pictures import Picture
+    from mha_parity.core.pictures import WeightsPicture
     from mha_parity.run.case_run import CaseResult
     from mha_parity.run.repro import Repro
 
@@ -39,7 +39,7 @@ def build_verdict(
     target: str,
     repro: Repro,
     case_results: list[CaseResult],
-    over_run: list[CheckResult],
+    run_check_results: list[CheckResult],
     offer: Offer,
 ) -> Verdict:
     """Return the verdict over the results of all cases, and of the checks over the run.
@@ -53,25 +53,27 @@ def build_verdict(
     summary.refuse_unanswered(target, candidate.convention, case_results)
     check_results = [
         check_result for case_result in case_results for check_result in case_result.check_results
-    ] + over_run
+    ] + run_check_results
     rows = summary.feature_rows(
         case_results, offer, candidate.offer, getattr(candidate, "reasons", {})
     )
     listed = getattr(candidate, "parameters", ())
     parameters = summary.parameters(listed, case_results, options)
     limits = remarks(candidate, options, offer, case_results)
-    overflows = [each.detail for each in over_run if is_remark(each)]
-    over_run = [each for each in over_run if not is_remark(each)]
+    overflows = [each.detail for each in run_check_results if is_remark(each)]
+    run_check_results = [each for each in run_check_results if not is_remark(each)]
     candidate = narrowed(candidate, offer, options)
     settings = settings_of(options)
     failing = [case_result for case_result in case_results if case_result.fails]
-    failures = failures_of(candidate, failing, over_run, settings, repro, shrink=options.shrink)
+    failures = failures_of(
+        candidate, failing, run_check_results, settings, repro, shrink=options.shrink
+    )
     worst = summary.worst(check_results)
     return Verdict(
         target=target,
         convention=candidate.convention,
         outcome=summary.outcome(
-            case_results, rows, parameters, any(j.severity.fails for j in over_run)
+            case_results, rows, parameters, any(j.severity.fails for j in run_check_results)
         ),
         run=len(case_results),
         stopped_early=options.fail_fast and case_results[-1].fails,
@@ -82,7 +84,7 @@ def build_verdict(
         inconclusive=sum(case_result.inconclusive for case_result in case_results),
         features=rows,
         parameters=parameters,
-        checks=summary.check_rows(case_results, over_run),
+        checks=summary.check_rows(case_results, run_check_results),
         failures=failures,
         diagnosis=diagnosed(candidate, failing, settings) if options.diagnose else (),
         accuracy=summary.accuracies(case_results),
@@ -108,7 +110,7 @@ def _pictures(
     failures: tuple[Failure, ...],
     worst: CheckResult | None,
     settings: JudgeSettings,
-) -> tuple[Picture, ...]:
+) -> tuple[WeightsPicture, ...]:
     """Return what the page draws of the failures, or of the case that came closest to one."""
     if failures:
         return pictures(candidate, failures, settings)

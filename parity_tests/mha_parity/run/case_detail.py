@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.check_result import NOWHERE, Place
+from mha_parity.core.check_result import NO_INDEX, Place
 from mha_parity.core.pictures import CaseDetail, Comparison
 from mha_parity.judging.error_map import error_units, is_numeric
 from mha_parity.judging.gradients import CHECK, expected_gradients
@@ -75,7 +75,7 @@ def _pair(
 
 def _placed(check_result: CheckResult, actual: Array, expected: Array, heads: int) -> Comparison:
     """Return the matrices that hold the worst number."""
-    where = check_result.where or Place(0, NOWHERE, 0, 0)
+    where = check_result.where or Place(0, NO_INDEX, 0, 0)
     cut, worst = _cut(check_result.check, actual.shape, where, heads)
     sample = f", sample {where.sample}" if where.sample >= 0 else ""
     head = f", head {where.head}" if where.head >= 0 else ""

@@ -81,7 +81,7 @@ class CaseResult:
         severities = {check_result.severity for check_result in self.check_results}
         return not self.fails and Severity.INCONCLUSIVE in severities
 
-    def light(self, *, with_answer: bool = False) -> CaseResult:
+    def without_arrays(self, *, with_answer: bool = False) -> CaseResult:
         """Return the result without its arrays, or all but the answer, as a long run keeps it."""
         answer = self.answer if with_answer else None
         return replace(self, problem=None, reference=None, answer=answer)
@@ -140,7 +140,10 @@ def _judged(
             reference=reference,
             seconds=answer.seconds,
         )
-    check_results = [*judge_answer(problem, reference, answer, settings), *_conduct(case, answer)]
+    check_results = [
+        *judge_answer(problem, reference, answer, settings),
+        *_call_effects(case, answer),
+    ]
     overflows = any(each.detail == OVERFLOWS for each in check_results)
     if case.gradients == "yes" and not overflows:
         check_results += judge_gradients(problem, reference, answer, settings)
@@ -179,8 +182,8 @@ def failed_call(case: Case, failure: CandidateError) -> CheckResult:
     )
 
 
-def _conduct(case: Case, answer: Answer) -> Iterator[CheckResult]:
-    """Yield a failed check for every note on conduct, ``name: sentence``, and what held."""
+def _call_effects(case: Case, answer: Answer) -> Iterator[CheckResult]:
+    """Yield a failed check for every note on the call, ``name: sentence``, and what held."""
     for name in answer.held:
         yield CheckResult(case=case, check=name, severity=Severity.MATCH)
     for note in answer.notes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.environment import environment
 from mha_parity.core.options import Options
-from mha_parity.judging.bias import SystematicErrorTest
+from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.recorded import active, using
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
@@ -79,7 +79,7 @@ def _checked(
         case_results += (
             chunk.case_results
             if kept < KEPT_FAILURES
-            else [case_result.light() for case_result in chunk.case_results]
+            else [case_result.without_arrays() for case_result in chunk.case_results]
         )
         systematic.merge(chunk.systematic)
         there = there or chunk.environment
@@ -87,8 +87,8 @@ def _checked(
             break
     overflow = overflow_check(candidate, offer, strict=options.strict_overflow)
     state = state_findings(candidate, case_results) if options.diagnose else []
-    over_run = [*systematic.check_results(), *overflow, *state]
-    verdict = build_verdict(candidate, options, name, repro, case_results, over_run, offer)
+    run_check_results = [*systematic.check_results(), *overflow, *state]
+    verdict = build_verdict(candidate, options, name, repro, case_results, run_check_results, offer)
     recorded = None if record is None else record.environment
     seconds = time.perf_counter() - started
     source = source_of(name, verdict.failures)

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from mha_parity.core.environment import environment
-from mha_parity.judging.bias import SystematicErrorTest
+from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.run.case_run import is_measured, run_cases
 from mha_parity.run.fresh import is_sampled
 from mha_parity.worker.open_target import opened
@@ -70,8 +70,8 @@ def run_chunk(
             chunk.systematic.add(case_result.problem, case_result.reference, case_result.answer)
         keep = case_result.fails and kept < KEPT_FAILURES
         kept += keep
-        light = case_result.light(with_answer=is_sampled(place))
-        chunk.case_results.append(case_result if keep else light)
+        without_arrays = case_result.without_arrays(with_answer=is_sampled(place))
+        chunk.case_results.append(case_result if keep else without_arrays)
         tick()
         if fail_fast and case_result.fails:
             break

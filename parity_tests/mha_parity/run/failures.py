@@ -23,7 +23,7 @@ SHOWN = 3  # failures shrunk and shown in full, each of another check or severit
 def failures_of(
     candidate: Candidate,
     failing: Sequence[CaseResult],
-    over_run: Sequence[CheckResult],
+    run_check_results: Sequence[CheckResult],
     settings: JudgeSettings,
     repro: Repro,
     *,
@@ -43,7 +43,7 @@ def failures_of(
     plain = [_failure(each, repro) for each in list(first.values())[most:]]
     whole_run = [
         Failure(check_result=each, case=each.case, replay=repro.run())
-        for each in over_run
+        for each in run_check_results
         if each.severity.fails
     ]
     return tuple(full + plain + whole_run)

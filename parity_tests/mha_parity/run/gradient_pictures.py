@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.arrays import split
-from mha_parity.core.check_result import NOWHERE
-from mha_parity.core.pictures import GradientPicture, Plate, Side
+from mha_parity.core.check_result import NO_INDEX
+from mha_parity.core.pictures import GradientMatrix, GradientPicture, MatrixAxis
 from mha_parity.judging.error_map import is_numeric
 from mha_parity.judging.gradient_groups import IN_PROJECTIONS, INPUTS
 from mha_parity.judging.gradients import CHECK, expected_gradients, gradient_units
-from mha_parity.run.figures import HEADS, SHOWN, failing_again, readable
+from mha_parity.run.weights_pictures import HEADS, SHOWN, failing_again, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,7 +77,7 @@ def _drawn(
     units = gradient_units(problem, reference, answer, name, settings).reshape(
         len(rows), len(columns)
     )
-    sample = int(units.max(axis=1).argmax()) if _of_samples(name, found.ndim) else NOWHERE
+    sample = int(units.max(axis=1).argmax()) if _of_samples(name, found.ndim) else NO_INDEX
     own, right_ones = (_matrices(problem, name, each, sample) for each in (found, expected))
     heads = len(own)
     worst = [int(i) for i in np.argsort(-units[sample], kind="stable")] if heads > 1 else [0]
@@ -86,8 +86,10 @@ def _drawn(
     return GradientPicture(
         check=CHECK + name,
         case=problem.case,
-        sample=sample if name != "key_padding_mask" else NOWHERE,
-        plates=tuple(Plate(label.format(i), own[i], right_ones[i], i * width) for i in worst),
+        sample=sample if name != "key_padding_mask" else NO_INDEX,
+        gradient_matrices=tuple(
+            GradientMatrix(label.format(i), own[i], right_ones[i], i * width) for i in worst
+        ),
         rows=_rows(problem, name),
         columns=_columns(problem, name),
         error_units=units,
@@ -135,22 +137,22 @@ def _named(problem: Problem, name: str, axes: int) -> tuple[tuple[str, ...], tup
     return ("error",), heads
 
 
-def _rows(problem: Problem, name: str) -> Side:
+def _rows(problem: Problem, name: str) -> MatrixAxis:
     heads = problem.num_heads
     if name == "in_proj_weight":
-        return Side("row", PROJECTED, heads)
+        return MatrixAxis("row", PROJECTED, heads)
     if name == "in_proj_bias":
-        return Side("", PROJECTED)
+        return MatrixAxis("", PROJECTED)
     if name.startswith(IN_PROJECTIONS):
-        return Side("row", heads=heads)
+        return MatrixAxis("row", heads=heads)
     if name in {"query", "attn_mask"}:
-        return Side("query")
+        return MatrixAxis("query")
     plain = {"key": "key", "value": "key", "key_padding_mask": "sample", "out_proj.weight": "row"}
-    return Side(plain.get(name, ""))
+    return MatrixAxis(plain.get(name, ""))
 
 
-def _columns(problem: Problem, name: str) -> Side:
+def _columns(problem: Problem, name: str) -> MatrixAxis:
     if name in MASKS:
-        return Side("key")
+        return MatrixAxis("key")
     by_head = name in {"in_proj_bias", "out_proj.weight"} or name.startswith("bias_")
-    return Side("column", heads=problem.num_heads if by_head else 1)
+    return MatrixAxis("column", heads=problem.num_heads if by_head else 1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.diagnose.read_weights import plain_case
@@ -69,7 +69,7 @@ def overflow_problem(offer: Offer) -> Problem | None:
     }  # fmt: skip
     if any(getattr(case, axis) not in values for axis, values in plain.items()):
         return None
-    problem = make(case)
+    problem = make_problem(case)
     changed: dict[int, Array] = {}
     changes: dict[str, object] = {
         name: changed.setdefault(id(getattr(problem, name)), _rows(getattr(problem, name)))

@@ -12,7 +12,7 @@ from mha_parity.core.check_result import MASKED_ROWS, Severity
 from mha_parity.core.features import AXES
 from mha_parity.core.parameters import Status, with_status
 from mha_parity.core.pictures import CaseError
-from mha_parity.core.verdict import PINNED, TARGET, CheckRow, FeatureRow, Outcome
+from mha_parity.core.verdict import PINNED_PATH, TARGET, CheckRow, FeatureRow, Outcome
 from mha_parity.judging import accuracy
 from mha_parity.run.case_run import ANSWERED
 from mha_parity.targets.load import TargetError
@@ -35,10 +35,10 @@ def outcome(
     case_results: Sequence[CaseResult],
     rows: Sequence[FeatureRow],
     parameters: Sequence[Parameter],
-    failed_over_run: bool,
+    run_check_failed: bool,
 ) -> Outcome:
     """Return the verdict: any failure fails; else anything untested leaves it open."""
-    if failed_over_run or any(case_result.fails for case_result in case_results):
+    if run_check_failed or any(case_result.fails for case_result in case_results):
         return Outcome.FAIL
     untested = any(row.status == "inconclusive" for row in rows) or bool(
         _sentences(case_results, NOT_CALLED)
@@ -120,7 +120,7 @@ def parameters(
 
 
 def check_rows(
-    case_results: Iterable[CaseResult], over_run: Iterable[CheckResult]
+    case_results: Iterable[CaseResult], run_check_results: Iterable[CheckResult]
 ) -> tuple[CheckRow, ...]:
     """Return how many cases each check judged, how many it failed, and what the target took."""
     asked: Counter[str] = Counter()
@@ -131,7 +131,10 @@ def check_rows(
         for case_result in case_results
         for check_result in case_result.check_results
     )
-    for check_result, seconds in (*of_cases, *((check_result, 0.0) for check_result in over_run)):
+    for check_result, seconds in (
+        *of_cases,
+        *((check_result, 0.0) for check_result in run_check_results),
+    ):
         asked[check_result.check] += 1
         failed[check_result.check] += check_result.severity.fails
         seconds_of[check_result.check] += seconds
@@ -178,7 +181,7 @@ def accuracy_table(case_results: Sequence[CaseResult]) -> tuple[Accuracy, ...]:
 
     Of features only those that vary among the cases; torch's other paths have too few cases there.
     """
-    pair = (TARGET, PINNED)
+    pair = (TARGET, PINNED_PATH)
     measured = [case_result for case_result in case_results if case_result.measured]
     rows = [*_rows(measured, ("", ""), (*pair, *accuracy.TORCH_PATHS))]
     for feature in _varying(measured):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, ask
 from mha_parity.core.features import AXES
 from mha_parity.core.options import DEFAULT_TARGET, Options, count, dtypes, whole
@@ -82,7 +82,7 @@ def case_errors(
 
     """
     for start in range(0, len(cases), CHUNK):
-        problems = [make(case) for case in cases[start : start + CHUNK]]
+        problems = [make_problem(case) for case in cases[start : start + CHUNK]]
         answers = zip(
             *(_outputs(each, problems) for each in (candidate, *others.values())), strict=True
         )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.features import AXES
 from mha_parity.judging.output import DEFAULT_SETTINGS, JudgeSettings, K
@@ -156,7 +156,7 @@ def count_case_verdicts(
     """Count the verdicts on right and wrong answers to these cases."""
     counts: Counts = Counter()
     for case in cases:
-        problem = make(case)
+        problem = make_problem(case)
         reference = reference_answer(problem)
         counts += count_verdicts(problem, reference, random.Random(case.seed), settings)
         counts += count_gradient_verdicts(problem, reference, random.Random(case.seed), settings)

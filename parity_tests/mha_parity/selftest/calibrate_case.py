@@ -17,7 +17,7 @@ import numpy as np
 
 from mha_parity import catalogue
 from mha_parity.cases.covering import HALF
-from mha_parity.cases.generate import make, with_dtype
+from mha_parity.cases.generate import make_problem, with_dtype
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.check_result import MASKED_ROWS, Severity
 from mha_parity.judging.groups import JudgedArray, judged_array
@@ -50,7 +50,7 @@ Counts = Counter[tuple[str, ...]]
 
 def needed_k(case: Case, rng: random.Random) -> list[tuple[str, float]]:
     """Return (dtype, k) for each right answer: the smallest k at which it would be a match."""
-    problem = make(case)
+    problem = make_problem(case)
     reference = reference_answer(problem)
     order_spread = OrderSpread.of(problem, reference)
     found = []

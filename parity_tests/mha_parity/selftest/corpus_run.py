@@ -40,7 +40,7 @@ CONTRADICTIONS = frozenset({("right", "fail"), ("wrong", "pass"), ("no counterpa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CorpusEntry:
     """One attention of a public repository.
 
     ``reason`` says what is wrong or without counterpart, ``lacks`` names libraries that its file
@@ -66,10 +66,10 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class EntryVerdict:
     """What the command said of one entry: the verdict in a word, and its sentence."""
 
-    entry: Entry
+    entry: CorpusEntry
     verdict: str
     sentence: str
 
@@ -79,13 +79,13 @@ class Outcome:
         return (self.entry.truth, self.verdict) in CONTRADICTIONS
 
 
-def read_manifest(path: Path = MANIFEST) -> list[Entry]:
+def read_manifest(path: Path = MANIFEST) -> list[CorpusEntry]:
     """Return the entries of a manifest, one JSON object a line."""
     rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
-    return [Entry(**{**row, "lacks": tuple(row.get("lacks", ()))}) for row in rows]
+    return [CorpusEntry(**{**row, "lacks": tuple(row.get("lacks", ()))}) for row in rows]
 
 
-def judge_entry(entry: Entry, sources: Path, options: Sequence[str] = ()) -> Outcome:
+def judge_entry(entry: CorpusEntry, sources: Path, options: Sequence[str] = ()) -> EntryVerdict:
     """Judge one entry by the command in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "verdict.json"
@@ -96,10 +96,10 @@ def judge_entry(entry: Entry, sources: Path, options: Sequence[str] = ()) -> Out
                 command, capture_output=True, text=True, timeout=TIMEOUT, check=False, cwd=folder
             )
         except subprocess.TimeoutExpired:
-            return Outcome(entry=entry, verdict=OTHER, sentence=f"no end within {TIMEOUT:g} s")
+            return EntryVerdict(entry=entry, verdict=OTHER, sentence=f"no end within {TIMEOUT:g} s")
         found = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {}
     verdict = STATUS.get(done.returncode, OTHER)
-    return Outcome(entry=entry, verdict=verdict, sentence=_sentence(found, done.stderr))
+    return EntryVerdict(entry=entry, verdict=verdict, sentence=_sentence(found, done.stderr))
 
 
 def _sentence(found: Mapping[str, Any], stderr: str) -> str:
@@ -110,8 +110,8 @@ def _sentence(found: Mapping[str, Any], stderr: str) -> str:
 
 
 def judge_all(
-    entries: Sequence[Entry], sources: Path, options: Sequence[str], console: Console
-) -> list[Outcome]:
+    entries: Sequence[CorpusEntry], sources: Path, options: Sequence[str], console: Console
+) -> list[EntryVerdict]:
     """Judge every entry whose source is at hand."""
     at_hand = [
         entry for entry in entries if Path(entry.target(sources).rpartition(":")[0]).exists()
@@ -125,7 +125,7 @@ def judge_all(
     return outcomes
 
 
-def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def table(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
     """Yield Markdown: counts of verdicts by truth, then every verdict that contradicts one."""
     verdicts = (*STATUS.values(), OTHER)
     counts = Counter((each.entry.truth, each.verdict) for each in outcomes)
@@ -144,7 +144,7 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield f"| {entry.repository} | {name} | {entry.truth} | {each.verdict} |"
 
 
-def moved(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def moved(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
     """Yield a line for each verdict that differs from the published one."""
     for each in outcomes:
         entry = each.entry
@@ -153,7 +153,7 @@ def moved(outcomes: Sequence[Outcome]) -> Iterator[str]:
             yield f"{name} was {entry.verdict}, is {each.verdict}: {each.sentence}"
 
 
-def publish(outcomes: Sequence[Outcome], manifest: Path) -> None:
+def publish(outcomes: Sequence[EntryVerdict], manifest: Path) -> None:
     """Write the verdicts into the manifest, and the table next to it."""
     found = {replace(each.entry, verdict=""): each.verdict for each in outcomes}
     rows = []

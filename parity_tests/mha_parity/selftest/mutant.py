@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
-from mha_parity.catalogue.layer_base import bound_layer, or_right
+from mha_parity.cases.generate import make_problem
+from mha_parity.catalogue.layer_base import bound_layer, with_right_fallback
 from mha_parity.catalogue.registry import whole_offer
-from mha_parity.checks.conduct import MonitoredCandidate
+from mha_parity.checks.call_effects import MonitoredCandidate
 from mha_parity.checks.metamorphic import judge_relation, scheduled_relation
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.check_result import SYSTEMATIC
-from mha_parity.judging.bias import SystematicErrorTest
 from mha_parity.judging.gradients import judge_gradients
 from mha_parity.judging.output import JudgeSettings, judge_answer
+from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.error_bound import bound
 from mha_parity.oracle.reference import reference_answer
-from mha_parity.selftest.mutation_matrix import COMPLETES, GRADIENTS, Kill, Role
+from mha_parity.selftest.mutation_matrix import COMPLETES, GRADIENTS, EntryKind, MutantResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ def monitored(bug: Bug) -> Callable[[Problem], Answer]:
     """Return a wrong attention as a run calls it: a layer with its calls monitored."""
     if bug.layer is None:
         return bug.function()
-    return or_right(MonitoredCandidate(bound_layer(bug.layer()), forbid=bug.forbid))
+    return with_right_fallback(MonitoredCandidate(bound_layer(bug.layer()), forbid=bug.forbid))
 
 
 def monitored_candidate(bug: Bug) -> FunctionCandidate:
@@ -58,7 +58,7 @@ def suite_cases(
     return tuple(draw_cases(offer, count, seed))
 
 
-def run_mutants(bugs: Sequence[Bug], cases: Sequence[Case], full: int = FULL) -> list[Kill]:
+def run_mutants(bugs: Sequence[Bug], cases: Sequence[Case], full: int = FULL) -> list[MutantResult]:
     """Return which checks see each bug over cases of one dtype.
 
     A bug that was seen meets the first ``full`` cases, any other all of them.
@@ -77,7 +77,7 @@ def run_mutants(bugs: Sequence[Bug], cases: Sequence[Case], full: int = FULL) ->
 @cache
 def _prepared(case: Case) -> tuple[Problem, Reference, tuple[str, RelatedProblem] | None]:
     """Return problem, reference and scheduled relation of a case, once a process."""
-    problem = make(case)
+    problem = make_problem(case)
     return problem, reference_answer(problem), scheduled_relation(problem)
 
 
@@ -134,18 +134,18 @@ class Mutant:
             self.by[COMPLETES] += 1
             return None
 
-    def kill(self, dtype: str) -> Kill:
+    def kill(self, dtype: str) -> MutantResult:
         """Return the checks that saw it, the systematic error of the run among them."""
         if any(check_result.severity.fails for check_result in self.systematic.check_results()):
             self.by[SYSTEMATIC] += 1
             self.first = self.first or self.cases
         bug = self.bug
-        role = Role.BUG if bug.equivalent is None else Role.EQUIVALENT
+        role = EntryKind.BUG if bug.equivalent is None else EntryKind.EQUIVALENT
         if bug.family == 0:
-            role = Role.CONTROL
+            role = EntryKind.CONTROL
         elif bug.beyond is not None:
-            role = Role.BEYOND
-        return Kill(
+            role = EntryKind.BEYOND
+        return MutantResult(
             bug.id, dtype, dict(self.by), self.cases, self.first,
             role=role, family=bug.family, proof=bug.equivalent or bug.beyond or "",
         )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from mha_parity.catalogue import FAMILIES
-from mha_parity.checks import conduct
+from mha_parity.checks import call_effects
 from mha_parity.checks.metamorphic import RELATIONS
 from mha_parity.core.check_result import MASKED_ROWS, SYSTEMATIC
 
@@ -23,7 +23,7 @@ COMPLETES = "call completes"
 GRADIENTS = "gradients"
 CHECKS = (
     "output", "weights", GRADIENTS, MASKED_ROWS, SYSTEMATIC, COMPLETES, *RELATIONS,
-    *conduct.CHECKS,
+    *call_effects.CHECKS,
 )  # fmt: skip
 # Why a check stays that sees no bug alone.
 REASONS: Mapping[str, str] = {
@@ -37,7 +37,7 @@ REASONS: Mapping[str, str] = {
 }
 
 
-class Role(StrEnum):
+class EntryKind(StrEnum):
     """What should happen to an entry: a bug is seen, equivalents and controls are not."""
 
     BUG = "bug"
@@ -47,7 +47,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class MutantResult:
     """Which checks saw one entry in one dtype, in how many cases.
 
     ``first`` is the number of cases after which it was seen, ``cases`` how many it met; ``proof``
@@ -59,7 +59,7 @@ class Kill:
     by: Mapping[str, int]
     cases: int
     first: int | None
-    role: Role = Role.BUG
+    role: EntryKind = EntryKind.BUG
     family: int = 0
     proof: str = ""
 
@@ -77,30 +77,30 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class KillMatrix:
     """The kills of a run over the catalogue."""
 
-    kills: tuple[Kill, ...]
+    kills: tuple[MutantResult, ...]
 
-    def of(self, role: Role) -> tuple[Kill, ...]:
+    def of(self, role: EntryKind) -> tuple[MutantResult, ...]:
         """Return the kills of one role."""
         return tuple(kill for kill in self.kills if kill.role is role)
 
     @property
-    def survivors(self) -> tuple[Kill, ...]:
+    def survivors(self) -> tuple[MutantResult, ...]:
         """Bugs that no check saw."""
-        return tuple(kill for kill in self.of(Role.BUG) if not kill.killed)
+        return tuple(kill for kill in self.of(EntryKind.BUG) if not kill.killed)
 
     @property
-    def false_alarms(self) -> tuple[Kill, ...]:
+    def false_alarms(self) -> tuple[MutantResult, ...]:
         """Equivalents and controls that some check failed."""
-        right = (*self.of(Role.CONTROL), *self.of(Role.EQUIVALENT))
+        right = (*self.of(EntryKind.CONTROL), *self.of(EntryKind.EQUIVALENT))
         return tuple(kill for kill in right if kill.killed)
 
     @property
     def void(self) -> bool:
         """Whether a check failed a control: then a kill means nothing."""
-        return any(kill.killed for kill in self.of(Role.CONTROL))
+        return any(kill.killed for kill in self.of(EntryKind.CONTROL))
 
     @property
     def holds(self) -> bool:
@@ -109,11 +109,11 @@ class Matrix:
 
     def seen_by(self, check: str) -> list[str]:
         """Return the bugs that a check sees."""
-        return sorted({kill.bug for kill in self.of(Role.BUG) if check in kill.by})
+        return sorted({kill.bug for kill in self.of(EntryKind.BUG) if check in kill.by})
 
     def seen_only_by(self, *checks: str) -> list[str]:
         """Return the bugs that these checks see, in some dtype, and no other check does."""
-        bugs = (kill for kill in self.of(Role.BUG) if kill.killed)
+        bugs = (kill for kill in self.of(EntryKind.BUG) if kill.killed)
         return sorted({kill.bug for kill in bugs if set(kill.by) <= set(checks)})
 
     @property
@@ -128,7 +128,7 @@ class Matrix:
 
 
 def show(
-    matrix: Matrix, dtypes: Sequence[str], seed: int, console: Console, *, whole: bool
+    matrix: KillMatrix, dtypes: Sequence[str], seed: int, console: Console, *, whole: bool
 ) -> None:
     """Print the matrix of one seed whole, or its sums alone."""
     if whole:
@@ -140,7 +140,7 @@ def show(
     console.print(f"seed {seed}: {' '.join(verdict(matrix))}", highlight=False)
 
 
-def entry_table(matrix: Matrix, dtypes: Sequence[str]) -> Table:
+def entry_table(matrix: KillMatrix, dtypes: Sequence[str]) -> Table:
     """Return the matrix for a terminal: a row an entry, a column a dtype."""
     table = Table("wrong attention", *(f"{dtype}: seen by (cases)" for dtype in dtypes), box=None)
     for name, row in entry_rows(matrix, dtypes):
@@ -148,14 +148,14 @@ def entry_table(matrix: Matrix, dtypes: Sequence[str]) -> Table:
     return table
 
 
-def entry_rows(matrix: Matrix, dtypes: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+def entry_rows(matrix: KillMatrix, dtypes: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield each entry with the checks that saw it in every dtype."""
     sentences = {(kill.bug, kill.dtype): kill.sentence for kill in matrix.kills}
     for name in dict.fromkeys(kill.bug for kill in matrix.kills):
         yield name, [sentences.get((name, dtype), NOT_RUN) for dtype in dtypes]
 
 
-def check_table(matrix: Matrix) -> Table:
+def check_table(matrix: KillMatrix) -> Table:
     """Return a row for every check, for a terminal."""
     table = Table(*CHECK_COLUMNS, box=None)
     for row in check_rows(matrix):
@@ -166,19 +166,19 @@ def check_table(matrix: Matrix) -> Table:
 CHECK_COLUMNS = ("check", "bugs seen", "seen by it alone, or why it stays")
 
 
-def check_rows(matrix: Matrix) -> Iterator[tuple[str, str, str]]:
+def check_rows(matrix: KillMatrix) -> Iterator[tuple[str, str, str]]:
     """Yield every check, the number of bugs it sees, and those it alone sees, or its reason."""
     for check in CHECKS:
         alone = ", ".join(matrix.seen_only_by(check))
         yield check, str(len(matrix.seen_by(check))), alone or REASONS.get(check, "no reason")
 
 
-def summary(matrix: Matrix) -> Iterator[str]:
+def summary(matrix: KillMatrix) -> Iterator[str]:
     """Yield the results of a matrix in sentences."""
     yield from verdict(matrix)
-    for kills in _by_name(matrix.of(Role.EQUIVALENT)):
+    for kills in _by_name(matrix.of(EntryKind.EQUIVALENT)):
         yield f"Equivalent: {kills[0].bug} ({_dtypes(kills)}): {kills[0].proof}."
-    for kill in matrix.of(Role.BEYOND):
+    for kill in matrix.of(EntryKind.BEYOND):
         yield f"Beyond the cases drawn: {kill.bug} ({kill.dtype}), {kill.sentence}: {kill.proof}."
     by_relations = ", ".join(matrix.seen_only_by(*RELATIONS))
     yield f"Bugs that relations alone see: {by_relations or 'none'}."
@@ -186,15 +186,15 @@ def summary(matrix: Matrix) -> Iterator[str]:
     yield f"Checks that see no bug alone, with no reason to stay: {unexplained or 'none'}."
 
 
-def verdict(matrix: Matrix) -> Iterator[str]:
+def verdict(matrix: KillMatrix) -> Iterator[str]:
     """Yield the controls, the survivors and the false alarms."""
-    for kills in _by_name(matrix.of(Role.CONTROL)):
+    for kills in _by_name(matrix.of(EntryKind.CONTROL)):
         failed = [f"{kill.sentence} in {kill.dtype}" for kill in kills if kill.killed]
         result = f"fails by {'; '.join(failed)}" if failed else "survives"
         yield f"Control: the {kills[0].bug} {result} ({kills[0].cases} cases, {_dtypes(kills)})."
     if matrix.void:
         yield "The matrix is void: a suite that fails the right attention proves nothing."
-    bugs = matrix.of(Role.BUG)
+    bugs = matrix.of(EntryKind.BUG)
     seen = sorted((k.first, k.bug, k.dtype) for k in bugs if k.first is not None)
     last = f", the last ({seen[-1][1]}) after {seen[-1][0]} cases" if seen else ""
     yield f"{len(seen)} of {len(bugs)} wrong attentions are seen{last}."
@@ -204,17 +204,17 @@ def verdict(matrix: Matrix) -> Iterator[str]:
     yield f"False alarms: {alarms}." if alarms else "No equivalent raises a false alarm."
 
 
-def _by_name(kills: Sequence[Kill]) -> list[list[Kill]]:
+def _by_name(kills: Sequence[MutantResult]) -> list[list[MutantResult]]:
     """Return the kills of each entry together."""
     names = dict.fromkeys(kill.bug for kill in kills)
     return [[kill for kill in kills if kill.bug == name] for name in names]
 
 
-def _dtypes(kills: Sequence[Kill]) -> str:
+def _dtypes(kills: Sequence[MutantResult]) -> str:
     return ", ".join(kill.dtype for kill in kills)
 
 
-def markdown(matrices: Sequence[Matrix], dtypes: Sequence[str]) -> str:
+def markdown(matrices: Sequence[KillMatrix], dtypes: Sequence[str]) -> str:
     """Return the first matrix as Markdown: families and checks, then every bug, folded."""
     first = matrices[0]
     lines = [
@@ -239,9 +239,9 @@ def _markdown_table(header: Sequence[str], rows: Iterator[Sequence[str]]) -> Ite
     yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
-def family_rows(matrix: Matrix, dtypes: Sequence[str]) -> Iterator[list[str]]:
+def family_rows(matrix: KillMatrix, dtypes: Sequence[str]) -> Iterator[list[str]]:
     """Yield a row for every family: its name, how many bugs, how many are seen in each dtype."""
-    bugs = matrix.of(Role.BUG)
+    bugs = matrix.of(EntryKind.BUG)
     for number, name in FAMILIES.items():
         own = [kill for kill in bugs if kill.family == number]
         if not own:
@@ -251,5 +251,5 @@ def family_rows(matrix: Matrix, dtypes: Sequence[str]) -> Iterator[list[str]]:
         yield [name, str(len({kill.bug for kill in own})), *seen, ", ".join(checks)]
 
 
-def _seen(own: Sequence[Kill]) -> str:
+def _seen(own: Sequence[MutantResult]) -> str:
     return f"{sum(kill.killed for kill in own)} of {len(own)}"

@@ -25,7 +25,7 @@ from mha_parity.oracle.eval_orders_vjp import VJP
 from mha_parity.report.progress import progress
 from mha_parity.selftest import planted_run
 from mha_parity.selftest.mutant import run_mutants, suite_cases
-from mha_parity.selftest.mutation_matrix import Kill, Matrix, markdown, show
+from mha_parity.selftest.mutation_matrix import KillMatrix, MutantResult, markdown, show
 
 if TYPE_CHECKING:
     import argparse
@@ -82,12 +82,12 @@ def run_matrix(
     cases: int = CASES,
     dtypes: Sequence[str] = DEFAULT,
     tick: Callable[[int, int], None] | None = None,
-) -> Matrix:
+) -> KillMatrix:
     """Run the suite on the controls and on every bug, in each of the dtypes that it can be in.
 
     A bug that can be in none of them is run in its own dtypes.
     """
-    found: dict[tuple[str, str], Kill] = {}
+    found: dict[tuple[str, str], MutantResult] = {}
     with ProcessPoolExecutor(WORKERS) as pool:
         tasks = [
             pool.submit(run_named, ids, dtype, seed, cases) for ids, dtype in mutation_tasks(dtypes)
@@ -97,7 +97,7 @@ def run_matrix(
             if tick:
                 tick(done, len(tasks))
     order = {name: i for i, name in enumerate((*controls(), *catalogue()))}
-    return Matrix(tuple(sorted(found.values(), key=lambda kill: (order[kill.bug], kill.dtype))))
+    return KillMatrix(tuple(sorted(found.values(), key=lambda kill: (order[kill.bug], kill.dtype))))
 
 
 def mutation_tasks(dtypes: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -117,7 +117,7 @@ def mutation_tasks(dtypes: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str
             yield tuple(plain[start : start + CHUNK]), dtype
 
 
-def run_named(ids: Sequence[str], dtype: str, seed: int, cases: int) -> list[Kill]:
+def run_named(ids: Sequence[str], dtype: str, seed: int, cases: int) -> list[MutantResult]:
     """Return which checks see the entries of these ids."""
     entries = {**controls(), **catalogue()}
     gradients = entries[ids[0]].needs.get("gradients", ("no",))
@@ -129,13 +129,13 @@ def main(asked: argparse.Namespace) -> int:
     """Show the matrix of each seed; return 1 where a bug survives or a right one fails."""
     console = Console()
     dtypes: tuple[str, ...] = asked.dtype
-    matrices: list[Matrix] = []
+    matrices: list[KillMatrix] = []
     for seed in range(asked.seed, asked.seed + asked.seeds):
         with progress(console, f"the catalogue, seed {seed}") as tick:
             matrices.append(run_matrix(seed, asked.cases, dtypes, tick))
         show(matrices[-1], dtypes, seed, console, whole=len(matrices) == 1)
     with progress(console, "the planted bugs") as tick:
-        seen = planted_run.sightings(planted_run.planted(), count=asked.cases, tick=tick)
+        seen = planted_run.detections(planted_run.planted(), count=asked.cases, tick=tick)
     planted_run.show(seen, console)
     if asked.markdown:
         Path(asked.markdown).write_text(markdown(matrices, dtypes), encoding="utf-8")

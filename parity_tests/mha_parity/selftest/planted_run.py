@@ -15,7 +15,7 @@ import numpy as np
 from rich.table import Table
 
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import whole_offer
 from mha_parity.catalogue.sizes import planted_sizes
 from mha_parity.catalogue.values import planted_values
@@ -40,7 +40,7 @@ MEASURES = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0001)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sighting:
+class Detection:
     """How one planted bug fared: ``first`` has the number of the first failing case, by seed."""
 
     bug: Planted
@@ -58,12 +58,12 @@ def planted() -> tuple[Planted, ...]:
     return (*planted_sizes(), *planted_values())
 
 
-def sightings(
+def detections(
     bugs: Sequence[Planted],
     seeds: Sequence[int] = range(SEEDS),
     count: int = Options().cases,
     tick: Callable[[int, int], None] | None = None,
-) -> list[Sighting]:
+) -> list[Detection]:
     """Return how each bug fares in runs of ``count`` cases, one run a seed."""
     offer, first = whole_offer(), defaultdict(list)
     held: dict[Planted, int] = defaultdict(int)
@@ -76,7 +76,7 @@ def sightings(
         if tick:
             tick(done + 1, len(seeds))
     total = count * len(seeds)
-    return [Sighting(bug=b, first=tuple(first[b]), share=held[b] / total) for b in bugs]
+    return [Detection(bug=b, first=tuple(first[b]), share=held[b] / total) for b in bugs]
 
 
 def fails(bug: Planted, case: Case) -> bool:
@@ -93,7 +93,7 @@ def fails(bug: Planted, case: Case) -> bool:
 
 @lru_cache(maxsize=600)
 def _prepared(case: Case) -> tuple[Problem, Reference]:
-    problem = make(case)
+    problem = make_problem(case)
     return problem, reference_answer(problem)
 
 
@@ -102,7 +102,7 @@ def detection_probability(share: float, count: int) -> float:
     return 1 - (1 - share) ** count
 
 
-def table(found: Sequence[Sighting]) -> Table:
+def table(found: Sequence[Detection]) -> Table:
     """Return one row a family, and one a bug that is not seen under every seed or is seen last."""
     shown = Table(
         "planted bugs", "seen", "first failing case: median", "latest", "the latest", box=None
@@ -127,7 +127,7 @@ def chances() -> Table:
     return shown
 
 
-def sentences(found: Sequence[Sighting]) -> Iterator[str]:
+def sentences(found: Sequence[Detection]) -> Iterator[str]:
     """Yield what was missed, and what was seen in the fewest cases."""
     missed = [each for each in found if each.seen < len(each.first)]
     for each in missed:
@@ -139,7 +139,7 @@ def sentences(found: Sequence[Sighting]) -> Iterator[str]:
     yield f"{total} of {sum(len(each.first) for each in found)} planted bugs are seen."
 
 
-def show(found: Sequence[Sighting], console: Console) -> None:
+def show(found: Sequence[Detection], console: Console) -> None:
     """Print both tables and what was missed."""
     console.print(table(found))
     for line in sentences(found):

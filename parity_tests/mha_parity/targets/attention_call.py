@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.masks.mask_format import MaskArgument, MaskContent, reduced
 from mha_parity.targets.masks.plan import contents
-from mha_parity.targets.masks.taken import Content, Passed, reduced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.core.arrays import Array
-    from mha_parity.targets.conventions.base import Arguments
-    from mha_parity.targets.masks.taken import Axes
+    from mha_parity.targets.conventions.calls import Arguments
+    from mha_parity.targets.masks.mask_format import Axes
 
 _MARK = "__mha_parity_adapter__"
 _AXES = {"N", "H", "L", "S", "1", "NH"}
@@ -239,16 +239,16 @@ class AttentionCall:
     def _handed(self, name: str, array: Array, axes: Axes, masks: tuple[str, ...]) -> Any:
         """Return a mask in the adapter's library, with a gradient where the case asks for it."""
         if axes:
-            handed = self._arguments.mask(name, Passed(array, axes, masks))
+            handed = self._arguments.mask(name, MaskArgument(array, axes, masks))
         else:
             handed = self._arguments.array(name, array)
         if self._problem.case.gradients == "yes" and name in self._arguments.leaves:
             handed.requires_grad_()
         return handed
 
-    def _joined(self, *, causal: bool) -> Content:
+    def _joined(self, *, causal: bool) -> MaskContent:
         parts = contents(self._problem, causal_inside=not causal)
-        nothing = Content(np.zeros(self._problem.weights_shape, dtype=bool))
+        nothing = MaskContent(np.zeros(self._problem.weights_shape, dtype=bool))
         for part in parts:
             nothing = nothing.joined(part)
         return nothing

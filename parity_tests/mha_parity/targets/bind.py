@@ -24,7 +24,7 @@ from mha_parity.targets.conventions.functions import (
 from mha_parity.targets.conventions.jax_attention import JaxAttention
 from mha_parity.targets.conventions.keras_layer import KerasLayer
 from mha_parity.targets.conventions.linear_layers import LinearModule
-from mha_parity.targets.conventions.probing import accepts, settle, unproved
+from mha_parity.targets.conventions.probing import accepts, offer_unprobed, probe_offer
 from mha_parity.targets.conventions.projections import Projections
 from mha_parity.targets.conventions.sdpa import SDPA
 from mha_parity.targets.conventions.torch_module import TorchModule
@@ -92,7 +92,7 @@ def bind(
         bound.name = label or bound.name
         bound.mask_meanings, bound.without = dict(masks), tuple(without)
         if not bound.states_offer:
-            (settle if probe else unproved)(bound)
+            (probe_offer if probe else offer_unprobed)(bound)
         if layer is not None:
             adopt(bound, layer)
         bound.passed = {}  # the trials were no cases
@@ -109,7 +109,7 @@ def _bound(
     *,
     call: bool,
 ) -> Convention:
-    libraries = [backends.library(each, device) for each in backends.candidates_for(subject)]
+    libraries = [backends.library(each, device) for each in backends.likely_libraries(subject)]
     if device != "cpu" and all(each.name == "numpy" for each in libraries):
         raise ValueError(
             f"got the device {device!r}, but the target takes NumPy's arrays, which lie on the "

@@ -51,14 +51,14 @@ def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) 
 
 def computes_attention(bound: Convention) -> bool:
     """Return whether a small call gives torch's attention up to rounding, or what ends as one."""
-    from mha_parity.cases.generate import make
+    from mha_parity.cases.generate import make_problem
     from mha_parity.core.candidate import CandidateError
     from mha_parity.targets.fit.search import attention, is_rounding
 
     if bound.convention in SELF_EVIDENT or _has_packed_names(bound):
         return True
     dtype = "float64" if "float64" in bound.library.dtypes else "float32"
-    problem = make(bound.plain_case().replace(dtype=dtype))
+    problem = make_problem(bound.plain_case().replace(dtype=dtype))
     try:
         output = bound(problem).output
     except CandidateError:
@@ -71,12 +71,12 @@ def computes_attention(bound: Convention) -> bool:
 def _has_packed_names(bound: Convention) -> bool:
     """Return whether a layer names its input projection as torch's does: then torch's rows too."""
     from mha_parity.core.candidate import CandidateError
-    from mha_parity.targets.conventions.base import blamed
+    from mha_parity.targets.conventions.calls import target_errors
 
     if bound.convention != "torch-module" or not isinstance(bound.subject, type):
         return False
     try:
-        with blamed():
+        with target_errors():
             return bool(PACKED_STATE & set(getattr(bound.subject(6, 2), "state_dict", dict)()))
     except CandidateError:
         return False
@@ -86,7 +86,7 @@ def _of_class(kind: type, *, call: bool) -> str:
     from mha_parity.targets import backends
     from mha_parity.targets.conventions.linears import misfit
 
-    if "keras" in backends.candidates_for(kind):
+    if "keras" in backends.likely_libraries(kind):
         return "keras-layer"
     made, called = constructor(kind), signature(forward(kind))
     if made is None or called is None:
@@ -114,10 +114,10 @@ def _is_like_torch(kind: type) -> bool:
     What cannot be built so, or has no state before it is loaded, is taken at its word.
     """
     from mha_parity.core.candidate import CandidateError
-    from mha_parity.targets.conventions.base import blamed
+    from mha_parity.targets.conventions.calls import target_errors
 
     try:
-        with blamed():
+        with target_errors():
             names = set(getattr(kind(6, 2), "state_dict", dict)())
     except CandidateError:
         return False

@@ -13,7 +13,7 @@ import numpy as np
 
 from mha_parity.core.own_weights import OwnWeights
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions.base import has_modes, turned
+from mha_parity.targets.conventions.base import has_modes, set_mode
 from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.packing import parted
 from mha_parity.targets.conventions.torch_module import TorchModule
@@ -67,7 +67,7 @@ def adopt(bound: Convention, layer: Any) -> None:
     own = _read(bound, layer, int(heads))
     _narrow(bound, layer, own)
     if has_modes(layer):
-        layer = turned(layer, training=False)
+        layer = set_mode(layer, training=False)
     bound.instance, bound.own_weights = layer, own
 
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 START = 120.0  # seconds for a target's imports: frameworks take many on a cold disk
-FLOOD = 2**20  # bytes that may be printed over one case
-WINDOW = 64  # problems on their way at a time
+MAX_OUTPUT_BYTES = 2**20  # bytes that may be printed over one case
+MAX_PENDING = 64  # problems on their way at a time
 # Each loss costs the time-out or at least a start: after so many no further case is asked.
 TIMEOUTS = 3
 CRASHES = 100
@@ -51,7 +51,7 @@ def isolated(
     path: str | None = None,
     masks: Iterable[tuple[str, str]] = (),
     without: Iterable[str] = (),
-) -> Isolated:
+) -> IsolatedCandidate:
     """Start ``target`` in a process of its own and return at once; it loads meanwhile.
 
     ``timeout`` is in seconds a case, ``memory`` in bytes beyond what the loaded target has. What is
@@ -62,10 +62,10 @@ def isolated(
         memory=memory, search=tuple(sys.path), probe=True, masks=tuple(masks),
         without=tuple(without),
     )  # fmt: skip
-    return Isolated(setup, timeout)
+    return IsolatedCandidate(setup, timeout)
 
 
-class Isolated:
+class IsolatedCandidate:
     """A ``Candidate`` whose calls happen in another process. Close it, or use it in a ``with``."""
 
     def __init__(self, setup: Setup, timeout: float) -> None:
@@ -75,7 +75,7 @@ class Isolated:
         self._pending: deque[tuple[int, Problem]] = deque()
         self._results: dict[int, Answer | CandidateError] = {}
         self._ready: Ready | None = None
-        self._losses = Losses()
+        self._losses = ProcessLosses()
         self._waiting_since = time.monotonic()
         self._process = self._start()
 
@@ -155,16 +155,16 @@ class Isolated:
     def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
         """Send problems off at once and yield the answers, or what came instead, in their order.
 
-        The candidate works while the caller does; up to ``WINDOW`` problems are on their way.
+        The candidate works while the caller does; up to ``MAX_PENDING`` problems are on their way.
         """
         self.ready()
         source = iter(problems)
-        sent = deque(map(self._send, itertools.islice(source, WINDOW)))
+        sent = deque(map(self._send, itertools.islice(source, MAX_PENDING)))
         return self._collected(sent, source)
 
-    def fresh(self) -> Isolated:
+    def fresh(self) -> IsolatedCandidate:
         """Return the target in a further process, in which no call has been made yet."""
-        return Isolated(self._unprobed(), self._timeout)
+        return IsolatedCandidate(self._unprobed(), self._timeout)
 
     def _unprobed(self) -> Setup:
         """Return the setup of a process that need not find out anything by calls."""
@@ -176,7 +176,7 @@ class Isolated:
         """Ask again, though the process was lost too often: a failure is to be shrunk."""
         if self._losses.too_many:
             self._restart()
-        self._losses = Losses(crashes_left=CRASHES_SHRINKING)
+        self._losses = ProcessLosses(crashes_left=CRASHES_SHRINKING)
 
     def _collected(
         self, sent: deque[int], source: Iterator[Problem]
@@ -272,7 +272,7 @@ class Isolated:
 
 
 @dataclasses.dataclass
-class Losses:
+class ProcessLosses:
     """How often the target's process was lost, and how often it may still be."""
 
     timeouts_left: int = TIMEOUTS
@@ -306,11 +306,11 @@ def _with_output(message: Answer | Failed, printed: CapturedOutput) -> Answer | 
     if isinstance(message, Failed):
         detail = _joined(message.detail, printed.last)
         return CandidateError(message.severity, message.sentence, detail)
-    if printed.size < FLOOD:
+    if printed.size < MAX_OUTPUT_BYTES:
         return message
     note = (
         f"output limit: {printed.size / 2**20:.1f} MiB were printed over the case, but should "
-        f"be less than {FLOOD / 2**20:.0f}; print less."
+        f"be less than {MAX_OUTPUT_BYTES / 2**20:.0f}; print less."
     )
     return dataclasses.replace(message, notes=(*message.notes, _joined(note, printed.last)))
 

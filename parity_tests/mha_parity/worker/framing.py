@@ -20,7 +20,7 @@ def frame(message: Any) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-class Unframer:
+class MessageDecoder:
     """Collect bytes from a pipe and return them as messages."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Unframer:
 
 def messages(descriptor: int) -> Iterator[Any]:
     """Yield messages from a pipe, waiting for each, until its other end is closed."""
-    unframer = Unframer()
+    unframer = MessageDecoder()
     while piece := os.read(descriptor, PIECE):
         yield from unframer.feed(piece)
 

@@ -10,7 +10,7 @@ from mha_parity.targets.command import EXEC
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from mha_parity.checks.conduct import MonitoredCandidate
+    from mha_parity.checks.call_effects import MonitoredCandidate
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.options import Options
 
@@ -32,7 +32,7 @@ def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
     if options.in_process:
         from mha_parity.targets import load
 
-        return nullcontext(bound_here(load.load(target), options, target))
+        return nullcontext(bind_in_process(load.load(target), options, target))
     from mha_parity.worker import client
 
     return client.isolated(
@@ -48,7 +48,9 @@ def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
     )
 
 
-def bound_here(subject: object, options: Options, label: str | None = None) -> MonitoredCandidate:
+def bind_in_process(
+    subject: object, options: Options, label: str | None = None
+) -> MonitoredCandidate:
     """Return a function or class as a candidate in this process, its calls checked as well.
 
     Raises
@@ -57,7 +59,7 @@ def bound_here(subject: object, options: Options, label: str | None = None) -> M
         No convention fits it.
 
     """
-    from mha_parity.checks.conduct import MonitoredCandidate
+    from mha_parity.checks.call_effects import MonitoredCandidate
     from mha_parity.targets.bind import bind
 
     bound = bind(

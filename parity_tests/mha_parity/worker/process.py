@@ -13,7 +13,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.worker.framing import PIECE, Unframer, frame
+from mha_parity.worker.framing import PIECE, MessageDecoder, frame
 from mha_parity.worker.output_capture import OutputPerCase
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Process:
         assert self._popen.stdout is not None  # noqa: S101  (asked for two lines above)
         self._printed = self._popen.stdout.fileno()
         self.output = OutputPerCase()
-        self._unframer = Unframer()
+        self._unframer = MessageDecoder()
         self._unsent: list[memoryview] = []
         for descriptor in (self._to, self._from, self._printed):
             os.set_blocking(descriptor, False)

@@ -19,13 +19,13 @@ from mha_parity.worker.framing import messages, send
 from mha_parity.worker.output_capture import START, mark
 
 if TYPE_CHECKING:
-    from mha_parity.checks.conduct import MonitoredCandidate
+    from mha_parity.checks.call_effects import MonitoredCandidate
     from mha_parity.core.candidate import Answer
     from mha_parity.core.features import Offer
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.masks.plan import Plan
+    from mha_parity.targets.masks.plan import MaskPlan
 
 HUGE_MAPPINGS = ("torch", "jax", "tensorflow")  # these map far more than they touch
 ROOM = 16 << 30
@@ -48,7 +48,7 @@ class Setup:
     probe: bool
     masks: tuple[tuple[str, str], ...] = ()
     without: tuple[str, ...] = ()
-    plan: Plan | None = None
+    plan: MaskPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Ready:
     offer: Offer
     reasons: dict[tuple[str, str], str]
     parameters: tuple[Parameter, ...]
-    masks: Plan | None
+    masks: MaskPlan | None
     answer_dtypes: dict[str, str]
     own_weights: OwnWeights | None
 
@@ -98,9 +98,9 @@ def serve(requests: int, answers: int) -> None:
     sys.path[:] = setup.search
     from mha_parity.targets import load
     from mha_parity.targets.command import Command
-    from mha_parity.targets.conventions import base
+    from mha_parity.targets.conventions import calls
 
-    base.on_call = SignOfLife(answers)
+    calls.on_call = SignOfLife(answers)
     try:
         subject = load.load(setup.target)
         send(answers, (None, Loaded()))
@@ -157,7 +157,7 @@ class SignOfLife:
 
 
 def _bound(subject: Any, setup: Setup) -> MonitoredCandidate:
-    from mha_parity.checks.conduct import MonitoredCandidate
+    from mha_parity.checks.call_effects import MonitoredCandidate
     from mha_parity.targets.bind import bind
 
     bound = bind(

@@ -13,7 +13,7 @@ import pytest
 
 from mha_numpy.costs import CONFIGURATIONS
 from mha_parity.bench.calls import built
-from mha_parity.bench.contenders import CONTENDERS, Contender, obstacle
+from mha_parity.bench.contenders import CONTENDERS, Contender, reason_left_out
 from mha_parity.bench.judge import Judge
 from mha_parity.bench.tasks import Size, Task
 from mha_parity.bench.workload import case_of, draw_task
@@ -28,7 +28,7 @@ SERIES = [
     pytest.param(task, contender, id=f"{task.name}-{contender.name}")
     for task in TASKS
     for contender in CONTENDERS
-    if not obstacle(contender, task, case_of(task), None)
+    if not reason_left_out(contender, task, case_of(task), None)
 ]
 
 

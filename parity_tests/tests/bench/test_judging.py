@@ -12,10 +12,10 @@ import pytest
 from mha_parity.bench import array_files, workload
 from mha_parity.bench import judge as judging
 from mha_parity.bench.calls import built
-from mha_parity.bench.contenders import CONTENDERS, Contender, obstacle
+from mha_parity.bench.contenders import CONTENDERS, Contender, reason_left_out
 from mha_parity.bench.judge import Judge
 from mha_parity.bench.tasks import Size, Task, tasks
-from mha_parity.bench.workload import JudgedPart, companion, cut, draw_task, judged_part
+from mha_parity.bench.workload import JudgedPart, cut, draw_task, gradient_task, judged_part
 from mha_parity.core.candidate import Answer
 from mha_parity.oracle.reference import reference_answer
 
@@ -37,7 +37,7 @@ def answer_of(contender: Contender, task: Task) -> Answer:
 @contenders
 def test_every_contender_is_right(contender: Contender, task: Task) -> None:
     """Output, weights and gradients of everyone match torch's pinned path, under every mask."""
-    if obstacle(contender, task, workload.case_of(task), None):
+    if reason_left_out(contender, task, workload.case_of(task), None):
         return  # left out of this task, as `test_timing` shows
     finding = Judge(draw_task(task)).finding(answer_of(contender, task))
 
@@ -50,8 +50,8 @@ def test_every_contender_is_right(contender: Contender, task: Task) -> None:
 def test_each_part_of_an_answer_is_looked_at(what: str) -> None:
     """One number of the output, the weights or a gradient off by a tenth is found wrong."""
     task = replace(TASKS[0], backward=True)
-    assert companion(task) != task  # of one sample: judge that
-    task = companion(task)
+    assert gradient_task(task) != task  # of one sample: judge that
+    task = gradient_task(task)
     answer = answer_of(CONTENDERS[0], task)
     arrays: Any = answer.gradients["in_proj_weight"] if answer.gradients else None
     array = {"output": answer.output, "weights": answer.weights, "gradients": arrays}[what]
@@ -143,7 +143,7 @@ def test_the_shelf_keeps_arrays_and_their_sharing(
     array_files.write_arrays(posed, str(tmp_path))
     for shared in (array_files.SHARED, 0):
         monkeypatch.setattr(array_files, "SHARED", shared)
-        found = array_files.take_up(str(tmp_path))
+        found = array_files.read_arrays(str(tmp_path))
         problem = found.problem()
         for name, array in posed.state.items():
             np.testing.assert_array_equal(array, found.state[name])
@@ -151,4 +151,4 @@ def test_the_shelf_keeps_arrays_and_their_sharing(
         assert problem.query is problem.value
         found.x[0, 0, 0] = 7  # reaches neither the file nor another process
 
-    assert 7 != array_files.take_up(str(tmp_path)).x[0, 0, 0]
+    assert 7 != array_files.read_arrays(str(tmp_path)).x[0, 0, 0]

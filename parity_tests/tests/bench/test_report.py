@@ -54,7 +54,7 @@ def contest_of(task: Task, factors: dict[str, float], rounds: int, seed: int) ->
         times = (MILLISECONDS[each.name] * (task.flops / 1.7e11 + 5e-6) * own * machine).tolist()
         entry = ContenderTimes(contender=each, times=times, memory=3 << 20, units=0.25)
         if each.name == "torch-fast" and task.size.num_heads % 2:
-            entry.give_up("left out", "torch does not take it for an odd number of heads")
+            entry.leave_out("left out", "torch does not take it for an odd number of heads")
         entries.append(entry)
     return TaskTimes(task=task, judged="all judged", entries=tuple(entries), disturbed=0.1)
 
@@ -322,7 +322,7 @@ def test_nothing_in_common_is_refused() -> None:
 def test_a_wrong_contender_has_a_red_line_and_no_ratio() -> None:
     """Who was wrong is in the table with the reason, fails the run, and is compared with nobody."""
     contest = contest_of(Task(size=LARGE[0]), {}, 15, 0)
-    contest.entries[1].give_up("wrong", "output is 3 at row 5, but should be 2")
+    contest.entries[1].leave_out("wrong", "output is 3 at row 5, but should be 2")
     found = result(contest, 1e11)
     report = BenchReport(environment=ENVIRONMENT, peaks=PEAKS, results=(found,))
 

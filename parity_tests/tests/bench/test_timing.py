@@ -10,11 +10,17 @@ import pytest
 
 from mha_parity.bench import machine, timing, worker
 from mha_parity.bench.client import UnableError, WorkerClient
-from mha_parity.bench.contenders import CONTENDERS, Contender, memory_needed, obstacle, target
-from mha_parity.bench.target import of_target
+from mha_parity.bench.contenders import (
+    CONTENDERS,
+    Contender,
+    memory_needed,
+    reason_left_out,
+    target,
+)
+from mha_parity.bench.target import target_offer
 from mha_parity.bench.tasks import GPT3, Size, Task
 from mha_parity.bench.timing import BenchSettings, ContenderTimes, TaskTimes, time_task
-from mha_parity.bench.worker import Measurement
+from mha_parity.bench.worker import TimeRequest
 from mha_parity.bench.workload import case_of
 from mha_parity.core.features import offer
 
@@ -115,7 +121,7 @@ def test_the_process_keeps_to_its_threads(client: WorkerClient) -> None:
 def test_a_measurement_needs_a_task(client: WorkerClient) -> None:
     """A request out of order is answered with the reason, and the process stays."""
     with pytest.raises(UnableError, match="raised AssertionError"):
-        client.ask(Measurement(calls=1))
+        client.ask(TimeRequest(calls=1))
     with pytest.raises(UnableError, match="raised KeyError"):
         client.ask("nonsense")
 
@@ -167,7 +173,7 @@ def contested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TaskTimes]:
         text = f"{file}:Layer"
         settings = BenchSettings(threads=1, rounds=6, text=text)
         contenders = [BY_NAME["numpy"], target(text)]
-        found[name] = time_task(TASK, contenders, settings, lambda _: None, of_target(settings))
+        found[name] = time_task(TASK, contenders, settings, lambda _: None, target_offer(settings))
     return found
 
 
@@ -209,7 +215,7 @@ def test_times_are_those_of_single_calls(contested: dict[str, TaskTimes]) -> Non
 def test_other_targets_are_refused_at_the_start(text: str, said: str) -> None:
     """A target that does not exist, or is no whole layer, is a sentence before anything runs."""
     with pytest.raises(ValueError, match="target") as caught:
-        of_target(BenchSettings(threads=1, text=text))
+        target_offer(BenchSettings(threads=1, text=text))
 
     assert said in str(caught.value)
 
@@ -227,7 +233,7 @@ def test_other_targets_are_refused_at_the_start(text: str, said: str) -> None:
 )
 def test_who_is_left_out_has_a_reason(name: str, task: Task, free: int | None, reason: str) -> None:
     """Paths torch does not take, passes somebody has not, and what does not fit the memory."""
-    found = obstacle(BY_NAME[name], task, case_of(task), free)
+    found = reason_left_out(BY_NAME[name], task, case_of(task), free)
 
     assert reason in found
     assert bool(reason) == bool(found)
@@ -237,7 +243,7 @@ def test_a_target_is_left_out_of_what_it_does_not_offer() -> None:
     """One that takes a single float64 sample is not asked for three float32 ones."""
     offered = offer(layout="unbatched", dtype="float64", out_proj="identity")
     task = Task(size=Size(3, 7, 12, 2), causal=True)
-    found = obstacle(target("m:f"), task, case_of(task, offered), None, offered)
+    found = reason_left_out(target("m:f"), task, case_of(task, offered), None, offered)
 
     assert "does not offer: causal, float32, several samples at once" == ", ".join(
         sorted(found.removeprefix("does not offer: ").split(", "))

@@ -9,8 +9,8 @@ import random
 import numpy as np
 import pytest
 
-from mha_parity.cases.covering import CLASHES, RUNS, cover, draw_cases, place_of
-from mha_parity.cases.generate import make
+from mha_parity.cases.covering import CLASHES, RUNS, case_index, cover, draw_cases
+from mha_parity.cases.generate import make_problem
 from mha_parity.cases.memory_layout import present
 from mha_parity.cases.rng import SPREAD, Stream
 from mha_parity.core.case import Case, parse
@@ -30,7 +30,7 @@ WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
 
 def arrays(case: Case) -> dict[str, np.ndarray]:
     """Return every array of a case's problem."""
-    problem = make(case)
+    problem = make_problem(case)
     return {k: v for k, v in vars(problem).items() if isinstance(v, np.ndarray)}
 
 
@@ -69,7 +69,7 @@ OF_FUNCTIONS = {
     ("form", "qkv"), ("projection", "none"), ("scale", "given"), ("kv_heads", "fewer"),
     ("v_dim", "other"),
 }  # fmt: skip
-BY_BIASES = {"very_negative", "offset", "rising", "falling"}  # regimes that biases make
+BY_BIASES = {"very_negative", "offset", "rising", "falling"}  # regimes that biases make_problem
 PLAIN_IF_EMPTY = (
     "padding", "attn", "regime", "memory", "masked_rows", "kv_heads", "v_dim"
 )  # fmt: skip
@@ -197,7 +197,7 @@ def test_a_product_of_drawn_values_is_exact() -> None:
 
 def test_self_attention_is_one_object() -> None:
     """Self-attention passes one array three times, as torch's fast path wants it."""
-    problem = make(parse("mha-N2-L5-S5-H3-D4-float32-s1"))
+    problem = make_problem(parse("mha-N2-L5-S5-H3-D4-float32-s1"))
 
     assert problem.query is problem.key
     assert problem.key is problem.value
@@ -209,7 +209,7 @@ def test_regimes_reach_where_they_should(regime: str, dtype: str) -> None:
     """Huge logits pass the range of exp, low ones sink below it, peaked ones have sd near 10."""
     case = Case(seed=7, batch=2, queries=13, keys=11, heads_count=3, head_dim=5, inputs="cross",
                 bias="yes", dtype=dtype, regime=regime)  # fmt: skip
-    p = make(case)
+    p = make_problem(case)
     assert p.w_q is not None
     assert p.w_k is not None
     q = (p.query.astype(float) @ p.w_q.T + p.b_q).reshape(2, 13, 3, 5)
@@ -228,15 +228,15 @@ def test_logits_rise_or_fall_along_the_keys(regime: str, sign: int, form: str) -
     case = Case(seed=7, batch=2, queries=13, keys=12, heads_count=3, head_dim=5, inputs="cross",
                 bias="yes" if form == "mha" else "no", form=form, regime=regime,
                 projection="packed" if form == "mha" else "none")  # fmt: skip
-    logits = reference_answer(make(case)).logits
+    logits = reference_answer(make_problem(case)).logits
 
     assert 4 < sign * (logits[..., 8:].mean() - logits[..., :4].mean()) < 24
 
 
 def test_zeros_and_subnormal_numbers_are_drawn() -> None:
     """Rows of 0 and -0.0 are there, and rows below the smallest normal number."""
-    zeros = make(parse("mha-N2-L6-S7-H2-D3-cross-float32-zeros-s1")).key
-    small = np.abs(make(parse("mha-N2-L6-S7-H2-D3-cross-float32-subnormal-s1")).key)
+    zeros = make_problem(parse("mha-N2-L6-S7-H2-D3-cross-float32-zeros-s1")).key
+    small = np.abs(make_problem(parse("mha-N2-L6-S7-H2-D3-cross-float32-subnormal-s1")).key)
 
     assert (zeros == 0).all(axis=-1).any()
     assert np.signbit(zeros[zeros == 0]).any()
@@ -260,7 +260,7 @@ def test_memory_changes_no_number(memory: str) -> None:
 def test_rows_are_masked_only_on_purpose(seed: int) -> None:
     """A query without a visible key occurs where the case says so, and nowhere else."""
     for case in draw_cases(WHOLE, 200, seed):
-        masked = make(case).masked_rows().any()
+        masked = make_problem(case).masked_rows().any()
         if 0 not in (case.batch, case.queries, case.keys):
             assert masked == (case.masked_rows == "some"), case.id
 
@@ -283,5 +283,5 @@ def test_spread_is_the_standard_deviation() -> None:
 def test_a_case_knows_its_place_in_a_run_of_any_seed(seed: int) -> None:
     """Further calls go by the place. Kills a seed that wraps around 32 bits within a run."""
     drawn = draw_cases(WHOLE, 12, seed)
-    assert list(range(12)) == [place_of(case) for case in drawn]
+    assert list(range(12)) == [case_index(case) for case in drawn]
     assert all(0 <= case.seed < 2**32 for case in drawn)

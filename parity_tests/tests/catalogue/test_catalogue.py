@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import FAMILIES, Attention, Bug, catalogue
 from mha_parity.catalogue import registry as entering
 from mha_parity.catalogue.registry import features
@@ -94,7 +94,7 @@ def test_a_wrong_attention_leaves_its_problem_alone(name: str) -> None:
 def _some_problems() -> tuple[Problem, ...]:
     masked = [case for case in suite_cases("float64", SEED, CASES) if case.masked_rows == "some"]
     floats = [case for case in masked if "float" in case.padding + case.attn]
-    return tuple(make(case) for case in (*masked[:3], *floats[:3]))
+    return tuple(make_problem(case) for case in (*masked[:3], *floats[:3]))
 
 
 def _bytes(problem: Problem) -> list[bytes | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import attend, catalogue
 from mha_parity.catalogue.base import Attention
 from mha_parity.checks import rejected_inputs
@@ -35,7 +35,7 @@ def test_a_raw_product_past_half_s_range_is_left_to_the_fixed_problem() -> None:
         seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=11, form="qkv",
         inputs="cross", projection="none", dtype="float16",
     )  # fmt: skip
-    drawn = make(case)
+    drawn = make_problem(case)
     problem = drawn.replace(query=drawn.query * np.float16(110), key=drawn.key * np.float16(110))
     reference = reference_answer(problem)
     found = [
@@ -59,14 +59,14 @@ def test_channels_that_the_heads_do_not_divide_are_dropped() -> None:
     """Of 14 channels in 3 heads the last two are never read."""
     kind = catalogue()["heads-not-dividing"].kinds[0]
     rows = np.arange(2 * 5 * 14.0).reshape(2, 5, 14)
-    split = kind(make(CASE)).split(rows, 3)
+    split = kind(make_problem(CASE)).split(rows, 3)
     assert (2, 3, 5, 4) == split.shape
     assert not np.isin(rows[..., 12:], split).any()
 
 
 def test_a_masked_row_turns_weight_gradients_nan() -> None:
     """With a row that sees no key gradients of in_proj are NaN; those of the right one are not."""
-    problem = make(CASE.replace(attn="bool2d", masked_rows="some", gradients="yes"))
+    problem = make_problem(CASE.replace(attn="bool2d", masked_rows="some", gradients="yes"))
     assert np.asarray(problem.masked_rows()).any()
     found = catalogue()["grad-nan-masked-row"].attend(problem).gradients
     assert found is not None

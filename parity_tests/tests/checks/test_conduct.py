@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity.cases.covering import draw_cases, place_of
-from mha_parity.cases.generate import make
+from mha_parity.cases.covering import case_index, draw_cases
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import whole_offer
-from mha_parity.checks.conduct import CHECKS, MonitoredCandidate, Schedule
+from mha_parity.checks.call_effects import CHECKS, MonitoredCandidate, Schedule
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
-from mha_parity.diagnose.conduct import EXTRA_CHECKS
+from mha_parity.diagnose.call_effects import EXTRA_CHECKS
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -159,7 +159,7 @@ def test_state_is_put_back_for_the_next_case(subjects: Path) -> None:
     for name in ("changes_error_state", "changes_print_options"):
         candidate = MonitoredCandidate(bind(load.load(f"{subjects}/misbehaving.py:{name}")))
         for case in draw_cases(candidate.offer, 6, 0):
-            candidate(make(case))
+            candidate(make_problem(case))
             assert before == (np.geterr(), np.get_printoptions())
 
 
@@ -170,7 +170,7 @@ def test_whose_turn_it_is_follows_from_the_place_in_the_run() -> None:
     """
     for seed in (0, 7):
         cases = draw_cases(whole_offer(), 40, seed)
-        assert [*range(40)] == [place_of(case) for case in cases]
+        assert [*range(40)] == [case_index(case) for case in cases]
         assert [1, 2, 3, 4, *[0] * 6, 5, *[0] * 9, 6] == [
             Schedule(first=4, every=10).number(case) for case in cases[:21]
         ]
@@ -180,7 +180,7 @@ def test_a_related_problem_is_no_second_case(subjects: Path) -> None:
     """What a relation makes of a case is answered, and asked nothing more."""
     candidate = MonitoredCandidate(bind(load.load(f"{subjects}/behaving.py:plain")))
     plain = candidate.offer | {"regime": ("normal",), "size": ("small",)}
-    problem = make(draw_cases(plain, 1, 0)[0])
+    problem = make_problem(draw_cases(plain, 1, 0)[0])
     first, related, again = (candidate(problem).held for _ in range(3))
     assert "determinism" in first
     assert "determinism" not in related

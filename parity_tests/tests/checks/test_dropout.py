@@ -9,11 +9,11 @@ import pytest
 
 from mha_parity.catalogue import catalogue, whole_offer
 from mha_parity.checks import dropout, rejected_inputs
-from mha_parity.checks.conduct import CHECKS
+from mha_parity.checks.call_effects import CHECKS
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
-from mha_parity.diagnose.conduct import EXTRA_CHECKS, NAMES
+from mha_parity.diagnose.call_effects import EXTRA_CHECKS, NAMES
 from mha_parity.run.check import check
 from mha_parity.selftest.mutant import run_mutants, suite_cases
 from mha_parity.selftest.mutation_run import GRADIENT_CASES, controls

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.base import Attention, attend
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.checks.metamorphic import (
@@ -103,7 +103,7 @@ def judged(name: str, kind: type[Attention], dtype: str, seed: int) -> Iterator[
     """Ask an attention for one relation on every problem of a drawing that can be asked for it."""
     offer = whole_offer() | {"dtype": (dtype,), "size": ("small",)}
     for case in draw_cases(offer, CASES, seed):
-        problem = make(case)
+        problem = make_problem(case)
         related = RELATIONS[name](problem)
         if related is None:
             continue
@@ -140,7 +140,7 @@ def test_each_relation_catches_what_breaks_it(name: str, dtype: str, seed: int) 
 def _problem(seed: int, **features: str) -> Problem:
     offer = whole_offer() | {"size": ("small",), "masked_rows": ("none",)}
     offer |= {axis: (value,) for axis, value in features.items()}
-    return make(draw_cases(offer, 1, seed)[0])
+    return make_problem(draw_cases(offer, 1, seed)[0])
 
 
 def _asked(problem: Problem) -> set[str]:
@@ -168,7 +168,7 @@ def test_an_output_projection_mixes_the_heads() -> None:
 def test_a_relation_leaves_its_problem_alone(name: str) -> None:
     """A changed problem shares nothing that it changed with the first."""
     for seed in range(30):
-        problem = make(draw_cases(whole_offer(), 1, seed)[0])
+        problem = make_problem(draw_cases(whole_offer(), 1, seed)[0])
         before = [problem.query.copy(), problem.key.copy(), problem.value.copy()]
         RELATIONS[name](problem)
         for expected, actual in zip(
@@ -224,7 +224,7 @@ def test_nan_in_one_answer_alone_breaks_a_relation() -> None:
 def test_permuted_rows_catch_a_dependence_on_the_row(count: int) -> None:
     """Two, several or all of five query rows permute with the output; row numbers in it show."""
     problem = _problem(9, form="mha", attn="none", padding="none", inputs="cross")
-    problem = make(problem.case.replace(queries=5))
+    problem = make_problem(problem.case.replace(queries=5))
     limit = bound(problem, reference_answer(problem)).output
     name = "permutation equivariance"
     related = permute_rows(problem, count)
@@ -243,7 +243,7 @@ def test_seeds_select_every_relation_and_every_count_of_rows() -> None:
     """Of 84 consecutive seeds each relation gets its share, permuted rows two, several and all."""
     case = _problem(9, form="mha", attn="none", padding="none", inputs="cross").case
     case = case.replace(queries=5, batch=2, heads_count=3, out_proj="identity")
-    scheduled = [scheduled_relation(make(case.replace(seed=seed))) for seed in range(84)]
+    scheduled = [scheduled_relation(make_problem(case.replace(seed=seed))) for seed in range(84)]
     changes = {name: set[str]() for name, _ in filter(None, scheduled)}
     for name, related in filter(None, scheduled):
         changes[name].add(related.change)
@@ -256,4 +256,4 @@ def test_an_empty_problem_has_no_relation() -> None:
     """Where there is one row, one sample, one key and one head nothing can be changed."""
     case = _problem(9, form="mha", attn="none", padding="none", inputs="self").case
     case = case.replace(queries=1, keys=1, batch=1, heads_count=1)
-    assert scheduled_relation(make(case)) is None
+    assert scheduled_relation(make_problem(case)) is None

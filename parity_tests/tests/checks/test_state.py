@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mha_numpy import MultiheadAttention
-from mha_parity.checks.conduct import MonitoredCandidate
+from mha_parity.checks.call_effects import MonitoredCandidate
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
 from mha_parity.run.check import check

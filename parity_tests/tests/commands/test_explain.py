@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from mha_parity.__main__ import main
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.commands import explain
 from mha_parity.core.case import parse
@@ -49,7 +49,7 @@ def test_the_numbers_are_those_of_the_case(name: str) -> None:
     told = story(name)
     found = re.search(r"The smallest found: (\S+)", told)
     assert found
-    problem = make(parse(found[1]))
+    problem = make_problem(parse(found[1]))
     assert problem.case.queries * problem.case.keys <= 9
     with np.printoptions(precision=4, suppress=True):
         right = str(attend(Attention, problem).output[0])

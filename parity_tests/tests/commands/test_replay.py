@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from mha_parity.__main__ import main
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.commands.replay import replay
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Place, Severity
@@ -164,7 +164,7 @@ def test_large_matrices_are_shown_around_the_worst_number() -> None:
 
 def test_masks_are_drawn_as_the_oracle_applies_them() -> None:
     """A hidden key is a #, a favoured one +, a disfavoured one -; a causal mask is a staircase."""
-    problem = make(parse(CASES[0]))
+    problem = make_problem(parse(CASES[0]))
     hidden, bias = problem.hidden()[0, 1], problem.additive()[0, 1]
     drawn = [line.plain for line in ascii_maps.masks(problem, 1, 0, 80)][2:]
     assert 5 == len(drawn)
@@ -172,10 +172,12 @@ def test_masks_are_drawn_as_the_oracle_applies_them() -> None:
         marks = line.split("|")[1]
         assert ["#" == mark for mark in marks] == list(hidden[row])
         assert ["+" == mark for mark in marks] == list(~hidden[row] & (bias[row] > 0))
-    causal = make(parse("mha-N1-L3-S4-H1-D2-cross-causal-float64-s0"))
+    causal = make_problem(parse("mha-N1-L3-S4-H1-D2-cross-causal-float64-s0"))
     stairs = [line.plain.split("|")[1] for line in list(ascii_maps.masks(causal, 0, 0, 80))[2:]]
     assert ["·###", "··##", "···#"] == stairs
-    assert [] == list(ascii_maps.masks(make(parse("mha-N1-L3-S3-H1-D2-float64-s0")), 0, 0, 80))
+    assert [] == list(
+        ascii_maps.masks(make_problem(parse("mha-N1-L3-S3-H1-D2-float64-s0")), 0, 0, 80)
+    )
 
 
 @pytest.mark.parametrize(

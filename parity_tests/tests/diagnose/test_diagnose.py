@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.catalogue.registry import whole_offer
@@ -133,7 +133,7 @@ def test_a_prediction_takes_the_projections_that_are_there() -> None:
             calls.append(1)
             return super().project()
 
-    problem = make(Case(seed=3, batch=2, queries=4, keys=5, heads_count=2, head_dim=3))
+    problem = make_problem(Case(seed=3, batch=2, queries=4, keys=5, heads_count=2, head_dim=3))
     seen = Observation(problem, None, failing=False)
     seen.projected = Counted(problem).project()
     for bug in ("scale-none", "split-no-transpose"):

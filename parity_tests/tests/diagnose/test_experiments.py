@@ -19,13 +19,13 @@ from mha_parity.diagnose.experiments.features import features
 from mha_parity.diagnose.experiments.masks import masks
 from mha_parity.diagnose.experiments.rules import (
     EVERYWHERE,
-    Places,
+    OffIndices,
     ends_rule,
-    place_rule,
+    index_rule,
     size_rule,
 )
 from mha_parity.diagnose.experiments.scale import law, measured
-from mha_parity.diagnose.experiments.state import Earlier, earlier_calls
+from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -369,7 +369,7 @@ def test_a_call_that_changes_later_answers_is_found() -> None:
     asked = Caller(FunctionCandidate("keeps", keeps_columns(), PROJECTED), lambda: True)
     found = earlier_calls(asked)
     assert found.changes[0].startswith("a call with more keys changes the answer")
-    assert Earlier((), 6, 0) == earlier_calls(caller(Attention))
+    assert CallHistoryEffect((), 6, 0) == earlier_calls(caller(Attention))
 
 
 def odd_lengths_fail(problem: Problem) -> Answer:
@@ -420,8 +420,8 @@ def test_a_size_rule_is_the_shortest_that_fits(
 )
 def test_a_place_rule_fits_every_answer(rule: str | None, off: Callable[[int], set[int]]) -> None:
     """One rule for answers of several lengths, or none."""
-    seen = [Places(n, frozenset(off(n))) for n in (9, 13, 20, 31)]
-    assert rule == place_rule("row", seen)
+    seen = [OffIndices(n, frozenset(off(n))) for n in (9, 13, 20, 31)]
+    assert rule == index_rule("row", seen)
 
 
 def test_the_last_key_of_a_row_is_a_formula_in_i() -> None:

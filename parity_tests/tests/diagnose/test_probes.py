@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mha_parity.core.candidate import Answer, Candidate
     from mha_parity.core.problem import Problem
 
-NOWHERE = "nowhere in plain problems: only with particular sizes, values or features"
+NO_INDEX = "nowhere in plain problems: only with particular sizes, values or features"
 PROJECTED = offer(form="qkv", projection="none", inputs=("self", "cross"))
 D = SIZES["head_dim"]
 HEADS = 3
@@ -95,7 +95,7 @@ def test_the_weights_are_read_out(offered: dict[str, tuple[str, ...]]) -> None:
 @pytest.mark.parametrize("offered", [whole_offer(), PROJECTED], ids=["layer", "projected"])
 def test_nothing_is_said_of_a_right_attention(offered: dict[str, tuple[str, ...]]) -> None:
     """A right attention departs nowhere, and no probe finds anything odd."""
-    assert (f"the first stage to depart from torch: {NOWHERE}",) == probes.measure(
+    assert (f"the first stage to depart from torch: {NO_INDEX}",) == probes.measure(
         of(Attention, offered)
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mha_torch
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.arrays import Array
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import Case, parse
@@ -32,9 +32,9 @@ from mha_parity.selftest import accuracy_survey
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 
-PLAIN = make(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s46"))
-CORE = make(parse("qkv-N3-L5-S7-H4-D3-G2-cross-float32-s46"))
-FAST = make(parse("mha-N3-L7-S7-H2-D4-bias-outproj-float32-s47"))
+PLAIN = make_problem(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s46"))
+CORE = make_problem(parse("qkv-N3-L5-S7-H4-D3-G2-cross-float32-s46"))
+FAST = make_problem(parse("mha-N3-L7-S7-H2-D4-bias-outproj-float32-s47"))
 
 
 @pytest.mark.parametrize("problem", [PLAIN, CORE], ids=["layer", "function"])
@@ -109,7 +109,7 @@ def test_torchs_paths_are_measured_where_they_are_taken(problem: Problem, paths:
 
 def test_a_causal_rule_with_appended_keys_is_spelt_out_for_torchs_paths() -> None:
     """Without weights torch's causal hint hides the keys of bias_kv: a mask has no such bug."""
-    problem = make(parse("mha-N2-L6-S7-H2-D3-cross-biaskv-causal-float32-s48"))
+    problem = make_problem(parse("mha-N2-L6-S7-H2-D3-cross-biaskv-causal-float32-s48"))
     reference = reference_answer(problem)
     found = {
         e.contender: e

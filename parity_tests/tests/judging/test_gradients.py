@@ -10,7 +10,7 @@ import torch
 
 import mha_torch
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import cotangent, make
+from mha_parity.cases.generate import cotangent, make_problem
 from mha_parity.core.arrays import merge, split
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
@@ -30,10 +30,10 @@ from mha_parity.oracle.reference_gradients import reference_gradients
 EVERYTHING = {
     axis: values for axis, values in AXES.items() if axis not in {"dtype", "size", "weights"}
 }
-RICH = make(
+RICH = make_problem(
     parse("mha-N3-L5-S7-H2-D4-cross-bias-biaskv-outproj-floatpadding-floatmask3d-float32-s91")
 )
-GROUPED = make(parse("qkv-N3-L5-S7-H4-D3-G2-V5-cross-floatmask-scaled-float32-s92"))
+GROUPED = make_problem(parse("qkv-N3-L5-S7-H4-D3-G2-V5-cross-floatmask-scaled-float32-s92"))
 OTHERS = (
     EvalOrder(scale_at="both", sums="pairwise", normalise="after", keys=3, rounding="ends"),
     EvalOrder(scale_at="late", base2=True, sums="sequential", projection="sequential"),
@@ -43,7 +43,7 @@ OTHERS = (
 def problems(count: int, seed: int, dtype: str) -> list[Problem]:
     """Draw problems over all features in one dtype."""
     offered = offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
-    return [make(case) for case in draw_cases(offered, count, seed)]
+    return [make_problem(case) for case in draw_cases(offered, count, seed)]
 
 
 def rounded(problem: Problem, found: dict[str, np.ndarray]) -> Answer:
@@ -105,7 +105,7 @@ def test_torch_in_float32_passes() -> None:
 def test_the_gold_is_the_slope_of_the_output() -> None:
     """Central differences of torch's float64 output along a random direction give the reference."""
     chance = np.random.Generator(np.random.Philox(94))
-    wide = make(parse(RICH.case.id.replace("float32", "float64")))
+    wide = make_problem(parse(RICH.case.id.replace("float32", "float64")))
     step = 2.0**-17  # step^2 and eps / step are about the same
     for name, gradient in right(wide).items():
         array = {"query": wide.query, "key": wide.key, "value": wide.value}.get(name)
@@ -135,7 +135,7 @@ def test_planted_errors_are_seen_in_each_gradient(name: str) -> None:
 
 def test_a_transposed_head_is_seen_beside_a_loud_one() -> None:
     """Head 0 is 10^4 times louder; the weights of head 1 are judged by their own size."""
-    problem = make(parse("mha-N3-L5-S7-H3-D4-cross-bias-float32-largehead-s95"))
+    problem = make_problem(parse("mha-N3-L5-S7-H3-D4-cross-bias-float32-largehead-s95"))
     found = right(problem)
     weight = found["in_proj_weight"].reshape(3, 3, 4, 12).copy()
     weight[0, 1] = weight[0, 1, ::-1]
@@ -177,7 +177,7 @@ MASKED = "mha-N3-L5-S7-H2-D4-cross-bias-boolmask3d-maskedrows-float32-s96"
 
 def test_a_masked_row_leaves_the_gradients_of_others_alone() -> None:
     """The reference is finite where a row sees no key; torch's NaN is named, not failed."""
-    problem = make(parse(MASKED))
+    problem = make_problem(parse(MASKED))
     assert all(np.isfinite(array).all() for array in right(problem).values())
     torchs = module.torch_gradients(problem, cotangent(problem))
     assert np.isnan(torchs["in_proj_weight"]).any()
@@ -189,7 +189,7 @@ def test_a_masked_row_leaves_the_gradients_of_others_alone() -> None:
 
 def test_nan_of_a_masked_row_hides_nothing_else() -> None:
     """Where torch's NaN is let pass, a wrong number beside it and an infinity are still wrong."""
-    problem = make(parse(MASKED))
+    problem = make_problem(parse(MASKED))
     torchs = module.torch_gradients(problem, cotangent(problem))
     weight = torchs["in_proj_weight"]
     row, column = np.argwhere(np.isfinite(weight))[0]
@@ -203,7 +203,7 @@ def test_nan_of_a_masked_row_hides_nothing_else() -> None:
 
 def test_a_gradient_too_large_for_the_dtype_is_infinite() -> None:
     """Half precision ends at 65504: a larger gradient is infinity there, of the same sign."""
-    problem = make(parse("mha-N3-L5-S7-H2-D4-cross-outproj-float16-s98"))
+    problem = make_problem(parse("mha-N3-L5-S7-H2-D4-cross-outproj-float16-s98"))
     loud = problem.replace(value=problem.value * np.float16(10_000))
     found = right(loud)
     assert np.abs(found["out_proj.weight"]).max() > 66_000
@@ -215,7 +215,7 @@ def test_a_gradient_too_large_for_the_dtype_is_infinite() -> None:
 
 def test_the_gold_of_a_masked_row_is_that_of_the_problem_without_it() -> None:
     """Unmasking the row and giving it no cotangent leads torch to the same gradients."""
-    problem = make(parse(MASKED))
+    problem = make_problem(parse(MASKED))
     rows = np.asarray(problem.masked_rows())
     assert problem.attn_mask is not None
     mask = problem.attn_mask.reshape(3, 2, 5, 7).copy()
@@ -244,7 +244,7 @@ def test_nobody_is_judged_by_oracles_that_disagree(monkeypatch: pytest.MonkeyPat
 
 def test_the_key_bias_has_no_gradient() -> None:
     """Softmax forgets what all keys share: what rounding explains is a match, all else is wrong."""
-    problem = make(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s97"))
+    problem = make_problem(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s97"))
     found = right(problem)
     limit = reference_gradients(problem, reference_answer(problem))["in_proj_bias"].limit
     assert np.abs(found["in_proj_bias"][8:16]).max() < 1e-12
@@ -283,7 +283,7 @@ def test_groups_keep_heads_apart() -> None:
 
 def test_the_cotangent_is_drawn_from_the_case() -> None:
     """The same case has the same cotangent; it is not constant, and no draw of the problem."""
-    again = make(RICH.case)
+    again = make_problem(RICH.case)
     assert np.array_equal(cotangent(RICH), cotangent(again))
     assert math.isclose(float(np.std(cotangent(RICH))), 1, rel_tol=0.3)
     assert not np.array_equal(cotangent(RICH), RICH.query)

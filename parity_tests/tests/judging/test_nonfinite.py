@@ -7,7 +7,7 @@ import pytest
 
 from mha_parity import catalogue
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Severity
@@ -20,7 +20,7 @@ from mha_parity.judging.nonfinite import reference_under
 from mha_parity.judging.output import JudgeSettings, judge_answer
 from mha_parity.oracle.reference import Reference, reference_answer
 
-PLAIN = make(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s51"))
+PLAIN = make_problem(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s51"))
 MASKED = (
     "mha-N3-L5-S7-H2-D4-cross-bias-padding-maskedrows-weights-float32-s52",
     "mha-N3-L5-S7-H2-D4-cross-bias-outproj-boolmask3d-maskedrows-avgweights-float32-s53",
@@ -63,7 +63,7 @@ def test_what_is_no_number_is_wrong(bad: float, where: tuple[int, ...]) -> None:
 
 def test_a_shared_nan_hides_nothing() -> None:
     """Gold, torch and candidate share NaN rows; garbage in one other element is still wrong."""
-    problem = make(parse(MASKED[0]))
+    problem = make_problem(parse(MASKED[0]))
     reference = reference_answer(problem)
     output = rounded(problem, reference).output
     assert np.isnan(output).any()
@@ -75,7 +75,7 @@ def test_a_shared_nan_hides_nothing() -> None:
 
 def test_nan_everywhere_is_wrong_though_the_gold_has_some() -> None:
     """Rows that the reference has as NaN do not let NaN pass in the others."""
-    problem = make(parse(MASKED[0]))
+    problem = make_problem(parse(MASKED[0]))
     output = np.full(problem.output_shape, np.nan, dtype=np.float32)
     assert Severity.WRONG is outcome(judged(problem, output))
 
@@ -84,7 +84,7 @@ def test_nan_everywhere_is_wrong_though_the_gold_has_some() -> None:
 @pytest.mark.parametrize("words", MASKED)
 def test_policies_are_named_and_pass(words: str, policy: Policy) -> None:
     """Rows that see no key may be NaN, zero or uniform: each is named, none fails."""
-    problem = make(parse(words))
+    problem = make_problem(parse(words))
     reference = reference_answer(problem)
     found = judge_answer(
         problem, reference, rounded(problem, reference_under(problem, reference, policy))
@@ -99,7 +99,7 @@ def test_policies_are_named_and_pass(words: str, policy: Policy) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_policy_is_judged_only_when_asked_for(policy: Policy, asked: Policy) -> None:
     """With ``fully_masked`` another policy is wrong, and only there."""
-    problem = make(parse(MASKED[2]))
+    problem = make_problem(parse(MASKED[2]))
     reference = reference_answer(problem)
     answer = rounded(problem, reference_under(problem, reference, policy))
     found = judge_answer(problem, reference, answer, JudgeSettings(fully_masked=asked))
@@ -110,7 +110,7 @@ def test_a_policy_is_judged_only_when_asked_for(policy: Policy, asked: Policy) -
 
 def test_other_numbers_in_masked_rows_have_no_name() -> None:
     """A row that sees no key and holds what no policy gives is named other."""
-    problem = make(parse(MASKED[2]))
+    problem = make_problem(parse(MASKED[2]))
     reference = reference_answer(problem)
     output = rounded(problem, reference).output
     output[np.isnan(output)] = 77
@@ -124,7 +124,7 @@ def test_torch_is_named_for_what_it_does(dtype: str) -> None:
     """Torch's module gives NaN in rows that see no key, its function on projected Q, K, V zero."""
     for form, policy in (("mha", "nan"), ("qkv", "zero")):
         case = parse(f"{form}-N3-L5-S7-H2-D4-cross-boolmask3d-maskedrows-{dtype}-s56")
-        found = judged(make(case), torch_output(make(case)))
+        found = judged(make_problem(case), torch_output(make_problem(case)))
         assert any(each.detail.endswith(f"no key are {policy}.") for each in found), found
 
 
@@ -144,7 +144,7 @@ def test_the_regimes_show_a_softmax_that_leaves_its_range(
     fails = []
     offered = offer(dtype=dtype, regime=regime, bias="yes", size=("small", "medium"))
     for case in draw_cases(offered, 12, 57):
-        problem = make(case)
+        problem = make_problem(case)
         answer = catalogue.catalogue()[bug].attend(problem)
         fails.append(outcome(judge_answer(problem, reference_answer(problem), answer)).fails)
     assert sum(fails) >= len(fails) / 2
@@ -152,7 +152,7 @@ def test_the_regimes_show_a_softmax_that_leaves_its_range(
 
 def poisoned(words: str, bad: float) -> Problem:
     """Return a problem with ``bad`` in the last key of sample 1, hidden from every query of it."""
-    problem = make(parse(words))
+    problem = make_problem(parse(words))
     key, value = problem.key.copy(), problem.value.copy()
     hidden = np.zeros((3, 7), dtype=bool)
     hidden[1, -1] = True
@@ -197,7 +197,7 @@ def test_sanitising_is_no_excuse(words: str) -> None:
 
 def test_what_overflows_the_dtype_is_infinite_there() -> None:
     """Values of 65519 times 1.3 are past float16: infinity is right there, a number is not."""
-    problem = make(parse("qkv-N1-L3-S2-H1-D2-cross-float16-s61"))
+    problem = make_problem(parse("qkv-N1-L3-S2-H1-D2-cross-float16-s61"))
     value = np.full(problem.value.shape, 60000, dtype=np.float16)
     scaled = problem.replace(value=value)
     reference = reference_answer(scaled)

@@ -11,7 +11,7 @@ import pytest
 import mha_torch
 from mha_parity import catalogue
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Place, Severity
@@ -26,14 +26,14 @@ from mha_parity.oracle.reference import Reference, reference_answer
 from mha_parity.selftest.calibrate_case import bug_shows, in_float64
 
 EVERYTHING = {axis: values for axis, values in AXES.items() if axis != "dtype"}
-PLAIN = make(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s41"))
-LOUD = make(parse("mha-N3-L5-S7-H4-D6-cross-bias-float32-largehead-s42"))
+PLAIN = make_problem(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s41"))
+LOUD = make_problem(parse("mha-N3-L5-S7-H4-D6-cross-bias-float32-largehead-s42"))
 
 
 def problems(count: int, seed: int, dtype: str, **axes: object) -> list[Problem]:
     """Draw problems over all features in one dtype."""
     offered = offer(**(EVERYTHING | axes), dtype=dtype)  # type: ignore[arg-type]  # any axis
-    return [make(case) for case in draw_cases(offered, count, seed)]
+    return [make_problem(case) for case in draw_cases(offered, count, seed)]
 
 
 def nearest(problem: Problem, reference: Reference) -> Answer:
@@ -202,7 +202,7 @@ def test_nothing_is_said_where_rounding_is_a_tenth_of_the_answer() -> None:
 def test_weights_are_judged_too() -> None:
     """Right output with weights of the wrong head: the weights are wrong, the output is not."""
     for words in ("weights", "avgweights"):
-        problem = make(parse(f"mha-N3-L5-S7-H2-D4-cross-bias-{words}-float32-s43"))
+        problem = make_problem(parse(f"mha-N3-L5-S7-H2-D4-cross-bias-{words}-float32-s43"))
         reference = reference_answer(problem)
         answer = nearest(problem, reference)
         assert answer.weights is not None
@@ -240,7 +240,7 @@ def test_structure_comes_first(kind: str) -> None:
 
 def test_missing_weights_are_a_fault_of_structure() -> None:
     """A case that asks for weights and gets none fails on the weights."""
-    problem = make(parse("mha-N3-L5-S7-H2-D4-cross-weights-float32-s44"))
+    problem = make_problem(parse("mha-N3-L5-S7-H2-D4-cross-weights-float32-s44"))
     reference = reference_answer(problem)
     found = judge_answer(problem, reference, Answer(output=nearest(problem, reference).output))
     assert [Severity.MATCH, Severity.STRUCTURE] == [check_result.severity for check_result in found]
@@ -256,7 +256,7 @@ def test_nobody_is_judged_by_oracles_that_disagree(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("mha_torch.plain.softmax", off)
     for words in ("mha-N3-L5-S7-H2-D4-cross-bias", "qkv-N3-L5-S7-H4-D3-G2-cross"):
         with pytest.raises(mha_torch.OraclesDisagreeError):
-            reference_answer(make(parse(f"{words}-float32-s45")))
+            reference_answer(make_problem(parse(f"{words}-float32-s45")))
 
 
 def test_judging_needs_one_order_in_most_cases(monkeypatch: pytest.MonkeyPatch) -> None:

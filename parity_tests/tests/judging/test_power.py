@@ -7,7 +7,7 @@ import pytest
 
 from mha_parity import catalogue
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import parse
 from mha_parity.core.features import offer
 from mha_parity.judging import power
@@ -39,13 +39,13 @@ BLIND = {
 @pytest.mark.parametrize("words", BLIND)
 def test_a_case_exposes_what_it_can(words: str) -> None:
     """Each of the listed cases is blind to what its shape hides, and to nothing else."""
-    problem = make(parse(words))
+    problem = make_problem(parse(words))
     assert WHOLE - set(BLIND[words]) == exposed_errors(problem, reference_answer(problem))
 
 
 def test_tiny_inputs_hide_the_scores() -> None:
     """With inputs a twentieth in size, bfloat16 cannot tell a missing scale from rounding."""
-    problem = make(parse("mha-N2-L7-S7-H3-D5-bfloat16-tiny-s77"))
+    problem = make_problem(parse("mha-N2-L7-S7-H3-D5-bfloat16-tiny-s77"))
     found = exposed_errors(problem, reference_answer(problem))
     assert "zeros" in found
     assert not found & {"no scale", "scale 1/sqrt(d_model)", "uniform weights"}
@@ -54,7 +54,7 @@ def test_tiny_inputs_hide_the_scores() -> None:
 def test_an_empty_case_exposes_nothing() -> None:
     """Without a key or a query there is nothing to be wrong about."""
     for words in ("mha-N2-L5-S0-H3-D4-cross-float32-s78", "mha-N2-L0-S5-H3-D4-cross-float32-s79"):
-        problem = make(parse(words))
+        problem = make_problem(parse(words))
         assert frozenset() == exposed_errors(problem, reference_answer(problem))
 
 
@@ -75,7 +75,7 @@ def test_power_is_what_the_judge_does(gross: str, bug: str) -> None:
     )  # fmt: skip
     agreed = []
     for case in draw_cases(offered, 40, 80):
-        problem = make(case)
+        problem = make_problem(case)
         reference = reference_answer(problem)
         fails = any(
             each.severity.fails
@@ -87,7 +87,7 @@ def test_power_is_what_the_judge_does(gross: str, bug: str) -> None:
 
 def test_the_tolerance_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a tolerance as wide as the answer, no case exposes anything."""
-    problem = make(parse("mha-N2-L7-S7-H3-D5-bias-float32-s71"))
+    problem = make_problem(parse("mha-N2-L7-S7-H3-D5-bias-float32-s71"))
     reference = reference_answer(problem)
     wide = bound(problem, reference)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import mha_torch
 from mha_numpy import MultiheadAttention, scaled_dot_product_attention_vjp
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import cotangent, make
+from mha_parity.cases.generate import cotangent, make_problem
 from mha_parity.core.arrays import merge, split
 from mha_parity.core.candidate import Answer
 from mha_parity.core.check_result import CheckResult
@@ -108,7 +108,7 @@ def test_drawn_problems_are_judged_right(dtype: str, engine: str) -> None:
     offered = offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
     count = 0
     for case in draw_cases(offered, 40, 20261121):
-        problem = make(case)
+        problem = make_problem(case)
         gradients = layer_gradients if case.form == "mha" else core_gradients
         for check_result in judged(problem, gradients(problem, engine)):
             assert not check_result.severity.fails, check_result
@@ -123,7 +123,7 @@ def test_a_wrong_gradient_is_judged_wrong(name: str) -> None:
         form="mha", dtype="float32", bias="yes", out_proj="general", projection="packed"
     )
     (case,) = draw_cases(offered, 1, 3)
-    problem = make(case)
+    problem = make_problem(case)
     found = layer_gradients(problem, "plain")
     found[name] = np.ascontiguousarray(BUGS[name](found[name]))
     assert {f"gradient of {name}"} == {

@@ -15,7 +15,7 @@ from mha_numpy import (
     scaled_dot_product_attention_vjp,
 )
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.judging.accuracy import times_torch
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.targets.bind import bind
@@ -50,7 +50,7 @@ def worst(subject: Any, seed: int) -> float:
     """Return the largest error over 150 cases in units of torch's own, in float32."""
     bound = bind(subject)
     offer = bound.offer | {"dtype": ("float32",), "gradients": ("no",)}
-    problems = [make(case) for case in draw_cases(offer, 150, seed) if case.size != "empty"]
+    problems = [make_problem(case) for case in draw_cases(offer, 150, seed) if case.size != "empty"]
     return max(times_torch(p, reference_answer(p), bound(p).output) for p in problems)
 
 

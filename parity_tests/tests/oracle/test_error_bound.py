@@ -11,7 +11,7 @@ import torch
 
 from mha_parity import catalogue
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.arrays import merge, split
 from mha_parity.core.features import AXES, offer
 from mha_parity.core.problem import Problem
@@ -30,7 +30,7 @@ TORCH = {
 def problems(count: int, seed: int, dtype: str, **axes: object) -> list[Problem]:
     """Draw problems over all features in one dtype."""
     offered = offer(**(EVERYTHING | {"size": SIZES} | axes), dtype=dtype)  # type: ignore[arg-type]  # any axis
-    return [make(case) for case in draw_cases(offered, count, seed)]
+    return [make_problem(case) for case in draw_cases(offered, count, seed)]
 
 
 def heads_of(problem: Problem, work: type) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

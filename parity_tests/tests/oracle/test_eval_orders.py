@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.features import AXES, offer
 from mha_parity.core.problem import Problem
 from mha_parity.oracle.error_bound import bound
@@ -28,7 +28,9 @@ EVERYTHING = {axis: values for axis, values in AXES.items() if axis != "dtype"}
 
 def problems(count: int, seed: int, dtype: str) -> list[Problem]:
     """Draw problems over all features in one dtype."""
-    return [make(case) for case in draw_cases(offer(**EVERYTHING, dtype=dtype), count, seed)]
+    return [
+        make_problem(case) for case in draw_cases(offer(**EVERYTHING, dtype=dtype), count, seed)
+    ]
 
 
 def worst_units(actual: np.ndarray, expected: np.ndarray, allowed: np.ndarray) -> float:
@@ -70,7 +72,7 @@ def test_every_order_keeps_the_bound(dtype: str) -> None:
 def test_no_two_orders_are_the_same_arithmetic(dtype: str) -> None:
     """On an ordinary problem any two orders differ in some bit: each adds to the order spread."""
     case = draw_cases(offer(dtype=dtype, size="medium", regime="normal"), 1, 3)[0]
-    prepared = Prepared(make(case))
+    prepared = Prepared(make_problem(case))
     answers = [attend(prepared, order) for order in EVAL_ORDERS]
     for (first, _), (second, _) in combinations(answers, 2):
         assert not np.array_equal(first, second)
@@ -81,7 +83,7 @@ def test_a_dropped_mask_does_not_keep_the_bound() -> None:
     case = draw_cases(offer(attn="float3d", dtype="float32", size="small", regime="normal"), 1, 5)[
         0
     ]
-    problem = make(case)
+    problem = make_problem(case)
     reference = reference_answer(problem)
     output, _ = attend(Prepared(problem.replace(attn_mask=None)), EVAL_ORDERS[0])
     assert worst_units(output, reference.output, bound(problem, reference).output) > 1

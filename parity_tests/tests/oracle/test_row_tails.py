@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import Severity
@@ -56,7 +56,7 @@ def test_nan_is_let_pass_only_where_the_product_shares_rows(
 ) -> None:
     """NaN beside a masked row is wrong on a machine whose product keeps its rows to themselves."""
     monkeypatch.setattr(row_tails, "rows_share_nan", lambda _dtype: shares)
-    problem = make(parse(MASKED))
+    problem = make_problem(parse(MASKED))
     reference = reference_answer(problem)
     output = reference.output.astype(problem.dtype)
     sample, _, row = np.argwhere(np.asarray(problem.masked_rows()))[0]

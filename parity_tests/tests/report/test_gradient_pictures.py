@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.arrays import Array
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import parse
 from mha_parity.core.features import AXES, Offer
 from mha_parity.core.options import Options
-from mha_parity.core.pictures import GradientPicture, Side
+from mha_parity.core.pictures import GradientPicture, MatrixAxis
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Failure
 from mha_parity.judging.gradients import CHECK, gradient_units
@@ -23,8 +23,8 @@ from mha_parity.oracle.reference import reference_answer
 from mha_parity.oracle.reference_gradients import reference_gradients
 from mha_parity.run.case_run import run_case
 from mha_parity.run.check import check
-from mha_parity.run.figures import HEADS
 from mha_parity.run.gradient_pictures import HEAD_DIM, gradient_pictures
+from mha_parity.run.weights_pictures import HEADS
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 
@@ -73,30 +73,41 @@ def drawn(case: str, name: str, spoil: Spoil = last_off) -> GradientPicture | No
 
 
 LAYOUTS = {
-    "query": (LAYER, 1, (4, 6), Side("query"), Side("column"), (2, 1)),
-    "key": (SEPARATE, 1, (5, 7), Side("key"), Side("column"), (2, 1)),
-    "in_proj_weight": (LAYER, 1, (18, 6), Side("row", QKV, 3), Side("column"), (3, 3)),
-    "in_proj_bias": (LAYER, 1, (3, 6), Side("", QKV), Side("column", heads=3), (3, 3)),
-    "v_proj_weight": (SEPARATE, 1, (6, 9), Side("row", heads=3), Side("column"), (1, 3)),
-    "out_proj.weight": (LAYER, 1, (6, 6), Side("row"), Side("column", heads=3), (1, 3)),
-    "out_proj.bias": (LAYER, 1, (1, 6), Side(""), Side("column"), (1, 1)),
-    "bias_k": (LAYER, 1, (1, 6), Side(""), Side("column", heads=3), (1, 3)),
-    "attn_mask": (LAYER, 1, (4, 5), Side("query"), Side("key"), (1, 1)),
-    "key_padding_mask": (LAYER, 1, (2, 5), Side("sample"), Side("key"), (2, 1)),
-    "query of heads": (GROUPED, 4, (4, 3), Side("query"), Side("column"), (2, 4)),
-    "value of heads": (GROUPED, 2, (5, 2), Side("key"), Side("column"), (2, 2)),
-    "attn_mask of heads": (GROUPED, 4, (4, 5), Side("query"), Side("key"), (2, 4)),
+    "query": (LAYER, 1, (4, 6), MatrixAxis("query"), MatrixAxis("column"), (2, 1)),
+    "key": (SEPARATE, 1, (5, 7), MatrixAxis("key"), MatrixAxis("column"), (2, 1)),
+    "in_proj_weight": (LAYER, 1, (18, 6), MatrixAxis("row", QKV, 3), MatrixAxis("column"), (3, 3)),
+    "in_proj_bias": (LAYER, 1, (3, 6), MatrixAxis("", QKV), MatrixAxis("column", heads=3), (3, 3)),
+    "v_proj_weight": (
+        SEPARATE,
+        1,
+        (6, 9),
+        MatrixAxis("row", heads=3),
+        MatrixAxis("column"),
+        (1, 3),
+    ),
+    "out_proj.weight": (LAYER, 1, (6, 6), MatrixAxis("row"), MatrixAxis("column", heads=3), (1, 3)),
+    "out_proj.bias": (LAYER, 1, (1, 6), MatrixAxis(""), MatrixAxis("column"), (1, 1)),
+    "bias_k": (LAYER, 1, (1, 6), MatrixAxis(""), MatrixAxis("column", heads=3), (1, 3)),
+    "attn_mask": (LAYER, 1, (4, 5), MatrixAxis("query"), MatrixAxis("key"), (1, 1)),
+    "key_padding_mask": (LAYER, 1, (2, 5), MatrixAxis("sample"), MatrixAxis("key"), (2, 1)),
+    "query of heads": (GROUPED, 4, (4, 3), MatrixAxis("query"), MatrixAxis("column"), (2, 4)),
+    "value of heads": (GROUPED, 2, (5, 2), MatrixAxis("key"), MatrixAxis("column"), (2, 2)),
+    "attn_mask of heads": (GROUPED, 4, (4, 5), MatrixAxis("query"), MatrixAxis("key"), (2, 4)),
 }
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_each_gradient_has_its_own_layout(name: str) -> None:
     """Matrices, sides and the table of errors are those of what is judged apart."""
-    case, plates, shape, rows, columns, units = LAYOUTS[name]
+    case, gradient_matrices, shape, rows, columns, units = LAYOUTS[name]
     picture = drawn(case, name.removesuffix(" of heads"))
     assert picture is not None
-    assert (plates, rows, columns) == (len(picture.plates), picture.rows, picture.columns)
-    assert {shape} == {plate.reference.shape for plate in picture.plates}
+    assert (gradient_matrices, rows, columns) == (
+        len(picture.gradient_matrices),
+        picture.rows,
+        picture.columns,
+    )
+    assert {shape} == {plate.reference.shape for plate in picture.gradient_matrices}
     assert units == picture.error_units.shape
     assert units == (len(picture.unit_rows), len(picture.unit_columns))
 
@@ -106,7 +117,9 @@ def test_the_worst_stands_first_and_the_rest_is_right(name: str) -> None:
     """One element is off by one, and is in the first plate; the errors elsewhere are allowed."""
     picture = drawn(LAYOUTS[name][0], name.removesuffix(" of heads"))
     assert picture is not None
-    first, *others = (np.abs(plate.candidate - plate.reference) for plate in picture.plates)
+    first, *others = (
+        np.abs(plate.candidate - plate.reference) for plate in picture.gradient_matrices
+    )
     assert pytest.approx(1) == first.max()
     assert 1 == np.count_nonzero(first > 0.5)
     assert all((other == 0).all() for other in others)
@@ -119,11 +132,11 @@ def test_the_worst_stands_first_and_the_rest_is_right(name: str) -> None:
 @pytest.mark.parametrize("case", [LAYER, GROUPED])
 def test_the_numbers_are_the_gradients(case: str) -> None:
     """Plates put together again are the gradient of the sample, by head and column."""
-    problem = make(parse(case))
+    problem = make_problem(parse(case))
     reference = reference_gradients(problem, reference_answer(problem))["query"].value
     picture = drawn(case, "query")
     assert picture is not None
-    inorder = sorted(picture.plates, key=lambda plate: plate.first)
+    inorder = sorted(picture.gradient_matrices, key=lambda plate: plate.first)
     assert [plate.name for plate in inorder] == sorted(plate.name for plate in inorder)
     width = inorder[0].reference.shape[1]
     assert [width * i for i in range(len(inorder))] == [plate.first for plate in inorder]
@@ -141,7 +154,7 @@ def test_a_small_case_is_drawn_with_more_heads() -> None:
     (picture,) = gradient_pictures(candidate, [failure], JudgeSettings())
     assert (HEADS, HEAD_DIM) == (picture.case.heads_count, picture.case.head_dim)
     width = HEADS * HEAD_DIM
-    assert (3 * width, width) == picture.plates[0].reference.shape
+    assert (3 * width, width) == picture.gradient_matrices[0].reference.shape
 
 
 def test_what_fails_with_one_head_alone_is_drawn_with_one() -> None:
@@ -186,7 +199,7 @@ def test_nan_is_drawn_and_infinitely_off() -> None:
 
     picture = drawn(LAYER, "in_proj_weight", spoil)
     assert picture is not None
-    assert np.isnan(picture.plates[0].candidate[0, 0])
+    assert np.isnan(picture.gradient_matrices[0].candidate[0, 0])
     assert [[0, 0]] == np.argwhere(np.isinf(picture.error_units)).tolist()
     assert (np.delete(picture.error_units.ravel(), 0) <= 1).all()
 

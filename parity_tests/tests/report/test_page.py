@@ -16,7 +16,13 @@ import pytest
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Place, Severity
 from mha_parity.core.options import Options
-from mha_parity.core.pictures import CaseError, GradientPicture, Picture, Plate, Side
+from mha_parity.core.pictures import (
+    CaseError,
+    GradientMatrix,
+    GradientPicture,
+    MatrixAxis,
+    WeightsPicture,
+)
 from mha_parity.core.verdict import (
     CheckRow,
     Diagnosis,
@@ -101,7 +107,7 @@ def synthetic(**changes: Any) -> Verdict:
         detail="output is 1.5, but should be 1.0",
     )
     draws = np.random.default_rng(11).dirichlet(np.ones(7), size=(2, 3, 5))
-    picture = Picture(
+    picture = WeightsPicture(
         check="output",
         case=CASE,
         sample=1,
@@ -367,14 +373,16 @@ def test_unknown_weights_are_drawn_as_unknown() -> None:
 
 def graded(reference: np.ndarray, off: float) -> Verdict:
     """Return a verdict whose one failure is a gradient, drawn in blocks and heads."""
-    plates = tuple(Plate(name, reference + off, reference) for name in ("head 1", "head 0"))
+    gradient_matrices = tuple(
+        GradientMatrix(name, reference + off, reference) for name in ("head 1", "head 0")
+    )
     picture = GradientPicture(
         check="gradient of in_proj_weight",
         case=CASE,
         sample=-1,
-        plates=plates,
-        rows=Side("row", ("q", "k", "v"), 2),
-        columns=Side("column"),
+        gradient_matrices=gradient_matrices,
+        rows=MatrixAxis("row", ("q", "k", "v"), 2),
+        columns=MatrixAxis("column"),
         error_units=np.array([[0.5, 40.0], [0.1, 0.2], [0.3, np.inf]]),
         unit_rows=("q", "k", "v"),
         unit_columns=("head 0", "head 1"),
@@ -411,8 +419,8 @@ def test_a_failing_gradient_is_drawn() -> None:
 def test_columns_have_the_numbers_of_the_whole_array() -> None:
     """The columns of a later head are numbered on, as the place of an error names them."""
     (picture,) = graded(np.ones((6, 4)), 1.0).gradient_pictures
-    head = dataclasses.replace(picture.plates[0], first=70)
-    (drawn,) = html_page.plates(dataclasses.replace(picture, plates=(head,)))
+    head = dataclasses.replace(picture.gradient_matrices[0], first=70)
+    (drawn,) = html_page.gradient_matrices(dataclasses.replace(picture, gradient_matrices=(head,)))
     numbers = re.findall(r">\s*(7\d)\s*<", drawn[0][1])
     assert ["70", "71", "72", "73"] == numbers
 
@@ -426,7 +434,7 @@ def test_gradients_of_any_size_have_digits(largest: float, said: str) -> None:
     """Numbers far from 1 are drawn in units of a power of ten, and the caption says which."""
     reference = largest * np.linspace(-1, 1, 24).reshape(6, 4)
     (picture,) = graded(reference, 0.0).gradient_pictures
-    (target, torch, _), _ = html_page.plates(picture)
+    (target, torch, _), _ = html_page.gradient_matrices(picture)
     assert (f"the target, head 1{said}", f"torch, head 1{said}") == (target[0], torch[0])
 
 
@@ -434,12 +442,14 @@ def test_rounding_has_no_colour_beside_an_error() -> None:
     """What differs by rounding in one head is drawn like 0 where another head is wrong."""
     reference = np.ones((6, 4))
     (picture,) = graded(reference, 0.25).gradient_pictures
-    plates = (
-        picture.plates[0],
-        Plate("head 0", reference + 1e-15, reference),
-        Plate("head 2", reference, reference),
+    gradient_matrices = (
+        picture.gradient_matrices[0],
+        GradientMatrix("head 0", reference + 1e-15, reference),
+        GradientMatrix("head 2", reference, reference),
     )
-    _, rounding, right = html_page.plates(dataclasses.replace(picture, plates=plates))
+    _, rounding, right = html_page.gradient_matrices(
+        dataclasses.replace(picture, gradient_matrices=gradient_matrices)
+    )
     assert "target − torch, head 0: up to 1.1e-15" == rounding[2][0]
     fills = [set(re.findall(r"fill: #[0-9a-f]{6}", svg)) for _, svg in (rounding[2], right[2])]
     assert fills[0] == fills[1]
@@ -455,7 +465,7 @@ def test_the_lines_are_explained() -> None:
         ((), 1): "",
     }
     for (blocks, heads), sentence in said.items():
-        changed = dataclasses.replace(picture, rows=Side("row", blocks, heads))
+        changed = dataclasses.replace(picture, rows=MatrixAxis("row", blocks, heads))
         assert sentence == html_page.parted(changed)
 
 
@@ -545,7 +555,7 @@ def test_what_tells_most_comes_first() -> None:
         FeatureRow("heads", "one", "pass", 100),
         FeatureRow("heads", "many", "fail", 100, "", 45),
     )
-    weighed = correlations.by_weight(synthetic(features=rows))
+    weighed = correlations.by_concentration(synthetic(features=rows))
     assert ["heads", "bias"] == [axis.name for axis in weighed]
 
 

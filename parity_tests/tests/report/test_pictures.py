@@ -20,7 +20,7 @@ from mha_parity.oracle.reference import reference_answer
 from mha_parity.report import html_page
 from mha_parity.run.case_run import run_case
 from mha_parity.run.check import check
-from mha_parity.run.figures import HEADS, POSITIONS, closest, fitting, pictures, readable
+from mha_parity.run.weights_pictures import HEADS, POSITIONS, closest, fitting, pictures, readable
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 
@@ -173,8 +173,8 @@ def test_what_no_picture_can_show_has_none() -> None:
     """A failure of the whole run, or of a check without a picture, is not drawn."""
     wrong, failure = failing("mha-N1-L2-S2-H1-D1-cross-float64-s0")
     crashed = replace(failure, check_result=replace(failure.check_result, check="call completes"))
-    over_run = replace(failure, first_seen=None)
-    assert () == pictures(wrong, [crashed, over_run], JudgeSettings())
+    run_check_results = replace(failure, first_seen=None)
+    assert () == pictures(wrong, [crashed, run_check_results], JudgeSettings())
 
 
 def test_a_run_that_holds_is_drawn_once() -> None:

@@ -367,8 +367,10 @@ def test_long_last_words_are_cut_and_cleaned() -> None:
 def test_only_shrunk_failures_are_shown_in_full() -> None:
     """Failures of the whole run, and more than three others, take a line each."""
     (shrunk,) = verdict().failures
-    over_run = Failure(check_result=shrunk.check_result, case=CASE, replay="mha-parity replay")
-    text = shown(verdict(failures=(shrunk, over_run)))
+    run_check_results = Failure(
+        check_result=shrunk.check_result, case=CASE, replay="mha-parity replay"
+    )
+    text = shown(verdict(failures=(shrunk, run_check_results)))
     assert 1 == text.count("\n fails ") == text.count("\n also fails ")
 
 

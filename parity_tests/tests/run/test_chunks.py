@@ -12,7 +12,7 @@ from mha_parity.catalogue.base import Attention, attend
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.options import Options
-from mha_parity.judging.bias import SystematicErrorTest
+from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.run import summary
 from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.case_run import ALL_OF, THEN_EVERY

@@ -18,7 +18,7 @@ from mha_parity.core.verdict import Outcome
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.run.check import check
 from mha_parity.targets.attribution import attributed
-from mha_parity.targets.conventions.base import Call
+from mha_parity.targets.conventions.calls import Call
 
 SUBJECT = f"{Path(__file__).parents[2]}/subjects/miscalled.py"
 REFUSED = {

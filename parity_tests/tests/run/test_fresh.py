@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity.cases.covering import draw_cases, place_of
-from mha_parity.cases.generate import make
+from mha_parity.cases.covering import case_index, draw_cases
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.base import Attention, attend
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.catalogue.state import shapes
@@ -128,7 +128,7 @@ def test_the_two_calls_that_are_named_show_the_state(made: Callable[[], Function
     """The case named first has another answer after the case named second than alone."""
     sentence = finding(judged(made, 12)).detail
     ids = [word for word in sentence.split() if word.startswith(("qkv-", "mha-"))]
-    later, earlier = (make(parse(each)) for each in ids)
+    later, earlier = (make_problem(parse(each)) for each in ids)
 
     assert "than in a fresh process: elements differ by up to" in sentence
     assert not np.allclose(output_after(made, later), output_after(made, earlier, later))
@@ -147,7 +147,7 @@ def poisoned() -> Function:
     asked: set[int] = set()
 
     def function(problem: Problem) -> Array:
-        place = place_of(problem.case)
+        place = case_index(problem.case)
         asked.add(place)
         return right(problem) * (2 if place == FEW and 2 * FEW in asked else 1)
 
@@ -168,7 +168,7 @@ def test_a_sample_of_right_answers_is_asked_in_reverse_order(sampled: int) -> No
     found = finding(verdict)
 
     assert 0 == verdict.failed
-    assert FEW == place_of(found.case)
+    assert FEW == case_index(found.case)
     assert f"after {draw_cases(PLAIN, sampled, 0)[2 * FEW].id} than" in found.detail
     assert [0, FEW] == [place for place in range(FEW + 1) if fresh.is_sampled(place)]
 

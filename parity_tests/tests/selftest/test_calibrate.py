@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.core.case import Case, parse
 from mha_parity.judging.output import DEFAULT_SETTINGS, JudgeSettings, K
@@ -35,7 +35,7 @@ CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-float32-s81")
 
 def of_case(seed: int, settings: JudgeSettings = DEFAULT_SETTINGS) -> Counts:
     """Count the verdicts on answers to one case."""
-    problem = make(CASE)
+    problem = make_problem(CASE)
     return count_verdicts(problem, reference_answer(problem), random.Random(seed), settings)
 
 
@@ -85,7 +85,7 @@ def test_a_judge_that_allows_all_misses_bugs() -> None:
 
 def test_right_and_wrong_gradients_are_counted() -> None:
     """One case: right gradients are all matches; half a part is wrong, unless all is allowed."""
-    problem = make(CASE)
+    problem = make_problem(CASE)
     reference = reference_answer(problem)
     right, wrong = KINDS
     counts = count_gradient_verdicts(problem, reference, random.Random(0), DEFAULT_SETTINGS)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mha_parity.selftest.corpus_run import (
-    Entry,
-    Outcome,
+    CorpusEntry,
+    EntryVerdict,
     judge_entry,
     main,
     moved,
@@ -34,9 +34,9 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def entry(row: dict[str, str], truth: str) -> Entry:
+def entry(row: dict[str, str], truth: str) -> CorpusEntry:
     """Return an entry of the given truth."""
-    return Entry(
+    return CorpusEntry(
         repository=row["repository"],
         commit=row["commit"],
         path=row["path"],
@@ -99,7 +99,7 @@ def test_a_moved_verdict_is_said() -> None:
     """A verdict unlike the published one is a line with both; an equal one is none."""
     published = replace(entry(RIGHT, "right"), verdict="pass")
     lines = [
-        list(moved([Outcome(entry=published, verdict=verdict, sentence="why")]))
+        list(moved([EntryVerdict(entry=published, verdict=verdict, sentence="why")]))
         for verdict in ("pass", "fail")
     ]
 
@@ -109,7 +109,7 @@ def test_a_moved_verdict_is_said() -> None:
 def test_letting_a_wrong_one_through_is_a_contradiction() -> None:
     """A wrong attention that passes contradicts; one that is refused or inconclusive does not."""
     outcomes = [
-        Outcome(entry=entry(WRONG, "wrong"), verdict=verdict, sentence="")
+        EntryVerdict(entry=entry(WRONG, "wrong"), verdict=verdict, sentence="")
         for verdict in ("pass", "fail", "refused", "inconclusive")
     ]
 

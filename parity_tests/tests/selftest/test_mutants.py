@@ -17,9 +17,9 @@ from mha_parity.selftest.mutant import run_mutants, suite_cases
 from mha_parity.selftest.mutation_matrix import (
     CHECKS,
     REASONS,
-    Kill,
-    Matrix,
-    Role,
+    EntryKind,
+    KillMatrix,
+    MutantResult,
     check_rows,
     markdown,
     show,
@@ -53,12 +53,12 @@ def planted(name: str, kind: type[Attention], equivalent: str | None = None) -> 
     )  # fmt: skip
 
 
-def matrix(*bugs: Bug, dtype: str = "float64", cases: int = CASES) -> Matrix:
+def matrix(*bugs: Bug, dtype: str = "float64", cases: int = CASES) -> KillMatrix:
     """Return the matrix of a few entries."""
-    return Matrix(tuple(run_mutants(bugs, suite_cases(dtype, SEED, cases))))
+    return KillMatrix(tuple(run_mutants(bugs, suite_cases(dtype, SEED, cases))))
 
 
-def sentences(matrix: Matrix) -> str:
+def sentences(matrix: KillMatrix) -> str:
     """Return the sentences on a matrix."""
     return "\n".join(summary(matrix))
 
@@ -120,7 +120,7 @@ def test_what_lies_beyond_the_cases_is_neither_survivor_nor_alarm() -> None:
     bug = catalogue()["f16-qk-overflow"]
     found = matrix(bug, dtype="float16")
     assert found.holds
-    assert Role.BEYOND is found.kills[0].role
+    assert EntryKind.BEYOND is found.kills[0].role
     assert "Beyond the cases drawn: f16-qk-overflow (float16), " in sentences(found)
     assert str(bug.beyond) in sentences(found)
 
@@ -144,8 +144,8 @@ def test_a_false_alarm_is_reported() -> None:
 
 def test_a_killed_control_voids_the_matrix() -> None:
     """When the right attention is taken for wrong no kill means anything, and that is said."""
-    killed = Kill("right attention", "float32", {"output": 2}, CASES, 7, Role.CONTROL)
-    found = Matrix((killed, *matrix(catalogue()["scale-dmodel"]).kills))
+    killed = MutantResult("right attention", "float32", {"output": 2}, CASES, 7, EntryKind.CONTROL)
+    found = KillMatrix((killed, *matrix(catalogue()["scale-dmodel"]).kills))
     assert found.void
     assert not found.holds
     assert "Control: the right attention fails by output 2 in float32" in sentences(found)
@@ -154,11 +154,11 @@ def test_a_killed_control_voids_the_matrix() -> None:
 
 def test_every_check_has_a_row() -> None:
     """A row says which bugs a check alone sees, or why it stays; checks that see none have one."""
-    found = Matrix(
+    found = KillMatrix(
         (
-            Kill("a", "float64", {"output": 3, "causality": 1}, CASES, 1),
-            Kill("b", "float64", {"output": 3}, CASES, 1),
-            Kill("c", "float64", {"causality": 1, "padding invariance": 1}, CASES, 1),
+            MutantResult("a", "float64", {"output": 3, "causality": 1}, CASES, 1),
+            MutantResult("b", "float64", {"output": 3}, CASES, 1),
+            MutantResult("c", "float64", {"causality": 1, "padding invariance": 1}, CASES, 1),
         )
     )
     rows = {row[0]: row[1:] for row in check_rows(found)}
@@ -173,9 +173,9 @@ def test_every_check_has_a_row() -> None:
 def test_a_check_without_a_bug_or_a_reason_is_named() -> None:
     """A check that sees no bug alone needs a reason; the sentence names those without one."""
     seen = [check for check in CHECKS if check not in REASONS]
-    alone = [Kill(check, "float64", {check: 1}, CASES, 1) for check in seen]
-    assert "no reason to stay: none." in sentences(Matrix(tuple(alone)))
-    assert f"no reason to stay: {seen[0]}." in sentences(Matrix(tuple(alone[1:])))
+    alone = [MutantResult(check, "float64", {check: 1}, CASES, 1) for check in seen]
+    assert "no reason to stay: none." in sentences(KillMatrix(tuple(alone)))
+    assert f"no reason to stay: {seen[0]}." in sentences(KillMatrix(tuple(alone[1:])))
 
 
 def test_what_cannot_be_in_the_dtypes_asked_for_runs_in_its_own() -> None:
@@ -225,9 +225,9 @@ def test_exit_status(
     """The command returns 1 when a seed is not as it should be, and writes what it is asked to."""
     known = {**catalogue(), "harmless": planted("harmless", Attention)}
 
-    def short(seed: int, cases: int, wanted: tuple[str, ...], _: object) -> Matrix:
+    def short(seed: int, cases: int, wanted: tuple[str, ...], _: object) -> KillMatrix:
         assert ("float64",) == wanted
-        return Matrix(tuple(run_mutants([known[bug]], suite_cases("float64", seed, cases))))
+        return KillMatrix(tuple(run_mutants([known[bug]], suite_cases("float64", seed, cases))))
 
     monkeypatch.setattr(mutation_run, "run_matrix", short)
     # Nine cases see few of the planted sizes: those have tests of their own.

@@ -8,7 +8,7 @@ from mha_parity.catalogue.base import Attention
 from mha_parity.catalogue.planted import Planted
 from mha_parity.catalogue.sizes import planted_sizes
 from mha_parity.catalogue.values import planted_values
-from mha_parity.selftest.planted_run import detection_probability, sentences, sightings
+from mha_parity.selftest.planted_run import detection_probability, detections, sentences
 
 QUICK_SIZES = ("D % 8 == 0", "D > 64", "S % 16 == 0", "17 <= S <= 48", "S > 128", "S == 2", "H > 7",
          "N == L", "N H == L", "D == 128", "keys of a partial tile of 64",
@@ -21,19 +21,19 @@ def test_planted_size_bugs_are_seen(seed: int) -> None:
     bugs = [bug for bug in planted_sizes() if bug.condition in QUICK_SIZES]
 
     assert len(QUICK_SIZES) == len(bugs)
-    assert [] == [each.bug.condition for each in sightings(bugs, [seed]) if not each.seen]
+    assert [] == [each.bug.condition for each in detections(bugs, [seed]) if not each.seen]
 
 
 @pytest.mark.parametrize("seed", [0, 7], ids="seed{}".format)
 def test_planted_value_bugs_are_seen(seed: int) -> None:
     """Each bug of zeros, ties, subnormal numbers and maxima fails a case among 500."""
-    assert [] == [s.bug.condition for s in sightings(planted_values(), [seed]) if not s.seen]
+    assert [] == [s.bug.condition for s in detections(planted_values(), [seed]) if not s.seen]
 
 
 def test_a_right_attention_is_not_seen() -> None:
     """A planted entry that computes the right attention is missed, and the sentence says so."""
     right = Planted(condition="N > 0", family="none", holds=lambda _: True, kind=Attention)
-    found = sightings([right], [0], count=40)
+    found = detections([right], [0], count=40)
 
     assert 0 == found[0].seen
     assert next(sentences(found)).startswith("Missed: wrong only if N > 0: seen under 0 of 1 seeds")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mha_parity
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.run.check import check
@@ -18,7 +18,8 @@ from mha_parity.targets.attention_call import AttentionCall
 from mha_parity.targets.backends.numpy_arrays import NumpyArrays
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.adapted import NO_MASKS
-from mha_parity.targets.conventions.base import Arguments, Convention
+from mha_parity.targets.conventions.base import Convention
+from mha_parity.targets.conventions.calls import Arguments
 from mha_parity.targets.conventions.self_causal import CAUSAL
 
 SUBJECTS = f"{Path(__file__).parents[2]}/subjects/adapters.py"
@@ -33,7 +34,7 @@ def bound(name: str) -> Convention:
 
 def call_of(case: Case) -> AttentionCall:
     """Return the call of a case in NumPy's arrays."""
-    return AttentionCall(Arguments(make(case), NumpyArrays()))
+    return AttentionCall(Arguments(make_problem(case), NumpyArrays()))
 
 
 @pytest.mark.parametrize("name", ["everything", "tensors", "windowed"])

@@ -138,14 +138,14 @@ def test_the_replay_line_of_a_program_is_quoted() -> None:
 
 def test_the_page_names_what_is_sent() -> None:
     """The page on the protocol has every array and every option of a request."""
-    from mha_parity.cases.generate import make
+    from mha_parity.cases.generate import make_problem
     from mha_parity.targets.conventions.exec_protocol import MORE, ROWS, options
 
     page = PROTOCOL_PAGE.read_text(encoding="utf-8")
     names = (
         *ROWS,
         *MORE,
-        *options(make(FIVE)),
+        *options(make_problem(FIVE)),
         "valid_lens",
         "cotangent",
         "weights",

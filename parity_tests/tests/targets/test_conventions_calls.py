@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.problem import Problem
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from mha_parity.targets.conventions.base import Call
+from mha_parity.targets.conventions.calls import Call
 
 QKV = Case(
     seed=5, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none",
@@ -53,7 +53,7 @@ def prepared(problem: Problem, subject: Any = Recorder, name: str = "torch-modul
 
 def test_arrays_are_fresh_copies() -> None:
     """No argument shares memory with the problem, nor with a second call's."""
-    problem = make(LAYER)
+    problem = make_problem(LAYER)
     first, second = prepared(problem), prepared(problem)
     for mine, other in zip(first.args, second.args, strict=True):
         assert not np.shares_memory(mine, other)
@@ -62,17 +62,17 @@ def test_arrays_are_fresh_copies() -> None:
 
 def test_one_object_stays_one_object() -> None:
     """Self-attention passes one array three times, cross-attention key as value."""
-    query, key, value = prepared(make(LAYER)).args
+    query, key, value = prepared(make_problem(LAYER)).args
     assert query is not key
     assert key is value
-    query, key, value = prepared(make(LAYER.replace(inputs="self", keys=5))).args
+    query, key, value = prepared(make_problem(LAYER.replace(inputs="self", keys=5))).args
     assert query is key is value
 
 
 @pytest.mark.parametrize("memory", ["c", "fortran", "sliced", "negative", "readonly"])
 def test_memory_is_the_case_s(memory: str) -> None:
     """The same numbers arrive in the memory that the case asks for."""
-    problem = make(LAYER.replace(memory=memory))
+    problem = make_problem(LAYER.replace(memory=memory))
     query = prepared(problem).args[0]
     np.testing.assert_array_equal(problem.query, query)
     seen = {
@@ -92,7 +92,7 @@ def test_memory_is_the_case_s(memory: str) -> None:
 def test_layout_is_the_case_s(layout: str, shape: tuple[int, ...]) -> None:
     """Arrays go out in the case's layout and come back batch first."""
     batch = 1 if layout == "unbatched" else 2
-    problem = make(LAYER.replace(layout=layout, batch=batch))
+    problem = make_problem(LAYER.replace(layout=layout, batch=batch))
     candidate = bind(Recorder, "torch-module", probe=False)
     call = candidate.prepare(problem)
     assert shape == call.args[0].shape
@@ -101,20 +101,20 @@ def test_layout_is_the_case_s(layout: str, shape: tuple[int, ...]) -> None:
 
 def test_causal_is_an_explicit_mask_and_a_hint() -> None:
     """Torch's module wants the mask itself beside is_causal; True hides."""
-    options = prepared(make(LAYER.replace(attn="causal"))).kwargs
+    options = prepared(make_problem(LAYER.replace(attn="causal"))).kwargs
     assert options["is_causal"] is True
     np.testing.assert_array_equal(np.triu(np.ones((5, 7), dtype=bool), k=1), options["attn_mask"])
 
 
 def test_no_hint_where_keys_are_appended() -> None:
     """Torch drops the mask for the hint and would hide the appended key by it."""
-    options = prepared(make(LAYER.replace(attn="causal", zero_attn="yes"))).kwargs
+    options = prepared(make_problem(LAYER.replace(attn="causal", zero_attn="yes"))).kwargs
     assert "is_causal" not in options
 
 
 def test_an_identity_is_written_out() -> None:
     """Without an out_proj of its own, a problem loads the identity and no bias."""
-    problem = make(LAYER.replace(bias="yes"))
+    problem = make_problem(LAYER.replace(bias="yes"))
     state = prepared(problem).function.__self__.state  # type: ignore[attr-defined]  # a bound method
     np.testing.assert_array_equal(np.eye(6), state["out_proj.weight"])
     np.testing.assert_array_equal(np.zeros(6), state["out_proj.bias"])
@@ -127,10 +127,10 @@ def test_masks_have_the_polarity_of_sdpa() -> None:
     def f(query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False) -> Any:
         return query, key, value, attn_mask, is_causal
 
-    problem = make(QKV.replace(padding="bool", attn="causal"))
+    problem = make_problem(QKV.replace(padding="bool", attn="causal"))
     mask = prepared(problem, f, "sdpa").kwargs["attn_mask"]
     np.testing.assert_array_equal(~problem.hidden()[0, :1], mask)
-    alone = prepared(make(QKV.replace(attn="causal")), f, "sdpa").kwargs
+    alone = prepared(make_problem(QKV.replace(attn="causal")), f, "sdpa").kwargs
     assert alone == {"is_causal": True}
 
 
@@ -146,7 +146,9 @@ def test_masks_of_a_textbook_layer_keep_ones() -> None:
         def forward(self, X: Any, mask: Any = None) -> Any:
             return X, mask
 
-    problem = make(LAYER.replace(inputs="self", keys=5, batch=1, layout="unbatched", attn="causal"))
+    problem = make_problem(
+        LAYER.replace(inputs="self", keys=5, batch=1, layout="unbatched", attn="causal")
+    )
     call = prepared(problem, Layer, "module-mask")
     np.testing.assert_array_equal(np.tril(np.ones((5, 5))), call.args[1])
     layer = call.function.__self__  # type: ignore[attr-defined]  # a bound method
@@ -166,7 +168,7 @@ def test_a_layer_without_a_place_for_a_weight_is_told() -> None:
         def forward(self, X: Any, mask: Any = None) -> Any:
             return X, mask
 
-    problem = make(LAYER.replace(inputs="self", keys=5, out_proj="general"))
+    problem = make_problem(LAYER.replace(inputs="self", keys=5, out_proj="general"))
     with pytest.raises(CandidateError, match="no attribute like W_out, but should keep it there"):
         prepared(problem, Layer, "module-mask")
 
@@ -183,11 +185,11 @@ def test_lengths_are_whole_numbers() -> None:
         def forward(self, queries: Any, keys: Any, values: Any, valid_lens: Any) -> Any:
             return queries, keys, values, valid_lens
 
-    problem = make(LAYER.replace(padding="lengths"))
+    problem = make_problem(LAYER.replace(padding="lengths"))
     given = prepared(problem, Layer, "module-valid-lens").args[3]
     assert problem.lengths is not None
     assert problem.lengths.tolist() == given.tolist()
-    assert prepared(make(LAYER), Layer, "module-valid-lens").args[3] is None
+    assert prepared(make_problem(LAYER), Layer, "module-valid-lens").args[3] is None
 
 
 def test_projections_are_completed_in_more_digits() -> None:
@@ -199,7 +201,7 @@ def test_projections_are_completed_in_more_digits() -> None:
     def right(X: Any, Wq: Any, Wk: Any, Wv: Any) -> Any:
         return X @ Wq, X @ Wk, X @ Wv
 
-    problem = make(LAYER.replace(inputs="self", keys=5, zero_attn="yes"))
+    problem = make_problem(LAYER.replace(inputs="self", keys=5, zero_attn="yes"))
     shifted, plain = (bind(each, "projections", probe=False)(problem).output for each in (f, right))
     assert np.abs(shifted - plain).max() > 1e-3
 
@@ -223,14 +225,14 @@ def test_no_array_is_a_finding_of_structure(value: object, message: str) -> None
     """Whatever is not an array of numbers is named by its type."""
     candidate = bind(lambda *_: value, "qkv-heads", probe=False)
     with pytest.raises(CandidateError, match=message) as caught:
-        candidate(make(QKV))
+        candidate(make_problem(QKV))
     assert caught.value.severity == "structure"
 
 
 def test_wrong_shapes_and_dtypes_arrive_as_they_are() -> None:
     """What a judge has to see is not mended on the way."""
     wrong = np.zeros((2, 3, 4, 5), dtype=np.complex64)
-    answer = bind(lambda *_: wrong, "qkv-heads", probe=False)(make(QKV))
+    answer = bind(lambda *_: wrong, "qkv-heads", probe=False)(make_problem(QKV))
     assert isinstance(answer, Answer)
     assert (wrong.shape, wrong.dtype) == (answer.output.shape, answer.output.dtype)
 
@@ -271,7 +273,7 @@ class Stuck(Foreign):
 def test_an_array_of_another_library_comes_by_dlpack(device: str) -> None:
     """Anything with __dlpack__ is read without knowing the library, from its device if need be."""
     candidate = bind(lambda q, *_: Foreign(q, device), "qkv-heads", probe=False)
-    problem = make(QKV)
+    problem = make_problem(QKV)
     np.testing.assert_array_equal(problem.query, candidate(problem).output)
 
 
@@ -280,7 +282,7 @@ def test_an_array_that_cannot_be_read_is_a_finding() -> None:
     candidate = bind(lambda q, *_: Stuck(q, "somewhere"), "qkv-heads", probe=False)
     message = r"is a .*Stuck that cannot be read \(RuntimeError: no way to cpu\), but should be"
     with pytest.raises(CandidateError, match=message) as caught:
-        candidate(make(QKV))
+        candidate(make_problem(QKV))
     assert caught.value.severity == "structure"
 
 
@@ -300,7 +302,7 @@ def test_a_device_that_is_not_there_is_refused(target: str, message: str) -> Non
 def test_a_torch_module_runs_on_the_device_that_is_named() -> None:
     """Weights and inputs go there, and the answer comes back."""
     candidate = bind(load.load("torch.nn:MultiheadAttention"), device="cpu:0")
-    problem = make(LAYER)
+    problem = make_problem(LAYER)
     expected = bind(load.load("torch.nn:MultiheadAttention"))(problem).output
     np.testing.assert_array_equal(expected, candidate(problem).output)
 
@@ -309,5 +311,5 @@ def test_a_crash_names_the_candidate_s_own_line() -> None:
     """The sentence has the exception and the line; our own frames are left out."""
     candidate = bind(lambda q, *_: q / "x", "qkv-heads", probe=False)
     with pytest.raises(CandidateError, match=r"raised .*Error.*\[.*test_conventions_calls.py") as c:
-        candidate(make(QKV))
+        candidate(make_problem(QKV))
     assert "conventions/base.py" not in c.value.detail

@@ -17,7 +17,7 @@ from mha_parity.targets.conventions.linears import order
 from mha_parity.targets.conventions.packing import ProjectionSlot, slots
 from mha_parity.targets.conventions.self_causal import CAUSAL
 from mha_parity.targets.conventions.signatures import Signature
-from mha_parity.worker.open_target import bound_here
+from mha_parity.worker.open_target import bind_in_process
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = [
@@ -34,7 +34,7 @@ def subject(name: str) -> object:
 
 def judged(name: str, cases: int = 60) -> Verdict:
     """Return the verdict on one of the layers."""
-    return check(bound_here(subject(name), Options()), Options(cases=cases))
+    return check(bind_in_process(subject(name), Options()), Options(cases=cases))
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -91,7 +91,7 @@ def test_no_name_makes_a_layer_causal(tmp_path: Path) -> None:
     (folder / "layers.py").write_text(source, "utf-8")
     for name in ("Packed", "NotCausal"):
         text = f"{folder}/layers.py:{name}"
-        verdict = check(bound_here(load.load(text), Options(), text), Options(cases=60))
+        verdict = check(bind_in_process(load.load(text), Options(), text), Options(cases=60))
         assert Outcome.PASS == verdict.outcome
         assert CAUSAL not in verdict.notes
 

@@ -12,7 +12,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.options import Options
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.run.check import check
@@ -221,7 +221,7 @@ class TestOffer:
     def test_weights_come_as_a_list_of_heads(self) -> None:
         """A list with one matrix a head is brought to (N, H, L, S)."""
         candidate = bound("packed_weights.py:f")
-        problem = make(candidate.plain_case().replace(weights="per_head"))
+        problem = make_problem(candidate.plain_case().replace(weights="per_head"))
         weights = candidate(problem).weights
         assert weights is not None
         np.testing.assert_allclose(
@@ -347,7 +347,7 @@ def test_torch_is_a_candidate_along_each_path(path: str) -> None:
     for case in draw_cases(candidate.offer, 12, seed=1):
         if path == "sdpa-flash" and case.memory == "fortran" and not flash_takes_any_memory():
             continue
-        problem = make(case)
+        problem = make_problem(case)
         answer = candidate(problem)
         assert problem.output_shape == answer.output.shape
         assert (case.weights == "none") == (answer.weights is None)

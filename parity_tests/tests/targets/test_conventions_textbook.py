@@ -11,7 +11,7 @@ from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.conventions.signatures import by_letter
-from mha_parity.worker.open_target import bound_here
+from mha_parity.worker.open_target import bind_in_process
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = {
@@ -35,7 +35,7 @@ def subject(name: str) -> object:
 def judged(name: str) -> Verdict:
     """Return the verdict on one of them."""
     return check(
-        bound_here(subject(name), Options()), Options(cases=60, diagnose=False, shrink=False)
+        bind_in_process(subject(name), Options()), Options(cases=60, diagnose=False, shrink=False)
     )
 
 

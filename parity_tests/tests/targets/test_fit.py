@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
@@ -18,7 +18,7 @@ from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.construct import globals_read, meanings
 from mha_parity.targets.fit.search import attention
-from mha_parity.worker.open_target import bound_here
+from mha_parity.worker.open_target import bind_in_process
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = {
@@ -57,7 +57,7 @@ REFUSED = {
 def judged(name: str) -> Verdict:
     """Return the verdict on a subject."""
     options = Options(cases=40)
-    return check(bound_here(load.load(f"{SUBJECTS}/{name}"), options), options)
+    return check(bind_in_process(load.load(f"{SUBJECTS}/{name}"), options), options)
 
 
 @pytest.mark.parametrize(("name", "said"), RIGHT.items(), ids=RIGHT)
@@ -132,7 +132,7 @@ def test_default_lengths_give_way_to_long_cases() -> None:
     """A mask of 16 keys by default is built as long as the case."""
     bound = bind(load.load(f"{SUBJECTS}/styles.py:ShortMask"), "fitted")
     case = bound.plain_case().replace(queries=300, keys=300)
-    assert (2, 300, 6) == bound(make(case)).output.shape
+    assert (2, 300, 6) == bound(make_problem(case)).output.shape
 
 
 @pytest.mark.parametrize(("heads", "width"), [(1, 6), (6, 1), (1, 1), (3, 2)])
@@ -141,7 +141,7 @@ def test_weights_one_wide_are_filled(heads: int, width: int) -> None:
     bound = bind(load.load(f"{SUBJECTS}/layers_in_the_wild.py:ListOfHeads"), "fitted")
     more = {"bias": bound.offer["bias"][-1], "out_proj": bound.offer["out_proj"][-1]}
     case = bound.plain_case().replace(heads_count=heads, head_dim=width, **more)
-    problem = make(case)
+    problem = make_problem(case)
     expected = attention(problem, causal=bound.hides_future)
     np.testing.assert_allclose(bound(problem).output, expected, rtol=0, atol=1e-12)
 

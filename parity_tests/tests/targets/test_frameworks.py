@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
@@ -146,7 +146,7 @@ STATES = {
 @pytest.mark.parametrize("case", STATES.values(), ids=STATES)
 def test_weights_go_to_keras_and_back(case: Case) -> None:
     """The weights of a layer survive the way into Keras's shapes and back into torch's."""
-    problem = make(case)
+    problem = make_problem(case)
     expected = problem.state()
     actual = to_torch(to_keras(expected, problem))
     for name, array in expected.items():
@@ -156,7 +156,7 @@ def test_weights_go_to_keras_and_back(case: Case) -> None:
 
 def test_kernels_have_an_axis_of_heads() -> None:
     """Head h of Keras's query kernel holds the rows of W_q that torch gives head h."""
-    problem = make(LAYER)
+    problem = make_problem(LAYER)
     state: Mapping[str, np.ndarray] = problem.state()
     kernel = to_keras(state, problem)[0]
     assert kernel.shape == (6, 3, 2)

@@ -12,7 +12,7 @@ from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.conventions.packing import ProjectionSlot, parted
-from mha_parity.worker.open_target import bound_here
+from mha_parity.worker.open_target import bind_in_process
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = [
@@ -39,7 +39,7 @@ def judged(name: str) -> Verdict:
         diagnose=False,
         shrink=False,
     )
-    return check(bound_here(subject, asked), asked)
+    return check(bind_in_process(subject, asked), asked)
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.cases.generate import make
-from mha_parity.checks.conduct import MonitoredCandidate
+from mha_parity.cases.generate import make_problem
+from mha_parity.checks.call_effects import MonitoredCandidate
 from mha_parity.core.case import Case
 from mha_parity.judging.output import DEFAULT_SETTINGS
 from mha_parity.run.case_run import run_case
@@ -72,7 +72,7 @@ def test_the_layer_s_own_numbers_are_the_problem_s(subjects: Path) -> None:
     own = own_weights(subjects, "of_torch")
     case = own.case(Case(seed=3, batch=2, queries=4, keys=6, heads_count=1, head_dim=1))
     assert (3, 4, 7, 5) == (case.heads_count, case.head_dim, case.kdim, case.vdim)
-    problem = own.problem(make(case.replace(inputs="distinct")))
+    problem = own.problem(make_problem(case.replace(inputs="distinct")))
     with torch.no_grad():
         np.testing.assert_array_equal(problem.w_k, module.k_proj_weight.numpy())
     lacking = own_weights(subjects, "linear")
@@ -84,7 +84,7 @@ def test_other_sizes_keep_their_weights_without_the_lacking_bias(subjects: Path)
     """A smaller case has drawn weights, and a bias of 0 where the layer's class has none."""
     own = own_weights(subjects, "linear")
     case = own.case(Case(seed=3, batch=2, queries=4, keys=4, heads_count=1, head_dim=1))
-    smaller = make(case.replace(heads_count=1, head_dim=3))
+    smaller = make_problem(case.replace(heads_count=1, head_dim=3))
     found = own.problem(smaller)
     assert not own.are_of(found)
     assert found.b_v is not None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets import definitions, load, notebook
 from mha_parity.targets.bind import KNOWN, bind
@@ -235,7 +235,7 @@ def test_a_name_left_out_is_explained_where_it_is_missed() -> None:
     subject = load.load(f"{SUBJECTS}/attention.ipynb:needs_data")
     bound = bind(subject, "qkv-heads")
     with pytest.raises(CandidateError, match="cell 2, line 2 sets it, and was left out"):
-        bound(make(bound.plain_case()))
+        bound(make_problem(bound.plain_case()))
 
 
 def test_a_name_left_out_is_explained_while_loading(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_name_left_out_is_explained_while_loading(tmp_path: Path) -> None:
 
 def test_the_notebook_computes_what_the_file_does() -> None:
     """The same mathematics from a notebook and from a file give the same numbers."""
-    problem = make(KNOWN["qkv-heads"](np.add).plain_case())
+    problem = make_problem(KNOWN["qkv-heads"](np.add).plain_case())
     expected, actual = (
         bind(load.load(f"{SUBJECTS}/{text}"))(problem).output
         for text in ("projected.py:f", "attention.ipynb:f")

@@ -13,7 +13,7 @@ from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from mha_parity.worker.open_target import bound_here
+from mha_parity.worker.open_target import bind_in_process
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 KEEPS = "True or 1 keeps, the opposite of torch.nn.MultiheadAttention's"
@@ -45,7 +45,7 @@ def judged(name: str, **options: object) -> Verdict:
         cases=150, dtypes=("float64",), diagnose=False, shrink=False,
         **options,  # type: ignore[arg-type]  # they vary
     )  # fmt: skip
-    return check(bound_here(subject, asked), asked)
+    return check(bind_in_process(subject, asked), asked)
 
 
 @pytest.mark.parametrize("name", RIGHT)

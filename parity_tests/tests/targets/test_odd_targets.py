@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
@@ -28,7 +28,7 @@ class Named(np.ndarray):
 @pytest.mark.parametrize("kind", [Named, np.memmap])
 def test_a_subclass_of_ndarray_is_an_array(kind: type[np.ndarray[Any, Any]]) -> None:
     """Its numbers are read as a plain array's. Kills the demand of the type itself."""
-    problem = make(QKV)
+    problem = make_problem(QKV)
     output = bind(lambda q, *_: q.view(kind), "qkv-heads", probe=False)(problem).output
     assert type(output) is np.ndarray
     np.testing.assert_array_equal(problem.query, output)
@@ -49,7 +49,7 @@ def test_an_exception_without_a_text_is_named_by_its_type() -> None:
         raise UnprintableError
 
     with pytest.raises(CandidateError, match=r"^raised UnprintableError \[") as caught:
-        bind(raises, "qkv-heads", probe=False)(make(QKV))
+        bind(raises, "qkv-heads", probe=False)(make_problem(QKV))
     assert "crash" == caught.value.severity
 
 
@@ -67,7 +67,7 @@ class Agreeable:
 
 def test_a_callable_may_have_every_attribute() -> None:
     """It is called as any other. Kills what takes an attribute for that of a class or a layer."""
-    problem = make(QKV)
+    problem = make_problem(QKV)
     output = bind(Agreeable(), "qkv-heads", probe=False)(problem).output
     np.testing.assert_array_equal(problem.query, output)
 
@@ -101,7 +101,7 @@ def test_the_output_is_told_from_weights_of_its_shape() -> None:
     bound = bind(weights_first, "fitted")
     assert isinstance(bound, Fitted)
     assert 1 == bound.place
-    problem = make(bound.plain_case().replace(queries=6, keys=6, heads_count=1, head_dim=6))
+    problem = make_problem(bound.plain_case().replace(queries=6, keys=6, heads_count=1, head_dim=6))
     assert problem.query.shape[-2:] == (6, 6)
     expected = weights_first(problem.query, problem.key, problem.value)[1]
     np.testing.assert_allclose(bound(problem).output, expected, rtol=1e-12)

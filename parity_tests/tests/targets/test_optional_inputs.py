@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.run.check import check
@@ -42,7 +42,7 @@ def test_grouped_heads_of_a_layer_share_weights() -> None:
     """Query heads h of one group have the same rows of W_k, W_v and their biases."""
     case = Case(seed=3, batch=2, queries=5, keys=5, heads_count=4, head_dim=3, kv_heads_count=2)
     for regime in ("normal", "large_head", "very_negative"):
-        problem = make(case.replace(bias="yes", regime=regime))
+        problem = make_problem(case.replace(bias="yes", regime=regime))
         for array in (problem.w_k, problem.w_v, problem.b_k, problem.b_v):
             assert array is not None
             heads = array.reshape(2, 2, -1)

@@ -13,7 +13,7 @@ from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
 from mha_parity.targets.parameters import role
-from mha_parity.worker.open_target import bound_here
+from mha_parity.worker.open_target import bind_in_process
 
 ROLES = {
     Role.MASK: "mask attn_mask key_padding_mask src_mask causal_mask pad memory_mask",
@@ -68,7 +68,7 @@ def attend(Q: Any, K: Any, V: Any, tile: int = 64, score_bias: Any = None) -> An
 def judged(**options: Any) -> Verdict:
     """Return the verdict on it."""
     asked = Options(cases=60, dtypes=("float64",), convention="qkv", **options)
-    return check(bound_here(attend, asked), asked)
+    return check(bind_in_process(attend, asked), asked)
 
 
 def test_no_green_while_what_hides_or_shifts_scores_is_untried() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
@@ -21,7 +21,7 @@ from mha_parity.judging.output import JudgeSettings
 from mha_parity.run.case_run import CaseResult, run_cases
 from mha_parity.run.check import check
 from mha_parity.targets.load import TargetError
-from mha_parity.worker.client import GIB, Isolated, isolated
+from mha_parity.worker.client import GIB, IsolatedCandidate, isolated
 from mha_parity.worker.framing import PIECE
 from mha_parity.worker.output_capture import LINES, START, OutputPerCase, mark
 from mha_parity.worker.process import Process, WorkerLost
@@ -36,7 +36,7 @@ SIX = PLAIN.replace(queries=6, keys=6, seed=2)
 SECONDS = 1.5
 
 
-def started(name: str, file: str = "misbehaving.py", memory: int = GIB // 4) -> Isolated:
+def started(name: str, file: str = "misbehaving.py", memory: int = GIB // 4) -> IsolatedCandidate:
     """Start one of the subjects."""
     return isolated(f"{SUBJECTS}/{file}:{name}", "qkv-heads", timeout=SECONDS, memory=memory)
 
@@ -136,7 +136,7 @@ def test_right_ones_pass_with_all_they_may_do() -> None:
 def test_a_lost_process_is_replaced_with_the_same_target() -> None:
     """After each loss the next case is answered, and by a process of another number."""
     with started("Sometimes.exits_hard") as candidate:
-        answers = list(candidate.many([make(case) for case in (FOUR, PLAIN, FOUR, SIX)]))
+        answers = list(candidate.many([make_problem(case) for case in (FOUR, PLAIN, FOUR, SIX)]))
     kinds = [type(answer) for answer in answers]
     assert kinds == [CandidateError, Answer, CandidateError, Answer]
 
@@ -144,13 +144,13 @@ def test_a_lost_process_is_replaced_with_the_same_target() -> None:
 def test_a_candidate_lost_every_time_is_not_asked_for_ever() -> None:
     """After five losses in a row the rest is unjudged and says why; to shrink it is asked again."""
     with started("exits_hard") as candidate:
-        answers = list(candidate.many([make(PLAIN.replace(seed=i)) for i in range(20)]))
+        answers = list(candidate.many([make_problem(PLAIN.replace(seed=i)) for i in range(20)]))
         severities = [each.severity for each in answers if isinstance(each, CandidateError)]
         assert severities == ["crash"] * 5 + ["inconclusive"] * 15
         assert "not asked any more: the target's process was lost 5 times" in str(answers[-1])
         candidate.allow_retries()
         with pytest.raises(CandidateError, match="exit status 3"):
-            candidate(make(PLAIN))
+            candidate(make_problem(PLAIN))
 
 
 def test_closing_ends_the_process_and_what_it_started(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_closing_ends_the_process_and_what_it_started(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     with isolated(f"{tmp_path}/parent.py:f", "qkv-heads", timeout=SECONDS) as candidate:
-        candidate(make(PLAIN))
+        candidate(make_problem(PLAIN))
     child = int(noted.read_text(encoding="utf-8"))
     assert gone(child)
 
@@ -198,7 +198,7 @@ def test_the_oracle_never_enters_the_process(tmp_path: Path) -> None:
         isolated(f"{tmp_path}/nosy.py:f", "qkv-heads") as candidate,
         pytest.raises(CandidateError, match=r"RuntimeError: \[\]"),
     ):
-        candidate(make(PLAIN))
+        candidate(make_problem(PLAIN))
 
 
 def test_the_numbers_arrive_as_they_are() -> None:
@@ -209,7 +209,7 @@ def test_the_numbers_arrive_as_they_are() -> None:
     here = bind(load.load(f"{SUBJECTS}/behaving.py:plain"))
     with started("plain", "behaving.py") as there:
         for case in (PLAIN, FOUR.replace(memory="negative"), SIX.replace(regime="huge")):
-            problem = make(case)
+            problem = make_problem(case)
             np.testing.assert_array_equal(here(problem).output, there(problem).output)
 
 
@@ -238,8 +238,8 @@ def test_an_answer_on_its_way_is_in_time(tmp_path: Path) -> None:
 def test_a_case_that_is_lost_is_not_asked_in_another_form() -> None:
     """The relation to a case without an answer has the same fate, and costs no second process."""
     with started("Sometimes.exits_hard") as candidate:
-        first, second = make(FOUR), make(FOUR)
-        answers = list(candidate.many([first, second, make(SIX)]))
+        first, second = make_problem(FOUR), make_problem(FOUR)
+        answers = list(candidate.many([first, second, make_problem(SIX)]))
     assert answers[0] is answers[1]
     assert [CandidateError, CandidateError, Answer] == [type(each) for each in answers]
 

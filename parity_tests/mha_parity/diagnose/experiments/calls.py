@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention
 from mha_parity.core.candidate import Answer, CandidateError, ask
-from mha_parity.diagnose.evidence import ROUNDINGS, as_float64, largest_magnitude, reach
+from mha_parity.diagnose.evidence import ROUNDINGS, as_float64, largest_magnitude, largest_score
 from mha_parity.diagnose.read_weights import plain_case, read_sample_weights
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 @dataclass(eq=False)
-class Trial:
+class CallResult:
     """One call: its problem, and the answer or the error message that came."""
 
     problem: Problem
@@ -77,7 +77,7 @@ class Trial:
             largest_magnitude(self.expected),
             1e-30,
         )
-        return ROUNDINGS["float64"] * 2.0**-bits * (1 + reach(self.right)) * height
+        return ROUNDINGS["float64"] * 2.0**-bits * (1 + largest_score(self.right)) * height
 
     @cached_property
     def off(self) -> Array:
@@ -102,7 +102,7 @@ class Caller:
         self.candidate = candidate
         self.running = running
         self.base = plain_case(candidate.offer)
-        self.trials: list[Trial] = []
+        self.trials: list[CallResult] = []
         self.seconds = 0.0
         self._take_answered_dtype()
 
@@ -125,13 +125,13 @@ class Caller:
             case = case.replace(batch=1)
         return case
 
-    def ask(self, cases: Iterable[Case]) -> list[Trial]:
+    def ask(self, cases: Iterable[Case]) -> list[CallResult]:
         """Return the trials of the cases, in order."""
         return self.pose([pose(case) for case in cases])
 
-    def pose(self, problems: Sequence[Problem]) -> list[Trial]:
+    def pose(self, problems: Sequence[Problem]) -> list[CallResult]:
         """Return the trials of the problems, in order; fewer where the time is over."""
-        trials: list[Trial] = []
+        trials: list[CallResult] = []
         started = time.perf_counter()
         for start in range(0, len(problems), CHUNK):
             if start and not self.running():
@@ -139,9 +139,9 @@ class Caller:
             chunk = problems[start : start + CHUNK]
             for problem, result in zip(chunk, ask(self.candidate, chunk), strict=True):
                 if isinstance(result, CandidateError):
-                    trials.append(Trial(problem, None, str(result).partition("\n")[0]))
+                    trials.append(CallResult(problem, None, str(result).partition("\n")[0]))
                 else:
-                    trials.append(Trial(problem, result))
+                    trials.append(CallResult(problem, result))
         self.trials += trials
         self.seconds += time.perf_counter() - started
         return trials
@@ -160,7 +160,7 @@ class Caller:
 
 def pose(case: Case) -> Problem:
     """Return the case's problem, its output projection the identity: it mixes no heads."""
-    problem = make(case)
+    problem = make_problem(case)
     if problem.w_out is None:
         return problem
     zeros = None if problem.b_out is None else np.zeros_like(problem.b_out)

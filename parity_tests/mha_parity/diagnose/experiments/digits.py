@@ -16,16 +16,16 @@ import numpy as np
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import pose
-from mha_parity.diagnose.experiments.rules import EVERYWHERE, Places, place_rule
+from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule
 
 if TYPE_CHECKING:
     from mha_parity.catalogue.base import Triple
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.calls import Caller, Trial
+    from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 ALIKE = 0.95  # correlation of two patterns of error that have one cause
-LEAST = 0.5  # of the error seen is what one stage gives, at least
+MIN_STAGE_SHARE = 0.5  # of the error seen is what one stage gives, at least
 MOSTLY = 0.6  # correlation with the largest of several causes
 UNLIKE = 0.6  # correlation of errors of rounding after a change as small as they are
 COARSE = 2.0**-5  # relative errors above are no rounding
@@ -34,7 +34,7 @@ SIZES = {"batch": 2, "queries": 9, "keys": 11, "head_dim": 6, "heads_count": 3}
 
 
 @dataclass(frozen=True)
-class Digits:
+class ErrorAnalysis:
     """How large the error is relative to the output, in which heads, and where it comes from."""
 
     error: float
@@ -51,7 +51,7 @@ class Digits:
         return -math.log2(self.error) if self.error > 0 else math.inf
 
 
-def digits(caller: Caller) -> Digits | None:
+def digits(caller: Caller) -> ErrorAnalysis | None:
     """Return what is known of the error on plain values, None without an answer."""
     many = caller.base.heads_count > 1
     sizes = SIZES if many else SIZES | {"heads_count": 1}
@@ -61,27 +61,27 @@ def digits(caller: Caller) -> Digits | None:
         return None
     error = _relative(trial)
     if not trial.wrong or error > COARSE or not math.isfinite(error):
-        return Digits(error, "", rounding=not trial.wrong, right=not trial.wrong)
+        return ErrorAnalysis(error, "", rounding=not trial.wrong, right=not trial.wrong)
     heads = _heads(trial)
     if not _is_rounding(caller, trial, error):
-        return Digits(error, heads, rounding=False)
+        return ErrorAnalysis(error, heads, rounding=False)
     alike, stage, dtype = _stage(trial)
-    return Digits(
+    return ErrorAnalysis(
         error, heads, rounding=True, stage=stage, dtype=dtype or _dtype(error), alike=alike
     )
 
 
-def _relative(trial: Trial) -> float:
+def _relative(trial: CallResult) -> float:
     height = float(np.abs(trial.expected).max(initial=0))
     error = np.abs(trial.found - trial.expected) if trial.found is not None else np.inf
     return float(np.max(error, initial=0)) / max(height, 1e-300)
 
 
-def _heads(trial: Trial) -> str:
+def _heads(trial: CallResult) -> str:
     off: Array = np.asarray(trial.off.any(axis=(0, 2, 3)))
     if len(off) == 1:
         return ""
-    rule = place_rule("head", [Places(len(off), frozenset(np.flatnonzero(off).tolist()))])
+    rule = index_rule("head", [OffIndices(len(off), frozenset(np.flatnonzero(off).tolist()))])
     return "" if rule in {None, EVERYWHERE} else str(rule)
 
 
@@ -89,7 +89,7 @@ def _dtype(error: float) -> str:
     return min(UNITS, key=lambda name: abs(math.log2(error / (2 * UNITS[name]))))
 
 
-def _is_rounding(caller: Caller, trial: Trial, error: float) -> bool:
+def _is_rounding(caller: Caller, trial: CallResult, error: float) -> bool:
     """Return whether the error's pattern is lost when the inputs change by as much as it is."""
     rng = np.random.default_rng(7)
     problem = trial.problem
@@ -195,7 +195,7 @@ STAGES = (
 )  # fmt: skip
 
 
-def _stage(trial: Trial) -> tuple[float, str, str]:
+def _stage(trial: CallResult) -> tuple[float, str, str]:
     """Return the stage and dtype whose rounding gives the errors seen, or nothing."""
     if trial.found is None:
         return 0.0, "", ""
@@ -209,12 +209,12 @@ def _stage(trial: Trial) -> tuple[float, str, str]:
                 error = _errors(kind, trial.problem, trial)
                 alike = _correlation(seen[trial.off], error[trial.off])
                 size = float(np.abs(error[trial.off]).sum() / np.abs(seen[trial.off]).sum())
-                if LEAST < size < 1 / LEAST:
+                if MIN_STAGE_SHARE < size < 1 / MIN_STAGE_SHARE:
                     best = max(best, (alike, name, narrow))
     return best
 
 
-def _errors(kind: type[Attention], problem: Problem, trial: Trial) -> Array:
+def _errors(kind: type[Attention], problem: Problem, trial: CallResult) -> Array:
     with np.errstate(all="ignore"):
         attention = kind(problem)
         attention.answer()

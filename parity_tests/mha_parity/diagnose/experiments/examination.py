@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.digits import ALIKE, Digits, digits
+from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, digits
 from mha_parity.diagnose.experiments.exponential import Exponential, exponential
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.masks import MaskEffect, masks
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
-from mha_parity.diagnose.experiments.scale import Measured, measured
+from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.sizes import Scan, scans
-from mha_parity.diagnose.experiments.state import Earlier, earlier_calls
-from mha_parity.diagnose.experiments.weights import Cause, causes, readings
+from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
+from mha_parity.diagnose.experiments.weights import WeightsFinding, causes, readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.diagnose.experiments.calls import Caller, Trial
-    from mha_parity.diagnose.experiments.reading import Reading
+    from mha_parity.diagnose.experiments.calls import Caller, CallResult
+    from mha_parity.diagnose.experiments.reading import SampleWeights
 
 FINE = 40  # bits that are right: fewer in float64 are not lost to the last roundings
 COARSE = 14  # bits: a table or a grid of scores is coarser
@@ -30,7 +30,7 @@ UNKNOWN = "no experiment explains it"
 
 
 @dataclass(frozen=True)
-class Finding:
+class ExperimentFinding:
     """One cause in one sentence, the remedy, and what else was seen of it."""
 
     text: str
@@ -45,23 +45,23 @@ class Examination:
     """What each experiment saw."""
 
     scans: list[Scan] = field(default_factory=list)
-    earlier: Earlier = field(default_factory=Earlier)
-    readings: list[Reading] = field(default_factory=list)
-    causes: list[Cause] = field(default_factory=list)
-    digits: Digits | None = None
+    earlier: CallHistoryEffect = field(default_factory=CallHistoryEffect)
+    readings: list[SampleWeights] = field(default_factory=list)
+    causes: list[WeightsFinding] = field(default_factory=list)
+    digits: ErrorAnalysis | None = None
     masks: list[MaskEffect] = field(default_factory=list)
     features: list[FeatureEffect] = field(default_factory=list)
-    scales: list[Measured] = field(default_factory=list)
+    scales: list[EffectiveScale] = field(default_factory=list)
     exponential: Exponential | None = None
     influences: list[Influence] = field(default_factory=list)
 
     @property
-    def wrong(self) -> list[Trial]:
+    def wrong(self) -> list[CallResult]:
         """The wrong answers to plain problems, those with axes of one element left out."""
         return [t for each in self.scans for t in each.trials if t.wrong and _telling(t)]
 
 
-def _telling(trial: Trial) -> bool:
+def _telling(trial: CallResult) -> bool:
     case = trial.problem.case
     return min(case.queries, case.keys, case.head_dim) > 1
 
@@ -102,7 +102,7 @@ def _is_rounded(seen: Examination) -> bool:
     return _is_surely_rounded(seen) or (rounded and not understood)
 
 
-def findings(seen: Examination) -> list[Finding]:
+def findings(seen: Examination) -> list[ExperimentFinding]:
     """Return the causes that the experiments found, the most telling first."""
     found = [*_crashes(seen), *_earlier(seen)]
     if seen.wrong or seen.causes:
@@ -110,7 +110,7 @@ def findings(seen: Examination) -> list[Finding]:
     return [*found, *_masked(seen), *_featured(seen)]
 
 
-def _masked(seen: Examination) -> Iterator[Finding]:
+def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
     """Yield what masks do, kinds of one effect together, that of the most kinds first."""
     kinds: dict[str, list[str]] = {}
     for each in seen.masks:
@@ -118,18 +118,18 @@ def _masked(seen: Examination) -> Iterator[Finding]:
             kinds.setdefault(each.effect, []).append(each.name)
     remedy = "apply the mask to the scores, before the softmax, as it is"
     for effect, names in sorted(kinds.items(), key=lambda item: -len(item[1])):
-        yield Finding(f"with {', '.join(names)}: {effect}", remedy, stage="mask")
+        yield ExperimentFinding(f"with {', '.join(names)}: {effect}", remedy, stage="mask")
 
 
-def _featured(seen: Examination) -> Iterator[Finding]:
+def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
     """Yield which features alone are wrong."""
     for each in seen.features:
         if each.effect:
             remedy = f"look at what the code does only for {each.name}"
-            yield Finding(f"with {each.name}: {each.effect}", remedy, stage="feature")
+            yield ExperimentFinding(f"with {each.name}: {each.effect}", remedy, stage="feature")
 
 
-def _crashes(seen: Examination) -> list[Finding]:
+def _crashes(seen: Examination) -> list[ExperimentFinding]:
     """Return where calls fail, by the first size that decides it."""
     failing = [each for each in seen.scans if any(each.crashed.values())]
     if not failing:
@@ -141,7 +141,11 @@ def _crashes(seen: Examination) -> list[Finding]:
     # What never answers, or answers no array, is not mended by the end of a loop.
     ends = bool(rules) and first.error.startswith("raised")
     remedy = "let a loop or reshape end where the array ends, whatever its length" if ends else ""
-    return [Finding(f"the call {first.error.partition(' [')[0]} {where}", remedy, stage="crash")]
+    return [
+        ExperimentFinding(
+            f"the call {first.error.partition(' [')[0]} {where}", remedy, stage="crash"
+        )
+    ]
 
 
 def _some(scan: Scan) -> str:
@@ -151,11 +155,11 @@ def _some(scan: Scan) -> str:
     return f"{len(failed)} of {len(scan.crashed)} values of {scan.letter}, such as {failed[0]}"
 
 
-def _earlier(seen: Examination) -> list[Finding]:
+def _earlier(seen: Examination) -> list[ExperimentFinding]:
     if not seen.earlier.changes:
         return []
     return [
-        Finding(
+        ExperimentFinding(
             "; ".join(seen.earlier.changes[:2]),
             "keep nothing from one call to the next: look for module globals, default arguments "
             "and attributes that forward writes",
@@ -172,42 +176,42 @@ def _sums(seen: Examination) -> str:
     return ""
 
 
-def _plain(seen: Examination) -> list[Finding]:
+def _plain(seen: Examination) -> list[ExperimentFinding]:
     """Return why plain problems are answered wrongly."""
     where = _where(seen)
     if seen.digits is not None and _is_rounded(seen):
         return [_rounded(seen.digits, where)]
     if seen.causes:
         return [
-            Finding(each.text, each.remedy, where, each.understood, "weights")
+            ExperimentFinding(each.text, each.remedy, where, each.understood, "weights")
             for each in seen.causes
         ]
     if seen.readings:
         return [_behind(seen, where)]
-    return [Finding(f"plain problems are wrong: {UNKNOWN}", "", where, understood=False)]
+    return [ExperimentFinding(f"plain problems are wrong: {UNKNOWN}", "", where, understood=False)]
 
 
-def _rounded(digit: Digits, where: str) -> Finding:
+def _rounded(digit: ErrorAnalysis, where: str) -> ExperimentFinding:
     stage = f"the stage `{digit.stage}` is" if digit.stage else "some stage is"
     if digit.stage and digit.alike < ALIKE:
         stage = f"`{digit.stage}`, and perhaps what follows, is"
     heads = f" in {digit.heads}" if digit.heads else ""
-    return Finding(
+    return ExperimentFinding(
         f"{stage} rounded to {digit.dtype}{heads}: {digit.bits:.1f} bits are right",
         "keep every stage in the dtype of the inputs", where, stage="digits",
     )  # fmt: skip
 
 
-def _behind(seen: Examination, where: str) -> Finding:
+def _behind(seen: Examination, where: str) -> ExperimentFinding:
     """Say of right weights with a wrong output what is known."""
     spots = places(seen.wrong)
     text = contents(seen.wrong)
     if spots:
         stands = f" is {text}" if text else " is wrong"
-        return Finding(f"{', '.join(spots)} of the output{stands}; the weights are right",
+        return ExperimentFinding(f"{', '.join(spots)} of the output{stands}; the weights are right",
                        "compute and write every row, head and column: look at the bounds of loops",
                        where, stage="output")  # fmt: skip
-    return Finding(
+    return ExperimentFinding(
         "the weights read out are right, the output is not: projection of v, mixing, merge or "
         f"output projection; {UNKNOWN}", "", where, understood=False, stage="output",
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.unit_values import one_hot
+from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.diagnose.experiments.calls import BITS, pose
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _designed(problem: Problem) -> Problem:
         if array is not None:
             eye = array.ndim == 2
             changes[name] = np.eye(*array.shape, dtype=array.dtype) if eye else np.zeros_like(array)
-    return one_hot(problem.replace(**changes))
+    return with_one_hot_values(problem.replace(**changes))
 
 
 def _errors(weights: Array, scores: Array, dtype: str) -> Exponential | None:

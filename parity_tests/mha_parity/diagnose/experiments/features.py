@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.diagnose.experiments.calls import WRONG, pose
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.reading import read_problem
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.calls import Caller, Trial
+    from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 AXES = ("bias", "out_proj", "bias_kv", "zero_attn", "scale", "layout", "inputs", "memory")
 SIZES = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6}
@@ -47,7 +47,7 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
             # The output projection has a bias where the others have: if theirs are right.
             more = right if axis == "out_proj" else {}
             case = caller.case(**sizes, **more, **{axis: value})
-            problem = make(case) if axis == "out_proj" else pose(case)
+            problem = make_problem(case) if axis == "out_proj" else pose(case)
             trial = caller.pose([problem])[0]
             if trial.found is not None:
                 error = float(np.nanmax(np.abs(trial.found - trial.expected), initial=0))
@@ -57,7 +57,7 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
                 yield FeatureEffect(f"{axis}={value}", effect, error)
 
 
-def _effect(caller: Caller, trial: Trial) -> str:
+def _effect(caller: Caller, trial: CallResult) -> str:
     if not trial.wrong:
         return ""
     if effect := _added_bias(trial) or _query_bias(caller, trial):
@@ -67,7 +67,7 @@ def _effect(caller: Caller, trial: Trial) -> str:
     return f"the output is {text or 'wrong'}{spots}"
 
 
-def _added_bias(trial: Trial) -> str:
+def _added_bias(trial: CallResult) -> str:
     """Return how many times a bias is added to v or to the output, where that is all."""
     problem, found = trial.problem, trial.found
     biases = {"v": problem.b_v, "the output projection": problem.b_out}
@@ -88,7 +88,7 @@ def _counted(name: str, times: float) -> str:
     return f"the bias of {name} is added {times:.4g} times, due is once"
 
 
-def _query_bias(caller: Caller, trial: Trial) -> str:
+def _query_bias(caller: Caller, trial: CallResult) -> str:
     """Return how many times the bias of q is added, from what it adds to the scores."""
     problem = trial.problem
     reading = None if problem.b_q is None else read_problem(caller, problem)

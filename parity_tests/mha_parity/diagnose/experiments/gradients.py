@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.diagnose.evidence import as_float64
 from mha_parity.diagnose.experiments.places import AXES
-from mha_parity.diagnose.experiments.rules import EVERYWHERE, Places, place_rule
+from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mha_parity.core.candidate import Answer
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.calls import Caller, Trial
+    from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 SIZES = (
     {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6},
@@ -72,7 +72,7 @@ class Departure:
     """
 
     name: str
-    off: tuple[Places, ...]
+    off: tuple[OffIndices, ...]
     factor: float
     residual: float
 
@@ -121,12 +121,12 @@ def _sizes(caller: Caller, sizes: Mapping[str, int]) -> dict[str, int]:
     return dict(sizes)
 
 
-def _answered(caller: Caller, cases: list[Case]) -> list[Trial]:
-    trials = caller.pose([make(case) for case in cases])
+def _answered(caller: Caller, cases: list[Case]) -> list[CallResult]:
+    trials = caller.pose([make_problem(case) for case in cases])
     return [each for each in trials if each.answer is not None and each.answer.gradients]
 
 
-def _sentences(trials: Sequence[Trial]) -> Iterator[str]:
+def _sentences(trials: Sequence[CallResult]) -> Iterator[str]:
     """Yield a sentence for each way of being off, with the gradients that share it."""
     calls = [_departures(each) for each in trials]
     cases = [each.problem.case for each in trials]
@@ -151,7 +151,7 @@ def _off(calls: Sequence[Mapping[str, Departure | None]], name: str) -> list[Dep
     return [found for each in calls if (found := each.get(name)) is not None]
 
 
-def _departures(trial: Trial) -> dict[str, Departure | None]:
+def _departures(trial: CallResult) -> dict[str, Departure | None]:
     """Return for each gradient how it is off; None where it is right."""
     departures: dict[str, Departure | None] = {}
     if trial.answer is None:
@@ -211,9 +211,9 @@ def _departure(name: str, found: Array, expected: Array, rtol: float) -> Departu
     return Departure(name, spots, factor, residual / allowed)
 
 
-def _along(off: Array, axis: int) -> Places:
+def _along(off: Array, axis: int) -> OffIndices:
     others = tuple(i for i in range(4) if i != axis)
-    return Places(off.shape[axis], frozenset(np.flatnonzero(off.any(axis=others)).tolist()))
+    return OffIndices(off.shape[axis], frozenset(np.flatnonzero(off.any(axis=others)).tolist()))
 
 
 def _described(seen: list[Departure], cases: list[Case]) -> str:
@@ -242,7 +242,7 @@ def _fits(formula: Callable[[Case], float], factors: list[float], cases: list[Ca
 
 def _rule(seen: list[Departure], axis: int) -> str:
     places = [each.off[axis] for each in seen if each.off[axis].count > 1]
-    rule = place_rule(AXES[axis], places) if places else EVERYWHERE
+    rule = index_rule(AXES[axis], places) if places else EVERYWHERE
     return "" if rule in {None, EVERYWHERE} else str(rule)
 
 

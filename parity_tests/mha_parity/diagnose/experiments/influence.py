@@ -8,9 +8,9 @@ import numpy as np
 
 from mha_parity.diagnose.experiments.rules import (
     EVERYWHERE,
-    Places,
+    OffIndices,
     ends_rule,
-    place_rule,
+    index_rule,
     spans,
     starts_rule,
 )
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.reading import Reading
+    from mha_parity.diagnose.experiments.reading import SampleWeights
 
 
-def visibility(reading: Reading) -> str:
+def visibility(reading: SampleWeights) -> str:
     """Return the rule of the keys that rows see where it is not the one due; "" without a rule."""
     seen, visible = reading.seen, reading.visible
     lost, leaked = visible & _readable(reading) & ~seen, seen & ~visible
@@ -37,13 +37,13 @@ def visibility(reading: Reading) -> str:
     return rules[0] if len(set(rules)) == 1 else f"in head 0, {rules[0]}"
 
 
-def visible_rule(reading: Reading) -> str:
+def visible_rule(reading: SampleWeights) -> str:
     """Return which keys row i sees in every head, as formulas: "0 … i"; "" without a rule."""
     rules = {_interval(seen) for seen in reading.seen}
     return rules.pop() if len(rules) == 1 else ""
 
 
-def irregular(reading: Reading) -> str:
+def irregular(reading: SampleWeights) -> str:
     """Return an example of a row that sees other keys than it should; "" where none does."""
     lost = reading.visible & _readable(reading) & ~reading.seen
     odd = lost | (reading.seen & ~reading.visible)
@@ -53,7 +53,7 @@ def irregular(reading: Reading) -> str:
     return _example(reading.seen[head], reading.visible[head], row)
 
 
-def _readable(reading: Reading) -> Array:
+def _readable(reading: SampleWeights) -> Array:
     """Return the keys whose weight is large enough to be missed, whatever scale is applied."""
     found = curve(reading)
     if found is None:
@@ -65,7 +65,7 @@ def _readable(reading: Reading) -> Array:
     return np.asarray(powers > 100 * reading.noise * powers.sum(axis=-1, keepdims=True))
 
 
-def cut_off(reading: Reading, lost: Array) -> str:
+def cut_off(reading: SampleWeights, lost: Array) -> str:
     """Return below which weight keys are left out, where that is the rule."""
     kept = reading.visible & reading.seen
     if not lost.any() or not kept.any():
@@ -83,7 +83,7 @@ def _by_values(lost: Array) -> bool:
     return len(np.unique(flat, axis=0)) > len(flat) // 2
 
 
-def largest_kept(readings: Sequence[Reading]) -> str:
+def largest_kept(readings: Sequence[SampleWeights]) -> str:
     """Return that a row sees only its keys of the largest scores, as many in all readings."""
     counts = set()
     for reading in readings:
@@ -101,7 +101,7 @@ def largest_kept(readings: Sequence[Reading]) -> str:
     return f"a row sees only its {counts.pop()} keys with the largest scores"
 
 
-def keys_lost(readings: Sequence[Reading]) -> str:
+def keys_lost(readings: Sequence[SampleWeights]) -> str:
     """Return which keys no row sees, by one rule for all readings; "" where rows differ."""
     seen = []
     for reading in readings:
@@ -109,10 +109,10 @@ def keys_lost(readings: Sequence[Reading]) -> str:
         flat = lost.reshape(-1, lost.shape[-1])
         if not flat.any() or not (flat == flat[0]).all():
             return ""
-        seen.append(Places(lost.shape[-1], frozenset(np.flatnonzero(flat[0]).tolist())))
+        seen.append(OffIndices(lost.shape[-1], frozenset(np.flatnonzero(flat[0]).tolist())))
     if not seen:
         return ""
-    rule = place_rule("key", seen)
+    rule = index_rule("key", seen)
     if rule == EVERYWHERE:
         return "no row sees any key: the weights are 0"
     here = f"{spans(seen[-1].off)} of {seen[-1].count}"

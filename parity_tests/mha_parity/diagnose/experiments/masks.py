@@ -10,7 +10,7 @@ import numpy as np
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import pose
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
-from mha_parity.diagnose.experiments.reading import Reading, read_problem
+from mha_parity.diagnose.experiments.reading import SampleWeights, read_problem
 from mha_parity.diagnose.experiments.transfer import curve
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.calls import Caller, Trial
+    from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 AXES = {"padding": ("bool", "float", "lengths"),
         "attn": ("bool2d", "float2d", "bool3d", "float3d", "causal")}  # fmt: skip
@@ -36,7 +36,7 @@ class MaskEffect:
     name: str
     effect: str
     error: float
-    trial: Trial
+    trial: CallResult
 
 
 def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
@@ -57,7 +57,7 @@ def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
                 )
 
 
-def _effect(caller: Caller, trial: Trial, plain_wrong: bool) -> str:
+def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
     """Return what a mask does in place of what it should, in sample 0 and then in the last."""
     if not trial.wrong:
         return ""
@@ -87,7 +87,7 @@ def unmasked(problem: Problem, sample: int) -> Array:
     return np.asarray(bare.stages["scores"][sample][..., : problem.key.shape[1]])
 
 
-def mask_effect(reading: Reading, plain: Array, sample: int) -> str:
+def mask_effect(reading: SampleWeights, plain: Array, sample: int) -> str:
     """Return what the weights say of the mask; ``plain`` are the scores without it."""
     top = plain.max(axis=-1, keepdims=True)
     bare = np.exp(plain - top)
@@ -113,7 +113,7 @@ def mask_effect(reading: Reading, plain: Array, sample: int) -> str:
     )
 
 
-def _patterns(reading: Reading, hidden: Array, sample: int) -> Iterator[tuple[str, Array]]:
+def _patterns(reading: SampleWeights, hidden: Array, sample: int) -> Iterator[tuple[str, Array]]:
     """Yield what may be hidden in place of what should."""
     yield "the mask is inverted: what it marks is seen, the rest hidden", ~hidden
     if hidden.shape[-1] == hidden.shape[-2]:
@@ -133,7 +133,7 @@ def _patterns(reading: Reading, hidden: Array, sample: int) -> Iterator[tuple[st
         yield f"the mask is shifted by {shift:+d} rows", np.roll(hidden, shift, axis=-2)
 
 
-def _filled(reading: Reading, plain: Array, hidden: Array) -> str:
+def _filled(reading: SampleWeights, plain: Array, hidden: Array) -> str:
     """Return the score that hidden keys get, or what is added to theirs, where it is one number."""
     weights = np.where(reading.weights > 1e-300, reading.weights, np.nan)
     if not (hidden & np.isfinite(weights)).any():
@@ -159,7 +159,7 @@ def _row_medians(rows: Array) -> Array:
     return medians
 
 
-def _added(reading: Reading, plain: Array, bare: Array) -> str:
+def _added(reading: SampleWeights, plain: Array, bare: Array) -> str:
     """Return the factor on a float mask, or that it is added to the weights."""
     mask = np.where(reading.visible, reading.scores - plain, 0)
     found = curve(reading)

@@ -6,46 +6,46 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.rules import EVERYWHERE, Places, place_rule
+from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.diagnose.experiments.calls import Trial
+    from mha_parity.diagnose.experiments.calls import CallResult
 
 AXES = ("sample", "head", "row", "column")
 
 
-def places(trials: Sequence[Trial]) -> tuple[str, ...]:
+def places(trials: Sequence[CallResult]) -> tuple[str, ...]:
     """Return rules for the places that are off in all wrong trials; () where all elements are."""
     wrong = [each for each in trials if each.wrong and each.found is not None]
     return tuple(_rules(wrong)) if wrong else ()
 
 
-def _rules(wrong: Sequence[Trial]) -> Iterator[str]:
+def _rules(wrong: Sequence[CallResult]) -> Iterator[str]:
     for axis, word in enumerate(AXES):
         seen = [_along(trial.off, axis) for trial in wrong]
         if all(each.count == 1 for each in seen):
             continue
-        rule = place_rule(word, [each for each in seen if each.count > 1])
+        rule = index_rule(word, [each for each in seen if each.count > 1])
         if rule is not None and rule != EVERYWHERE:
             yield rule
 
 
-def _along(off: Array, axis: int) -> Places:
+def _along(off: Array, axis: int) -> OffIndices:
     others = tuple(i for i in range(off.ndim) if i != axis)
-    return Places(off.shape[axis], frozenset(np.flatnonzero(off.any(axis=others)).tolist()))
+    return OffIndices(off.shape[axis], frozenset(np.flatnonzero(off.any(axis=others)).tolist()))
 
 
-def contents(trials: Sequence[Trial]) -> str:
+def contents(trials: Sequence[CallResult]) -> str:
     """Return what stands at the elements that are off, where it is one thing: "0", "NaN"."""
     wrong = [each for each in trials if each.wrong and each.found is not None]
     kinds_seen = {_content(each) for each in wrong}
     return kinds_seen.pop() if len(kinds_seen) == 1 else ""
 
 
-def _content(trial: Trial) -> str:
+def _content(trial: CallResult) -> str:
     found = trial.found
     if found is None:
         return ""

@@ -21,7 +21,7 @@ NOISE = {"float64": 1e-9, "float32": 1e-4, "float16": 3e-2, "bfloat16": 2e-1}
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class SampleWeights:
     """Weights of one sample as read and as due, (H, L, S), and the scores that are due.
 
     ``scores`` are scaled and -inf where a key is hidden; ``query`` and ``key`` are the heads.
@@ -56,12 +56,12 @@ class Reading:
             return bool((np.abs(self.weights - self.expected) <= 10 * self.noise).all())
 
 
-def read(caller: Caller, case: Case) -> Reading | None:
+def read(caller: Caller, case: Case) -> SampleWeights | None:
     """Return the weights of sample 0 of a case, or None where they cannot be read."""
     return read_problem(caller, pose(case))
 
 
-def read_problem(caller: Caller, problem: Problem, sample: int = 0) -> Reading | None:
+def read_problem(caller: Caller, problem: Problem, sample: int = 0) -> SampleWeights | None:
     """Return the weights of one sample of a problem, or None where they cannot be read."""
     weights = caller.weights(problem, sample)
     if weights is None:
@@ -73,7 +73,7 @@ def read_problem(caller: Caller, problem: Problem, sample: int = 0) -> Reading |
         np.asarray(right.stages[name][sample], dtype=np.float64)
         for name in ("weights", "masked scores", "query heads", "key heads")
     )
-    return Reading(
+    return SampleWeights(
         problem, np.asarray(weights, dtype=np.float64), expected[..., :own], scores[..., :own],
         query, key[:, :own],
     )  # fmt: skip

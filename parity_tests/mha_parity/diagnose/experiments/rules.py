@@ -68,14 +68,14 @@ def _size_rules(
 
 
 @dataclass(frozen=True)
-class Places:
+class OffIndices:
     """Which of ``count`` indices of an axis are off in one answer."""
 
     count: int
     off: frozenset[int]
 
 
-def place_rule(word: str, seen: Sequence[Places]) -> str | None:
+def index_rule(word: str, seen: Sequence[OffIndices]) -> str | None:
     """Return which indices of an axis are off, the same rule in every answer: "the last head".
 
     ``EVERYWHERE`` where all are; None where no rule fits.
@@ -100,7 +100,7 @@ def _every(step: int, first: int, count: int) -> Sequence[int]:
     return range(first, count, step)
 
 
-def _place_rules(word: str, seen: Sequence[Places]) -> Iterator[tuple[str, Indices]]:
+def _place_rules(word: str, seen: Sequence[OffIndices]) -> Iterator[tuple[str, Indices]]:
     yield f"the first {word} (0)", lambda _: [0]
     yield f"the last {word}", lambda n: [n - 1]
     yield f"all {word}s but the first", lambda n: range(1, n)

@@ -35,7 +35,7 @@ EXACT = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 
 
 @dataclass(frozen=True)
-class Measured:
+class EffectiveScale:
     """The effective scale of one case."""
 
     case: Case
@@ -51,7 +51,7 @@ class Measured:
         return abs(scale - self.scale) <= EXACT[self.case.dtype] * abs(self.scale)
 
 
-def measured(caller: Caller) -> list[Measured]:
+def measured(caller: Caller) -> list[EffectiveScale]:
     """Return the effective scales that can be read, one a case; heads must agree."""
     found = []
     for sizes in SIZES:
@@ -67,7 +67,7 @@ def measured(caller: Caller) -> list[Measured]:
             continue
         slopes, misfit = slope(shape)
         if misfit <= shape.atol and np.ptp(slopes) <= shape.atol:
-            found.append(Measured(case, float(slopes.mean()) * reading.problem.scale))
+            found.append(EffectiveScale(case, float(slopes.mean()) * reading.problem.scale))
     return found
 
 
@@ -118,7 +118,7 @@ LAWS["1/sqrt(D rounded up to a power of two)"] = lambda c: (
 )
 
 
-def law(found: list[Measured]) -> str:
+def law(found: list[EffectiveScale]) -> str:
     """Return the formula that gives every effective scale, or the factors on the one due."""
     if len(found) < 3:
         return ""
@@ -149,7 +149,7 @@ def constant(value: float) -> str:
     return f"{value:.6g} whatever D"
 
 
-def _power(found: list[Measured]) -> str:
+def _power(found: list[EffectiveScale]) -> str:
     x = np.log([m.case.head_dim for m in found])
     y = np.log([m.scale for m in found])
     slope_, start = np.polyfit(x, y, 1)

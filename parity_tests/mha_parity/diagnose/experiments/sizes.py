@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.case import Case
-    from mha_parity.diagnose.experiments.calls import Caller, Trial
+    from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 LETTERS = {"queries": "L", "keys": "S", "head_dim": "D", "heads_count": "H", "batch": "N"}
 LONG = (*range(1, 36), 47, 48, 49, 63, 64, 65, 66, 80, 95, 96, 97, 127, 128, 129, 130, 191, 192,
@@ -42,7 +42,7 @@ class Scan:
     wrong_rule: str | None
     crash_rule: str | None
     error: str = ""
-    trials: tuple[Trial, ...] = field(default=(), repr=False)
+    trials: tuple[CallResult, ...] = field(default=(), repr=False)
 
     @property
     def always(self) -> bool:
@@ -97,7 +97,9 @@ def _others(case: Case, axis: str) -> dict[str, int]:
     }
 
 
-def scan(letter: str, values: tuple[int, ...], trials: list[Trial], others: dict[str, int]) -> Scan:
+def scan(
+    letter: str, values: tuple[int, ...], trials: list[CallResult], others: dict[str, int]
+) -> Scan:
     """Return the rules that fit the trials at the values of one size."""
     tried = values[: len(trials)]  # fewer where the time was over
     answered = {v: t.wrong for v, t in zip(tried, trials, strict=True) if not t.crashed}

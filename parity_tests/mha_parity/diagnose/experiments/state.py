@@ -10,7 +10,7 @@ import numpy as np
 from mha_parity.diagnose.evidence import largest_magnitude
 
 if TYPE_CHECKING:
-    from mha_parity.diagnose.experiments.calls import Caller, Trial
+    from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 SIZES = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 2, "head_dim": 6}
 BETWEEN = {
@@ -24,7 +24,7 @@ BETWEEN = {
 
 
 @dataclass(frozen=True)
-class Earlier:
+class CallHistoryEffect:
     """Which calls change the answer to a problem that is asked before and after them.
 
     ``calls`` were made in between; ``change`` is the largest change, rounding included.
@@ -35,7 +35,7 @@ class Earlier:
     change: float = 0.0
 
 
-def earlier_calls(caller: Caller) -> Earlier:
+def earlier_calls(caller: Caller) -> CallHistoryEffect:
     """Return which earlier calls change an answer."""
     sizes = dict(SIZES)
     if caller.base.heads_count == 1 or caller.base.kv_heads == "fewer":
@@ -52,10 +52,10 @@ def earlier_calls(caller: Caller) -> Earlier:
         if difference > before.allowed:
             changes.append(f"{name} changes the answer to an earlier problem by {difference:.3g}")
         before = after
-    return Earlier(tuple(changes), len(trials) // 2, largest)
+    return CallHistoryEffect(tuple(changes), len(trials) // 2, largest)
 
 
-def _difference(before: Trial, after: Trial) -> float:
+def _difference(before: CallResult, after: CallResult) -> float:
     """Return by how much two answers to one problem differ; one without an answer, by nothing."""
     if before.found is None or after.found is None:
         return 0.0

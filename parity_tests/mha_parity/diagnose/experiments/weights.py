@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments import transfer
+from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
-from mha_parity.diagnose.experiments.reading import Reading, read
-from mha_parity.diagnose.experiments.rules import Places, place_rule, spans
+from mha_parity.diagnose.experiments.reading import SampleWeights, read
+from mha_parity.diagnose.experiments.rules import OffIndices, index_rule, spans
 from mha_parity.diagnose.experiments.scale import law, measured
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ PROJECTED = {**SMALL, "keys": 11}  # a layer of one head shows no more keys than
 
 
 @dataclass(frozen=True)
-class Cause:
+class WeightsFinding:
     """What the weights are in place of what they should be, and what to do."""
 
     text: str
@@ -37,7 +37,7 @@ class Cause:
     understood: bool = True
 
 
-def readings(caller: Caller) -> Iterator[Reading]:
+def readings(caller: Caller) -> Iterator[SampleWeights]:
     """Yield weights read at growing sizes, then at scores with a standard deviation of 10.
 
     The largest size is read where no smaller one shows anything.
@@ -61,7 +61,7 @@ def readings(caller: Caller) -> Iterator[Reading]:
             yield reading
 
 
-def causes(caller: Caller, found: list[Reading]) -> list[Cause]:
+def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
     """Return why the weights depart, from the readings that do; [] where none does."""
     wrong = [each for each in found if not each.right]
     if not wrong:
@@ -80,18 +80,18 @@ def causes(caller: Caller, found: list[Reading]) -> list[Cause]:
     return [_unknown(wrong[0], curves[0] if curves else None)]
 
 
-def _empty_heads(wrong: list[Reading]) -> Cause | None:
+def _empty_heads(wrong: list[SampleWeights]) -> WeightsFinding | None:
     for each in wrong:
         empty = [h for h in range(len(each.weights)) if not each.weights[h].any()]
         if empty and len(empty) < len(each.weights):
-            return Cause(
+            return WeightsFinding(
                 f"head {spans(empty)} of {len(each.weights)} has weights that are all 0",
                 "compute every head: look at the bounds of the loop over heads",
             )
     return None
 
 
-def _empty_rows(wrong: list[Reading]) -> Cause | None:
+def _empty_rows(wrong: list[SampleWeights]) -> WeightsFinding | None:
     """Return which rows have no weights at all, where all others are right."""
     seen = []
     for each in wrong:
@@ -99,16 +99,16 @@ def _empty_rows(wrong: list[Reading]) -> Cause | None:
         rest = np.abs(each.weights - each.expected)[:, ~empty]
         if not empty.any() or rest.max(initial=0) > 10 * each.noise:
             return None
-        seen.append(Places(len(empty), frozenset(np.flatnonzero(empty).tolist())))
-    rule = place_rule("row", seen) or "some rows"
-    return Cause(
+        seen.append(OffIndices(len(empty), frozenset(np.flatnonzero(empty).tolist())))
+    rule = index_rule("row", seen) or "some rows"
+    return WeightsFinding(
         f"{rule} (here {spans(seen[-1].off)} of {seen[-1].count}) are 0 in all heads: "
         "their weights and outputs are not computed or not written",
         "let the loop over rows end with the last row",
     )
 
 
-def _other_axis(reading: Reading) -> Cause | None:
+def _other_axis(reading: SampleWeights) -> WeightsFinding | None:
     """Return over which axis the weights sum to 1 where that is not the keys."""
     weights, atol = reading.weights, 100 * reading.noise
     if np.abs(weights.sum(axis=-1) - 1).max() <= atol:
@@ -121,26 +121,33 @@ def _other_axis(reading: Reading) -> Cause | None:
     }
     for name, total in sums.items():
         if np.abs(total - 1).max() <= atol:
-            return Cause(f"weights sum to 1 in {name}; due is in each row, over the keys",
+            return WeightsFinding(f"weights sum to 1 in {name}; due is in each row, over the keys",
                          "take the softmax over the last axis of (N, H, L, S)")  # fmt: skip
     return None
 
 
-def _visible(wrong: list[Reading]) -> Cause | None:
+def _visible(wrong: list[SampleWeights]) -> WeightsFinding | None:
     """Return which keys are seen, from the longest reading: a rule shows best there."""
     normal = [each for each in wrong if each.problem.case.regime == "normal"]
     if rule := keys_lost(normal):
-        return Cause(rule, "let the loop over keys end with the last key")
+        return WeightsFinding(rule, "let the loop over keys end with the last key")
     if rule := largest_kept(normal):
-        return Cause(f"{rule}, due are all", "take the softmax over all keys: remove the top-k")
+        return WeightsFinding(
+            f"{rule}, due are all", "take the softmax over all keys: remove the top-k"
+        )
     for each in reversed(normal):
         if rule := visibility(each):
-            return Cause(rule, "let each row see the keys that are due: look at the bounds of the "
-                         "loop over keys, at window and offset of a mask")  # fmt: skip
+            return WeightsFinding(
+                rule,
+                "let each row see the keys that are due: look at the bounds of the "
+                "loop over keys, at window and offset of a mask",
+            )
     return None
 
 
-def _bent(caller: Caller, found: transfer.Curve, others: Sequence[transfer.Curve]) -> Cause | None:
+def _bent(
+    caller: Caller, found: transfer.Curve, others: Sequence[transfer.Curve]
+) -> WeightsFinding | None:
     """Return how weights follow from scores, where something fits."""
     slopes, misfit = transfer.slope(found)
     if misfit <= found.atol:
@@ -148,30 +155,34 @@ def _bent(caller: Caller, found: transfer.Curve, others: Sequence[transfer.Curve
     factors = transfer.channel_factors(found)
     if factors is not None:
         more = [f for c in others[:1] if (f := transfer.channel_factors(c)) is not None]
-        return Cause(
+        return WeightsFinding(
             transfer.describe_channels([factors, *more]), "sum the products over all D channels"
         )
-    if story := transfer.tile_story(found):
-        return Cause(story, "multiply what was accumulated, and the row sum, by "
+    if story := transfer.tile_offset_sentence(found):
+        return WeightsFinding(story, "multiply what was accumulated, and the row sum, by "
                      "exp(old maximum - new maximum) whenever the maximum grows")  # fmt: skip
-    if bend := transfer.bend(found):
-        return Cause(bend[0].text.format(c=bend[1]), bend[0].remedy)
+    if score_function := score_functions.score_function(found):
+        return WeightsFinding(
+            score_function[0].text.format(c=score_function[1]), score_function[0].remedy
+        )
     if story := transfer.table(found):
-        return Cause(story, "call exp")
+        return WeightsFinding(story, "call exp")
     return None
 
 
-def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> Cause | None:
+def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFinding | None:
     if np.ptp(slopes) > found.atol:
         listed = ", ".join(f"{s * found.reading.problem.scale:.4g}" for s in slopes)
-        return Cause(f"each head has a scale of its own: {listed}", "use 1/sqrt(D) in all heads")
+        return WeightsFinding(
+            f"each head has a scale of its own: {listed}", "use 1/sqrt(D) in all heads"
+        )
     if abs(slopes[0] - 1) > found.atol:
         scale, expected = slopes[0] * found.reading.problem.scale, found.reading.problem.scale
         formula = law(measured(caller))
         listed = (
             f"{formula} ({scale:.4g} at D = {found.reading.problem.head_dim})" if formula else ""
         )
-        return Cause(
+        return WeightsFinding(
             f"the effective scale is {listed or f'{scale:.4g}'}; due is 1/sqrt(D) = {expected:.4g}",
             "multiply q k^T by 1/sqrt(D), once, with the D of the call",
         )
@@ -179,10 +190,10 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> Cause | N
     if not story:
         return None
     remedy = "divide by the sum of exp over the keys of the row, and by nothing else"
-    return Cause(story, remedy, understood="denominator" in story)
+    return WeightsFinding(story, remedy, understood="denominator" in story)
 
 
-def _unknown(reading: Reading, found: transfer.Curve | None) -> Cause:
+def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFinding:
     """Say of weights that fit nothing the two facts that narrow it down most."""
     sums = reading.weights.sum(axis=-1)
     first = (
@@ -190,12 +201,18 @@ def _unknown(reading: Reading, found: transfer.Curve | None) -> Cause:
         else f"rows of weights sum to {sums.min():.4g} … {sums.max():.4g}"
     )  # fmt: skip
     if example := irregular(reading):
-        return Cause(f"some keys get no weight, or get one that is not due, by no rule that was "
-                     f"tried: {example}; {first}", "", False)  # fmt: skip
+        return WeightsFinding(
+            f"some keys get no weight, or get one that is not due, by no rule that was "
+            f"tried: {example}; {first}",
+            "",
+            False,
+        )
     if found is None:
-        return Cause(f"the weights are no softmax: {first}, some are negative or 0", "", False)
+        return WeightsFinding(
+            f"the weights are no softmax: {first}, some are negative or 0", "", False
+        )
     slopes, misfit = transfer.slope(found)
-    return Cause(
+    return WeightsFinding(
         f"the weights are no function of the true scores alone (a line through their logarithms "
         f"has slope {slopes.mean():.3g} and misses by {misfit:.3g}): q, k or their split may "
         f"differ, or something is added to the scores; {first}", "", False,

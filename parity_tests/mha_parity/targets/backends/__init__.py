@@ -42,7 +42,7 @@ def library(name: str, device: str = "cpu") -> Library:
     return made
 
 
-def candidates_for(subject: object) -> Iterator[str]:
+def likely_libraries(subject: object) -> Iterator[str]:
     """Yield the libraries whose arrays ``subject`` may want, the likeliest first.
 
     A class or function of a library wants that library's arrays; a function that sees a library

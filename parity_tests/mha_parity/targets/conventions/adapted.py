@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
 from mha_parity.targets.attention_call import AttentionCall
 from mha_parity.targets.conventions import vjp
-from mha_parity.targets.conventions.base import Arguments, Call, Convention, FeatureProbe
+from mha_parity.targets.conventions.base import Convention, FeatureProbe
+from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.functions import returned
 from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
@@ -95,7 +96,7 @@ class Adapted(Convention):
 
     def _look_at_future(self) -> None:
         with suppress(CandidateError):
-            self.hides_future = hides_the_future(self, make(self.plain_case()))
+            self.hides_future = hides_the_future(self, make_problem(self.plain_case()))
         if self.hides_future:
             self.offer |= {"attn": ("causal",)}
             self.reasons["attn", "none"] = HIDES
@@ -147,7 +148,7 @@ class Adapted(Convention):
     def _reads(self, case: Case, names: tuple[str, ...]) -> bool:
         """Return whether a call reads one of these; one that raises is left to the trial."""
         with suppress(CandidateError):
-            self(make(case))
+            self(make_problem(case))
         return bool(self.read & {*names})
 
     def prepare(self, problem: Problem) -> Call:

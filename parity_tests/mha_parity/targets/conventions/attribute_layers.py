@@ -10,16 +10,9 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
-from mha_parity.targets.conventions.base import (
-    Arguments,
-    Call,
-    Convention,
-    FeatureProbe,
-    blamed,
-    has_modes,
-    lay_rows,
-    turned,
-)
+from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
+from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
+from mha_parity.targets.conventions.canonical_layout import lay_rows
 from mha_parity.targets.conventions.functions import layouts, returned
 from mha_parity.targets.conventions.sdpa import joined_mask
 from mha_parity.targets.conventions.signatures import by_letter, constructor, forward, signature
@@ -60,7 +53,7 @@ class AttributeModule(Convention):
 
     def build(self, problem: Problem, arguments: Arguments) -> Any:
         """Return a new layer that holds the problem's weights."""
-        with blamed():
+        with target_errors():
             layer = self.construct(*self.sizes(problem), **self.switches(problem))
         self.load(layer, problem, arguments)
         return layer
@@ -172,13 +165,13 @@ class ModuleValidLens(AttributeModule):
 
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls of one layer in train() and in eval() mode."""
-        with blamed():
+        with target_errors():
             layer = self.construct(*self.sizes(problem, p))
         if self._count <= DROPOUT or not has_modes(layer):
             return None
         self.load(layer, problem, Arguments(problem, self.library))
         return lambda training: self.posed(
-            turned(layer, training), Arguments(problem, self.library)
+            set_mode(layer, training), Arguments(problem, self.library)
         )
 
     def posed(self, layer: Any, arguments: Arguments) -> Call:

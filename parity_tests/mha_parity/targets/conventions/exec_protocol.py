@@ -9,7 +9,9 @@ from mha_parity.cases.generate import cotangent
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.case import Case
 from mha_parity.targets.command import Command
-from mha_parity.targets.conventions.base import Arguments, Call, Convention, canonical_weights
+from mha_parity.targets.conventions.base import Convention
+from mha_parity.targets.conventions.calls import Arguments, Call
+from mha_parity.targets.conventions.canonical_layout import canonical_weights
 from mha_parity.targets.conventions.vjp import as_state
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
@@ -19,7 +19,7 @@ from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes
-from mha_parity.targets.fit.search import NEAR, SMALL, Search, Trial, posed, refusal
+from mha_parity.targets.fit.search import NEAR, SMALL, InterpretationResult, Search, posed, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,10 +63,10 @@ class Fitted(InterpretedCalls):
                 return self.output_of(problem, several)[0] if len(several) > 1 else None
         return None
 
-    def _found(self) -> Trial:
+    def _found(self) -> InterpretationResult:
         is_class = isinstance(self.subject, type)
         self._layers = Layers(self.subject, self._new) if is_class else None
-        trials: list[Trial] = []
+        trials: list[InterpretationResult] = []
         for dtype in DTYPES:
             candidates = self._layers or of_function(parameters.named(self.subject))
             search = Search(self._ask, dtype)
@@ -76,7 +76,7 @@ class Fitted(InterpretedCalls):
                 return best
         raise ValueError(self._refusal(trials))
 
-    def _is_taken(self, trial: Trial) -> bool:
+    def _is_taken(self, trial: InterpretationResult) -> bool:
         """Return whether a target is judged by its best interpretation.
 
         It computes attention, comes near, or the names of its weights leave nothing open; and it
@@ -90,7 +90,7 @@ class Fitted(InterpretedCalls):
         named = frozenset("qkv") <= how.parts and how.is_named
         return trial.correlation >= (-1.0 if named else NEAR)
 
-    def _refusal(self, trials: list[Trial]) -> str:
+    def _refusal(self, trials: list[InterpretationResult]) -> str:
         layers = self._layers
         if layers is not None and not layers.offenders and not trials:
             why = layers.obstacles[0] if layers.obstacles else "no way to build it was found"
@@ -210,7 +210,7 @@ class Fitted(InterpretedCalls):
         self.reasons["heads", "one"] = reason
 
     def _takes(self, case: Case, inputs: str) -> bool:
-        problem = make(case.replace(inputs=inputs, keys=7))
+        problem = make_problem(case.replace(inputs=inputs, keys=7))
         try:
             output = self(problem).output
         except CandidateError as error:

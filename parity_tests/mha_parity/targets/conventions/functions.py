@@ -10,7 +10,9 @@ import numpy as np
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
 from mha_parity.targets.conventions import vjp
-from mha_parity.targets.conventions.base import Arguments, Call, Convention, FeatureProbe, lay_rows
+from mha_parity.targets.conventions.base import Convention, FeatureProbe
+from mha_parity.targets.conventions.calls import Arguments, Call
+from mha_parity.targets.conventions.canonical_layout import lay_rows
 from mha_parity.targets.conventions.signatures import by_letter, signature
 
 if TYPE_CHECKING:

@@ -8,17 +8,13 @@ import numpy as np
 
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions.base import (
-    Arguments,
-    Call,
-    Convention,
-    blamed,
+from mha_parity.targets.conventions.base import Convention, has_modes, set_mode
+from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
+from mha_parity.targets.conventions.canonical_layout import (
     canonical,
     canonical_weights,
-    has_modes,
     lay_rows,
     only_sample,
-    turned,
 )
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import roles as calls
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.interpretation import Interpretation
-    from mha_parity.targets.fit.roles import Given
+    from mha_parity.targets.fit.roles import WeightArgument
 
 
 class InterpretedCalls(Convention):
@@ -80,7 +76,7 @@ class InterpretedCalls(Convention):
                 continue
             array = weights.filled(slot, problem, sizes)
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
-            with blamed():
+            with target_errors():
                 weights.put(layer, slot.path, arguments.array(slot.path, array))
         for path in self.how.norms:
             take_out(layer, path)
@@ -115,7 +111,7 @@ class InterpretedCalls(Convention):
         call = Call(function, args, kwargs, tuple(arguments.given))
         return self.masked(call, arguments)
 
-    def _weight(self, given: Given, problem: Problem, arguments: Arguments) -> Any:
+    def _weight(self, given: WeightArgument, problem: Problem, arguments: Arguments) -> Any:
         sizes, arrays = weights.sizes_of(problem), weights.arrays_of(problem, bias=given.bias)
         slot = weights.Slot("", given.parts, given.axes, given.bias)
 
@@ -215,5 +211,5 @@ class InterpretedCalls(Convention):
         if not has_modes(layer):
             return None
         return lambda training: self.posed(
-            turned(layer, training), Arguments(problem, self.library)
+            set_mode(layer, training), Arguments(problem, self.library)
         )

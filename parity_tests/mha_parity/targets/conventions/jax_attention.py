@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.targets.conventions.base import Arguments, only_sample
+from mha_parity.targets.conventions.canonical_layout import only_sample
 from mha_parity.targets.conventions.sdpa import SDPA, joined_mask
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.calls import Arguments
 
 
 class JaxAttention(SDPA):

@@ -8,14 +8,9 @@ import numpy as np
 
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
-from mha_parity.targets.conventions.base import (
-    Arguments,
-    Call,
-    Convention,
-    FeatureProbe,
-    blamed,
-    lay_rows,
-)
+from mha_parity.targets.conventions.base import Convention, FeatureProbe
+from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
+from mha_parity.targets.conventions.canonical_layout import lay_rows
 from mha_parity.targets.conventions.sdpa import joined_mask
 
 if TYPE_CHECKING:
@@ -69,7 +64,7 @@ class KerasLayer(Convention):
         """Return the call of a layer that answered ``earlier`` before it got its weights."""
         layer = self._built(earlier)
         self._posed(layer, Arguments(earlier, self.library)).make()
-        with blamed():
+        with target_errors():
             layer.set_weights(to_keras(problem.state(), problem))
         return self._posed(layer, Arguments(problem, self.library))
 
@@ -83,7 +78,7 @@ class KerasLayer(Convention):
 
     def _built(self, problem: Problem, dropout: float = 0.0) -> Any:
         shapes = [getattr(problem, name).shape for name in ("query", "value", "key")]
-        with blamed():
+        with target_errors():
             layer = self.construct(
                 num_heads=problem.num_heads,
                 key_dim=problem.head_dim,

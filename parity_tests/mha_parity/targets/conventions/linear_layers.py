@@ -12,20 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
-from mha_parity.targets.conventions.base import (
-    Arguments,
-    Call,
-    FeatureProbe,
-    blamed,
-    lay_rows,
-    split,
-)
+from mha_parity.targets.conventions.base import FeatureProbe
+from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
+from mha_parity.targets.conventions.canonical_layout import lay_rows, split_result
 from mha_parity.targets.conventions.constructors import DROPOUTS, LENGTH, Sizes, counts_heads
 from mha_parity.targets.conventions.functions import returned
 from mha_parity.targets.conventions.linears import ROWS, SMALL, built, misfit, order
@@ -136,7 +131,7 @@ class LinearModule(TorchModule):
         grouped = case.replace(heads_count=4, kv_heads_count=2)
         of_keys = [slot.name for slot in self._slots if slot.parts == ("k",)]
         try:
-            layer = self._new(make(grouped), Sizes(grouped.embed_dim, 4, kv_heads=2))
+            layer = self._new(make_problem(grouped), Sizes(grouped.embed_dim, 4, kv_heads=2))
         except CandidateError:
             return
         shapes = state_shapes(layer)
@@ -148,7 +143,7 @@ class LinearModule(TorchModule):
         remarks = []
         try:
             self._slots = tuple(self._asked(s) if len(s.parts) > 1 else s for s in self._slots)
-            self.hides_future = hides_the_future(self, make(self._plain))
+            self.hides_future = hides_the_future(self, make_problem(self._plain))
         except CandidateError:
             return  # the trials say what it raised
         for slot in self._slots:
@@ -162,7 +157,7 @@ class LinearModule(TorchModule):
         self.remarks = tuple(remarks)
 
     def _asked(self, slot: ProjectionSlot) -> ProjectionSlot:
-        problem = make(self._plain.replace(batch=1))
+        problem = make_problem(self._plain.replace(batch=1))
         width = problem.query.shape[-1]
 
         def answer(weights: Mapping[str, Array]) -> Array:
@@ -171,7 +166,7 @@ class LinearModule(TorchModule):
             self._fill(layer, given, {"out": np.eye(width)}, {}, packed=weights)
             rows = [given.array(name, np.ones((1, 5, width))) for name in self._rows]
             result = self._called_with(layer, rows, given).make()
-            output = to_numpy(split(result)[0], "the output")
+            output = to_numpy(split_result(result)[0], "the output")
             return np.asarray(output[0])
 
         return laid(slot, problem.num_heads, width, answer)
@@ -222,7 +217,7 @@ class LinearModule(TorchModule):
         """Load weights by part, or some of them packed already; what is not named is 0."""
         heads, dtype = given.problem.num_heads, given.problem.dtype
         width = given.problem.query.shape[-1]
-        with blamed():
+        with target_errors():
             state = module.state_dict()
         for slot in self._slots_in(module):
             for kind, arrays, shape in (
@@ -238,7 +233,7 @@ class LinearModule(TorchModule):
                 if kind == "weight" and packed is not None:
                     array = packed.get(slot.name, array)
                 state[name] = given.array(name, array.astype(dtype))
-        with blamed():
+        with target_errors():
             module.load_state_dict(state)
 
     def _slots_in(self, module: Any) -> tuple[ProjectionSlot, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.conventions.base import blamed
+from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.constructors import Sizes, arguments
 from mha_parity.targets.conventions.packing import slots, state_shapes
 from mha_parity.targets.conventions.signatures import ANY, by_letter, constructor
@@ -35,7 +35,7 @@ def built(kind: Any, sizes: Sizes, construct: Callable[..., Any] | None = None, 
         args, options = arguments(constructor(kind) or ANY, sizes)
     except ValueError as unknown:
         raise CandidateError("crash", str(unknown)) from None
-    with blamed():
+    with target_errors():
         return (construct or kind)(*args, **options, **more)
 
 
@@ -43,7 +43,7 @@ def misfit(kind: Any) -> str:
     """Return why a class is not of this convention, "" where it is: a small one is built."""
     try:
         layer = built(kind, SMALL)
-        with blamed():
+        with target_errors():
             shapes = state_shapes(layer)
             named = {name for name, _ in getattr(layer, "named_parameters", tuple)()}
     except CandidateError as error:

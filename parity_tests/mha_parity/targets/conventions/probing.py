@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.core.deadline import Deadline
@@ -33,14 +33,14 @@ NARROWER = {"float64": DTYPES[1:], "float32": DTYPES[2:]}
 
 
 @dataclass(frozen=True)
-class Shown:
+class ProbeResult:
     """What a probe showed: whether the feature is offered, and if not, why."""
 
     offered: bool
     reason: str = ""
 
 
-def settle(convention: Convention) -> None:
+def probe_offer(convention: Convention) -> None:
     """Widen or narrow the convention's offer to what small calls prove."""
     fill_required(convention)
     for probe in convention.probes():
@@ -80,7 +80,7 @@ def _raised(convention: Convention, case: Case) -> str:
     """Return what a call raised, or nothing; an answer of the wrong kind is an answer."""
     try:
         with attributed(convention.subject):
-            convention(make(case))
+            convention(make_problem(case))
     except CandidateError as error:
         return str(error) if error.severity in {"crash", "inconclusive"} else ""
     return ""
@@ -94,7 +94,7 @@ def _other_meaning(convention: Convention, case: Case, axis: str) -> str:
     offered = "unbatched" in convention.offer["layout"] and "one" in convention.offer["heads"]
     if (axis, case.layout) != ("layout", "batch_first") or case.heads == "one" or not offered:
         return ""
-    problem = make(case)
+    problem = make_problem(case)
     whole = case.replace(heads_count=1, head_dim=case.embed_dim)
     try:
         together = convention(problem).output
@@ -128,35 +128,35 @@ def _only_batches(convention: Convention) -> None:
         convention.offer = convention.offer | {"layout": held[1:]}
 
 
-def accepts(convention: Convention, case: Case) -> Shown:
+def accepts(convention: Convention, case: Case) -> ProbeResult:
     """Return whether the call goes through and gives arrays of the right shape."""
-    problem = make(case)
+    problem = make_problem(case)
     try:
         with attributed(convention.subject):
             answer = convention(problem)
     except CandidateError as error:
-        return Shown(offered=False, reason=str(error))
+        return ProbeResult(offered=False, reason=str(error))
     if answer.output.shape != problem.output_shape:
         got = f"the output has shape {answer.output.shape}, not {problem.output_shape}"
-        return Shown(offered=False, reason=got)
+        return ProbeResult(offered=False, reason=got)
     if case.gradients == "yes" and not answer.gradients:
-        return Shown(offered=False, reason="no gradients are returned")
+        return ProbeResult(offered=False, reason="no gradients are returned")
     return _has_weights(case, problem.weights_shape, answer)
 
 
-def _has_weights(case: Case, whole: tuple[int, int, int, int], answer: Answer) -> Shown:
+def _has_weights(case: Case, whole: tuple[int, int, int, int], answer: Answer) -> ProbeResult:
     if case.weights == "none":
-        return Shown(offered=True)
+        return ProbeResult(offered=True)
     n, _, *matrix = whole
     wanted = whole if case.weights == "per_head" else (n, *matrix)
     got = None if answer.weights is None else answer.weights.shape
     if got == wanted:
-        return Shown(offered=True)
+        return ProbeResult(offered=True)
     seen = "no weights are returned" if got is None else f"the weights have shape {got}"
-    return Shown(offered=False, reason=seen)
+    return ProbeResult(offered=False, reason=seen)
 
 
-def unproved(convention: Convention) -> None:
+def offer_unprobed(convention: Convention) -> None:
     """Offer what the signature claims, in both usual dtypes: for candidates that break a probe."""
     both = tuple(d for d in ("float64", "float32") if d in convention.library.dtypes)
     convention.offer = convention.offer | {"dtype": both}
@@ -211,7 +211,7 @@ def _answered(convention: Convention, case: Case) -> Iterator[tuple[str, str]]:
             continue
         try:
             with attributed(convention.subject):
-                yield dtype, convention(make(case.replace(dtype=dtype))).output.dtype.name
+                yield dtype, convention(make_problem(case.replace(dtype=dtype))).output.dtype.name
         except CandidateError as error:
             yield dtype, f"!{error}"
 

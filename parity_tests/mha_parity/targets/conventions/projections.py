@@ -14,7 +14,7 @@ import numpy as np
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.features import PLAIN
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions.base import canonical
+from mha_parity.targets.conventions.canonical_layout import canonical
 from mha_parity.targets.conventions.functions import XWeights, layouts
 
 if TYPE_CHECKING:

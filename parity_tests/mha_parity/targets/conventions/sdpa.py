@@ -13,14 +13,12 @@ from mha_parity.core.case import Case
 from mha_parity.core.features import offer
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
-from mha_parity.targets.conventions.base import (
-    Arguments,
-    Call,
-    Convention,
-    FeatureProbe,
+from mha_parity.targets.conventions.base import Convention, FeatureProbe
+from mha_parity.targets.conventions.calls import Arguments, Call
+from mha_parity.targets.conventions.canonical_layout import (
     canonical_weights,
     only_sample,
-    split,
+    split_result,
 )
 from mha_parity.targets.conventions.signatures import Signature, signature
 
@@ -109,7 +107,7 @@ class SDPA(Convention):
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Merge the heads of the output."""
-        output, weights = split(result)
+        output, weights = split_result(result)
         array = self._merged(problem, to_numpy(output, "the output"))
         wants = problem.case.weights != "none"
         return Answer(output=array, weights=canonical_weights(problem, weights) if wants else None)

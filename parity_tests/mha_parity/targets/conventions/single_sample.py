@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 
@@ -19,7 +19,7 @@ def takes_single(convention: Convention, case: Case) -> bool:
 
     Code that was written for three axes may take two for others, and give back their shape.
     """
-    batch = make(case.replace(layout="batch_first"))
+    batch = make_problem(case.replace(layout="batch_first"))
     try:
         expected, actual = (convention(each).output for each in (batch, replace(batch, case=case)))
     except CandidateError:

@@ -11,17 +11,9 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
 from mha_parity.targets.conventions import vjp
-from mha_parity.targets.conventions.base import (
-    Arguments,
-    Call,
-    Convention,
-    FeatureProbe,
-    blamed,
-    has_modes,
-    lay_rows,
-    only_sample,
-    turned,
-)
+from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
+from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
+from mha_parity.targets.conventions.canonical_layout import lay_rows, only_sample
 from mha_parity.targets.conventions.signatures import (
     ANY,
     Signature,
@@ -102,7 +94,7 @@ class TorchModule(Convention):
         """Build a small one; return the parameters of its call and the names of its state."""
         self._entry = None
         try:
-            with blamed():
+            with target_errors():
                 instance = self.subject(6, 2)
                 self._entry = forward(instance)
                 names = frozenset(getattr(instance, "state_dict", dict)())
@@ -159,7 +151,7 @@ class TorchModule(Convention):
         before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
         module = self.build(earlier, before)
         self._posed(module, before).make()
-        with blamed():
+        with target_errors():
             self.load(module, problem, arguments)
         return self._posed(module, arguments)
 
@@ -175,7 +167,7 @@ class TorchModule(Convention):
             return None
 
         def asked(training: bool) -> Call:
-            call = self._posed(turned(module, training), Arguments(problem, self.library))
+            call = self._posed(set_mode(module, training), Arguments(problem, self.library))
             more = self.drawing(self._called.named, problem)
             return replace(call, kwargs={**call.kwargs, **more})
 
@@ -192,7 +184,7 @@ class TorchModule(Convention):
         options = {k: v for k, v in self._shape(problem, dropout) if self._made.takes(k)}
         if dropout:
             options |= self.drawing(self._made.named, problem)
-        with blamed():
+        with target_errors():
             module = self.construct(problem.query.shape[-1], problem.num_heads, **options)
             if self.library.name == "torch" and not {"dtype", "device"} <= set(options):
                 module = self._moved(module, problem)
@@ -202,7 +194,7 @@ class TorchModule(Convention):
     def _moved(self, module: Any, problem: Problem) -> Any:
         """Return the module in the case's dtype, where the arrays lie."""
         device = getattr(self.library, "device", "cpu")
-        with blamed():
+        with target_errors():
             return module.to(device=device, dtype=_torch_dtype(problem.case.dtype))
 
     def load(self, module: Any, problem: Problem, arguments: Arguments) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions.base import blamed, canonical, lay_rows, split
+from mha_parity.targets.conventions.calls import target_errors
+from mha_parity.targets.conventions.canonical_layout import canonical, lay_rows, split_result
 from mha_parity.targets.conventions.packing import parted
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Arguments, Call
+    from mha_parity.targets.conventions.calls import Arguments, Call
     from mha_parity.targets.conventions.packing import ProjectionSlot
 
 ROWS = ("query", "key", "value")
@@ -159,7 +160,7 @@ def _autograd(given: Any, leaves: Mapping[str, Any]) -> Callable[[Any], dict[str
         leaf.requires_grad_()
 
     def pulled(result: Any) -> dict[str, Any]:
-        output = split(result)[0]
+        output = split_result(result)[0]
         if not getattr(output, "requires_grad", False):
             message = "the output has no gradient, but should: it is cut off from its inputs."
             raise CandidateError("structure", message)
@@ -222,7 +223,7 @@ def _arrays(
     """Return ``pull`` with gradients as NumPy's arrays in canonical layout."""
 
     def pulled(result: Any) -> dict[str, Array]:
-        with blamed():
+        with target_errors():
             found = pull(result)
         if not isinstance(found, dict):
             got = type(found).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.conventions.base import blamed
+from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.fit.construct import globals_read
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def new_layer(
     given = construction.arguments(sizes) | more
     positional = [p.name for p in named if p.kind is p.POSITIONAL_ONLY and p.name in given]
     args = [given.pop(name) for name in positional]
-    with blamed(), offline(), with_globals(kind, dict(globals_read(kind)), sizes):
+    with target_errors(), offline(), with_globals(kind, dict(globals_read(kind)), sizes):
         return materialised(construct(*args, **given), sizes.width)
 
 

@@ -89,7 +89,7 @@ class Layers:
                     yield replace(how, residual=True)
 
     def _find_offenders(
-        self, kept: weights.Kept, named: Sequence[inspect.Parameter], *, fits: bool
+        self, kept: weights.SortedLeaves, named: Sequence[inspect.Parameter], *, fits: bool
     ) -> None:
         """Keep what has no counterpart, and why arrays are not those of an attention."""
         self.offenders = (*(leaf.path for leaf in kept.others), *_positions(named, "call"))

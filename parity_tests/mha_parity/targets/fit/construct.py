@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 LENGTH = 128  # for which layers that keep a mask are built at least
-MOST = 24  # candidates that are built
+MAX_CONSTRUCTIONS = 24  # candidates that are built
 CONFIG = re.compile(r"^(.*_)?(config|cfg|args|hparams|params|conf|hp|opt|configuration)$")
 # The first pattern found in a name (lower case) says what the argument may mean, likeliest first.
 _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -189,7 +189,7 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
             choices.append([(each.name, meaning) for meaning in (*known, *unknown)])
         elif known and known[0] in GIVEN and _is_given(each.name, each.default, known[0]):
             choices.append([(each.name, meaning) for meaning in known])
-    for chosen in islice(product(*choices), MOST * 4):
+    for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
         if len({m for _, m in chosen if m == "heads"}) <= 1:
             yield Construction(tuple(chosen), config, annotation)
 

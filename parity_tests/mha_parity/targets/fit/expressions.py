@@ -10,7 +10,7 @@ from mha_parity.targets.fit import weights
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mha_parity.targets.fit.roles import Given
+    from mha_parity.targets.fit.roles import WeightArgument
     from mha_parity.targets.fit.weights import Slot
 
 EXTENTS = {"h": "call.num_heads", "d": "call.head_dim", "e": "call.embed_dim"}
@@ -70,7 +70,7 @@ class Expressions:
         whole = named[0] if len(named) == 1 else f"{self._join}(({', '.join(named)}))"
         return f"{whole}.T" if slot.axes[0] == "e" else whole
 
-    def of_given(self, given: Given) -> str:
+    def of_given(self, given: WeightArgument) -> str:
         """Return the expression of what a function takes."""
         slot = weights.Slot("", given.parts, given.axes, given.bias)
         if given.container == "list":

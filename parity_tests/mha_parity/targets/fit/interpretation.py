@@ -9,7 +9,7 @@ from mha_parity.targets.fit import names
 
 if TYPE_CHECKING:
     from mha_parity.targets.fit.construct import Construction
-    from mha_parity.targets.fit.roles import Roles
+    from mha_parity.targets.fit.roles import ParameterAssignment
     from mha_parity.targets.fit.weights import Slot
 
 # How the rows of inputs and outputs are given, and what a sentence calls it.
@@ -32,7 +32,7 @@ class Interpretation:
     ``norms`` are LayerNorms that are taken out, ``residual``: the input is added to the output.
     """
 
-    roles: Roles
+    roles: ParameterAssignment
     layout: str
     arrangement: str
     construction: Construction | None = None

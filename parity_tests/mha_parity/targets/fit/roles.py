@@ -34,7 +34,7 @@ ARRAYS = ("xw", "xwt", "heads", "list")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class WeightArgument:
     """One weight or bias that a function takes: its parts, its axes, and the container of them.
 
     ``container`` is "array", "list" (an array for each head) or "dict" (weight and bias by name).
@@ -55,11 +55,11 @@ FILLERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
+class ParameterAssignment:
     """What the parameters of a call get: inputs, weights, the number of heads, None."""
 
     inputs: tuple[tuple[str, str], ...]
-    weights: tuple[tuple[str, Given], ...] = ()
+    weights: tuple[tuple[str, WeightArgument], ...] = ()
     heads: str = ""
     none: tuple[str, ...] = ()
     filler: str = "none"
@@ -95,7 +95,7 @@ def _needs_value(key: str, values: Sequence[str]) -> bool:
     return bool(_KEY.match(key.lower())) and not values
 
 
-def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[Roles]:
+def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
     """Yield the roles of the parameters of a layer's call."""
     other = [p for p in named if parameters.role(p.name, "call", p.default) not in _INPUTS]
     required = [p for p in named if p not in other and p.default is p.empty]
@@ -111,9 +111,9 @@ def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[Roles]:
     lengths = tuple(p.name for p in left if _is_length(p))
     none = tuple(p.name for p in left if p.name not in lengths)
     for filler in FILLERS if none else FILLERS[:1]:
-        yield Roles(found, none=none, lengths=lengths, filler=filler)
+        yield ParameterAssignment(found, none=none, lengths=lengths, filler=filler)
     if len(found) > 1 and len(required) == 1:
-        yield Roles(found[:1], none=none, lengths=lengths)
+        yield ParameterAssignment(found[:1], none=none, lengths=lengths)
 
 
 _INPUTS = frozenset({Role.INPUT, Role.OTHER, Role.SIZE, Role.WEIGHTS})
@@ -124,7 +124,7 @@ def _is_length(parameter: inspect.Parameter) -> bool:
     return wants or bool(re.search(r"(seq|sequence).*len", parameter.name.lower()))
 
 
-def of_function(named: Sequence[inspect.Parameter]) -> Iterator[Roles]:
+def of_function(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
     """Yield the roles of the parameters of a function of inputs and weights, likeliest first."""
     required = [p for p in named if p.default is p.empty]
     weighed = [p for p in required if _weight_parts(p.name)]
@@ -146,7 +146,7 @@ def of_function(named: Sequence[inspect.Parameter]) -> Iterator[Roles]:
     heads = number.name if number is not None else ""
     for filler in FILLERS if none else FILLERS[:1]:
         for given in _givens([p.name for p in weighed]):
-            yield Roles(found, given, heads, none, filler)
+            yield ParameterAssignment(found, given, heads, none, filler)
 
 
 _NEVER_INPUT = frozenset({
@@ -176,7 +176,7 @@ def _weight_parts(name: str) -> tuple[str, ...]:
     return names.bias_parts(name)
 
 
-def _givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, Given], ...]]:
+def _givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument], ...]]:
     """Yield how all weights of a function may be given: all of them in one way."""
     named = [(name, _weight_parts(name)) for name in weighed]
     has = {part for _, parts in named for part in parts}
@@ -198,19 +198,19 @@ def _givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, Given], ...]]:
         return
 
 
-def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> Given:
+def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArgument:
     rows = order if len(parts) > 1 else "hd"
     if not names.is_weight(name) and names.plain(name) != "w" and names.bias_parts(name):
-        return Given(parts, ("e",) if parts == ("out",) else (rows,), bias=True)
+        return WeightArgument(parts, ("e",) if parts == ("out",) else (rows,), bias=True)
     if parts == ("out",):
         axes: Axes = ("e", "hd") if way == "xwt" else ("hd", "e")
-        return Given(parts, axes, "dict" if way == "dict" else "array")
+        return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
     if way == "heads" and len(parts) == 1:
-        return Given(parts, ("h", "e", "d"))
+        return WeightArgument(parts, ("h", "e", "d"))
     if way == "list" and len(parts) == 1:
-        return Given(parts, ("e", "d"), "list")
+        return WeightArgument(parts, ("e", "d"), "list")
     axes = (rows, "e") if way == "xwt" else ("e", rows)
-    return Given(parts, axes, "dict" if way == "dict" else "array")
+    return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
 
 
 def filled(filler: str, sizes: dict[str, int], dtype: Any) -> Array | None:
@@ -222,12 +222,12 @@ def filled(filler: str, sizes: dict[str, int], dtype: Any) -> Array | None:
     return np.zeros(shape, dtype) if value == "0" else np.full(shape, value == "True")
 
 
-def no_weights(roles: Roles) -> bool:
+def no_weights(roles: ParameterAssignment) -> bool:
     """Return whether the inputs of a function are projected already."""
     return not roles.weights
 
 
-def value_of(given: Given, arrays: Any) -> Any:
+def value_of(given: WeightArgument, arrays: Any) -> Any:
     """Return the container that a function takes, of one array, or of weight and bias."""
     if given.container == "dict":
         weight, bias = arrays

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 
@@ -31,7 +31,7 @@ SECONDS = 1.2  # of this thread on the processor that trials may take
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class InterpretationResult:
     """What one interpretation gave: how it correlates with attention, or what was raised."""
 
     interpretation: Interpretation
@@ -47,10 +47,10 @@ class Search:
 
     ask: Callable[[Interpretation, Problem], Answer]
     dtype: str = "float64"
-    trials: list[Trial] = field(default_factory=list)
+    trials: list[InterpretationResult] = field(default_factory=list)
     deadline: float = field(default_factory=lambda: time.thread_time() + SECONDS)
 
-    def run(self, candidates: Iterable[Interpretation]) -> Trial | None:
+    def run(self, candidates: Iterable[Interpretation]) -> InterpretationResult | None:
         """Try candidates in order until one computes attention; return it, or else the nearest."""
         for candidate in candidates:
             trial = self.tried(candidate)
@@ -61,22 +61,22 @@ class Search:
                 break
         return max(self.trials, key=lambda each: round(each.correlation, 6), default=None)
 
-    def tried(self, candidate: Interpretation) -> Trial:
+    def tried(self, candidate: Interpretation) -> InterpretationResult:
         """Return the better of the trials with keys of their own and with the queries as keys."""
         kinds = {1: ("self",), 2: ("cross", "self"), 3: ("distinct", "self")}
         found = [self._tried(candidate, inputs) for inputs in kinds[len(candidate.roles.rows)]]
         best = max(found, key=lambda each: each.correlation)
         return next((each for each in found if each.exact), best)
 
-    def _tried(self, candidate: Interpretation, inputs: str) -> Trial:
+    def _tried(self, candidate: Interpretation, inputs: str) -> InterpretationResult:
         problem = posed(candidate, inputs, self.dtype)
         try:
             answer = self.ask(candidate, problem)
         except CandidateError as error:
-            return Trial(candidate, missed=str(error))
+            return InterpretationResult(candidate, missed=str(error))
         if answer.output.shape != problem.output_shape:
             got = f"the output has shape {answer.output.shape}, not {problem.output_shape}"
-            return Trial(candidate, -1.5, missed=got)
+            return InterpretationResult(candidate, -1.5, missed=got)
         trials = [
             compared(candidate, answer.output, attention(problem, causal=causal), causal=causal)
             for causal in (False, True)
@@ -102,7 +102,7 @@ def posed(candidate: Interpretation, inputs: str, dtype: str) -> Problem:
         )
     if not candidate.many_heads:
         case = case.replace(heads_count=1, head_dim=SMALL.heads_count * SMALL.head_dim)
-    return make(case)
+    return make_problem(case)
 
 
 def attention(problem: Problem, *, causal: bool) -> Array:
@@ -129,17 +129,21 @@ def attention(problem: Problem, *, causal: bool) -> Array:
     return projected(merged, problem.w_out, problem.b_out)
 
 
-def compared(candidate: Interpretation, got: Array, expected: Array, *, causal: bool) -> Trial:
+def compared(
+    candidate: Interpretation, got: Array, expected: Array, *, causal: bool
+) -> InterpretationResult:
     """Return how near an output is to attention: equal up to rounding, or how it correlates."""
     wide = got.astype(np.float64)
     if not np.isfinite(wide).all():
-        return Trial(candidate, -1.0, causal=causal, missed="the output is not finite")
+        return InterpretationResult(
+            candidate, -1.0, causal=causal, missed="the output is not finite"
+        )
     exact = is_rounding(got, expected)
     centred = wide - wide.mean(), expected - expected.mean()
     size = float(np.linalg.norm(centred[0]) * np.linalg.norm(centred[1]))
     correlation = float((centred[0] * centred[1]).sum()) / size if size else 0.0
     missed = f"the output correlates with attention by {correlation:.2f}"
-    return Trial(candidate, correlation, exact, causal, "" if exact else missed)
+    return InterpretationResult(candidate, correlation, exact, causal, "" if exact else missed)
 
 
 def is_rounding(got: Array, expected: Array) -> bool:
@@ -152,7 +156,7 @@ def is_rounding(got: Array, expected: Array) -> bool:
     return bool(difference.max() <= np.sqrt(precision) * np.abs(expected).max())
 
 
-def refusal(name: str, trials: list[Trial], offenders: Any) -> str:
+def refusal(name: str, trials: list[InterpretationResult], offenders: Any) -> str:
     """Return why a target is refused: what has no counterpart, or what the two nearest missed."""
     if offenders:
         said = ", ".join(f"`{each}`" for each in offenders)

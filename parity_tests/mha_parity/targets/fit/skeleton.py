@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.targets import parameters
-from mha_parity.targets.conventions.base import Arguments, blamed
+from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.build import offline
 from mha_parity.targets.fit.construct import Config, Sizes, globals_read, required_of, settable_of
 from mha_parity.targets.fit.expressions import Expressions
-from mha_parity.targets.masks.taken import ADDED, LENGTHS, SWITCH
+from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.targets.conventions.fitted import Fitted
     from mha_parity.targets.fit.construct import Construction
-    from mha_parity.targets.masks.taken import Taken
+    from mha_parity.targets.masks.mask_format import MaskFormat
 
 SIZES = {
     "width": "call.embed_dim", "heads": "call.num_heads", "head_dim": "call.head_dim",
@@ -80,7 +80,7 @@ class Skeleton:
         """Yield the lines: build, load, call, return."""
         target = "Target"
         if self._how.construction is not None:
-            problem = make(self._fitted.plain_case())
+            problem = make_problem(self._fitted.plain_case())
             self._layer = self._fitted.build(problem, Arguments(problem, self._fitted.library))
             yield from self._built(self._how.construction)
             name = "" if callable(self._layer) else f".{forward(self._layer).__name__}"
@@ -122,7 +122,7 @@ class Skeleton:
         rest = construction.arguments(Sizes(24, 4))
         config = rest[construction.config]
         if isinstance(config, Config):
-            with blamed(), offline():
+            with target_errors(), offline():
                 self._fitted.construct(**{**rest, construction.config: config})
             known = {n: SIZES.get(m, m) for n, m in config.asked.items()}
             listed = ", ".join(f"{name}={value}" for name, value in known.items())
@@ -139,7 +139,7 @@ class Skeleton:
 
     def _place(self) -> tuple[Any, bool]:
         """Return where the output stands in what the target returns, and whether in several."""
-        problem = make(self._fitted.plain_case())
+        problem = make_problem(self._fitted.plain_case())
         result = self._fitted.prepare(problem).make()
         if isinstance(result, dict):
             place, _ = self._fitted.output_of(problem, list(result.values()))
@@ -214,7 +214,7 @@ class Skeleton:
             values |= {p: self._mask(t, apart=apart) for p, t in list(masks.items())[:1]}
         return {p.name: value for p, value in values.items() if p.of == of}
 
-    def _mask(self, taken: Taken, *, apart: bool) -> str:
+    def _mask(self, taken: MaskFormat, *, apart: bool) -> str:
         more = ", causal=False" if apart else ""
         axes = " ".join(taken.axes)
         if taken.kind == LENGTHS:

@@ -177,7 +177,7 @@ def _step(holder: Any, step: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SortedLeaves:
     """Which array holds what, by the names: weights, biases, norms, and what is none of them.
 
     Every entry is a leaf, its parts, and its head where each head has an array of its own.
@@ -189,7 +189,7 @@ class Kept:
     others: tuple[Leaf, ...]
 
 
-def sorted_by_name(found: Sequence[Leaf]) -> Kept:
+def sorted_by_name(found: Sequence[Leaf]) -> SortedLeaves:
     """Sort the arrays of a layer by what their names say, and by order where they say nothing."""
     norms = tuple(leaf for leaf in found if "Norm" in leaf.owner or "norm" in leaf.path.lower())
     left = [leaf for leaf in found if leaf not in norms]
@@ -200,7 +200,7 @@ def sorted_by_name(found: Sequence[Leaf]) -> Kept:
     by_stem = {_stem(leaf.path): parts for leaf, parts in named}
     of_bias = [(leaf, _bias_of(leaf, by_stem)) for leaf in biases]
     others += [leaf for leaf, parts in of_bias if not parts]
-    return Kept(
+    return SortedLeaves(
         tuple(_with_heads([each for each in named if each[1]])),
         tuple(_with_heads([each for each in of_bias if each[1]])),
         norms,
@@ -259,7 +259,7 @@ def _with_heads(
         yield leaf, parts, place if total.count(parts) > 1 else None
 
 
-def slots(kept: Kept, sizes: Mapping[str, int]) -> list[tuple[Slot, ...]]:
+def slots(kept: SortedLeaves, sizes: Mapping[str, int]) -> list[tuple[Slot, ...]]:
     """Return the candidates for all slots of a layer, likeliest first; none if one does not fit.
 
     Bare square matrices are all applied one way, and packed ones all packed one way.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 BATCH, HEADS, QUERIES, KEYS, HEAD_DIM = 2, 3, 5, 7, 8
-LEAST = 1e-7  # of a weight, before its logarithm is taken
+MIN_WEIGHT = 1e-7  # of a weight, before its logarithm is taken
 FARTHEST = 8.0  # a logarithm of a ratio beyond it says no more
 SILENT = 1e-3  # a mask whose effect on all logarithms is smaller has none
 SEED = 11
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment:
+class MaskExperiment:
     """A target, the problem it is asked, and its weights (N, H, L, S) without a mask."""
 
     convention: Convention
@@ -40,7 +40,7 @@ class Experiment:
     plain: Array
 
     @classmethod
-    def of(cls, convention: Convention, layout: str, *, square: bool) -> Experiment:
+    def of(cls, convention: Convention, layout: str, *, square: bool) -> MaskExperiment:
         """Return the experiment for a layout; ``square``: as many keys as queries."""
         problem = posed(convention, layout, square=square)
         try:
@@ -132,7 +132,7 @@ def posed(convention: Convention, layout: str, *, square: bool) -> Problem:
         dtype="float64" if "float64" in convention.library.dtypes else "float32",
         seed=SEED,
     )
-    return with_readable_weights(make(case))
+    return with_readable_weights(make_problem(case))
 
 
 def with_readable_weights(problem: Problem) -> Problem:
@@ -203,7 +203,7 @@ def expected(problem: Problem) -> Array:
 def log_ratio(masked: Array, plain: Array) -> Array:
     """Return the logarithm of the ratio of weights, 0 where one is NaN, within +-FARTHEST."""
     with np.errstate(invalid="ignore"):
-        change = np.log(np.maximum(masked, LEAST)) - np.log(np.maximum(plain, LEAST))
+        change = np.log(np.maximum(masked, MIN_WEIGHT)) - np.log(np.maximum(plain, MIN_WEIGHT))
     return np.asarray(np.clip(np.nan_to_num(change, nan=0.0), -FARTHEST, FARTHEST))
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import ESSENTIAL, Role
-from mha_parity.targets.masks.experiment import Experiment, posed, weights
-from mha_parity.targets.masks.plan import Plan
-from mha_parity.targets.masks.search import Asked, search
-from mha_parity.targets.masks.taken import SHAPES, SWITCH, Found, shown
+from mha_parity.targets.masks.experiment import MaskExperiment, posed, weights
+from mha_parity.targets.masks.mask_format import SHAPES, SWITCH, MaskSearchResult, shown
+from mha_parity.targets.masks.plan import MaskPlan
+from mha_parity.targets.masks.search import MaskRequirement, search
 
 if TYPE_CHECKING:
     from mha_parity.core.parameters import Parameter
@@ -28,7 +28,7 @@ def fill_required(convention: Convention) -> None:
     required = [p for p in _searched(convention) if p.required]
     if required:
         found = {each: _found(convention, each, required) for each in ("batch_first", "unbatched")}
-        convention.masks = Plan(found)
+        convention.masks = MaskPlan(found)
 
 
 def find_masks(convention: Convention) -> None:
@@ -58,33 +58,35 @@ def _may_be_a_mask(parameter: Parameter) -> bool:
     return parameter.role is Role.OTHER and (parameter.required or parameter.default == "None")
 
 
-def _found(convention: Convention, layout: str, wanted: list[Parameter]) -> tuple[Found, ...]:
+def _found(
+    convention: Convention, layout: str, wanted: list[Parameter]
+) -> tuple[MaskSearchResult, ...]:
     """Return what is taken by each parameter in one layout."""
     experiments = _experiments(convention, layout)
     return tuple(search(experiments, each, asked(convention, each)) for each in wanted)
 
 
-def _experiments(convention: Convention, layout: str) -> tuple[Experiment, ...]:
+def _experiments(convention: Convention, layout: str) -> tuple[MaskExperiment, ...]:
     """Return the experiment with unequal numbers of queries and keys, then that with equal ones."""
     if "cross" not in convention.offer["inputs"]:
-        return (Experiment.of(convention, layout, square=True),)
-    return tuple(Experiment.of(convention, layout, square=square) for square in (False, True))
+        return (MaskExperiment.of(convention, layout, square=True),)
+    return tuple(MaskExperiment.of(convention, layout, square=square) for square in (False, True))
 
 
-def asked(convention: Convention, parameter: Parameter) -> Asked:
+def asked(convention: Convention, parameter: Parameter) -> MaskRequirement:
     """Return what is demanded of a parameter: by option, or by torch's names."""
     given = convention.mask_meanings.get(parameter.name, "")
     if given:
         return _by_option(given)
     if parameter.role is Role.CAUSAL:
-        return Asked(hides=True)
+        return MaskRequirement(hides=True)
     if parameter.role in {Role.SCORE_BIAS, Role.OTHER}:
         bias = parameter.role is Role.SCORE_BIAS
-        return Asked(added=bias, certain=not bias)
+        return MaskRequirement(added=bias, certain=not bias)
     return _by_torchs_name(convention, parameter.name)
 
 
-def _by_option(given: str) -> Asked:
+def _by_option(given: str) -> MaskRequirement:
     """Return what ``hides``, ``keeps`` or ``additive`` demands, perhaps in one shape only."""
     meaning, _, shape = given.partition(":")
     known = [axes for axes in SHAPES if _plain(shown(axes)) == _plain(shape)]
@@ -93,16 +95,16 @@ def _by_option(given: str) -> Asked:
         raise ValueError(f"got a mask of shape {shape}, but should be one of {shapes}.")
     only = known[0] if shape else ()
     hides = {"hides": True, "keeps": False}.get(meaning)
-    return Asked(hides, (only,) if only else SHAPES, only, added=meaning == "additive")
+    return MaskRequirement(hides, (only,) if only else SHAPES, only, added=meaning == "additive")
 
 
-def _by_torchs_name(convention: Convention, name: str) -> Asked:
+def _by_torchs_name(convention: Convention, name: str) -> MaskRequirement:
     """Return what a layer promises by a parameter of torch.nn.MultiheadAttention's name."""
     if isinstance(convention.subject, type) and name == "key_padding_mask":
-        return Asked(True, (("N", "S"), ("S",)))
+        return MaskRequirement(True, (("N", "S"), ("S",)))
     if isinstance(convention.subject, type) and name == "attn_mask" and _is_torchs(convention):
-        return Asked(True, (("L", "S"), ("NH", "L", "S")))
-    return Asked()
+        return MaskRequirement(True, (("L", "S"), ("NH", "L", "S")))
+    return MaskRequirement()
 
 
 def _plain(shape: str) -> str:
@@ -115,7 +117,7 @@ def _is_torchs(convention: Convention) -> bool:
     return bool(TORCH_COMPANIONS & set(names)) or tuple(names[:3]) == TORCH_ROWS
 
 
-def _settle(convention: Convention, by_layout: dict[str, tuple[Found, ...]]) -> None:
+def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]) -> None:
     """Keep the layouts in which something is known of every mask, and offer what they can say."""
     for found in (each for of_layout in by_layout.values() for each in of_layout):
         if found.taken:
@@ -132,7 +134,7 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[Found, ...]]) -> 
     taken = [each for found in by_layout.values() for one in found for each in one.taken]
     if any(each.kind == SWITCH for each in taken):
         convention.hides_future = False
-    convention.masks = Plan(by_layout, causal_inside=convention.hides_future)
+    convention.masks = MaskPlan(by_layout, causal_inside=convention.hides_future)
     offer = convention.offer | {"layout": tuple(by_layout)}
     convention.offer = convention.masks.offered(offer, convention.plain_case())
     _ask_masked_rows(convention)
@@ -166,7 +168,7 @@ def _ask_masked_rows(convention: Convention) -> None:
         convention.reasons["masked_rows", "some"] = "such rows attend as if some keys were visible"
 
 
-def meaning(found: Found) -> str:
+def meaning(found: MaskSearchResult) -> str:
     """Say what was found of one parameter."""
     said: dict[str, list[str]] = {}
     for taken in found.taken:

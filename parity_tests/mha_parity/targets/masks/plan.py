@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.masks.taken import SWITCH, Content, Passed
+from mha_parity.targets.masks.mask_format import SWITCH, MaskArgument, MaskContent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.masks.taken import Found
+    from mha_parity.targets.masks.mask_format import MaskSearchResult
 
 PADDING = ("bool", "float", "lengths")
 ATTN = ("bool2d", "float2d", "bool3d", "float3d", "causal")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What the mask parameters take in each layout: layout -> one ``Found`` a parameter.
+class MaskPlan:
+    """What the mask parameters take in each layout: layout -> one ``MaskSearchResult`` a parameter.
 
     ``causal_inside``: the target hides the future by itself, without any of them.
     """
 
-    by_layout: Mapping[str, tuple[Found, ...]]
+    by_layout: Mapping[str, tuple[MaskSearchResult, ...]]
     causal_inside: bool = False
 
-    def passed(self, problem: Problem) -> dict[str, Passed]:
+    def passed(self, problem: Problem) -> dict[str, MaskArgument]:
         """Return what to pass for a problem: key of the parameter -> array or switch.
 
         Raises
@@ -51,7 +51,7 @@ class Plan:
             raise CandidateError("inconclusive", message)
         return random.Random(problem.case.seed).choice(ways)
 
-    def _ways(self, problem: Problem) -> Iterator[dict[str, Passed]]:
+    def _ways(self, problem: Problem) -> Iterator[dict[str, MaskArgument]]:
         """Yield every way of passing the masks of a problem, each in one parameter or joined."""
         parts = contents(problem, causal_inside=self.causal_inside)
         found = [each for each in self.by_layout.get(problem.case.layout, ()) if each.taken]
@@ -87,13 +87,13 @@ class Plan:
         """Return whether a case can be posed in every layout that the offer has."""
         for layout in offer["layout"]:
             sizes = {"batch": 1 if layout == "unbatched" else 2, "layout": layout}
-            problem = make(case.replace(**sizes, keys=case.queries))
+            problem = make_problem(case.replace(**sizes, keys=case.queries))
             if not any(True for _ in self._ways(problem)):
                 return False
         return True
 
 
-def contents(problem: Problem, *, causal_inside: bool = False) -> list[Content]:
+def contents(problem: Problem, *, causal_inside: bool = False) -> list[MaskContent]:
     """Return what padding and attn of a problem hide and add, each (N, H, L, S)."""
     bare = problem.case.replace(attn="none") if causal_inside else problem.case
     found = []
@@ -106,32 +106,32 @@ def contents(problem: Problem, *, causal_inside: bool = False) -> list[Content]:
     return found
 
 
-def _content(problem: Problem, mask: Array | None) -> Content:
+def _content(problem: Problem, mask: Array | None) -> MaskContent:
     keys = problem.key.shape[1]
     hidden = problem.hidden()[..., :keys]
     if mask is None or mask.dtype == np.bool_:
-        return Content(hidden)
+        return MaskContent(hidden)
     name = "attn_mask" if mask is problem.attn_mask else "key_padding_mask"
     added = problem.additive()[..., :keys]
-    return Content(hidden, np.where(hidden, -np.inf, added), (name,))
+    return MaskContent(hidden, np.where(hidden, -np.inf, added), (name,))
 
 
-def _together(parts: list[Content]) -> Iterator[Content]:
+def _together(parts: list[MaskContent]) -> Iterator[MaskContent]:
     if len(parts) == 2:
         yield parts[0].joined(parts[1])
 
 
-def _nothing(problem: Problem) -> Content:
-    return Content(np.zeros(problem.weights_shape, dtype=bool))
+def _nothing(problem: Problem) -> MaskContent:
+    return MaskContent(np.zeros(problem.weights_shape, dtype=bool))
 
 
-def _values(found: Found, part: Content, problem: Problem) -> list[Passed]:
+def _values(found: MaskSearchResult, part: MaskContent, problem: Problem) -> list[MaskArgument]:
     """Return the values that say a content, in every shape and kind that does."""
     values = ((taken, taken.value(part, problem.dtype)) for taken in found.taken)
-    return [Passed(v, taken.axes, part.masks) for taken, v in values if v is not None]
+    return [MaskArgument(v, taken.axes, part.masks) for taken, v in values if v is not None]
 
 
-def _is_needed(found: Found) -> bool:
+def _is_needed(found: MaskSearchResult) -> bool:
     """Whether the parameter is passed though nothing is to be hidden."""
     switch = any(taken.kind == SWITCH for taken in found.taken)
     return switch or found.parameter.required

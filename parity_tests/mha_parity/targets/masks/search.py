@@ -10,7 +10,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets.masks.experiment import likeness, log_ratio, slope
-from mha_parity.targets.masks.taken import (
+from mha_parity.targets.masks.mask_format import (
     ADDED,
     LENGTH_SHAPES,
     LENGTHS,
@@ -18,9 +18,9 @@ from mha_parity.targets.masks.taken import (
     SINGLE_SHAPES,
     SWITCH,
     VALUES,
-    Content,
-    Found,
-    Taken,
+    MaskContent,
+    MaskFormat,
+    MaskSearchResult,
 )
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
-    from mha_parity.targets.masks.experiment import Experiment
-    from mha_parity.targets.masks.taken import Axes
+    from mha_parity.targets.masks.experiment import MaskExperiment
+    from mha_parity.targets.masks.mask_format import Axes
 
 NEAR = 0.4  # the least cosine at which a meaning is the nearest; chance stays below 0.3
 EXACT = 0.97  # the cosine of a meaning that fits but for the clipping of logarithms
@@ -41,7 +41,7 @@ WEAK = 1.5  # a 1 that changes a logarithm by less than it, beside an addend's e
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MaskRequirement:
     """What is demanded of a parameter: a polarity by its name or by option, or nothing.
 
     ``hides``: whether True hides; None: whatever is found. ``shapes``: the shapes to be judged
@@ -57,9 +57,11 @@ class Asked:
     certain: bool = False
 
 
-def search(experiments: tuple[Experiment, ...], parameter: Parameter, asked: Asked) -> Found:
+def search(
+    experiments: tuple[MaskExperiment, ...], parameter: Parameter, asked: MaskRequirement
+) -> MaskSearchResult:
     """Return what a parameter takes; a later experiment is made where an earlier shows nothing."""
-    found = Found(parameter, reason=f"`{parameter.name}` was not tried")
+    found = MaskSearchResult(parameter, reason=f"`{parameter.name}` was not tried")
     for experiment in experiments:
         found = _Search(experiment, parameter, asked).found()
         if found.taken:
@@ -70,14 +72,16 @@ def search(experiments: tuple[Experiment, ...], parameter: Parameter, asked: Ask
 class _Search:
     """The search for one parameter in one experiment."""
 
-    def __init__(self, experiment: Experiment, parameter: Parameter, asked: Asked) -> None:
+    def __init__(
+        self, experiment: MaskExperiment, parameter: Parameter, asked: MaskRequirement
+    ) -> None:
         self._experiment = experiment
         self._parameter = parameter
         self._asked = asked
         self._raised = ""
         self._answered: list[Axes] = []
 
-    def found(self) -> Found:
+    def found(self) -> MaskSearchResult:
         """Return all that is taken, or why nothing is."""
         if self._parameter.role is Role.CAUSAL:
             taken = list(self._switches())
@@ -87,7 +91,7 @@ class _Search:
             taken = []
             for way in ways if lengths_first else ways[::-1]:
                 taken = taken or list(way())
-        return Found(self._parameter, tuple(taken), "" if taken else self._reason())
+        return MaskSearchResult(self._parameter, tuple(taken), "" if taken else self._reason())
 
     def _reason(self) -> str:
         name = self._parameter.name
@@ -102,7 +106,7 @@ class _Search:
             self._raised = str(error)
             return None
 
-    def _switches(self) -> Iterator[Taken]:
+    def _switches(self) -> Iterator[MaskFormat]:
         """Try True and False: one of them takes the weight from keys behind the query."""
         _, _, length, keys = self._experiment.shape
         shown: list[Array] = []
@@ -118,20 +122,20 @@ class _Search:
         fit = likeness(change - change.mean(-1, keepdims=True), future.mean(-1)[:, None] - future)
         if abs(fit) > NEAR:
             hides = fit > 0 if self._asked.hides is None else self._asked.hides
-            yield Taken((), SWITCH, hides, abs(fit))
+            yield MaskFormat((), SWITCH, hides, abs(fit))
 
-    def _lengths(self) -> Iterator[Taken]:
+    def _lengths(self) -> Iterator[MaskFormat]:
         """Try numbers of visible keys, per sample and per query."""
         for axes in LENGTH_SHAPES:
             counts = self._experiment.visible_counts(axes)
             hidden = np.arange(self._experiment.shape[-1]) >= counts[..., None]
-            taken = Taken(axes, LENGTHS)
-            value = taken.value(Content(hidden), self._experiment.problem.dtype)
+            taken = MaskFormat(axes, LENGTHS)
+            value = taken.value(MaskContent(hidden), self._experiment.problem.dtype)
             fit = self._fit(taken, value, -1.0 * hidden)
             if fit > NEAR:
-                yield Taken(axes, LENGTHS, fit=fit)
+                yield MaskFormat(axes, LENGTHS, fit=fit)
 
-    def _fit(self, taken: Taken, value: Any, foretold: Array) -> float:
+    def _fit(self, taken: MaskFormat, value: Any, foretold: Array) -> float:
         if value is None:
             return 0.0
         effect = self._effect(value)
@@ -140,7 +144,7 @@ class _Search:
         self._answered.append(taken.axes)
         return likeness(effect, self._experiment.centred(foretold))
 
-    def _masks(self) -> Iterator[Taken]:
+    def _masks(self) -> Iterator[MaskFormat]:
         """Yield the masks that are taken: those that fit exactly, or else those that are near."""
         shapes = (self._asked.only,) if self._asked.only else self._shapes()
         found = [taken for axes in shapes for taken in self._of_shape(axes)]
@@ -153,12 +157,14 @@ class _Search:
             return SINGLE_SHAPES
         return SHAPES if self._experiment.convention.library.name in {"numpy", "torch"} else FEW
 
-    def _demanded(self) -> list[Taken]:
+    def _demanded(self) -> list[MaskFormat]:
         """Return torch's own shapes of a mask that is ignored: the cases show that it is."""
         hides = self._asked.hides
-        return [Taken(axes, "bool", hides, 0.0) for axes in self._asked.shapes if hides is not None]
+        return [
+            MaskFormat(axes, "bool", hides, 0.0) for axes in self._asked.shapes if hides is not None
+        ]
 
-    def _of_shape(self, axes: Axes) -> list[Taken]:
+    def _of_shape(self, axes: Axes) -> list[MaskFormat]:
         """Return the kinds of values that are taken in one shape."""
         hidden = self._experiment.hidden(axes)
         added, rate = self._added(axes)
@@ -166,8 +172,8 @@ class _Search:
         for kind in VALUES:
             if kind == "float" and kinds:
                 break  # numbers of 0 and 1 are for those who take nothing else
-            taken = Taken(axes, kind)
-            value = taken.value(Content(hidden), self._experiment.problem.dtype)
+            taken = MaskFormat(axes, kind)
+            value = taken.value(MaskContent(hidden), self._experiment.problem.dtype)
             effect = None if value is None else self._effect(value)
             if effect is None:
                 continue
@@ -180,14 +186,16 @@ class _Search:
             hides = fit > 0 if self._asked.hides is None else self._asked.hides
             unclear = self._asked.certain and (abs(fit) < EXACT or abs(per_unit) < STRONG)
             if abs(fit) > NEAR and not self._asked.added and not unclear:
-                kinds.append(Taken(axes, kind, hides, abs(fit)))
+                kinds.append(MaskFormat(axes, kind, hides, abs(fit)))
         return kinds
 
-    def _added(self, axes: Axes) -> tuple[Taken | None, float]:
+    def _added(self, axes: Axes) -> tuple[MaskFormat | None, float]:
         """Return how floats are added, None where they are not, and how much of them."""
         added = self._experiment.addends(axes)
         nothing = np.zeros(added.shape, dtype=bool)
-        value = Taken(axes, ADDED).value(Content(nothing, added), self._experiment.problem.dtype)
+        value = MaskFormat(axes, ADDED).value(
+            MaskContent(nothing, added), self._experiment.problem.dtype
+        )
         effect = None if value is None else self._effect(value)
         if effect is None:
             return None, 0.0
@@ -197,4 +205,4 @@ class _Search:
         # No addend is 0: where a 0 hides there is no effect, and none where all other numbers do.
         least = EXACT if self._asked.certain else NEAR
         is_added = fit > least and (rate < STEEP or self._asked.added)
-        return (Taken(axes, ADDED, fit=fit), rate) if is_added else (None, 0.0)
+        return (MaskFormat(axes, ADDED, fit=fit), rate) if is_added else (None, 0.0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.state import INPUTS, WEIGHTS
 from mha_parity.checks import dropout, rejected_inputs
@@ -108,7 +108,9 @@ def nondeterminism(candidate: Candidate, seen: Observation) -> tuple[Diagnosis, 
     first, second = ask(candidate, seen.problem), ask(candidate, seen.problem)
     if first is None or second is None or first.output.shape != second.output.shape:
         return ()
-    distance = seen.gap(Prediction(first, seen.right.reach), Prediction(second, seen.right.reach))
+    distance = seen.gap(
+        Prediction(first, seen.right.largest_score), Prediction(second, seen.right.largest_score)
+    )
     if distance <= 1:
         return ()
     unlike = float(np.nanmax(np.abs(as_float64(first.output) - as_float64(second.output))))
@@ -146,7 +148,7 @@ def state_between_calls(
             sizes |= {"batch": 1}
         seeds = (case.seed + 1, 5, 6)
         first, second, third = (
-            observe(candidate, make(case.replace(seed=seed, **sizes))) for seed in seeds
+            observe(candidate, make_problem(case.replace(seed=seed, **sizes))) for seed in seeds
         )
         # Two answers with the same thing of the first problem in them: one may be chance.
         found, again = _recalled(first, second), _recalled(first, third)
@@ -170,7 +172,7 @@ def _recalled(earlier: Observation, later: Observation) -> tuple[Diagnosis, ...]
     ):
         old = {name: getattr(earlier.problem, name) for name in names}
         mixed = Observation(later.problem.replace(**old), later.answer, failing=True)
-        if mixed.fault <= 1 and not _without(later, names):
+        if mixed.error_in_tolerances <= 1 and not _without(later, names):
             return _known(
                 bug_id,
                 f"the second of two problems got the answer due with {_words(names)} of the first",
@@ -184,7 +186,7 @@ def _without(later: Observation, names: tuple[str, ...]) -> bool:
         return False
     case = later.problem.case.replace(padding="none", attn="none", masked_rows="none")
     bare = later.problem.replace(case=case, **dict.fromkeys(names))
-    return Observation(bare, later.answer, failing=True).fault <= 1
+    return Observation(bare, later.answer, failing=True).error_in_tolerances <= 1
 
 
 def _words(names: tuple[str, ...]) -> str:
@@ -207,8 +209,8 @@ def stored_answers(
         for seed in range(SEEDS):
             if not running():
                 return ()
-            answers.append(observe(candidate, make(case.replace(seed=seed))))
-        right = sum(o.answer is not None and o.fault <= 1 for o in answers)
+            answers.append(observe(candidate, make_problem(case.replace(seed=seed))))
+        right = sum(o.answer is not None and o.error_in_tolerances <= 1 for o in answers)
         wrong = [o for o in answers if o.failing]
         if right and wrong and all(_constant(o.answer) for o in (*wrong, each)):
             sentence = (

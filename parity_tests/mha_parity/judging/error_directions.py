@@ -30,7 +30,7 @@ DISTANCE_BINS = tuple(
     for low, high in zip((0.0, *DISTANCES), (*DISTANCES, math.inf), strict=True)
 )
 DIRECTIONS = (GAIN, SCALE, *FRACTION_BINS, *DISTANCE_BINS)
-MOST = 6000  # weights: in larger problems the bins of exp are left out, to stay cheap
+MAX_WEIGHTS = 6000  # weights: in larger problems the bins of exp are left out, to stay cheap
 NOTHING_LEFT = 1e-6  # of a squared length: what is less after projections is rounding
 
 
@@ -106,7 +106,7 @@ def _moves(problem: Problem, reference: Reference, p: Array) -> Array:
     )
     scores = np.where(usable, logits - problem.additive(), 0) if floats else logits
     scores = scores[:, :, None]
-    if p.size > MOST:
+    if p.size > MAX_WEIGHTS:
         return scores
     highest = np.where(usable, logits, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
     distance = np.where(usable, np.where(np.isfinite(highest), highest, 0) - logits, 0)

@@ -31,7 +31,7 @@ import numpy as np
 
 from mha_parity.core.check_result import SYSTEMATIC, CheckResult, Severity
 from mha_parity.core.features import AXES
-from mha_parity.judging.bias_directions import (
+from mha_parity.judging.error_directions import (
     DIRECTIONS,
     DISTANCE_BINS,
     FRACTION_BINS,
@@ -54,7 +54,7 @@ FALSE_ALARMS = 1e-6  # a run
 DTYPES = ("float64", "float32")  # in 16 bits the least effect is larger than the mistakes
 # The least effects in roundoffs. Legitimate orders have gains of up to 0.16; the scale may carry
 # four roundings (its forming, the change of base); an exp is good to 4 units in the last place.
-LEAST = np.array([0.5, 4.0, *([4.0] * (len(DIRECTIONS) - 2))])
+LEAST_EFFECTS = np.array([0.5, 4.0, *([4.0] * (len(DIRECTIONS) - 2))])
 FEATURES = [f"{axis}={value}" for axis, values in AXES.items() for value in values]
 HEADS = 8
 SPREAD_OUT = "spread"
@@ -68,7 +68,7 @@ THRESHOLD = math.sqrt(2 * math.log(TESTS / FALSE_ALARMS))
 
 
 @dataclass(frozen=True, slots=True)
-class BiasFinding:
+class SystematicError:
     """A systematic error: which direction, where, how large (in roundoffs), how sure.
 
     ``share``: the part of all error that lies along the direction.
@@ -164,7 +164,7 @@ class SystematicErrorTest:
             self._spread_counts[dtype] += counts
         self._last |= other._last
 
-    def findings(self) -> list[BiasFinding]:
+    def findings(self) -> list[SystematicError]:
         """Return all that stands out."""
         found = []
         for (dtype, group), sums in self._sums.items():
@@ -173,13 +173,13 @@ class SystematicErrorTest:
                 statistic = np.nan_to_num(_statistic(sums))
                 effect, shares = sums[2] / sums[1], _shares(sums)
             found += [
-                BiasFinding(dtype, DIRECTIONS[i], group, int(sums[0, i]), float(effect[i]),
+                SystematicError(dtype, DIRECTIONS[i], group, int(sums[0, i]), float(effect[i]),
                         float(statistic[i]), shares[DIRECTIONS[i]], self._last[dtype])
                 for i in range(tested) if statistic[i] > THRESHOLD
             ]  # fmt: skip
         return found + [finding for dtype in self._spread_counts for finding in self._spread(dtype)]
 
-    def _spread(self, dtype: str) -> list[BiasFinding]:
+    def _spread(self, dtype: str) -> list[SystematicError]:
         """Return the finding that errors spread too far, by Chernoff's bound on the count."""
         cases, precise = self._spread_counts[dtype].tolist()
         share = precise / cases
@@ -190,14 +190,16 @@ class SystematicErrorTest:
         if statistic <= THRESHOLD:
             return []
         last = self._last[dtype]
-        return [BiasFinding(dtype, SPREAD_OUT, "all", cases, share, statistic, NO_DIRECTION, last)]
+        return [
+            SystematicError(dtype, SPREAD_OUT, "all", cases, share, statistic, NO_DIRECTION, last)
+        ]
 
     def check_results(self) -> list[CheckResult]:
         """Return one check result for each dtype in which something stands out: what explains most.
 
         A finding in some heads alone is named by its head, one with some feature by the feature.
         """
-        best: dict[str, BiasFinding] = {}
+        best: dict[str, SystematicError] = {}
         for finding in sorted(self.findings(), key=_telling):
             best[finding.dtype] = finding
         return [
@@ -208,7 +210,7 @@ class SystematicErrorTest:
                 error=abs(finding.effect),
                 allowed=SPREAD_RATE
                 if finding.direction == SPREAD_OUT
-                else float(LEAST[DIRECTIONS.index(finding.direction)]),
+                else float(LEAST_EFFECTS[DIRECTIONS.index(finding.direction)]),
                 detail=finding.sentence,
             )
             for finding in best.values()
@@ -223,7 +225,7 @@ def _no_cases() -> Array:
     return np.zeros(2, dtype=np.int64)
 
 
-def _telling(finding: BiasFinding) -> tuple[bool, float, float]:
+def _telling(finding: SystematicError) -> tuple[bool, float, float]:
     """Return how much a finding says: over all cases or a head, explaining much, surely."""
     broad = finding.group == "all" or finding.group.startswith("head")
     return broad, round(finding.share, 1), finding.statistic
@@ -240,8 +242,12 @@ def _shares(sums: Array) -> dict[str, float]:
 def _statistic(sums: Array) -> Array:
     """Return the larger of the two one-sided statistics."""
     _, w, wb, ww, wwb, wwbb, _ = sums
-    above = (wb - LEAST * w) / np.sqrt(wwbb - 2 * LEAST * wwb + LEAST**2 * ww)
-    below = (-wb - LEAST * w) / np.sqrt(wwbb + 2 * LEAST * wwb + LEAST**2 * ww)
+    above = (wb - LEAST_EFFECTS * w) / np.sqrt(
+        wwbb - 2 * LEAST_EFFECTS * wwb + LEAST_EFFECTS**2 * ww
+    )
+    below = (-wb - LEAST_EFFECTS * w) / np.sqrt(
+        wwbb + 2 * LEAST_EFFECTS * wwb + LEAST_EFFECTS**2 * ww
+    )
     return np.asarray(np.maximum(above, below))
 
 

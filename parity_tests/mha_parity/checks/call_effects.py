@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_parity.cases.covering import place_of
+from mha_parity.cases.covering import case_index
 from mha_parity.checks import dropout, rejected_inputs, state
 from mha_parity.checks.forbidden_modules import ForbiddenModules
 from mha_parity.core.candidate import REMARK, Answer, CandidateError
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.conventions.base import Call, Convention
+    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.conventions.calls import Call
 
 
 class Schedule(NamedTuple):
@@ -46,7 +47,7 @@ class Schedule(NamedTuple):
 
     def number(self, case: Case) -> int:
         """Return the 1-based number of a scheduled case; 0 where it is not scheduled."""
-        place = place_of(case)
+        place = case_index(case)
         if place < self.first:
             return place + 1
         return self.first + place // self.every if place % self.every == 0 else 0

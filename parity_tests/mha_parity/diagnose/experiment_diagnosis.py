@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mha_parity.core.candidate import Candidate
-    from mha_parity.diagnose.experiments.calls import Trial
-    from mha_parity.diagnose.experiments.examination import Finding
+    from mha_parity.diagnose.experiments.calls import CallResult
+    from mha_parity.diagnose.experiments.examination import ExperimentFinding
 
 FACTS = 2  # about what is not understood
 TRIALS = (
@@ -24,7 +24,7 @@ TRIALS = (
 LONGEST = 130  # keys: hundreds of names are held against each of these
 
 
-class Measurements:
+class ExperimentDiagnosis:
     """The experiments on a candidate, made once."""
 
     def __init__(self, candidate: Candidate, running: Callable[[], bool]) -> None:
@@ -62,24 +62,26 @@ class Measurements:
         wrong, right = ([t for t in answered if t.wrong is flag] for flag in (True, False))
         chosen = [*_spread(wrong), *_spread(right)]
         seen = [Observation(t.problem, t.answer, failing=False) for t in chosen]
-        return [Observation(o.problem, o.answer, failing=o.fault > TELLING) for o in seen]
+        return [
+            Observation(o.problem, o.answer, failing=o.error_in_tolerances > TELLING) for o in seen
+        ]
 
 
 PROBED = "measured from outside"
 
 
-def _short(trial: Trial) -> bool:
+def _short(trial: CallResult) -> bool:
     case = trial.problem.case
     return min(case.queries, case.keys) > 1 and max(case.queries, case.keys) <= LONGEST
 
 
-def _spread(trials: Sequence[Trial]) -> list[Trial]:
+def _spread(trials: Sequence[CallResult]) -> list[CallResult]:
     """Return a few trials, evenly over all."""
     step = max(len(trials) // TRIALS, 1)
     return list(trials[::step][:TRIALS])
 
 
-def as_diagnosis(finding: Finding) -> Diagnosis:
+def as_diagnosis(finding: ExperimentFinding) -> Diagnosis:
     """Return a finding of the experiments as a line of a diagnosis."""
     return Diagnosis(
         bug=None,

@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_parity.cases.covering import possible
 from mha_parity.core.candidate import CandidateError, ask
-from mha_parity.core.pictures import Picture
+from mha_parity.core.pictures import WeightsPicture
 from mha_parity.diagnose.read_weights import read_sample_weights
 from mha_parity.judging.error_map import error_units
 from mha_parity.run.case_run import run_case
@@ -36,7 +36,7 @@ HEAD_DIM = 5
 
 def pictures(
     candidate: Candidate, failures: Iterable[Failure], settings: JudgeSettings
-) -> tuple[Picture, ...]:
+) -> tuple[WeightsPicture, ...]:
     """Return a picture of each shrunk failure that one can be made of, at sizes one can read."""
     shrunk = [failure for failure in failures if failure.first_seen is not None]
     wanted = [failure for failure in shrunk if failure.check_result.check in CHECKS][:SHOWN]
@@ -46,7 +46,7 @@ def pictures(
 
 def closest(
     candidate: Candidate, worst: CheckResult | None, settings: JudgeSettings
-) -> tuple[Picture, ...]:
+) -> tuple[WeightsPicture, ...]:
     """Return what shows a run in which nothing failed: the case of its worst error, cut to size."""
     if worst is None:
         return ()
@@ -58,7 +58,7 @@ def closest(
 
 def picture_of(
     candidate: Candidate, case_result: CaseResult, settings: JudgeSettings
-) -> Picture | None:
+) -> WeightsPicture | None:
     """Return the picture of a case's output and weights; None where there was no answer."""
     problem, reference, answer = case_result.problem, case_result.reference, case_result.answer
     if not (problem and reference and answer):
@@ -74,7 +74,9 @@ def fitting(case: Case) -> Case:
     return case.replace(**{name: min(getattr(case, name), size) for name, size in most.items()})
 
 
-def _picture(candidate: Candidate, failure: Failure, settings: JudgeSettings) -> Picture | None:
+def _picture(
+    candidate: Candidate, failure: Failure, settings: JudgeSettings
+) -> WeightsPicture | None:
     check = failure.check_result.check
     cases = (readable(failure.case, failure.first_seen or failure.case), failure.case)
     for problem, reference, answer in failing_again(candidate, failure, cases, settings):
@@ -128,7 +130,7 @@ def _drawn(
     reference: Reference,
     answer: Answer,
     settings: JudgeSettings,
-) -> Picture | None:
+) -> WeightsPicture | None:
     elements = error_units(problem, reference, answer, settings)
     if elements is None or not elements.size:
         return None
@@ -137,7 +139,7 @@ def _drawn(
     weights, source = _weights(candidate, problem, answer, sample)
     averaged = weights is not None and len(weights) == 1 != problem.num_heads
     reference_weights = reference.averaged[:, None] if averaged else reference.weights
-    return Picture(
+    return WeightsPicture(
         check=check,
         case=problem.case,
         sample=sample,

@@ -31,7 +31,7 @@ _PLACE = {"N": 0, "H": 1, "L": 2, "S": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class MaskContent:
     """What a case hides or adds, (N, H, L, S) each; ``added`` has -inf where a key is hidden.
 
     ``masks`` are the fields of the problem that it stands for.
@@ -41,19 +41,19 @@ class Content:
     added: Array | None = None
     masks: tuple[str, ...] = ()
 
-    def joined(self, other: Content) -> Content:
+    def joined(self, other: MaskContent) -> MaskContent:
         """Return what both hide and add together."""
         hidden = self.hidden | other.hidden
         floats = [each.added for each in (self, other) if each.added is not None]
         masks = (*self.masks, *other.masks)
         if not floats:
-            return Content(hidden, masks=masks)
+            return MaskContent(hidden, masks=masks)
         total = np.where(hidden, -np.inf, sum(np.where(self.hidden, 0.0, f) for f in floats))
-        return Content(hidden, total, masks)
+        return MaskContent(hidden, total, masks)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Passed:
+class MaskArgument:
     """A value for a mask parameter, its axes, and the fields of the problem that it stands for."""
 
     value: Any
@@ -62,7 +62,7 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class MaskFormat:
     """A shape, a kind of values and their meaning.
 
     ``kind``: "bool", "int" (0 and 1), "float" (0 and 1), "added" (to the scores), "lengths" (how
@@ -75,7 +75,7 @@ class Taken:
     hides: bool = True
     fit: float = 1.0
 
-    def value(self, content: Content, dtype: np.dtype[Any]) -> Any:
+    def value(self, content: MaskContent, dtype: np.dtype[Any]) -> Any:
         """Return what to pass for a content, None where this cannot say it."""
         if self.kind == SWITCH:
             return self._switch(content)
@@ -95,7 +95,7 @@ class Taken:
         types = {"bool": np.dtype(np.bool_), "int": np.dtype(np.int64), "float": dtype}
         return np.asarray(marked, dtype=types[self.kind])
 
-    def _switch(self, content: Content) -> bool | None:
+    def _switch(self, content: MaskContent) -> bool | None:
         causal = np.triu(np.ones(content.hidden.shape[-2:], dtype=bool), k=1)
         if content.added is not None:
             return None
@@ -103,7 +103,7 @@ class Taken:
             return not self.hides
         return self.hides if (content.hidden == causal).all() else None
 
-    def _lengths(self, content: Content) -> Array | None:
+    def _lengths(self, content: MaskContent) -> Array | None:
         keys = content.hidden.shape[-1]
         counts = (~content.hidden).sum(axis=-1)
         whole = np.arange(keys) >= counts[..., None]
@@ -128,11 +128,11 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MaskSearchResult:
     """What one parameter takes in one layout, best first, or the reason why nothing is known."""
 
     parameter: Parameter
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[MaskFormat, ...] = ()
     reason: str = ""
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.identity import Measure
+from mha_parity.core.identity import ExperimentResult
 from mha_parity.diagnose.evidence import ROUNDINGS
 from mha_parity.diagnose.experiments import transfer
 from mha_parity.diagnose.experiments.gradients import gradient_effects
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from mha_parity.diagnose.experiments.calls import Caller
     from mha_parity.diagnose.experiments.examination import Examination
-    from mha_parity.diagnose.experiments.reading import Reading
+    from mha_parity.diagnose.experiments.reading import SampleWeights
 
-LEAST = 3  # effective scales that a formula rests on
+MIN_SCALES = 3  # effective scales that a formula rests on
 EXACT_ULPS = 4  # an exp of 1 ulp, and the roundings of two divisions
 UNREAD = "not measured: the weights cannot be read out of the output"
 
 
-def measures(caller: Caller, seen: Examination) -> tuple[Measure, ...]:
+def measures(caller: Caller, seen: Examination) -> tuple[ExperimentResult, ...]:
     """Return a line for each experiment."""
-    each: tuple[Callable[[Examination], Iterator[Measure]], ...] = (
+    each: tuple[Callable[[Examination], Iterator[ExperimentResult]], ...] = (
         _scale, _transfer, _exponential, _window, _influences, _sizes, _digits,
     )  # fmt: skip
     found = [measure for make in each for measure in make(seen)]
@@ -46,7 +46,7 @@ def formula(seen: Examination) -> str:
     return f"softmax(s q k^T) v with s = {text}"
 
 
-def _straight(reading: Reading) -> bool:
+def _straight(reading: SampleWeights) -> bool:
     """Return whether the weights are a softmax of the scores times a constant a head."""
     found = transfer.curve(reading)
     if found is None:
@@ -56,14 +56,14 @@ def _straight(reading: Reading) -> bool:
     return misfit <= found.atol and bool((np.abs(sums - 1) <= 100 * reading.noise).all())
 
 
-def _scale(seen: Examination) -> Iterator[Measure]:
-    if len(seen.scales) < LEAST:
-        yield Measure(experiment="scale", sentence=UNREAD, as_torch=None)
+def _scale(seen: Examination) -> Iterator[ExperimentResult]:
+    if len(seen.scales) < MIN_SCALES:
+        yield ExperimentResult(experiment="scale", sentence=UNREAD, as_torch=None)
         return
     off = max(abs(m.factor - 1) for m in seen.scales)
     widths = sorted({m.case.head_dim for m in seen.scales})
     where = f"{len(seen.scales)} sizes with D = {widths[0]} … {widths[-1]}"
-    yield Measure(
+    yield ExperimentResult(
         experiment="scale",
         sentence=f"{law(seen.scales)}, at {where}; 1/sqrt(D) is missed by {off:.2g} of it",
         value=off, unit="relative", as_torch=_is_scaled(seen),
@@ -74,10 +74,10 @@ def _is_scaled(seen: Examination) -> bool:
     return all(m.equals(m.case.head_dim**-0.5) for m in seen.scales)
 
 
-def _transfer(seen: Examination) -> Iterator[Measure]:
+def _transfer(seen: Examination) -> Iterator[ExperimentResult]:
     curves = [c for each in seen.readings if (c := transfer.curve(each)) is not None]
     if not curves:
-        yield Measure(experiment="transfer curve", sentence=UNREAD, as_torch=None)
+        yield ExperimentResult(experiment="transfer curve", sentence=UNREAD, as_torch=None)
         return
     misses = [c.misfit(c.x) for c in curves]
     sum(int(c.usable.sum()) for c in curves)
@@ -85,7 +85,7 @@ def _transfer(seen: Examination) -> Iterator[Measure]:
     y = np.concatenate([c.y[c.usable] for c in curves])
     slope = float(x @ y) / max(float(x @ x), 1e-300)
     min(float(c.x[c.usable].min()) for c in curves)
-    yield Measure(
+    yield ExperimentResult(
         experiment="transfer curve",
         sentence=f"log of the weight over the score, {len(x)} points from 0 down to {x.min():.3g}: "
         f"at most {max(misses):.2g} from torch's line, slope {slope:.6g}",
@@ -94,16 +94,16 @@ def _transfer(seen: Examination) -> Iterator[Measure]:
     )  # fmt: skip
 
 
-def _exponential(seen: Examination) -> Iterator[Measure]:
+def _exponential(seen: Examination) -> Iterator[ExperimentResult]:
     found = seen.exponential
     if found is None:
-        yield Measure(
+        yield ExperimentResult(
             experiment="exponential", as_torch=None,
             sentence="not measured: the inputs cannot be set to exact scores",
         )  # fmt: skip
         return
-    if len(seen.scales) >= LEAST and not _is_scaled(seen):
-        yield Measure(
+    if len(seen.scales) >= MIN_SCALES and not _is_scaled(seen):
+        yield ExperimentResult(
             experiment="exponential", sentence="not measured: the scale is another", as_torch=None
         )
         return
@@ -111,7 +111,7 @@ def _exponential(seen: Examination) -> Iterator[Measure]:
     right = bool((found.ulps <= allowed).all())
     ulps = max(1, round(found.worst))
     worst = f"{found.worst:.1f}" if found.worst < 1e4 else f"{found.worst:.2g}"
-    yield Measure(
+    yield ExperimentResult(
         experiment="exponential",
         sentence=f"exp of {found.scores.size} exactly known scores, {found.scores.min():.3g} … 0: "
         f"at most {worst} ulp off, at {found.at + 0.0:.4g}",
@@ -120,17 +120,17 @@ def _exponential(seen: Examination) -> Iterator[Measure]:
     )  # fmt: skip
 
 
-def _window(seen: Examination) -> Iterator[Measure]:
+def _window(seen: Examination) -> Iterator[ExperimentResult]:
     normal = [r for r in seen.readings if r.problem.case.regime == "normal"]
     if not normal:
-        yield Measure(experiment="keys of a row", sentence=UNREAD, as_torch=None)
+        yield ExperimentResult(experiment="keys of a row", sentence=UNREAD, as_torch=None)
         return
     rules = [r for r in (visibility(each) or irregular(each) for each in normal) if r]
     largest = normal[-1].seen.shape
     if rules:
-        yield Measure(experiment="keys of a row", sentence=rules[-1], as_torch=False)
+        yield ExperimentResult(experiment="keys of a row", sentence=rules[-1], as_torch=False)
         return
-    yield Measure(
+    yield ExperimentResult(
         experiment="keys of a row",
         sentence=f"without a mask every row sees every key, up to {largest[1]} rows and "
         f"{largest[2]} keys",
@@ -138,17 +138,17 @@ def _window(seen: Examination) -> Iterator[Measure]:
     )  # fmt: skip
 
 
-def _influences(seen: Examination) -> Iterator[Measure]:
+def _influences(seen: Examination) -> Iterator[ExperimentResult]:
     for each in seen.influences:
         clause = f"{each.word}s independent" if each.word != "query row" else ""
-        yield Measure(
+        yield ExperimentResult(
             experiment=f"{each.word}s", sentence=each.sentence, value=each.change,
             unit="change of another's output", as_torch=each.independent,
             clause=clause if each.independent else f"{each.word}s not independent",
         )  # fmt: skip
 
 
-def _sizes(seen: Examination) -> Iterator[Measure]:
+def _sizes(seen: Examination) -> Iterator[ExperimentResult]:
     tried = [each for each in seen.scans if each.crashed]
     calls = sum(len(each.trials) for each in tried)
     listed = ", ".join(f"{s.letter} {min(s.crashed)} … {max(s.crashed)}" for s in tried)
@@ -159,19 +159,21 @@ def _sizes(seen: Examination) -> Iterator[Measure]:
         rules = [r for s in tried for r in (s.crash_rule, s.wrong_rule) if r]
         where = f", wherever {' or '.join(dict.fromkeys(rules[:3]))}" if rules else ""
         sentence = f"wrong or without an answer in {bad} of {calls} calls{where}: {listed}"
-    yield Measure(
+    yield ExperimentResult(
         experiment="sizes", sentence=sentence, value=float(bad), unit="calls", as_torch=not bad
     )
 
 
-def _digits(seen: Examination) -> Iterator[Measure]:
+def _digits(seen: Examination) -> Iterator[ExperimentResult]:
     digit = seen.digits
     if digit is None:
-        yield Measure(experiment="digits", sentence="not measured: no answer", as_torch=None)
+        yield ExperimentResult(
+            experiment="digits", sentence="not measured: no answer", as_torch=None
+        )
         return
     where = f" in {digit.heads}" if digit.heads else ""
     cause = f", as rounding to {digit.dtype} gives" if digit.dtype and digit.rounding else ""
-    yield Measure(
+    yield ExperimentResult(
         experiment="digits",
         sentence=f"{digit.bits:.1f} bits of the largest number of the output are right{where}, "
         f"error {digit.error:.2g}{cause}",
@@ -179,16 +181,16 @@ def _digits(seen: Examination) -> Iterator[Measure]:
     )  # fmt: skip
 
 
-def _masks(caller: Caller, seen: Examination) -> Iterator[Measure]:
+def _masks(caller: Caller, seen: Examination) -> Iterator[ExperimentResult]:
     for each in seen.masks:
         if each.effect:
-            yield Measure(
+            yield ExperimentResult(
                 experiment=each.name, sentence=each.effect, value=each.error,
                 unit="error of the output", as_torch=False,
             )  # fmt: skip
             continue
         if each.trial.wrong:
-            yield Measure(
+            yield ExperimentResult(
                 experiment=each.name, value=each.error, unit="error of the output", as_torch=None,
                 sentence="hides no other keys than it should; the output is wrong without it too",
             )  # fmt: skip
@@ -196,7 +198,7 @@ def _masks(caller: Caller, seen: Examination) -> Iterator[Measure]:
         rule = kept_keys(caller, each) if each.name == "attn=causal" else ""
         keeps = rule.replace("0 … i", "j <= i") if rule == "0 … i" else rule
         effect = f"row i keeps keys {keeps}" if keeps else MASK_RULES[each.name.split("=")[1]]
-        yield Measure(
+        yield ExperimentResult(
             experiment=each.name, sentence=f"{effect}; the output is {each.error:.2g} off",
             value=each.error, unit="error of the output",
             clause=f"causal mask keeps {keeps}" if keeps else "",
@@ -211,46 +213,48 @@ MASK_RULES = {
 }  # fmt: skip
 
 
-def _features(seen: Examination) -> Iterator[Measure]:
+def _features(seen: Examination) -> Iterator[ExperimentResult]:
     """Yield the features that are right as one line, and a line for each that is not."""
     right = [each for each in seen.features if not each.effect]
     if right:
         error = max(each.error for each in right)
-        yield Measure(
+        yield ExperimentResult(
             experiment="features", value=error, unit="error of the output",
             sentence=f"{', '.join(each.name for each in right)}: each at most {error:.2g} off",
         )  # fmt: skip
     for each in seen.features:
         if each.effect:
-            yield Measure(
+            yield ExperimentResult(
                 experiment=each.name, sentence=each.effect, value=each.error,
                 unit="error of the output", as_torch=False,
             )  # fmt: skip
 
 
-def _gradients(caller: Caller, seen: Examination) -> Iterator[Measure]:
+def _gradients(caller: Caller, seen: Examination) -> Iterator[ExperimentResult]:
     """Yield how gradients are off, where they are offered and the output is right."""
     if "yes" not in caller.candidate.offer["gradients"] or not caller.running():
         return
     if seen.wrong or seen.causes:
         text = "not measured: the output is another"
-        yield Measure(experiment="gradients", sentence=text, as_torch=None)
+        yield ExperimentResult(experiment="gradients", sentence=text, as_torch=None)
         return
     effects = gradient_effects(caller)
-    yield Measure(
+    yield ExperimentResult(
         experiment="gradients", value=float(len(effects)), unit="departures",
         sentence="; ".join(effects) or "all as torch's, at 3 sizes and with each mask",
         as_torch=not effects, clause="" if effects else "gradients right",
     )  # fmt: skip
 
 
-def _state(seen: Examination) -> Iterator[Measure]:
+def _state(seen: Examination) -> Iterator[ExperimentResult]:
     earlier = seen.earlier
     if not earlier.calls:
-        yield Measure(experiment="state", sentence="not measured: no answer", as_torch=None)
+        yield ExperimentResult(
+            experiment="state", sentence="not measured: no answer", as_torch=None
+        )
         return
     right = not earlier.changes
-    yield Measure(
+    yield ExperimentResult(
         experiment="state",
         sentence=f"{earlier.calls} calls of other sizes and values in between change the answer to "
         f"a problem by at most {earlier.change:.2g}" if right else "; ".join(earlier.changes[:2]),

@@ -11,7 +11,7 @@ import pytest
 
 from mha_parity import catalogue
 from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.check_result import CheckResult, Severity
@@ -19,10 +19,10 @@ from mha_parity.core.features import AXES, offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome
-from mha_parity.judging import bias
+from mha_parity.judging import systematic_error
 from mha_parity.judging.accuracy import torch_output
-from mha_parity.judging.bias import LEAST, TESTS, THRESHOLD, SystematicErrorTest
-from mha_parity.judging.bias_directions import DIRECTIONS
+from mha_parity.judging.error_directions import DIRECTIONS
+from mha_parity.judging.systematic_error import LEAST_EFFECTS, TESTS, THRESHOLD, SystematicErrorTest
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared, attend
 from mha_parity.oracle.reference import Reference, reference_answer
 from mha_parity.run.check import check
@@ -38,7 +38,7 @@ RUN_CASES = 500  # as many as a default run has: 1e-6 in one head needs them
 def posed(dtype: str, seed: int = 61, cases: int = CASES) -> tuple[tuple[Problem, Reference], ...]:
     """Return a run's problems in one dtype, with their reference."""
     offered = offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
-    found = [make(case) for case in draw_cases(offered, cases, seed)]
+    found = [make_problem(case) for case in draw_cases(offered, cases, seed)]
     return tuple((problem, reference_answer(problem)) for problem in found)
 
 
@@ -46,10 +46,10 @@ def run(
     answer: Callable[[Problem], np.ndarray], dtype: str, seed: int = 61, cases: int = CASES
 ) -> list[CheckResult]:
     """Return what a run with this candidate finds."""
-    over_run = SystematicErrorTest()
+    run_check_results = SystematicErrorTest()
     for problem, reference in posed(dtype, seed, cases):
-        over_run.add(problem, reference, Answer(output=answer(problem)))
-    return over_run.check_results()
+        run_check_results.add(problem, reference, Answer(output=answer(problem)))
+    return run_check_results.check_results()
 
 
 class BFloatLogits(Attention):
@@ -179,7 +179,7 @@ def test_without_the_threshold_rounding_would_be_suspected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The false-alarm rate is what keeps right attentions out: with no threshold one is named."""
-    monkeypatch.setattr(bias, "THRESHOLD", -math.inf)
+    monkeypatch.setattr(systematic_error, "THRESHOLD", -math.inf)
     assert run(by(Attention), "float32") != []
 
 
@@ -191,7 +191,7 @@ def test_least_effects_are_what_keeps_small_biases_out(monkeypatch: pytest.Monke
         return rough.astype(problem.dtype)
 
     assert [] == run(quarter, "float32")
-    monkeypatch.setattr(bias, "LEAST", np.zeros_like(LEAST))
+    monkeypatch.setattr(systematic_error, "LEAST_EFFECTS", np.zeros_like(LEAST_EFFECTS))
     assert "too large" in run(quarter, "float32")[0].detail
 
 
@@ -213,7 +213,7 @@ def test_signs_by_chance_keep_the_inequality() -> None:
 
 def test_few_cases_prove_nothing() -> None:
     """T cannot pass the root of the number of cases: below 41 of them nothing is ever said."""
-    over_run = SystematicErrorTest()
+    run_check_results = SystematicErrorTest()
     for problem, reference in posed("float32")[: math.floor(THRESHOLD**2)]:
-        over_run.add(problem, reference, Answer(output=of("softmax-add-eps")(problem)))
-    assert [] == over_run.findings()
+        run_check_results.add(problem, reference, Answer(output=of("softmax-add-eps")(problem)))
+    assert [] == run_check_results.findings()

@@ -1,0 +1,126 @@
+"""One call of a target: the arrays it is handed, the call itself, what it raises."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.cases.memory_layout import present
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.conventions.crash_report import crash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.backends.base import Library
+    from mha_parity.targets.masks.mask_format import MaskArgument
+
+LEAVES = (
+    *("query", "key", "value", "key_padding_mask", "attn_mask"),
+    *("w_q", "w_k", "w_v", "w_out", "b_q", "b_k", "b_v", "b_out"),
+)
+
+
+def on_call() -> None:
+    """Do nothing before a call; a worker puts what says that the last one ended in its place."""
+
+
+class Arguments:
+    """Fresh copies of a problem's arrays in the case's memory layout, in the library's kind.
+
+    ``given`` keeps what was handed out, as NumPy sees it: whoever watches the call looks there.
+    ``leaves`` keeps what of it may have a gradient, as the library has it.
+    """
+
+    def __init__(self, problem: Problem, library: Library) -> None:
+        self.problem = problem
+        self.library = library
+        self.given: list[tuple[str, Array]] = []
+        self.leaves: dict[str, Any] = {}
+        self.masks: dict[str, MaskArgument] = {}
+        self._rows: dict[int, Any] = {}
+
+    def array(self, name: str, array: Array) -> Any:
+        """Return a fresh copy of ``array``."""
+        # Lengths and masks of integers have no NaN to put between their elements.
+        copy = present(array, "c" if array.dtype.kind in "iu" else self.problem.case.memory)
+        self.given.append((name, copy))
+        handed = self.library.from_numpy(copy)
+        if name in LEAVES and copy.dtype.kind not in "biu":
+            self.leaves[name] = handed
+        return handed
+
+    def mask(self, name: str, passed: MaskArgument) -> Any:
+        """Return what a mask parameter gets; what is added to the scores may have a gradient."""
+        if not isinstance(passed.value, np.ndarray):
+            return passed.value
+        handed = self.array(name, passed.value)
+        if passed.masks and passed.value.dtype.kind not in "biu":
+            self.leaves[name] = handed
+            self.masks[name] = passed
+        return handed
+
+    def rows(self, lay: Callable[[Array], Array]) -> tuple[Any, Any, Any]:
+        """Return query, key and value laid out by ``lay``; one object stays one object."""
+        given = []
+        for name in ("query", "key", "value"):
+            source = getattr(self.problem, name)
+            if id(source) not in self._rows:
+                self._rows[id(source)] = self.array(name, lay(source))
+            given.append(self._rows[id(source)])
+        return given[0], given[1], given[2]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of somebody's attention, ready to be made; ``given``: the arrays it is made on.
+
+    ``pull`` leads from the result to the gradients as an answer has them, where the case asks for
+    them; it raises ``CandidateError`` where there are none.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    given: tuple[tuple[str, Array], ...] = ()
+    pull: Callable[[Any], dict[str, Array]] | None = None
+
+    def make(self) -> Any:
+        """Make the call.
+
+        Raises
+        ------
+        CandidateError
+            The candidate raised, or tried to leave the process.
+
+        """
+        on_call()
+        with target_errors():
+            return self.function(*self.args, **self.kwargs)
+
+
+class target_errors:  # noqa: N801  (reads as a statement: `with target_errors():`)
+    """Within, warnings are the candidate's own affair and every exception is its crash."""
+
+    def __enter__(self) -> None:
+        self._warnings = warnings.catch_warnings()
+        self._warnings.__enter__()
+        warnings.simplefilter("ignore")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._warnings.__exit__(None, None, None)
+        if isinstance(error, CandidateError):
+            return
+        if isinstance(error, Exception | SystemExit):
+            raise crash(error) from None
