@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from mha_parity.core.environment import TORCH, require
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options, from_namespace
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.command import EXEC
@@ -30,12 +31,14 @@ LEAST_CASES = 40
 def check(asked: argparse.Namespace) -> int:
     """Judge every target and show its verdict; the reports named are written as well."""
     from mha_parity.report import encoding, files, github, terminal
+    from mha_parity.run.by_answers import need_torch_or_answers
     from mha_parity.selftest import torch_audit
 
     options = from_namespace(asked)
     console = Console()
     if torch_audit.is_requested(asked):
         return torch_audit.main(asked, console)
+    need_torch_or_answers(options)
     names = {kind: getattr(asked, kind) for kind in files.MAKE}
     files.writable(names.values())
     if asked.html:
@@ -127,6 +130,7 @@ def record(asked: argparse.Namespace) -> int:
     """Write the file by which ``check --answers`` judges."""
     from mha_parity.commands import record as recording
 
+    require(TORCH, TORCH)
     return recording.record(asked.targets, asked.output, from_namespace(asked), Console())
 
 
@@ -153,6 +157,7 @@ def bench(asked: argparse.Namespace) -> int:
     """Time attentions next to torch's own, one after the other, and each only if it is right."""
     from mha_parity.bench import command
 
+    require(TORCH, TORCH)
     if asked.plot:
         require("matplotlib", "plot")
     return command.bench(asked, Console())
@@ -162,6 +167,7 @@ def mutants(asked: argparse.Namespace) -> int:
     """Run the suite on the catalogue and show the kill matrix."""
     from mha_parity.selftest import mutation_run as matrix
 
+    require(TORCH, TORCH)
     return matrix.main(asked)
 
 
@@ -192,20 +198,3 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "explain": explain,
     "list": listing,
 }
-
-
-def require(module: str, extra: str) -> None:
-    """Say in one sentence which extra a missing module belongs to.
-
-    Raises
-    ------
-    ValueError
-        The module is not installed.
-
-    """
-    import importlib.util
-
-    if importlib.util.find_spec(module) is None:
-        raise ValueError(
-            f"{module} is not installed, but this needs it; pip install 'mha-parity[{extra}]'."
-        )

@@ -185,8 +185,10 @@ class _Run:
         return names
 
     def _offered(self) -> list[str]:
+        from mha_parity.run.by_answers import need_torch_or_answers
         from mha_parity.run.narrowing import restricted
 
+        need_torch_or_answers(self._options)
         offer = restricted(self._opened(), self._options)
         return [f"{axis}={value}" for axis, values in offer.items() for value in values]
 

@@ -14,7 +14,6 @@ from mha_parity.core.options import DEFAULT_TARGET
 from mha_parity.oracle.recorded import Record, rows_share_nan
 from mha_parity.report import files
 from mha_parity.report.progress import progress
-from mha_parity.run.by_answers import record_of
 from mha_parity.run.narrowing import cases_for, restricted
 from mha_parity.worker.open_target import opened
 
@@ -32,10 +31,9 @@ def record(targets: Sequence[str], path: str, options: Options, console: Console
     Raises
     ------
     ValueError
-        There is no torch, a target cannot be opened, or the file cannot be written.
+        A target cannot be opened, or the file cannot be written.
 
     """
-    record_of(options)
     files.writable([path])
     cases = dict(each for name in targets or [DEFAULT_TARGET] for each in _cases(name, options))
     shares_nan = tuple(dtype for dtype in AXES["dtype"] if rows_share_nan(dtype))

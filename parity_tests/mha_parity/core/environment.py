@@ -1,18 +1,43 @@
-"""Where a run took place: what a reader needs to see the same again."""
+"""Where a run took place, and which libraries that it may need are installed."""
 
 from __future__ import annotations
 
 import platform
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+TORCH = "torch"  # the library and the extra that brings it
+
+
+def installed(module: str) -> bool:
+    """Return whether a module can be imported, without doing so."""
+    return find_spec(module) is not None
+
+
+def require(module: str, extra: str) -> None:
+    """Say in one sentence which extra a missing module belongs to.
+
+    Raises
+    ------
+    ValueError
+        The module is not installed.
+
+    """
+    if not installed(module):
+        raise ValueError(
+            f"{module} is not installed, but this needs it; pip install 'mha-parity[{extra}]'."
+        )
+
+
 def environment(oracle: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return versions, platform and the oracle's circumstances; loads torch unless they are given.
 
-    ``oracle`` is what an earlier call returned, where the answers were recorded.
+    ``oracle`` is what an earlier call returned, where the answers were recorded. Nothing is said of
+    a torch that is not installed.
     """
     import numpy as np
 
@@ -20,12 +45,13 @@ def environment(oracle: Mapping[str, str] | None = None) -> dict[str, str]:
     import mha_torch
 
     own = ("mha_parity", "numpy", "python", "platform")
-    described = mha_torch.describe() if oracle is None else oracle
+    if oracle is None:
+        oracle = mha_torch.describe() if installed(TORCH) else {}
 
     return {
         "mha_parity": mha_parity.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        **{k: str(v) for k, v in described.items() if k not in own},
+        **{k: str(v) for k, v in oracle.items() if k not in own},
     }

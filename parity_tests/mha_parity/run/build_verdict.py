@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.verdict import Failure, Verdict
 from mha_parity.judging.output import JudgeSettings
+from mha_parity.oracle.recorded import asks_torch
 from mha_parity.run import answer_dtype, by_answers, summary
 from mha_parity.run.diagnosed import diagnosed
 from mha_parity.run.failures import failures_of
@@ -13,7 +14,7 @@ from mha_parity.run.gradient_pictures import gradient_pictures
 from mha_parity.run.narrowing import narrowed
 from mha_parity.run.overflow import is_remark
 from mha_parity.run.remarks import remarks
-from mha_parity.run.weights_pictures import closest, pictures
+from mha_parity.run.weights_pictures import closest, fitting, pictures
 
 if TYPE_CHECKING:
     from mha_parity.core.candidate import Candidate
@@ -99,7 +100,7 @@ def build_verdict(
             *summary.notes(case_results, parameters),
         ),
         dtype_finding=answer_dtype.finding(failing),
-        pictures=_pictures(candidate, failures, worst, settings) if options.draw else (),
+        pictures=_pictures(candidate, failures, check_results, settings) if options.draw else (),
         case_errors=summary.case_errors(case_results) if options.draw else (),
         gradient_pictures=gradient_pictures(candidate, failures if options.draw else (), settings),
     )
@@ -108,10 +109,14 @@ def build_verdict(
 def _pictures(
     candidate: Candidate,
     failures: tuple[Failure, ...],
-    worst: CheckResult | None,
+    check_results: list[CheckResult],
     settings: JudgeSettings,
 ) -> tuple[WeightsPicture, ...]:
-    """Return what the page draws of the failures, or of the case that came closest to one."""
+    """Return what the page draws of the failures, or of the case that came closest to one.
+
+    Recorded answers have no other sizes of a case: they are drawn where a picture can show them.
+    """
     if failures:
         return pictures(candidate, failures, settings)
-    return closest(candidate, worst, settings)
+    drawn = [each for each in check_results if asks_torch() or fitting(each.case) == each.case]
+    return closest(candidate, summary.worst(drawn), settings)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from mha_parity.answers import answers_file
+from mha_parity.core.environment import TORCH, installed
 from mha_parity.core.options import Options
 from mha_parity.oracle.recorded import active
 
@@ -16,10 +16,24 @@ if TYPE_CHECKING:
     from mha_parity.oracle.recorded import Record
 
 NO_TORCH = (
-    "torch is not installed, and judging needs it or what it computed: install torch, or pass "
-    "--answers FILE with a file that `mha-parity record` wrote where torch is."
+    "torch is not installed, and judging needs it or what it computed: pip install "
+    f"'mha-parity[{TORCH}]', or pass --answers FILE, which `mha-parity record` writes where torch "
+    "is."
 )
 NEEDS_TORCH = "failing cases are not shrunk, nor asked again in another dtype: that needs torch"
+
+
+def need_torch_or_answers(options: Options) -> None:
+    """Make sure that there is something to judge by.
+
+    Raises
+    ------
+    ValueError
+        There is neither torch nor a record.
+
+    """
+    if options.answers is None and not installed(TORCH):
+        raise ValueError(NO_TORCH)
 
 
 def record_of(options: Options) -> Record | None:
@@ -31,11 +45,8 @@ def record_of(options: Options) -> Record | None:
         There is neither torch nor a record, or the record cannot be read.
 
     """
-    if options.answers is not None:
-        return answers_file.read(options.answers)
-    if find_spec("torch") is None:
-        raise ValueError(NO_TORCH)
-    return None
+    need_torch_or_answers(options)
+    return None if options.answers is None else answers_file.read(options.answers)
 
 
 def recorded_cases(record: Record, offer: Offer, options: Options) -> tuple[Case, ...]:

@@ -37,9 +37,9 @@ HEAD_DIM = 5
 def pictures(
     candidate: Candidate, failures: Iterable[Failure], settings: JudgeSettings
 ) -> tuple[WeightsPicture, ...]:
-    """Return a picture of each shrunk failure that one can be made of, at sizes one can read."""
-    shrunk = [failure for failure in failures if failure.first_seen is not None]
-    wanted = [failure for failure in shrunk if failure.check_result.check in CHECKS][:SHOWN]
+    """Return a picture of each failure that one can be made of, at sizes one can read."""
+    small = [each for each in failures if each.first_seen or fitting(each.case) == each.case]
+    wanted = [failure for failure in small if failure.check_result.check in CHECKS][:SHOWN]
     drawn = (_picture(candidate, failure, settings) for failure in wanted)
     return tuple(picture for picture in drawn if picture is not None)
 

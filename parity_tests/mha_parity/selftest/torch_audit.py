@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from mha_parity.core.environment import TORCH, require
 from mha_parity.core.verdict import Outcome as Verdict
 from mha_parity.report import files
 
@@ -38,11 +39,12 @@ def is_requested(asked: argparse.Namespace) -> bool:
     Raises
     ------
     ValueError
-        ``--path`` names no path, or is asked of a target that is not torch's own.
+        There is no torch, ``--path`` names no path, or the target is not torch's own.
 
     """
     if asked.path is None:
         return False
+    require(TORCH, TORCH)
     from mha_torch import Path
 
     single = [path.value for path in Path if path.value not in GROUPS]

@@ -20,7 +20,6 @@ from mha_parity.answers.tensors import restored, stored
 from mha_parity.core.safetensors import dump, load
 from mha_parity.oracle.recorded import NotRecordedError, using
 from mha_parity.oracle.reference import reference_answer
-from mha_parity.run import by_answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,22 +31,6 @@ LAYER = "mha_numpy:MultiheadAttention"
 SCHEMA = Path(answers_file.__file__).with_name("schema.json")
 # What may differ between a run with torch and one by recorded answers.
 OTHER = ("environment", "notes", "seconds")
-
-
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Return a function that records a target's cases, once each."""
-    folder = tmp_path_factory.mktemp("answers")
-    kept: dict[tuple[str, ...], str] = {}
-
-    def recorded(*words: str) -> str:
-        if words not in kept:
-            path = str(folder / f"{len(kept)}.safetensors")
-            assert main(["record", *words, "-o", path, "--in-process"]) == 0
-            kept[words] = path
-        return kept[words]
-
-    return recorded
 
 
 def document(target: str, **options: Any) -> dict[str, Any]:
@@ -230,15 +213,6 @@ def test_other_mistakes_are_one_sentence(
     refused(["check", LAYER, *by], "no case with only what the target offers; record", capsys)
     refused(["check", RIGHT, *by, "--seed", "3"], "got --seed with --answers", capsys)
     refused(["check", RIGHT, *by, "--jobs", "2"], "and so have recorded answers", capsys)
-
-
-def test_without_torch_the_two_ways_out_are_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Where torch is not installed, check names torch and --answers in one sentence."""
-    monkeypatch.setattr(by_answers, "find_spec", lambda _: None)
-    words = ["check", RIGHT, "--in-process"]
-    refused(words, "torch is not installed, .*: install torch, or pass --answers FILE", capsys)
 
 
 def test_a_case_is_replayed_by_recorded_answers(

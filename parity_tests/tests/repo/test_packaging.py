@@ -95,6 +95,22 @@ def test_stranger_in_the_wheel_is_found(wheel: list[str], name: str) -> None:
     assert [name] == strangers([*wheel, name])
 
 
+def required(built: Path) -> list[str]:
+    """Return the requirements that the wheel names, those of extras too."""
+    (path,) = built.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        text = archive.read(name).decode()
+    return re.findall(r"^Requires-Dist: (.*)$", text, re.MULTILINE)
+
+
+def test_only_extras_require_torch(built: Path) -> None:
+    """The extra `torch` brings it, and nothing that is installed without an extra."""
+    torch = [each for each in required(built) if re.match(r"torch\b", each)]
+    assert torch
+    assert all("extra == 'torch'" in each for each in torch)
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_wheel_is_typed_and_whole(wheel: list[str], package: str) -> None:
     """Every file of a package that is no cache is in the wheel, and so are its types."""
