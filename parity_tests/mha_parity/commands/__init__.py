@@ -1,4 +1,4 @@
-"""Commands that need a run or the catalogue besides a report: replay, explain, list."""
+"""Commands that need a run or the catalogue besides a report: check, record, replay, explain."""
 
 from __future__ import annotations
 

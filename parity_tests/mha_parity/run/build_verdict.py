@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.verdict import Failure, Verdict
 from mha_parity.judging.output import JudgeSettings
-from mha_parity.oracle.recorded import asks_torch
 from mha_parity.run import answer_dtype, by_answers, summary
 from mha_parity.run.diagnosed import diagnosed
 from mha_parity.run.failures import failures_of
@@ -14,7 +13,7 @@ from mha_parity.run.gradient_pictures import gradient_pictures
 from mha_parity.run.narrowing import narrowed
 from mha_parity.run.overflow import is_remark
 from mha_parity.run.remarks import remarks
-from mha_parity.run.weights_pictures import closest, fitting, pictures
+from mha_parity.run.weights_pictures import can_be_drawn, closest, pictures
 
 if TYPE_CHECKING:
     from mha_parity.core.candidate import Candidate
@@ -112,11 +111,8 @@ def _pictures(
     check_results: list[CheckResult],
     settings: JudgeSettings,
 ) -> tuple[WeightsPicture, ...]:
-    """Return what the page draws of the failures, or of the case that came closest to one.
-
-    Recorded answers have no other sizes of a case: they are drawn where a picture can show them.
-    """
+    """Return what the page draws of the failures, or of the case that came closest to one."""
     if failures:
         return pictures(candidate, failures, settings)
-    drawn = [each for each in check_results if asks_torch() or fitting(each.case) == each.case]
-    return closest(candidate, summary.worst(drawn), settings)
+    worst = summary.worst(each for each in check_results if can_be_drawn(each.case))
+    return closest(candidate, worst, settings)

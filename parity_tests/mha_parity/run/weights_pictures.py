@@ -11,6 +11,7 @@ from mha_parity.core.candidate import CandidateError, ask
 from mha_parity.core.pictures import WeightsPicture
 from mha_parity.diagnose.read_weights import read_sample_weights
 from mha_parity.judging.error_map import error_units
+from mha_parity.oracle.recorded import asks_torch
 from mha_parity.run.case_run import run_case
 
 if TYPE_CHECKING:
@@ -38,10 +39,19 @@ def pictures(
     candidate: Candidate, failures: Iterable[Failure], settings: JudgeSettings
 ) -> tuple[WeightsPicture, ...]:
     """Return a picture of each failure that one can be made of, at sizes one can read."""
-    small = [each for each in failures if each.first_seen or fitting(each.case) == each.case]
-    wanted = [failure for failure in small if failure.check_result.check in CHECKS][:SHOWN]
+    shrunk = [
+        each
+        for each in failures
+        if each.first_seen is not None or (not asks_torch() and can_be_drawn(each.case))
+    ]
+    wanted = [failure for failure in shrunk if failure.check_result.check in CHECKS][:SHOWN]
     drawn = (_picture(candidate, failure, settings) for failure in wanted)
     return tuple(picture for picture in drawn if picture is not None)
+
+
+def can_be_drawn(case: Case) -> bool:
+    """Return whether a picture can show the case: recorded answers have no other sizes of it."""
+    return asks_torch() or fitting(case) == case
 
 
 def closest(

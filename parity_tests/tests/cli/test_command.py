@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mha_parity import cli
 from mha_parity.__main__ import GROUPS, main, parser
+from mha_parity.commands import check as checking
 from mha_parity.run import case_run, chunks
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def test_an_interrupt_before_the_first_case(
     def stopping(*_: object) -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "opened", stopping)
+    monkeypatch.setattr(checking, "opened", stopping)
     status, _, errors = said("check projected.py:f")
     assert (130, "mha-parity: interrupted while starting projected.py:f\n") == (status, errors)
 

@@ -9,7 +9,7 @@ import pytest
 
 from mha_numpy import attention
 from mha_numpy.engines import flash
-from mha_parity import cli
+from mha_parity.commands.check import default_runs, judged
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
 from mha_parity.core.verdict import Outcome
 
@@ -18,8 +18,8 @@ QUICK = Options(cases=200, in_process=True, diagnose=False, shrink=False)
 
 def outcomes(options: Options = QUICK) -> dict[str, Outcome]:
     """Return the outcome of each forced engine as the default run judges it."""
-    runs = dict(cli.default_runs(options))
-    return {name: cli.judged(name, runs[name]).outcome for name in FORCED_ENGINES}
+    runs = dict(default_runs(options))
+    return {name: judged(name, runs[name]).outcome for name in FORCED_ENGINES}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def outcomes(options: Options = QUICK) -> dict[str, Outcome]:
 )
 def test_the_cases_are_shared_out(cases: int, shares: list[int]) -> None:
     """The layer as it is comes first, with three fifths of the cases."""
-    runs = cli.default_runs(replace(QUICK, cases=cases))
+    runs = default_runs(replace(QUICK, cases=cases))
     assert [DEFAULT_TARGET, *FORCED_ENGINES] == [target for target, _ in runs]
     assert shares == [options.cases for _, options in runs]
 

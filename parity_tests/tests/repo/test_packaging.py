@@ -105,10 +105,10 @@ def required(built: Path) -> list[str]:
 
 
 def test_only_extras_require_torch(built: Path) -> None:
-    """The extra `torch` brings it, and nothing that is installed without an extra."""
+    """Extras bring it, one of them its namesake; nothing that is installed without them does."""
     torch = [each for each in required(built) if re.match(r"torch\b", each)]
-    assert torch
-    assert all("extra == 'torch'" in each for each in torch)
+    assert any(re.search(r"extra == ['\"]torch['\"]", each) for each in torch)
+    assert all("extra ==" in each for each in torch)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

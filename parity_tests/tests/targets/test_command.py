@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from mha_parity import cli
 from mha_parity.__main__ import main, parser
+from mha_parity.commands import check as checking
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
@@ -119,7 +120,7 @@ def test_options_that_do_not_reach_a_program_are_refused() -> None:
     for words in (["--in-process"], ["--forbid", "torch"]):
         asked = parser().parse_args(["check", "--exec", "true", *words])
         with pytest.raises(ValueError, match=r"which --in-process .* do not reach; leave them out"):
-            cli.check(asked)
+            checking.check(asked, Console())
 
 
 def test_the_convention_of_programs_asks_programs_alone() -> None:

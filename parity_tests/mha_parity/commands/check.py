@@ -1,0 +1,122 @@
+"""``mha-parity check``: a verdict on each target, on the terminal and in files."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mha_parity.core.environment import require
+from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options, from_namespace
+from mha_parity.core.verdict import Outcome
+from mha_parity.report import encoding, files, github, terminal
+from mha_parity.report.progress import error_console, progress
+from mha_parity.run.by_answers import need_torch_or_answers
+from mha_parity.run.check import check as run
+from mha_parity.targets.command import EXEC
+from mha_parity.worker.open_target import opened
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+    from mha_parity.core.verdict import Verdict
+
+REFUSED = 2  # the exit status of a target that cannot be judged
+# The worst of several targets decides over all of them, best first.
+OUTCOMES_BEST_FIRST = (Outcome.PASS.exit_status, Outcome.INCONCLUSIVE.exit_status, REFUSED,
+         Outcome.FAIL.exit_status)  # fmt: skip
+# Fewer cases leave switches of the layer untried.
+LEAST_CASES = 40
+
+
+def check(asked: argparse.Namespace, console: Console) -> int:
+    """Judge every target and show its verdict; return the exit status.
+
+    Raises
+    ------
+    ValueError
+        There is nothing to judge by, a report cannot be written, or the only target is refused.
+
+    """
+    options = from_namespace(asked)
+    need_torch_or_answers(options)
+    need_reports(asked)
+    targets = asked.targets + [f"{EXEC}{command}" for command in asked.exec]
+    runs = [(target, options) for target in targets] or default_runs(options)
+    verdicts, refused = _all_judged(runs)
+    show(verdicts, asked, console)
+    for sentence in refused:
+        sys.stderr.write(f"mha-parity: refused: {sentence}\n")
+    statuses = [v.outcome.exit_status for v in verdicts] + [REFUSED] * bool(refused)
+    return max(statuses, key=OUTCOMES_BEST_FIRST.index)
+
+
+def need_reports(asked: argparse.Namespace) -> None:
+    """Make sure, before a long run, that the reports asked for can be made.
+
+    Raises
+    ------
+    ValueError
+        A file cannot be written, or what makes the page is not installed.
+
+    """
+    files.writable(getattr(asked, kind) for kind in files.MAKE)
+    if asked.html:
+        require("jinja2", "report")
+        require("matplotlib", "report")
+
+
+def show(verdicts: list[Verdict], asked: argparse.Namespace, console: Console) -> None:
+    """Print the verdicts; the reports named are written as well."""
+    names = {kind: getattr(asked, kind) for kind in files.MAKE}
+    # Before anything is printed: a pipe that closes early loses no file.
+    written = [f" {line}" for line in files.write(verdicts, names if verdicts else {})]
+    if asked.github:
+        files.append_summary(verdicts)
+        written += github.workflow_commands(verdicts)
+    with encoding.closed_pipe_ignored():
+        for verdict in verdicts:
+            terminal.show(verdict, console, verbose=asked.verbose)
+        for line in written:
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _all_judged(runs: list[tuple[str, Options]]) -> tuple[list[Verdict], list[str]]:
+    """Return the verdicts, and why targets are refused; one refused target ends no others.
+
+    Raises
+    ------
+    ValueError
+        The only target is refused.
+
+    """
+    verdicts, refused = [], []
+    for target, options in runs:
+        try:
+            verdicts.append(judged(target, options))
+        except ValueError as mistake:
+            if len(runs) == 1:
+                raise
+            sentence = str(mistake)
+            refused.append(sentence if target in sentence else f"{target}: {sentence}")
+    return verdicts, refused
+
+
+def default_runs(options: Options) -> list[tuple[str, Options]]:
+    """Return the own layer with three fifths of the cases, and one fifth for each forced engine.
+
+    Each has LEAST_CASES at least, or all where there are fewer.
+    """
+    least = min(options.cases, LEAST_CASES)
+    share = max(options.cases // 5, least)
+    rest = max(options.cases - share * len(FORCED_ENGINES), least)
+    forced = [(target, replace(options, cases=share)) for target in FORCED_ENGINES]
+    return [(DEFAULT_TARGET, replace(options, cases=rest)), *forced]
+
+
+def judged(target: str, options: Options) -> Verdict:
+    """Return the verdict on one target; progress goes to stderr, so that a pipe has the report."""
+    with progress(error_console(), target) as tick, opened(target, options) as candidate:
+        return run(candidate, options, target=target, progress=tick)
