@@ -10,7 +10,7 @@ ARGS  ?=
 OLDEST ?= .venv-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parity test bench bench-series lint types tests format calibrate mutants corpus docs test-frameworks test-languages test-oldest clean
+.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate mutants corpus docs test-frameworks test-languages test-oldest clean
 
 help: ## list these targets
 	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"
@@ -40,6 +40,9 @@ types: $(READY) ## check the types
 # Bare pytest, not `python -m pytest`, which would put the repository root on sys.path.
 tests: $(READY) ## run all tests, without lint and types
 	@$(BIN)/pytest -q -n 2 $(ARGS)
+
+test-all: $(READY) ## run all tests, those too that repeat a proof in further styles and seeds
+	@$(BIN)/pytest -q -n 2 -m "not languages" $(ARGS)
 
 bench: $(READY) ## time the NumPy attention beside torch's paths, and say the ratios
 	@$(BIN)/mha-parity bench $(ARGS)

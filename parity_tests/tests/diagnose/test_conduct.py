@@ -11,7 +11,7 @@ from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.worker.open_target import opened
 
-CASES = 150
+CASES = 80
 SEED = 2
 # Target, the options it takes to see it, and the name it must get first.
 DISHONEST = {

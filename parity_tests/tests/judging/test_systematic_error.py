@@ -142,7 +142,8 @@ def test_a_run_fails_by_its_systematic_error(name: str) -> None:
     candidate = FunctionCandidate(
         name, lambda problem: Answer(output=answer(problem)), offer(**RUN, dtype=dtype)
     )
-    found = check(candidate, Options(cases=RUN_CASES, seed=9, diagnose=False, shrink=False))
+    cases = RUN_CASES if name == "1e-6 in one head" else CASES
+    found = check(candidate, Options(cases=cases, seed=9, diagnose=False, shrink=False))
     failed = {row.name: row.failed for row in found.checks if row.failed}
 
     assert Outcome.FAIL is found.outcome
@@ -161,7 +162,9 @@ def right() -> dict[str, Callable[[Problem], np.ndarray]]:
     return found | {"torch": torch_output, "plain": by(Attention)} | rounded
 
 
-@pytest.mark.parametrize("seed", [61, 62, 63])
+@pytest.mark.parametrize(
+    "seed", [61, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (62, 63))]
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_right_attentions_have_no_systematic_error(dtype: str, seed: int) -> None:
     """No order, nor torch, nor a plain attention, nor the rounded reference is ever suspected."""

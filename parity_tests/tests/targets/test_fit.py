@@ -56,7 +56,7 @@ REFUSED = {
 
 def judged(name: str) -> Verdict:
     """Return the verdict on a subject."""
-    options = Options(cases=40)
+    options = Options(cases=24)
     return check(bind_in_process(load.load(f"{SUBJECTS}/{name}"), options), options)
 
 

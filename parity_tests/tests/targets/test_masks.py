@@ -42,7 +42,7 @@ def judged(name: str, **options: object) -> Verdict:
     """Return the verdict on one of the subjects, in float64."""
     subject = load.load(f"{SUBJECTS}/mask_meanings.py:{name}")
     asked = Options(
-        cases=150, dtypes=("float64",), diagnose=False, shrink=False,
+        cases=80, dtypes=("float64",), diagnose=False, shrink=False,
         **options,  # type: ignore[arg-type]  # they vary
     )  # fmt: skip
     return check(bind_in_process(subject, asked), asked)
@@ -63,7 +63,7 @@ def test_right_masks_are_understood_and_hold(name: str) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_masks_are_never_green(name: str) -> None:
     """A mask that is wrong in one way is given its nearest meaning, and fails by it."""
-    verdict = judged(name)
+    verdict = judged(name, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict
 
 
@@ -77,7 +77,7 @@ def test_what_has_no_near_meaning_is_not_green(name: str) -> None:
 
 def test_a_meaning_may_be_given() -> None:
     """What an option says is demanded, and what it contradicts is a failure."""
-    assert Outcome.FAIL == judged("Keeps", masks=(("mask", "hides"),)).outcome
+    assert Outcome.FAIL == judged("Keeps", fail_fast=True, masks=(("mask", "hides"),)).outcome
     verdict = judged("Keeps", masks=(("mask", "keeps:(N,1,L,S)"),))
     assert Outcome.PASS == verdict.outcome
     (mask,) = [each for each in verdict.parameters if each.name == "mask"]

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SUBJECT = f"{Path(__file__).parents[2]}/subjects/projected.py:f"
 CASES = "500"
 PAIRS = 2
@@ -27,6 +29,7 @@ def processor_time(*arguments: str) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
+@pytest.mark.slow
 def test_isolation_is_cheap_and_a_verdict_quick() -> None:
     """Over 500 small cases, a process of its own costs at most a quarter more; all in seconds."""
     isolated, here = [], []

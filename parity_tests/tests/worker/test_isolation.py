@@ -350,4 +350,5 @@ def test_judging_in_process_needs_nothing_of_posix(target: str, status: int) -> 
         [*command, "--cases", "40"], capture_output=True, text=True, check=False, timeout=120
     )
     assert status == done.returncode, done.stdout + done.stderr
-    assert not done.stderr
+    # A line of progress after two seconds is all that may stand there.
+    assert [] == [line for line in done.stderr.splitlines() if not line.startswith("judging ")]
