@@ -86,11 +86,12 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
 
 GROUPED_LAYER: Features = {"form": "mha", "kv_heads": "fewer"}
 
-_BY_VALUE: dict[tuple[str, str], list[Features]] = {}
+# For each feature, what it cannot occur beside.
+_EXCLUDED: dict[tuple[str, str], list[Features]] = {}
 for _left, _right in CLASHES:
     _clash = _left | _right
     for _item in _clash.items():
-        _BY_VALUE.setdefault(_item, []).append(_clash)
+        _EXCLUDED.setdefault(_item, []).append(dict(_clash.items() - {_item}))
 
 
 def possible(features: Features) -> bool:
@@ -100,10 +101,8 @@ def possible(features: Features) -> bool:
 
 def _fits(features: Features, axis: str, value: str) -> bool:
     """Return whether ``axis=value`` clashes with nothing that ``features`` already has."""
-    return not any(
-        all(features.get(a) == v for a, v in clash.items() if a != axis)
-        for clash in _BY_VALUE.get((axis, value), ())
-    )
+    excluded = _EXCLUDED.get((axis, value), ())
+    return not any(others.items() <= features.items() for others in excluded)
 
 
 def case_index(case: Case) -> int:
@@ -182,7 +181,7 @@ def _fill(offer: Offer, fixed: Features, chance: random.Random) -> Features | No
     chance.shuffle(axes)
     for axis in axes:
         values = [value for value in offer[axis] if _fits(features, axis, value)]
-        if apart:
+        if axis in apart:
             values = [v for v in values if not apart.items() <= {*features.items(), (axis, v)}]
         if not values:
             return None
