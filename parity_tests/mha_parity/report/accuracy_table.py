@@ -71,7 +71,7 @@ def features(verdict: Verdict) -> list[tuple[str, ByDtype]]:
 
 
 def furthest(verdict: Verdict) -> str:
-    """Return the feature with which the target's error is largest beside torch's, in a sentence."""
+    """Return in a sentence the feature with which the target's error is largest next to torch's."""
     found = [
         (row.median_times_torch, words, row)
         for words, by_dtype in features(verdict)

@@ -35,8 +35,8 @@ def masks(problem: Problem, head: int, row: int, width: int) -> Iterator[Text]:
     samples = min(len(hidden), SAMPLES, max((width - LEFT) // (hidden.shape[-1] + 2), 1))
     keys = min(hidden.shape[-1], width - LEFT - 2)
     of = "every head" if alike else f"head {head}"
-    beside = f" of samples 0 to {samples - 1}, side by side" if samples > 1 else ""
-    yield Text(f"which keys a query sees, {of}{beside}", "bold")
+    samples_note = f" of samples 0 to {samples - 1}, side by side" if samples > 1 else ""
+    yield Text(f"which keys a query sees, {of}{samples_note}", "bold")
     yield Text(f"  {MASK_LEGEND}", "dim")
     for query in range(*window(row, hidden.shape[2], ROWS)):
         line = Text(f"  row {query:<3} ", "dim")

@@ -91,9 +91,9 @@ def _summed_up(array: Array) -> str:
         return "\n".join("  ".join(f"{value:.5g}" for value in row) for row in rows)
     if array.dtype == np.bool_:
         return f"{int(array.sum())} of {array.size} hidden"
-    wide = array.astype(np.float64)
-    finite = wide[np.isfinite(wide)]
-    hidden = int((wide == -np.inf).sum())
+    values = array.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    hidden = int((values == -np.inf).sum())
     also = f", {hidden} of {array.size} hidden" if hidden else ""
     if not finite.size:
         return f"no finite number{also}"

@@ -1,4 +1,4 @@
-"""Lays a report out in lines that fit a width: names on the left, what each says beside them."""
+"""Lays a report out in lines that fit a width: names on the left, what each says to their right."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Pairs = list[tuple[str, Text]]
 MARGIN = 1
-NAMES = 14  # the column of names, as wide as the longest of them
+NAMES = 14  # the column of names, as widths as the longest of them
 GAP = 2
 MIN_WIDTH = 20  # columns: in a narrower window lines break anyway
 
@@ -62,10 +62,12 @@ class ReportText:
     def table(self, rows: Sequence[Mapping[str, str]]) -> Text:
         """Return rows under the names of their columns, all but the first aligned at the right."""
         lines = [dict(zip(rows[0], rows[0], strict=True)), *rows]
-        wide = {name: max(len(line[name]) for line in lines) for name in rows[0]}
-        first, *others = wide
+        widths = {name: max(len(line[name]) for line in lines) for name in rows[0]}
+        first, *others = widths
         table = [
-            "  ".join([f"{line[first]:<{wide[first]}}", *(f"{line[o]:>{wide[o]}}" for o in others)])
+            "  ".join(
+                [f"{line[first]:<{widths[first]}}", *(f"{line[o]:>{widths[o]}}" for o in others)]
+            )
             for line in lines
         ]
         return Text("\n").join([Text(table[0], "dim"), *map(Text, table[1:])])

@@ -25,10 +25,10 @@ NUMBERED = (30, 9)  # rows and columns: in larger maps numbers in the cells woul
 NAMES = 0.16  # for the names of blocks of rows
 MOST_SHAPES = 1000  # cells: more of them are one embedded image
 WEIGHTS = "cividis"  # grows brighter evenly, and alike for people who see two colours
-DIFFERENCE = "PuOr"  # two hues that all eyes tell apart
+DIFFERENCE = "PuOr"  # two hues that differ for the colour-blind too
 SIGNED = "RdBu"  # as well, and no hues of a difference
 INK = "#010203"  # stands for the page's own text colour
-WIDE = 99.995  # from here on two digits behind the point do not fit into a cell
+TWO_DECIMALS_BELOW = 99.995  # from here on two digits behind the point do not fit into a cell
 PARTED = "#222222"  # a line over cells, which have the same colours in the dark
 QUERIES, KEYS = MatrixAxis("query"), MatrixAxis("key")
 
@@ -149,7 +149,7 @@ def _short(value: float) -> str:
     """Return two digits behind the point, without the zero before it; fewer of large numbers."""
     if np.isnan(value):
         return "?"
-    if abs(value) >= WIDE:
+    if abs(value) >= TWO_DECIMALS_BELOW:
         text = f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
     else:
         text = re.sub(r"^(-?)0\.", r"\1.", f"{value:.2f}")

@@ -101,49 +101,53 @@ def panels(picture: WeightsPicture, head: int) -> list[tuple[str, str]]:
         return [torch]
     difference = own - reference
     furthest = np.abs(difference[np.isfinite(difference)]).max(initial=0)
-    apart = f"target − torch, {where}: up to {furthest:.2g}"
+    caption = f"target − torch, {where}: up to {furthest:.2g}"
     return [
         (
             f"the target, {where}",
             heatmaps.weights_map(own, f"weights of the target, {where}", most),
         ),
         torch,
-        (apart, heatmaps.difference_map(difference, apart, _least(picture))),
+        (caption, heatmaps.difference_map(difference, caption, _least(picture))),
     ]
 
 
 def gradient_matrices(picture: GradientPicture) -> list[list[tuple[str, str]]]:
-    """Return caption and SVG of target, torch and difference, of each plate that is drawn."""
-    apart = max(_furthest(_difference(plate)) for plate in picture.gradient_matrices) or 1.0
-    return [_plate(picture, plate, apart) for plate in picture.gradient_matrices[:HEADS]]
+    """Return caption and SVG of target, torch and difference, of each head that is drawn."""
+    largest = max(_furthest(_difference(matrix)) for matrix in picture.gradient_matrices) or 1.0
+    return [
+        _gradient_maps(picture, matrix, largest) for matrix in picture.gradient_matrices[:HEADS]
+    ]
 
 
-def _plate(picture: GradientPicture, plate: GradientMatrix, apart: float) -> list[tuple[str, str]]:
-    """Return the three maps of one plate.
+def _gradient_maps(
+    picture: GradientPicture, matrix: GradientMatrix, largest: float
+) -> list[tuple[str, str]]:
+    """Return the three maps of one head.
 
-    The target's has the colours of torch's range; a difference of ``apart`` has the full colour.
+    The target's has the colours of torch's range; a difference of ``largest`` has the full colour.
     """
-    sides = (picture.rows, dataclasses.replace(picture.columns, first=plate.first))
-    where = f", {plate.name}" if plate.name else ""
-    most = _furthest(plate.reference) or _furthest(plate.candidate) or 1.0
-    difference = _difference(plate)
-    told = f"target − torch{where}: up to {_furthest(difference):.2g}"
+    sides = (picture.rows, dataclasses.replace(picture.columns, first=matrix.first))
+    where = f", {matrix.name}" if matrix.name else ""
+    most = _furthest(matrix.reference) or _furthest(matrix.candidate) or 1.0
+    difference = _difference(matrix)
+    caption = f"target − torch{where}: up to {_furthest(difference):.2g}"
     parts = (
-        (f"the target{where}", plate.candidate, most, heatmaps.gradient_map),
-        (f"torch{where}", plate.reference, most, heatmaps.gradient_map),
-        (told, difference, apart, heatmaps.gradient_difference_map),
+        (f"the target{where}", matrix.candidate, most, heatmaps.gradient_map),
+        (f"torch{where}", matrix.reference, most, heatmaps.gradient_map),
+        (caption, difference, largest, heatmaps.gradient_difference_map),
     )
     drawn = []
-    for caption, array, largest, draw in parts:
-        unit, said = _unit(largest)
+    for caption, array, most, draw in parts:
+        unit, said = _unit(most)
         title = f"{picture.check}: {caption}"
-        drawn.append((caption + said, draw(array / unit, title, largest / unit, sides)))
+        drawn.append((caption + said, draw(array / unit, title, most / unit, sides)))
     return drawn
 
 
-def _difference(plate: GradientMatrix) -> Array:
+def _difference(matrix: GradientMatrix) -> Array:
     with np.errstate(invalid="ignore"):
-        return np.asarray(plate.candidate - plate.reference)
+        return np.asarray(matrix.candidate - matrix.reference)
 
 
 def _furthest(array: Array) -> float:
@@ -165,10 +169,12 @@ def parted(picture: GradientPicture) -> str:
     """Say what the lines in the maps part."""
     sides = (picture.rows, picture.columns)
     blocks = any(side.blocks for side in sides)
-    heads_apart = any(side.heads > 1 for side in sides)
-    if blocks and heads_apart:
+    are_heads_separate = any(side.heads > 1 for side in sides)
+    if blocks and are_heads_separate:
         return "thick lines part q, k and v, thin ones the heads"
-    return "lines part q, k and v" if blocks else "lines part the heads" if heads_apart else ""
+    return (
+        "lines part q, k and v" if blocks else "lines part the heads" if are_heads_separate else ""
+    )
 
 
 def _least(picture: WeightsPicture) -> float:
@@ -178,8 +184,8 @@ def _least(picture: WeightsPicture) -> float:
 
 def unit_rows(picture: WeightsPicture) -> list[str]:
     """Return the names of the rows of the output's errors: the heads."""
-    apart = len(picture.error_units) == picture.case.heads_count
-    return [f"head {i}" if apart else "all heads" for i in range(len(picture.error_units))]
+    by_head = len(picture.error_units) == picture.case.heads_count
+    return [f"head {i}" if by_head else "all heads" for i in range(len(picture.error_units))]
 
 
 def unit_columns(picture: WeightsPicture) -> list[str]:

@@ -66,7 +66,7 @@ def _article(card: IdentityCard) -> Iterator[str]:
 
 def _departures(matrix: InfluenceMatrix) -> str:
     count = int((matrix.reached != matrix.expected).sum())
-    return f"; {count} cells depart (outlined)" if count else ""
+    return f"; {count} squares depart (outlined)" if count else ""
 
 
 def transfer_plot(points: TransferPoints) -> str:
@@ -96,13 +96,13 @@ def transfer_plot(points: TransferPoints) -> str:
 
 
 def influence_map(matrix: InfluenceMatrix) -> str:
-    """Return a matrix of cells, filled where reached and outlined where that departs, as SVG."""
+    """Return a matrix of squares, filled where reached and outlined where that departs, as SVG."""
     rows, columns = matrix.reached.shape
-    cells = []
+    squares = []
     for (i, j), reached in np.ndenumerate(matrix.reached):
         fill = "var(--accent)" if reached else "var(--line)"
         odd = ' stroke="var(--bad)" stroke-width="2"' if reached != matrix.expected[i, j] else ""
-        cells.append(
+        squares.append(
             f'<rect x="{j * CELL + 16}" y="{i * CELL + 16}" width="{CELL - 2}" height="{CELL - 2}" '
             f'fill="{fill}"{odd}/>'
         )
@@ -112,5 +112,5 @@ def influence_map(matrix: InfluenceMatrix) -> str:
         f'width="{width}" font-size="10" fill="var(--quiet)">'
         f'<text x="16" y="11">{escape(matrix.columns)}</text>'
         f'<text transform="rotate(-90)" x="-{height}" y="11">{escape(matrix.rows)}</text>'
-        f"{''.join(cells)}</svg>"
+        f"{''.join(squares)}</svg>"
     )

@@ -73,8 +73,8 @@ def _accuracy(whole: Accuracy, verdict: Verdict) -> dict[str, Any]:
 
 
 def _measure(target: Accuracy, rows: list[Accuracy]) -> dict[str, Any]:
-    beside = _contenders(rows, target.axis, target.value)
-    paths = {row.contender: _errors(row) for row in beside if row.contender != TARGET}
+    others = _contenders(rows, target.axis, target.value)
+    paths = {row.contender: _errors(row) for row in others if row.contender != TARGET}
     return _errors(target) | {"torch": paths}
 
 

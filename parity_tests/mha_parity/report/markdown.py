@@ -93,8 +93,8 @@ def _features(verdict: Verdict) -> Iterator[str]:
     yield f"<details><summary>Every feature ({len(varied)} axes)</summary>"
     yield from ("", "| | cases |", "|---|---|")
     for axis in varied:
-        cells = ", ".join(_feature(row) for row in axis.offered)
-        yield f"| {axis.title} | {cells} |"
+        values = ", ".join(_feature(row) for row in axis.offered)
+        yield f"| {axis.title} | {values} |"
     yield from ("", "</details>")
 
 

@@ -1,4 +1,4 @@
-"""Numbers of the target beside torch's: as many digits as tell them apart, the worst one marked."""
+"""Numbers of the target next to torch's, with as many digits as differ, the worst one marked."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def lines(compared: Comparison, width: int) -> list[Text]:
         ("torch", compared.expected, shown),
         ("target − torch", compared.difference, "{:.2g}".format),
     )
-    cells = [[[write(float(v)) for v in row] for row in array] for _, array, write in parts]
-    across = [max(len(text) for row in block for text in row) for block in cells]
-    first, last = window(compared.worst[1], len(cells[0][0]), _columns(max(across), width))
+    texts = [[[write(float(v)) for v in row] for row in array] for _, array, write in parts]
+    across = [max(len(text) for row in block for text in row) for block in texts]
+    first, last = window(compared.worst[1], len(texts[0][0]), _columns(max(across), width))
     blocks = [
-        _block(name, block, wide, (first, last), compared)
-        for (name, *_), block, wide in zip(parts, cells, across, strict=True)
+        _block(name, block, text_width, (first, last), compared)
+        for (name, *_), block, text_width in zip(parts, texts, across, strict=True)
     ]
     head = Text(compared.title, style="bold")
     left_out = _left_out(compared.actual.shape, (first, last))
@@ -44,9 +44,9 @@ def lines(compared: Comparison, width: int) -> list[Text]:
 def _digits(compared: Comparison) -> Callable[[float], str]:
     """Return how to write a number so that the worst difference shows three digits."""
     largest = _largest(compared.actual, compared.expected)
-    apart = _largest(compared.difference) or largest
+    largest_difference = _largest(compared.difference) or largest
     size = math.floor(math.log10(largest)) if largest else 0
-    behind = 2 - (math.floor(math.log10(apart)) if apart else 0)
+    behind = 2 - (math.floor(math.log10(largest_difference)) if largest_difference else 0)
     if -3 <= size < 6:
         return f"{{:.{min(max(behind, 2), MOST_DIGITS - 1 - size)}f}}".format
     return f"{{:.{min(max(behind + size, 2), MOST_DIGITS - 1)}e}}".format
@@ -79,36 +79,38 @@ def _left_out(shape: Sequence[int], columns: tuple[int, int]) -> str:
 
 def _block(
     name: str,
-    cells: list[list[str]],
-    wide: int,
+    texts: list[list[str]],
+    text_width: int,
     columns: tuple[int, int],
     compared: Comparison,
 ) -> list[Text]:
     """Return the lines of one matrix; the worst number stands in brackets."""
-    wide = max(wide, len(str(columns[1] - 1)))
-    head = "".join(f" {number:>{wide}} " for number in range(*columns))
+    text_width = max(text_width, len(str(columns[1] - 1)))
+    head = "".join(f" {number:>{text_width}} " for number in range(*columns))
     block = [Text(name), Text(f"{'':8}{head}", style="dim")]
-    for row in range(*window(compared.worst[0], len(cells), ROWS)):
+    for row in range(*window(compared.worst[0], len(texts), ROWS)):
         line = Text(f"  row {row:<2}", style="dim")
         for column in range(*columns):
             worst = (row, column) == compared.worst
             left, right = "[]" if worst else "  "
             style = "bold red" if worst and compared.fails else "bold" if worst else ""
-            line.append(Text(f"{left}{cells[row][column]:>{wide}}{right}", style=style or "none"))
+            line.append(
+                Text(f"{left}{texts[row][column]:>{text_width}}{right}", style=style or "none")
+            )
         block.append(line)
     return block
 
 
 def _arranged(blocks: list[list[Text]], width: int) -> list[Text]:
-    """Return the blocks beside each other if they fit, else below each other."""
+    """Return the blocks next to each other if they fit, else below each other."""
     across = [max(map(len, block)) for block in blocks]
     if sum(across) + GAP * (len(blocks) - 1) > width:
         return [_stripped(line) for block in blocks for line in block]
     rows = []
     for parts in zip(*blocks, strict=True):
         line = Text()
-        for part, wide in zip(parts, across, strict=True):
-            line.append(part).append(" " * (wide - len(part) + GAP))
+        for part, text_width in zip(parts, across, strict=True):
+            line.append(part).append(" " * (text_width - len(part) + GAP))
         rows.append(_stripped(line))
     return rows
 

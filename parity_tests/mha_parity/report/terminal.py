@@ -156,7 +156,7 @@ def _judged(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
 
 
 def _accuracy(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
-    """Return the errors beside torch's, the worst of them, and what the cases could have shown."""
+    """Return the errors next to torch's, the worst of them, and what the cases could have shown."""
     pairs: Pairs = []
     if verdict.accuracy:
         pairs += _tables(verdict, page) if verbose else []

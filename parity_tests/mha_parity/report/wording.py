@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mha_parity.core.check_result import CheckResult
     from mha_parity.core.verdict import Diagnosis, Failure, FeatureRow, Verdict
 
-# A sign beside the colour: whoever sees no colours reads the same.
+# A sign next to the colour: whoever sees no colours reads the same.
 SIGN = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 COLOUR = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 SHOWN_FAILURES = 3
@@ -35,12 +35,12 @@ def words(row: FeatureRow) -> str:
 
 
 def error(check_result: CheckResult) -> str:
-    """Return the error of a check result beside what was allowed."""
-    got, allowed = check_result.error, check_result.allowed
-    if not math.isfinite(got):
+    """Return the error of a check result next to what was allowed."""
+    actual, allowed = check_result.error, check_result.allowed
+    if not math.isfinite(actual):
         return "not a finite number"
-    times = f" ({got / allowed:.3g} times)" if allowed > 0 else ""
-    return f"{got:.3g}, allowed {allowed:.3g}{times}"
+    times = f" ({actual / allowed:.3g} times)" if allowed > 0 else ""
+    return f"{actual:.3g}, allowed {allowed:.3g}{times}"
 
 
 def setting(verdict: Verdict) -> str:
