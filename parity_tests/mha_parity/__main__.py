@@ -8,7 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mha_parity import __version__
-from mha_parity.core.options import Options, add_options, count, dtypes, whole
+from mha_parity.core.options import Options, add_options, count, dtypes, shard, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +33,7 @@ examples:
   mha-parity check notebook.ipynb:attention -v    of a notebook; every feature
   mha-parity identify attention.py:attention      measure what it computes
   mha-parity record attention.py:attention -o FILE   to judge without torch
+  mha-parity merge shard*.json                    one verdict of check --shard
   mha-parity replay CASE attention.py:attention   one failing case in full
   mha-parity explain scale-dmodel                 what one bug does
   mha-parity list                                 what can be listed
@@ -47,7 +48,7 @@ EXAMPLES = """examples:
 # The groups of `check --help`; what is in none stands under "options".
 GROUPS = {
     "target": ("exec", "convention", "masks", "without", "device", "path"),
-    "cases": ("cases", "seed", "fail-fast", "dtypes", "features", "grad"),
+    "cases": ("cases", "seed", "shard", "fail-fast", "dtypes", "features", "grad"),
     "judging": ("answers", "fully-masked", "max-times-torch", "strict-overflow", "forbid"),
     "process": ("timeout", "memory", "in-process", "jobs"),
     "reports": ("verbose", "json", "junit", "html", "markdown", "sarif", "github"),
@@ -85,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     _check(commands)
     _identify(commands)
     _record(commands)
+    _merge(commands)
     _replay(commands)
     _adapt(commands)
     _bench(commands)
@@ -124,8 +126,26 @@ def _check(commands: Any) -> None:
         help="judge a program of any language, asked over its standard input and output",
     )
     add_options(add)
+    add(
+        "--shard",
+        type=shard,
+        metavar="K/N",
+        help="judge every N-th case from the K-th on, and write --json FILE for `mha-parity merge`",
+    )
     _reports(add)
     _of_torch(add)
+
+
+def _merge(commands: Any) -> None:
+    merge = commands.add_parser(
+        "merge",
+        help="make one verdict of the shards of a run",
+        description="Make one verdict of the files that check --shard K/N --json FILE wrote, that "
+        "of the run in one piece. The target is opened again: failing cases are asked once more.",
+        epilog=EPILOG,
+    )
+    merge.add_argument("files", nargs="+", metavar="FILE", help="the files of all N shards")
+    _reports(merge.add_argument)
 
 
 def _replay(commands: Any) -> None:

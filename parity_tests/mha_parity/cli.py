@@ -23,8 +23,17 @@ def check(asked: argparse.Namespace) -> int:
     if torch_audit.is_requested(asked):
         return torch_audit.main(asked, Console())
     from mha_parity.commands import check as checking
+    from mha_parity.commands import shards
 
-    return checking.check(asked, Console())
+    run = shards.check if asked.shard else checking.check
+    return run(asked, Console())
+
+
+def merge(asked: argparse.Namespace) -> int:
+    """Show the verdict over the shards of a run; the reports named are written as well."""
+    from mha_parity.commands import shards
+
+    return shards.merge(asked, Console())
 
 
 def identify(asked: argparse.Namespace) -> int:
@@ -111,6 +120,7 @@ def listing(asked: argparse.Namespace) -> int:
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "check": check,
+    "merge": merge,
     "identify": identify,
     "record": record,
     "replay": replay,

@@ -43,14 +43,23 @@ def check(asked: argparse.Namespace, console: Console) -> int:
     options = from_namespace(asked)
     need_torch_or_answers(options)
     need_reports(asked)
-    targets = asked.targets + [f"{EXEC}{command}" for command in asked.exec]
-    runs = [(target, options) for target in targets] or default_runs(options)
-    verdicts, refused = _all_judged(runs)
+    verdicts, refused = _all_judged(runs_of(asked, options))
     show(verdicts, asked, console)
     for sentence in refused:
         sys.stderr.write(f"mha-parity: refused: {sentence}\n")
     statuses = [v.outcome.exit_status for v in verdicts] + [REFUSED] * bool(refused)
+    return worst_status(statuses)
+
+
+def worst_status(statuses: list[int]) -> int:
+    """Return the exit status over several targets."""
     return max(statuses, key=OUTCOMES_BEST_FIRST.index)
+
+
+def runs_of(asked: argparse.Namespace, options: Options) -> list[tuple[str, Options]]:
+    """Return each target that is named, or the default ones, with its options."""
+    targets = asked.targets + [f"{EXEC}{command}" for command in asked.exec]
+    return [(target, options) for target in targets] or default_runs(options)
 
 
 def need_reports(asked: argparse.Namespace) -> None:

@@ -142,6 +142,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+def shard(text: str) -> tuple[int, int]:
+    """Return the number of a shard, from 1, and how many there are, of a text such as ``3/8``."""
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError(f"got {text!r}, but should be K/N with K from 1 to N")
+    return int(number), int(of)
+
+
 def positive(text: str) -> float:
     """Return a number above 0."""
     try:

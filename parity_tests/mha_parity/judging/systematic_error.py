@@ -106,14 +106,18 @@ class SystematicError:
 
 
 class SystematicErrorTest:
-    """Gathers the signed errors of a run."""
+    """Gathers the signed errors of a run.
+
+    ``sums`` has by (dtype, group) and per direction the sums of the rows that ``_terms`` returns;
+    ``spread_counts`` by dtype the number of cases, and of those whose errors spread too far;
+    ``last`` the last case of each dtype.
+    """
 
     def __init__(self) -> None:
         """Start with no case."""
-        # (dtype, group) -> per direction, the sums of the rows that ``_terms`` returns.
-        self._sums: dict[tuple[str, str], Array] = defaultdict(_no_terms)
-        self._spread_counts: dict[str, Array] = defaultdict(_no_cases)
-        self._last: dict[str, Case] = {}
+        self.sums: dict[tuple[str, str], Array] = defaultdict(_no_terms)
+        self.spread_counts: dict[str, Array] = defaultdict(_no_cases)
+        self.last: dict[str, Case] = {}
 
     def add(self, problem: Problem, reference: Reference, answer: Answer) -> None:
         """Take in the errors of one case; what cannot be measured here is left out."""
@@ -139,9 +143,9 @@ class SystematicErrorTest:
         sigma = np.maximum(_rms(noise), floor / 4)
         if not sigma.all():
             return
-        self._last[case.dtype] = case
-        self._spread_counts[case.dtype][0] += 1
-        self._spread_counts[case.dtype][1] += bool(
+        self.last[case.dtype] = case
+        self.spread_counts[case.dtype][0] += 1
+        self.spread_counts[case.dtype][1] += bool(
             (_rms(error) > SPREAD * np.maximum(sigma, floor)).any()
         )
         pushed, norms = project_error(problem, reference, error)
@@ -151,37 +155,37 @@ class SystematicErrorTest:
         energy = (error**2).sum(axis=(0, 2, 3))[:, None] / sigma**2 / unit**2
         for head in range(0 if problem.w_out is not None else min(HEADS, problem.num_heads)):
             terms = _terms(pushed[head], norms[head], energy[head])
-            self._sums[case.dtype, f"head {head}"] += terms
+            self.sums[case.dtype, f"head {head}"] += terms
         terms = _terms(pushed.sum(axis=0), norms.sum(axis=0), energy.sum(axis=0))
         for group in ("all", *(f"{axis}={value}" for axis, value in case.features().items())):
-            self._sums[case.dtype, group] += terms
+            self.sums[case.dtype, group] += terms
 
     def merge(self, other: SystematicErrorTest) -> None:
         """Take in what another has gathered over later cases."""
-        for key, terms in other._sums.items():
-            self._sums[key] += terms
-        for dtype, counts in other._spread_counts.items():
-            self._spread_counts[dtype] += counts
-        self._last |= other._last
+        for key, terms in other.sums.items():
+            self.sums[key] += terms
+        for dtype, counts in other.spread_counts.items():
+            self.spread_counts[dtype] += counts
+        self.last |= other.last
 
     def findings(self) -> list[SystematicError]:
         """Return all that stands out."""
         found = []
-        for (dtype, group), sums in self._sums.items():
+        for (dtype, group), sums in self.sums.items():
             tested = len(DIRECTIONS) if group == "all" else 2
             with np.errstate(all="ignore"):
                 statistic = np.nan_to_num(_statistic(sums))
                 effect, shares = sums[2] / sums[1], _shares(sums)
             found += [
                 SystematicError(dtype, DIRECTIONS[i], group, int(sums[0, i]), float(effect[i]),
-                        float(statistic[i]), shares[DIRECTIONS[i]], self._last[dtype])
+                        float(statistic[i]), shares[DIRECTIONS[i]], self.last[dtype])
                 for i in range(tested) if statistic[i] > THRESHOLD
             ]  # fmt: skip
-        return found + [finding for dtype in self._spread_counts for finding in self._spread(dtype)]
+        return found + [finding for dtype in self.spread_counts for finding in self._spread(dtype)]
 
     def _spread(self, dtype: str) -> list[SystematicError]:
         """Return the finding that errors spread too far, by Chernoff's bound on the count."""
-        cases, precise = self._spread_counts[dtype].tolist()
+        cases, precise = self.spread_counts[dtype].tolist()
         share = precise / cases
         if share <= SPREAD_RATE:
             return []
@@ -189,7 +193,7 @@ class SystematicErrorTest:
         statistic = math.sqrt(2 * cases * (share * math.log(share / SPREAD_RATE) + rest))
         if statistic <= THRESHOLD:
             return []
-        last = self._last[dtype]
+        last = self.last[dtype]
         return [
             SystematicError(dtype, SPREAD_OUT, "all", cases, share, statistic, NO_DIRECTION, last)
         ]

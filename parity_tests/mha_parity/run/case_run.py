@@ -93,12 +93,16 @@ def is_measured(place: int) -> bool:
 
 
 def run_cases(
-    candidate: Candidate, cases: Sequence[Case], settings: JudgeSettings, first: int = 0
+    candidate: Candidate,
+    cases: Sequence[Case],
+    settings: JudgeSettings,
+    first: int = 0,
+    step: int = 1,
 ) -> Iterator[CaseResult]:
     """Yield the result of each case; a candidate in another process computes while the oracle does.
 
-    ``first`` is the place of the first of them in the run. The relation asked of a case follows
-    from its seed, so that a case alone behaves as in a run.
+    ``first`` is the place of the first of them in the run, ``step`` the distance to the next. The
+    relation asked of a case follows from its seed, so that a case alone behaves as in a run.
     """
     own = getattr(candidate, "own_weights", None)
     for start in range(0, len(cases), IN_FLIGHT):
@@ -109,11 +113,12 @@ def run_cases(
             p for first, other in pairs for p in (first, *([other[1].problem] if other else []))
         ]
         answers = ask(candidate, asked)
-        for place, (problem, relation) in enumerate(pairs, first + start):
+        for place, (problem, relation) in enumerate(pairs, start):
             reference = reference_answer(problem)
             answer = next(answers)
             others = [(*relation, next(answers))] if relation else []
-            yield _judged(problem, reference, answer, others, settings, measure=is_measured(place))
+            measure = is_measured(first + step * place)
+            yield _judged(problem, reference, answer, others, settings, measure=measure)
 
 
 def run_case(candidate: Candidate, case: Case, settings: JudgeSettings) -> CaseResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.environment import environment
@@ -13,7 +13,14 @@ from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.recorded import active, using
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
-from mha_parity.run.chunks import KEPT_FAILURES, jobs, run_chunks, run_chunks_in_processes
+from mha_parity.run.chunks import (
+    KEPT_FAILURES,
+    WHOLE,
+    Shard,
+    jobs,
+    run_chunks,
+    run_chunks_in_processes,
+)
 from mha_parity.run.fresh import state_findings
 from mha_parity.run.narrowing import cases_for, restricted
 from mha_parity.run.overflow import overflow_check
@@ -23,6 +30,7 @@ from mha_parity.run.source import source_of
 if TYPE_CHECKING:
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
+    from mha_parity.core.check_result import CheckResult
     from mha_parity.core.verdict import Verdict
     from mha_parity.run.case_run import CaseResult
     from mha_parity.run.chunks import ChunkResult
@@ -50,21 +58,34 @@ def check(
 
     """
     options = options or Options()
+    name = target or candidate.name
+    repro = repro or Repro(name, options)
     with using(record_of(options)):
-        return _checked(candidate, options, target, repro, progress)
+        found, options = run_all(candidate, options, target, progress)
+        return verdict_of(candidate, options, name, repro, found)
 
 
-def _checked(
+@dataclass(eq=False)
+class RunResult:
+    """What a run found, or one shard of it: the cases, the sums, and the checks of its calls."""
+
+    case_results: list[CaseResult]
+    systematic: SystematicErrorTest
+    state: list[CheckResult]
+    environment: dict[str, str]
+    seconds: float
+
+
+def run_all(
     candidate: Candidate,
     options: Options,
     target: str | None,
-    repro: Repro | None,
     progress: Progress | None,
-) -> Verdict:
+    shard: Shard = WHOLE,
+) -> tuple[RunResult, Options]:
+    """Return the results of all cases of a shard, and the options with what a record leaves."""
     started = time.perf_counter()
     offer = restricted(candidate, options)
-    name = target or candidate.name
-    repro = repro or Repro(name, options)
     record = active()
     if record is None:
         cases: Iterable[Case] = cases_for(candidate, offer, options)
@@ -74,7 +95,7 @@ def _checked(
     systematic = SystematicErrorTest()
     case_results: list[CaseResult] = []
     there: dict[str, str] | None = None
-    for chunk in _chunks(candidate, options, target, cases, progress):
+    for chunk in _chunks(candidate, options, target, cases, progress, shard):
         kept = sum(case_result.problem is not None for case_result in case_results)
         case_results += (
             chunk.case_results
@@ -85,15 +106,34 @@ def _checked(
         there = there or chunk.environment
         if options.fail_fast and case_results[-1].fails:
             break
-    overflow = overflow_check(candidate, offer, strict=options.strict_overflow)
     state = state_findings(candidate, case_results) if options.diagnose else []
-    run_check_results = [*systematic.check_results(), *overflow, *state]
-    verdict = build_verdict(candidate, options, name, repro, case_results, run_check_results, offer)
-    recorded = None if record is None else record.environment
+    found = there or environment(None if record is None else record.environment)
     seconds = time.perf_counter() - started
-    source = source_of(name, verdict.failures)
-    found = there or environment(recorded)
-    return replace(verdict, environment=found, seconds=seconds, source=source)
+    return RunResult(case_results, systematic, state, found, seconds), options
+
+
+def verdict_of(
+    candidate: Candidate, options: Options, target: str, repro: Repro, found: RunResult
+) -> Verdict:
+    """Return the verdict on what a run found; what fails is shrunk, diagnosed and drawn.
+
+    Raises
+    ------
+    ValueError
+        Not one case was answered.
+
+    """
+    started = time.perf_counter()
+    offer = restricted(candidate, options)
+    overflow = overflow_check(candidate, offer, strict=options.strict_overflow)
+    over_run = [*found.systematic.check_results(), *overflow, *found.state]
+    verdict = build_verdict(candidate, options, target, repro, found.case_results, over_run, offer)
+    return replace(
+        verdict,
+        environment=found.environment,
+        seconds=found.seconds + time.perf_counter() - started,
+        source=source_of(target, verdict.failures),
+    )
 
 
 def _chunks(
@@ -102,14 +142,16 @@ def _chunks(
     target: str | None,
     cases: Iterable[Case],
     progress: Progress | None,
+    shard: Shard,
 ) -> Iterator[ChunkResult]:
     """Yield the results of the cases chunk by chunk, from this process or from several."""
+    total = shard.size(options.cases)
 
     def tick(done: int) -> None:
         if progress:
-            progress(done, options.cases)
+            progress(done, total)
 
     settings = settings_of(options)
     if target is not None and jobs(options, target) > 1:
-        return run_chunks_in_processes(target, options, cases, settings, tick)
-    return run_chunks(candidate, cases, settings, tick, fail_fast=options.fail_fast)
+        return run_chunks_in_processes(target, options, cases, settings, tick, shard)
+    return run_chunks(candidate, cases, settings, tick, shard, fail_fast=options.fail_fast)

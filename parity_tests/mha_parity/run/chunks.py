@@ -36,6 +36,25 @@ KEPT_FAILURES = 40  # failing cases of a chunk whose arrays are kept for the dia
 PARALLEL_FROM = 2000
 
 
+@dataclass(frozen=True)
+class Shard:
+    """Every ``of``-th case of a run, from the case ``number`` on, counted from 1."""
+
+    number: int = 1
+    of: int = 1
+
+    def size(self, total: int) -> int:
+        """Return how many of ``total`` cases the shard has."""
+        return len(range(self.number - 1, total, self.of))
+
+    def __str__(self) -> str:
+        """Return it as --shard takes it."""
+        return f"{self.number}/{self.of}"
+
+
+WHOLE = Shard()
+
+
 @dataclass(eq=False)
 class ChunkResult:
     """The results of the cases of one chunk, and the sums over them."""
@@ -51,16 +70,18 @@ def run_chunk(
     settings: JudgeSettings,
     tick: Callable[[], None],
     first: int = 0,
+    step: int = 1,
     *,
     fail_fast: bool = False,
 ) -> ChunkResult:
     """Run cases on an open candidate, all or up to the first failure; ``tick`` follows each.
 
-    ``first`` is the place of the first of them in the run.
+    ``first`` is the place of the first of them in the run, ``step`` the distance to the next.
     """
     chunk = ChunkResult([], SystematicErrorTest())
     kept = 0
-    for place, case_result in enumerate(run_cases(candidate, cases, settings, first), start=first):
+    for number, case_result in enumerate(run_cases(candidate, cases, settings, first, step)):
+        place = first + step * number
         if (
             is_measured(place)
             and case_result.problem
@@ -70,7 +91,7 @@ def run_chunk(
             chunk.systematic.add(case_result.problem, case_result.reference, case_result.answer)
         keep = case_result.fails and kept < KEPT_FAILURES
         kept += keep
-        without_arrays = case_result.without_arrays(with_answer=is_sampled(place))
+        without_arrays = case_result.without_arrays(with_answer=is_sampled(place // step))
         chunk.case_results.append(case_result if keep else without_arrays)
         tick()
         if fail_fast and case_result.fails:
@@ -109,6 +130,7 @@ def run_chunks(
     cases: Iterable[Case],
     settings: JudgeSettings,
     tick: Callable[[int], None],
+    shard: Shard = WHOLE,
     *,
     fail_fast: bool = False,
 ) -> Iterator[ChunkResult]:
@@ -120,8 +142,8 @@ def run_chunks(
         done += 1
         tick(done)
 
-    for first, some in _split(cases):
-        yield run_chunk(candidate, some, settings, one_more, first, fail_fast=fail_fast)
+    for first, some in _split(cases, shard):
+        yield run_chunk(candidate, some, settings, one_more, first, shard.of, fail_fast=fail_fast)
 
 
 def run_chunks_in_processes(
@@ -130,6 +152,7 @@ def run_chunks_in_processes(
     cases: Iterable[Case],
     settings: JudgeSettings,
     tick: Callable[[int], None],
+    shard: Shard = WHOLE,
 ) -> Iterator[ChunkResult]:
     """Yield the chunks of a run from several processes, each of which opens the target."""
     done = 0
@@ -139,7 +162,8 @@ def run_chunks_in_processes(
         jobs(options, target), context, initializer=_ChunkWorker.open, initargs=(target, options)
     )
     try:
-        for chunk in executor.map(_ChunkWorker.run, ((*some, settings) for some in _split(cases))):
+        chunks = ((*some, shard.of, settings) for some in _split(cases, shard))
+        for chunk in executor.map(_ChunkWorker.run, chunks):
             done += len(chunk.case_results)
             tick(done)
             yield chunk
@@ -147,12 +171,12 @@ def run_chunks_in_processes(
         executor.shutdown(cancel_futures=True)
 
 
-def _split(cases: Iterable[Case]) -> Iterator[tuple[int, Sequence[Case]]]:
-    """Yield chunks with the place of their first case, as they are drawn."""
-    drawn, start = iter(cases), 0
+def _split(cases: Iterable[Case], shard: Shard) -> Iterator[tuple[int, Sequence[Case]]]:
+    """Yield the chunks of a shard with the place of their first case, as they are drawn."""
+    drawn, start = islice(cases, shard.number - 1, None, shard.of), shard.number - 1
     while some := list(islice(drawn, CHUNK_SIZE)):
         yield start, some
-        start += len(some)
+        start += len(some) * shard.of
 
 
 class _ChunkWorker:
@@ -170,11 +194,11 @@ class _ChunkWorker:
         cls._fail_fast = options.fail_fast
 
     @classmethod
-    def run(cls, asked: tuple[int, Sequence[Case], JudgeSettings]) -> ChunkResult:
+    def run(cls, asked: tuple[int, Sequence[Case], int, JudgeSettings]) -> ChunkResult:
         """Run one chunk."""
-        first, cases, settings = asked
+        first, cases, step, settings = asked
         chunk = run_chunk(
-            cls._candidate, cases, settings, _nothing, first, fail_fast=cls._fail_fast
+            cls._candidate, cases, settings, _nothing, first, step, fail_fast=cls._fail_fast
         )
         # So that the collecting process need not load torch to name its version.
         chunk.environment = None if first else environment()
