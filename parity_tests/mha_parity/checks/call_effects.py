@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mha_parity.cases.asking_order import FIRST, TURN
 from mha_parity.cases.covering import case_index
 from mha_parity.checks import dropout, rejected_inputs, state
 from mha_parity.checks.forbidden_modules import ForbiddenModules
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Schedule(NamedTuple):
-    """The places of a run with further calls: the first ``first``, then each multiple of ``every``.
+    """The places in the draw with further calls: ``first`` ones, then each multiple of ``every``.
 
     The place decides, and not what this process has seen: whether a case fails must not depend on
     the cases before it.
@@ -68,7 +69,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
     | dropout.CHECKS
     | rejected_inputs.CHECKS
 )
-REPEAT = Schedule(first=24, every=8)  # of repeated calls
+REPEAT = Schedule(first=FIRST, every=TURN)  # of repeated calls
 EXTRA = Schedule(first=12, every=101)  # of dropout and rejected inputs, on further problems
 ALWAYS = ("inputs unchanged", "output aliasing", "global state unchanged")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.cases.asking_order import asked_cases
 from mha_parity.cases.covering import drawing, reachable
 from mha_parity.core.candidate import NOT_ASKED, CandidateError
 
@@ -110,7 +111,11 @@ def restricted(candidate: Candidate, options: Options) -> Offer:
 
 
 def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[Case]:
-    """Yield the cases that a candidate is asked; a layer that is built already, in its sizes."""
+    """Yield the cases that a candidate is asked; a layer that is built already, in its sizes.
+
+    Telling cases come first where the first failure ends the run.
+    """
     own = getattr(candidate, "own_weights", None)
-    drawn = drawing(offer, options.cases, options.seed)
+    draw = asked_cases if options.fail_fast else drawing
+    drawn = draw(offer, options.cases, options.seed)
     yield from drawn if own is None else map(own.case, drawn)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mha_parity.cases.asking_order import asked_cases
+from mha_parity.cases.covering import draw_cases
 from mha_parity.catalogue.base import Attention, attend
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.arrays import Array
@@ -16,6 +19,7 @@ from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.report.json_document import document
 from mha_parity.run.check import check
+from mha_parity.run.narrowing import cases_for
 from mha_parity.worker.open_target import opened
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
@@ -49,6 +53,17 @@ def test_a_run_ends_at_the_first_failure() -> None:
     assert verdict.run < 40
     assert stopped in verdict.sentence
     assert document(verdict)["cases"]["stopped_early"] is True
+
+
+def test_the_first_failure_is_looked_for_where_it_is_likely() -> None:
+    """Of a run that ends at the first failure the cases come in the order of asking."""
+    run = Options(cases=100, seed=4)
+    candidate = FunctionCandidate("f", right, whole_offer())
+    usual = list(cases_for(candidate, candidate.offer, run))
+    early = list(cases_for(candidate, candidate.offer, replace(run, fail_fast=True)))
+
+    assert list(asked_cases(candidate.offer, 100, 4)) == early
+    assert draw_cases(candidate.offer, 100, 4) == usual
 
 
 def test_a_right_attention_is_asked_all() -> None:

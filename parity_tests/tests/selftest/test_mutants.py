@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 from rich.console import Console
 
 from mha_parity.__main__ import main, parser
+from mha_parity.cases.asking_order import asked_cases
 from mha_parity.catalogue import Attention, Bug, catalogue
+from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.case import parse
 from mha_parity.selftest import mutation_run, planted_run
 from mha_parity.selftest.mutant import run_mutants, suite_cases
@@ -28,8 +32,6 @@ from mha_parity.selftest.mutation_matrix import (
 from mha_parity.selftest.mutation_run import controls, mutation_tasks
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mha_parity.core.arrays import Array
 
 SEED = 3
@@ -245,3 +247,22 @@ def test_defaults_of_the_command() -> None:
     assert (mutation_run.CASES, mutation_run.DEFAULT, 0, 1) == (
         asked.cases, asked.dtype, asked.seed, asked.seeds,
     )  # fmt: skip
+
+
+def test_telling_cases_come_first() -> None:
+    """In the order of asking each bug fails as early as the page on limits says."""
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "limits.md").read_text("utf-8")
+    said = re.search(
+        r"the catalogue's (\d+) bugs of\s.* one of the first (\d+) cases", page, re.DOTALL
+    )
+    bugs = [
+        bug
+        for bug in catalogue().values()
+        if bug.equivalent is None and bug.beyond is None and "gradients" not in bug.needs
+    ]
+    found = run_mutants(bugs, list(asked_cases(whole_offer(), 60, seed=1)), full=0)
+
+    assert said is not None
+    assert [int(number) for number in said.groups()] == [
+        len(bugs), max(each.first or 61 for each in found)
+    ]  # fmt: skip
