@@ -218,9 +218,9 @@ def markdown(matrices: Sequence[KillMatrix], dtypes: Sequence[str]) -> str:
     """Return the first matrix as Markdown: families and checks, then every bug, folded."""
     first = matrices[0]
     lines = [
-        *_markdown_table(("family", "bugs", *dtypes, "seen by"), family_rows(first, dtypes)),
+        *markdown_table(("family", "bugs", *dtypes, "seen by"), family_rows(first, dtypes)),
         "",
-        *_markdown_table(CHECK_COLUMNS, check_rows(first)),
+        *markdown_table(CHECK_COLUMNS, check_rows(first)),
         "",
         *(f"- {line}" for line in summary(first)),
     ]
@@ -229,11 +229,12 @@ def markdown(matrices: Sequence[KillMatrix], dtypes: Sequence[str]) -> str:
         lines.append(f"- Under {len(matrices)} seeds: as it should be under {held}.")
     bugs = ((f"`{name}`", *row) for name, row in entry_rows(first, dtypes))
     lines += ["", "<details><summary>every bug, every check, every dtype</summary>", ""]
-    lines += _markdown_table(("bug", *dtypes), bugs)
+    lines += markdown_table(("bug", *dtypes), bugs)
     return "\n".join([*lines, "", "</details>"]) + "\n"
 
 
-def _markdown_table(header: Sequence[str], rows: Iterator[Sequence[str]]) -> Iterator[str]:
+def markdown_table(header: Sequence[str], rows: Iterator[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
     yield f"| {' | '.join(header)} |"
     yield f"|{'---|' * len(header)}"
     yield from (f"| {' | '.join(row)} |" for row in rows)

@@ -138,7 +138,8 @@ def main(asked: argparse.Namespace) -> int:
         seen = planted_run.detections(planted_run.planted(), count=asked.cases, tick=tick)
     planted_run.show(seen, console)
     if asked.markdown:
-        Path(asked.markdown).write_text(markdown(matrices, dtypes), encoding="utf-8")
+        page = markdown(matrices, dtypes) + planted_run.markdown(seen)
+        Path(asked.markdown).write_text(page, encoding="utf-8")
     whole = all(each.seen == len(each.first) for each in seen)
     return int(not (whole and all(matrix.holds for matrix in matrices)))
 

@@ -23,6 +23,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.options import Options
 from mha_parity.judging.output import JudgeSettings, judge_answer
 from mha_parity.oracle.reference import reference_answer
+from mha_parity.selftest.mutation_matrix import markdown_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 SEEDS = 10
 RUNS = (50, 100, 500, 2000, 20_000)  # cases of the runs for which a probability is said
+HEADER = ("planted bugs", "seen", "first failing case: median", "latest", "the latest")
 MEASURES = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0001)
 
 
@@ -102,21 +104,32 @@ def detection_probability(share: float, count: int) -> float:
     return 1 - (1 - share) ** count
 
 
-def table(found: Sequence[Detection]) -> Table:
-    """Return one row a family, and one a bug that is not seen under every seed or is seen last."""
-    shown = Table(
-        "planted bugs", "seen", "first failing case: median", "latest", "the latest", box=None
-    )
+def rows(found: Sequence[Detection]) -> Iterator[tuple[str, ...]]:
+    """Yield a row a family: how many of its bugs are seen, and when; `HEADER` names the columns."""
     for family in dict.fromkeys(sighting.bug.family for sighting in found):
         own = [sighting for sighting in found if sighting.bug.family == family]
         numbers = [(n, each.bug.condition) for each in own for n in each.first if n is not None]
         runs = sum(len(each.first) for each in own)
         latest = max(numbers, default=(0, "none"))
-        shown.add_row(
+        yield (
             f"{family} ({len(own)})", f"{len(numbers)} of {runs}",
             f"{median(n for n, _ in numbers):g}" if numbers else "-", str(latest[0]), latest[1],
         )  # fmt: skip
+
+
+def table(found: Sequence[Detection]) -> Table:
+    """Return the rows as a table for a terminal."""
+    shown = Table(*HEADER, box=None)
+    for row in rows(found):
+        shown.add_row(*row)
     return shown
+
+
+def markdown(found: Sequence[Detection]) -> str:
+    """Return the rows and what was missed as Markdown."""
+    said = (f"- {line}" for line in sentences(found))
+    lines = ["", "## Planted bugs", "", *markdown_table(HEADER, rows(found)), "", *said]
+    return "\n".join(lines) + "\n"
 
 
 def chances() -> Table:

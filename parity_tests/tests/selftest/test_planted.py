@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
 from mha_parity.catalogue.base import Attention
 from mha_parity.catalogue.planted import Planted
 from mha_parity.catalogue.sizes import planted_sizes
 from mha_parity.catalogue.values import planted_values
-from mha_parity.selftest.planted_run import detection_probability, detections, sentences
+from mha_parity.selftest import planted_run
+from mha_parity.selftest.planted_run import (
+    SEEDS,
+    detection_probability,
+    detections,
+    markdown,
+    planted,
+    sentences,
+)
+
+DATA = Path(planted_run.__file__).parent / "data"
 
 QUICK_SIZES = ("D % 8 == 0", "D > 64", "S % 16 == 0", "17 <= S <= 48", "S > 128", "S == 2", "H > 7",
          "N == L", "N H == L", "D == 128", "keys of a partial tile of 64",
@@ -37,6 +51,30 @@ def test_a_right_attention_is_not_seen() -> None:
 
     assert 0 == found[0].seen
     assert next(sentences(found)).startswith("Missed: wrong only if N > 0: seen under 0 of 1 seeds")
+
+
+def test_the_published_table_is_of_all_planted_bugs() -> None:
+    """The page has a row for each family with as many bugs as are planted, and names each miss."""
+    page = (DATA / "mutants.md").read_text("utf-8")
+    published = re.findall(r"^\| ([a-z ]+) \((\d+)\) \| (\d+) of (\d+) \|", page, re.MULTILINE)
+    counts = Counter(bug.family for bug in planted())
+    missed = re.findall(r"^- Missed: .* under (\d+) of (\d+) seeds", page, re.MULTILINE)
+
+    assert {(f, str(n), str(n * SEEDS)) for f, n in counts.items()} == {
+        (family, bugs, runs) for family, bugs, _, runs in published
+    }
+    assert sum(int(runs) - int(seen) for _, _, seen, runs in published) == sum(
+        int(seeds) - int(seen) for seen, seeds in missed
+    )
+
+
+def test_a_miss_is_in_the_markdown() -> None:
+    """The section has a row a family, and says which bug was missed."""
+    right = Planted(condition="N > 0", family="none", holds=lambda _: True, kind=Attention)
+    lines = markdown(detections([right], [0], count=3)).splitlines()
+
+    assert "| none (1) | 0 of 1 | - | 0 | none |" in lines
+    assert "- 0 of 1 planted bugs are seen." in lines
 
 
 def test_every_condition_is_planted_once() -> None:
