@@ -60,6 +60,10 @@ class CandidateError(Exception):
         self.raised_in: tuple[str, ...] | None = None
 
 
+class TargetError(ValueError):
+    """The target cannot be had; one sentence that says what was got, what should be, the remedy."""
+
+
 class Candidate(Protocol):
     """Somebody's attention, made callable on problems by a convention."""
 

@@ -196,6 +196,13 @@ class Verdict:
             stopped = f"stopped at the first failure after {_cases(self.run)}"
             left = f"; {stopped}" if self.stopped_early else ""
             return f"Parity does not hold: {self.target}{dtype} fails {cases}{left}."
+        if self.failed:
+            said = self.failures[0].check_result.detail.partition("\n")[0]
+            cases = f"in {self.failed} of {self.run} cases"
+            return (
+                f"Inconclusive: {self.target} {said} {cases}; raise --timeout, or mend what does "
+                "not end."
+            )
         untried = [each for each in self.parameters if each.is_untried]
         if untried:
             return f"Inconclusive: {self.target}: {_way_out(untried)}{self._left_out}."

@@ -76,6 +76,12 @@ class CaseResult:
         return not all(check.startswith(CHECK) for check in failing)
 
     @property
+    def only_timed_out(self) -> bool:
+        """Whether the case fails by nothing but the time that its calls took."""
+        failing = {each.severity for each in self.check_results if each.severity.fails}
+        return failing == {Severity.TIMEOUT}
+
+    @property
     def inconclusive(self) -> bool:
         """Whether nothing failed, but something could not be judged."""
         severities = {check_result.severity for check_result in self.check_results}

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mha_parity.core.candidate import NOT_ASKED, NOT_CALLED
+from mha_parity.core.candidate import NOT_ASKED, NOT_CALLED, TargetError
 from mha_parity.core.check_result import MASKED_ROWS, Severity
 from mha_parity.core.features import AXES
 from mha_parity.core.parameters import Status, with_status
@@ -15,7 +15,6 @@ from mha_parity.core.pictures import CaseError
 from mha_parity.core.verdict import PINNED_PATH, TARGET, CheckRow, FeatureRow, Outcome
 from mha_parity.judging import accuracy
 from mha_parity.run.case_run import ANSWERED
-from mha_parity.targets.load import TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,9 +36,17 @@ def outcome(
     parameters: Sequence[Parameter],
     run_check_failed: bool,
 ) -> Outcome:
-    """Return the verdict: any failure fails; else anything untested leaves it open."""
-    if run_check_failed or any(case_result.fails for case_result in case_results):
+    """Return the verdict: any failure fails; else anything untested leaves it open.
+
+    So do time-outs, since a slow target may be right, unless they are most of the cases asked.
+    """
+    failing = [case_result for case_result in case_results if case_result.fails]
+    asked = len(case_results) - len(_sentences(case_results, NOT_ASKED))
+    mostly = 2 * len(failing) > asked
+    if run_check_failed or any(mostly or not each.only_timed_out for each in failing):
         return Outcome.FAIL
+    if failing:
+        return Outcome.INCONCLUSIVE
     untested = any(row.status == "inconclusive" for row in rows) or bool(
         _sentences(case_results, NOT_CALLED)
     )

@@ -53,6 +53,11 @@ def attributed(subject: object) -> Iterator[None]:
         raise CandidateError("inconclusive", harness_error(error)) from None
 
 
+def raised_by(subject: object, error: BaseException) -> bool:
+    """Return whether an exception came out of the subject's own code."""
+    return _has_frame(subject, raised_in(error))
+
+
 def harness_error(error: Exception) -> str:
     """Return the sentence on an exception that the harness itself raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -76,8 +81,11 @@ def _is_python(subject: Any) -> bool:
     """Return whether calling the subject runs a frame of Python."""
     if isinstance(subject, type):
         return True
-    called = inspect.unwrap(subject)
-    return inspect.isfunction(called) or inspect.ismethod(called) or hasattr(subject, "forward")
+    try:
+        called = inspect.unwrap(subject)
+        return inspect.isfunction(called) or inspect.ismethod(called) or hasattr(subject, "forward")
+    except Exception:  # noqa: BLE001  (whatever somebody's __getattr__ raises)
+        return True
 
 
 def _is_own(filename: str, package: str) -> bool:

@@ -7,11 +7,14 @@ import inspect
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.numpy_state import GlobalState
 from mha_parity.targets import backends
 from mha_parity.targets.attention_call import is_adapter
+from mha_parity.targets.attribution import raised_by
 from mha_parity.targets.conventions.adapted import Adapted
 from mha_parity.targets.conventions.attribute_layers import ModuleMask, ModuleValidLens
+from mha_parity.targets.conventions.crash_report import crash
 from mha_parity.targets.conventions.exec_protocol import ExecProtocol
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.functions import (
@@ -51,7 +54,7 @@ def named(name: str) -> type[Convention]:
 
     Raises
     ------
-    ValueError
+    TargetError
         There is none of that name.
 
     """
@@ -59,7 +62,7 @@ def named(name: str) -> type[Convention]:
         return KNOWN[name]
     close = difflib.get_close_matches(name, KNOWN, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(KNOWN)}."
-    raise ValueError(f"got the convention {name!r}, but there is no such one; {hint}")
+    raise TargetError(f"got the convention {name!r}, but there is no such one; {hint}")
 
 
 def bind(
@@ -81,8 +84,8 @@ def bind(
 
     Raises
     ------
-    ValueError
-        The convention is unknown, or cannot be recognised.
+    TargetError
+        The convention is unknown, or cannot be recognised; or looking at the subject raised.
 
     """
     state = GlobalState.now()
@@ -96,9 +99,25 @@ def bind(
         if layer is not None:
             adopt(bound, layer)
         bound.passed = {}  # the trials were no cases
+    except (TargetError, CandidateError):
+        raise
+    except Exception as error:
+        if not raised_by(subject, error):
+            raise
+        raise TargetError(
+            f"got the target {label or _name(subject)}, but looking at it {crash(error)}; its "
+            "attributes and its constructor should not raise."
+        ) from None
+    else:
         return bound
     finally:
         state.restore()
+
+
+def _name(subject: object) -> str:
+    if isinstance(subject, type) or inspect.isroutine(subject):
+        return str(subject.__qualname__)
+    return type(subject).__qualname__
 
 
 def _bound(
@@ -111,7 +130,7 @@ def _bound(
 ) -> Convention:
     libraries = [backends.library(each, device) for each in backends.likely_libraries(subject)]
     if device != "cpu" and all(each.name == "numpy" for each in libraries):
-        raise ValueError(
+        raise TargetError(
             f"got the device {device!r}, but the target takes NumPy's arrays, which lie on the "
             "CPU; leave --device out."
         )
@@ -158,13 +177,13 @@ def _recognised(subject: object, libraries: list[Library], path: str | None) -> 
         name = recognise(subject, libraries)
         return _in_its_library(named(name), subject, libraries, path, call=True)
     found: list[Convention] = []
-    refused: list[ValueError] = []
+    refused: list[TargetError] = []
     try:
         name = recognise(subject, libraries)
         found.append(_in_its_library(named(name), subject, libraries, path, call=True))
         if computes_attention(found[0]):
             return found[0]
-    except ValueError as error:
+    except TargetError as error:
         refused.append(error)
     fits, why = _fits(subject, libraries, path)
     if fits and fits[-1].fit.exact:
@@ -178,14 +197,14 @@ def _recognised(subject: object, libraries: list[Library], path: str | None) -> 
 
 def _fits(
     subject: object, libraries: list[Library], path: str | None
-) -> tuple[list[Fitted], list[ValueError]]:
+) -> tuple[list[Fitted], list[TargetError]]:
     """Return the subject as experiments fit it, the nearest last, and why it does not fit."""
     fits: list[Fitted] = []
-    refused: list[ValueError] = []
+    refused: list[TargetError] = []
     for library in libraries:
         try:
             fits.append(Fitted(subject, library=library, path=path))
-        except ValueError as error:
+        except TargetError as error:
             refused.append(error)
         if fits and fits[-1].fit.exact:
             break

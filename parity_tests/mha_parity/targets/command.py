@@ -14,7 +14,7 @@ import signal
 import subprocess
 from typing import IO, TYPE_CHECKING, NoReturn
 
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.features import offer
 from mha_parity.core.safetensors import LENGTH, FormatError, dump, load
 
@@ -39,7 +39,7 @@ class Command:
 
         Raises
         ------
-        ValueError
+        TargetError
             There is no such program, or it does not say what it offers.
 
         """
@@ -51,7 +51,7 @@ class Command:
             self.offer = _offer(said)
         except (CandidateError, _Ended, OSError, ValueError) as error:
             self._stop()
-            raise ValueError(_refused(text, error)) from None
+            raise TargetError(_refused(text, error)) from None
 
     def __call__(self, arrays: Mapping[str, Array], options: Mapping[str, str]) -> dict[str, Array]:
         """Return the arrays that the program answers.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.core.candidate import TargetError
 from mha_parity.targets.command import Command
 from mha_parity.targets.conventions.exec_protocol import ExecProtocol
 from mha_parity.targets.conventions.functions import QKVHeads, XWeights
@@ -38,7 +39,7 @@ def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) 
 
     Raises
     ------
-    ValueError
+    TargetError
         None or several fit; the sentence says what was seen and which conventions would do.
 
     """
@@ -97,7 +98,7 @@ def _of_class(kind: type, *, call: bool) -> str:
         if not reason:
             return "linear-module"
         if not _is_like_torch(kind):
-            raise ValueError(f"got {kind.__qualname__}{made}, but {reason}; {REMEDY}")
+            raise TargetError(f"got {kind.__qualname__}{made}, but {reason}; {REMEDY}")
     required, everything = _counts(called, bound=True)
     if loads or (required <= 3 <= everything and LAYER_KEYWORDS & called.named):
         return "torch-module"
@@ -187,10 +188,10 @@ def _counts_heads(name: str) -> bool:
     return "head" in name.lower() or name.lower() == "h"
 
 
-def _unsure(subject: Any, called: Signature | None, fitting: str) -> ValueError:
+def _unsure(subject: Any, called: Signature | None, fitting: str) -> TargetError:
     name = getattr(subject, "__qualname__", type(subject).__qualname__)
     seen = f"{name}{called}" if called else f"{name} without a readable signature"
-    return ValueError(
+    return TargetError(
         f"got {seen}, but should be recognisable as one convention; these would fit or were tried "
         f"({fitting}): name it with --convention NAME."
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.core.candidate import TargetError
 from mha_parity.core.own_weights import OwnWeights
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.base import has_modes, set_mode
@@ -47,20 +48,20 @@ def adopt(bound: Convention, layer: Any) -> None:
 
     Raises
     ------
-    ValueError
+    TargetError
         Its weights or its number of heads are not found, or it is of a kind that its class is not
         judged in.
 
     """
     name = type(layer).__qualname__
     if not isinstance(bound, TorchModule):
-        raise ValueError(  # noqa: TRY004  (a mistake of the command line)
+        raise TargetError(
             f"got an instance of {name}, called as {bound.convention}, whose weights are not in a "
             "state dict; name the class."
         )
     heads = next((n for n in (getattr(layer, each, None) for each in HEADS) if _counts(n)), None)
     if heads is None:
-        raise ValueError(
+        raise TargetError(
             f"got an instance of {name}, but none of its attributes {', '.join(HEADS)} is a number "
             "of heads; set one."
         )
@@ -82,7 +83,7 @@ def _read(bound: TorchModule, layer: Any, heads: int) -> OwnWeights:
     entries = list(_of_torch(state) if found is None else found)
     arrays = {part: array for _, held in entries for part, array in held.items()}
     if not {"w_q", "w_k", "w_v"} <= arrays.keys():
-        raise ValueError(
+        raise TargetError(
             f"got {bound.name} with {', '.join(state)}, but should have W_q, W_k, W_v."
         )
     width = arrays["w_q"].shape[0]
@@ -158,7 +159,7 @@ def _narrow(bound: TorchModule, layer: Any, own: OwnWeights) -> None:
         offered = (*bound.offer[axis], "yes") if axis == "bias" else bound.offer[axis]
         left = tuple(value for value in dict.fromkeys(offered) if value in values)
         if not left:
-            raise ValueError(
+            raise TargetError(
                 f"got an instance with {axis}={values[0]}, but its class is judged only with "
                 f"{axis}={' or '.join(bound.offer[axis])}; build one of these."
             )

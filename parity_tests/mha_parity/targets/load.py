@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.core.candidate import TargetError
 from mha_parity.targets.command import EXEC, Command
 from mha_parity.targets.definitions import KEPT
 from mha_parity.targets.modules import PREFIX, from_file
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 FORMS = "`package.module:attr`, `path/to/file.py:attr` or `path/to/notebook.ipynb:attr`"
 SOME = 6  # names listed where an attribute is missing and none is close
-
-
-class TargetError(ValueError):
-    """The target cannot be had; one sentence that says what was got, what should be, the remedy."""
 
 
 def load(text: str) -> Any:

@@ -13,9 +13,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError
+from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, TargetError
 from mha_parity.targets.command import EXEC
-from mha_parity.targets.load import TargetError
 from mha_parity.worker.process import Process, WorkerLost
 from mha_parity.worker.server import Failed, Loaded, Ready, Refused, Setup
 

@@ -96,6 +96,7 @@ def serve(requests: int, answers: int) -> None:
     incoming = messages(requests)
     setup: Setup = next(incoming)
     sys.path[:] = setup.search
+    from mha_parity.core.candidate import TargetError
     from mha_parity.targets import load
     from mha_parity.targets.command import Command
     from mha_parity.targets.conventions import calls
@@ -105,7 +106,7 @@ def serve(requests: int, answers: int) -> None:
         subject = load.load(setup.target)
         send(answers, (None, Loaded()))
         candidate = _bound(subject, setup)
-    except ValueError as error:
+    except TargetError as error:
         send(answers, (None, Refused(sentence=str(error))))
         return
     except Exception as error:  # noqa: BLE001  (a mistake of the harness is no finding)

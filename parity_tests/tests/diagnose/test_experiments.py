@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention, attend, catalogue
-from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
+from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, FunctionCandidate
+from mha_parity.core.case import Case
 from mha_parity.core.features import offer
 from mha_parity.diagnose import diagnose
-from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.calls import Caller, CallResult
 from mha_parity.diagnose.experiments.digits import digits
 from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.features import features
@@ -25,6 +27,7 @@ from mha_parity.diagnose.experiments.rules import (
     size_rule,
 )
 from mha_parity.diagnose.experiments.scale import law, measured
+from mha_parity.diagnose.experiments.sizes import scan
 from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
 
 if TYPE_CHECKING:
@@ -377,6 +380,14 @@ def odd_lengths_fail(problem: Problem) -> Answer:
     if problem.case.queries % 2:
         raise CandidateError("crash", "raised ValueError: cannot reshape")
     return attend(Attention, problem)
+
+
+def test_calls_that_were_not_made_fail_nowhere() -> None:
+    """Behind the last time-out no size was tried. Kills sizes that count as failing there."""
+    problem = make_problem(Case(seed=1, batch=1, queries=2, keys=2, heads_count=1, head_dim=2))
+    said = ("gave no answer within 1 seconds", f"{NOT_ASKED}: the process was lost 3 times")
+    found = scan("L", (1, 2), [CallResult(problem, None, each) for each in said], {})
+    assert ({1: True}, said[0]) == (found.crashed, found.error)
 
 
 def test_the_sizes_that_make_a_call_fail_are_found() -> None:

@@ -213,9 +213,10 @@ RETURNED = {
     "lists": ([[1.0]], r"the output is a list of 1 \(list\)"),
     "empty": ((), "the output is an empty tuple"),
     "three": ((1, 2, 3), r"the output is a tuple of 3 \(int\)"),
-    "objects": (np.array([None]), "dtype object, but should hold floating-point numbers"),
+    "objects": (np.array([None]), "dtype object, but should hold real floating-point numbers"),
     "strings": (np.array(["a"]), "dtype <U1"),
-    "bytes": (np.zeros(3, "V8"), r"dtype \|V8, but should hold floating-point numbers"),
+    "complex": (np.zeros(3, complex), "dtype complex128, but should hold real floating-point"),
+    "bytes": (np.zeros(3, "V8"), r"dtype \|V8, but should hold real floating-point numbers"),
     "matrix": (np.ma.masked_array([1.0]), "the output is a numpy.ma.MaskedArray"),
 }
 
@@ -231,7 +232,7 @@ def test_no_array_is_a_finding_of_structure(value: object, message: str) -> None
 
 def test_wrong_shapes_and_dtypes_arrive_as_they_are() -> None:
     """What a judge has to see is not mended on the way."""
-    wrong = np.zeros((2, 3, 4, 5), dtype=np.complex64)
+    wrong = np.zeros((2, 3, 4, 5), dtype=np.int16)
     answer = bind(lambda *_: wrong, "qkv-heads", probe=False)(make_problem(QKV))
     assert isinstance(answer, Answer)
     assert (wrong.shape, wrong.dtype) == (answer.output.shape, answer.output.dtype)

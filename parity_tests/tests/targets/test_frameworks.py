@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import TargetError
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
 from mha_parity.run.check import check
 from mha_parity.targets.conventions.keras_layer import to_keras, to_torch
-from mha_parity.targets.load import TargetError
 from mha_parity.worker.client import isolated
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"

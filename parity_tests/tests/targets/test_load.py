@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.targets import definitions, load, notebook
 from mha_parity.targets.bind import KNOWN, bind
 
@@ -87,7 +87,7 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
 def test_refused(text: str, message: str) -> None:
     """What is wrong with a target is one sentence: what was got, what should be, the remedy."""
-    with pytest.raises(load.TargetError, match=message) as caught:
+    with pytest.raises(TargetError, match=message) as caught:
         load.load(text)
     assert "\n" not in str(caught.value)
 
@@ -112,7 +112,7 @@ def test_a_file_that_does_not_import(
     write: Callable[[str], str], source: str, message: str
 ) -> None:
     """The last line of the traceback and its place stand in the sentence."""
-    with pytest.raises(load.TargetError, match=message):
+    with pytest.raises(TargetError, match=message):
         load.load(write(source))
 
 
@@ -123,7 +123,7 @@ def test_a_module_missing_inside_a_target_is_not_the_target_missing(
     (tmp_path / "broken.py").write_text("import not_there\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     message = r"importing broken raised ModuleNotFoundError: .*; install not_there\."
-    with pytest.raises(load.TargetError, match=message):
+    with pytest.raises(TargetError, match=message):
         load.load("broken:f")
 
 
@@ -180,7 +180,7 @@ def test_of_a_script_that_raises_the_definitions_are_loaded(tmp_path: Path) -> N
     source = "text = open('not_there.txt').read()\nsize = len(text)\ndef f(q):\n    return q\n"
     tree(tmp_path, {"script.py": source + "def g(q, n=size):\n    return q\n"})
     assert 3 == load.load(f"{tmp_path}/script.py:f")(3)
-    with pytest.raises(load.TargetError, match=r"raised FileNotFoundError: .* \[.*script.py:1\]"):
+    with pytest.raises(TargetError, match=r"raised FileNotFoundError: .* \[.*script.py:1\]"):
         load.load(f"{tmp_path}/script.py:g")
 
 
@@ -245,7 +245,7 @@ def test_a_name_left_out_is_explained_while_loading(tmp_path: Path) -> None:
     made = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
     nbformat.write(made, tmp_path / "late.ipynb")
     message = "'f' was left out .*'size' is not defined: cell 1, line 1 sets it"
-    with pytest.raises(load.TargetError, match=message):
+    with pytest.raises(TargetError, match=message):
         load.load(f"{tmp_path / 'late.ipynb'}:f")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.run.check import check
@@ -105,6 +105,27 @@ def test_the_output_is_told_from_weights_of_its_shape() -> None:
     assert problem.query.shape[-2:] == (6, 6)
     expected = weights_first(problem.query, problem.key, problem.value)[1]
     np.testing.assert_allclose(bound(problem).output, expected, rtol=1e-12)
+
+
+class Unreadable:
+    """A class whose ``forward`` cannot be read."""
+
+    def __init__(self, embed_dim: int, num_heads: int) -> None:
+        """Do nothing."""
+
+    @property
+    def forward(self) -> Any:
+        """Raise what the harness raises for its own sentences."""
+        raise ValueError("a property that raises")
+
+
+def test_a_value_error_of_the_target_is_no_sentence_of_the_harness() -> None:
+    """The sentence names target, place and remedy. Kills every ValueError taken for a sentence."""
+    said = (
+        r"^got the target Unreadable, but .* raised ValueError: a property that raises \[.*should"
+    )
+    with pytest.raises(TargetError, match=said):
+        bind(Unreadable)
 
 
 def test_what_rows_without_a_key_are_is_said() -> None:

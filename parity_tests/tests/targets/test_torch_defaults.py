@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
@@ -59,3 +61,38 @@ def test_torch_s_own_defaults_are_not_said(name: str) -> None:
     from mha_parity.targets.load import load
 
     assert () == bind(load(name)).remarks
+
+
+class Unasked(torch.nn.MultiheadAttention):
+    """Weights that nobody asked for, or none of the pair."""
+
+    pair = True
+
+    def forward(self, *args: Any, **options: Any) -> Any:
+        """Return another second value than torch's."""
+        output, weights = super().forward(*args, **options)
+        if options["need_weights"]:
+            return output, weights
+        return (output, torch.ones(1)) if self.pair else output
+
+
+class Alone(Unasked):
+    """The output alone where no weights are asked for."""
+
+    pair = False
+
+
+@pytest.mark.parametrize(
+    ("layer", "said"),
+    [
+        (Unasked, "need_weights=False returns more than an output"),
+        (Alone, "need_weights=False returns the output alone"),
+        (torch.nn.MultiheadAttention, ""),
+    ],
+    ids=["more", "alone", "torch"],
+)
+def test_what_comes_instead_of_none_is_said(layer: type, said: str) -> None:
+    """A caller that unpacks or indexes the result sees it. Kills weights dropped unread."""
+    problem = make_problem(Case(seed=1, batch=2, queries=3, keys=3, heads_count=2, head_dim=3))
+    remarks = bind(layer, "torch-module")(problem).remarks
+    assert [said] * bool(said) == [each.partition(";")[0] for each in remarks]

@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.judging.output import JudgeSettings
 from mha_parity.run.case_run import CaseResult, run_cases
 from mha_parity.run.check import check
-from mha_parity.targets.load import TargetError
 from mha_parity.worker.client import GIB, IsolatedCandidate, isolated
 from mha_parity.worker.framing import PIECE
 from mha_parity.worker.output_capture import LINES, START, OutputPerCase, mark
@@ -67,8 +66,8 @@ MISDEEDS = {
     "returns_none": ("structure", "the output is a NoneType, but should be an array"),
     "returns_lists": ("structure", r"the output is a list of 4 \(list\), but should be an array"),
     "returns_scalar": ("structure", "the output is a float, but should be an array"),
-    "returns_complex": ("structure", "dtype complex128, but should have float64"),
-    "returns_objects": ("structure", "dtype object, but should hold floating-point numbers"),
+    "returns_complex": ("structure", "dtype complex128, but should hold real floating-point"),
+    "returns_objects": ("structure", "dtype object, but should hold real floating-point numbers"),
 }
 
 

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mha_parity.core.candidate import NOT_ASKED
+from mha_parity.core.candidate import NOT_ASKED, TargetError
+from mha_parity.core.case import Case
+from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.options import Options
-from mha_parity.core.verdict import Verdict
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.run import summary
+from mha_parity.run.case_run import ANSWERED, CaseResult
 from mha_parity.run.check import check
-from mha_parity.targets.load import TargetError
 from mha_parity.worker.client import TIMEOUTS, isolated
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
@@ -38,7 +41,10 @@ def test_a_target_that_always_hangs_costs_three_timeouts() -> None:
 
 
 def test_a_target_that_hangs_now_and_then_is_judged_by_the_other_cases() -> None:
-    """Each time-out fails its case; after the last that is allowed no further case is asked."""
+    """Each time-out fails its case; after the last that is allowed no further case is asked.
+
+    The run is inconclusive, since a slow target may be right. Kills the verdict by the clock.
+    """
     verdict, seconds = judged("misbehaving.py:hangs_now_and_then", cases=70)
     (failure,) = verdict.failures
     assert (TIMEOUTS, "timeout") == (verdict.failed, failure.check_result.severity.value)
@@ -50,6 +56,40 @@ def test_a_target_that_hangs_now_and_then_is_judged_by_the_other_cases() -> None
     assert f"lost {TIMEOUTS} times" in note
     assert verdict.passed == 70 - TIMEOUTS - verdict.inconclusive > 0
     assert seconds < 70 * TIMEOUT / 3
+    assert Outcome.INCONCLUSIVE is verdict.outcome
+    said = f"gave no answer within {TIMEOUT:g} seconds in {TIMEOUTS} of 70 cases; raise --timeout"
+    assert said in verdict.sentence
+
+
+def _answers(asked: int, timed_out: int, wrong: int) -> list[CaseResult]:
+    """Return results of cases: right, without an answer in time, wrong."""
+    severities = {Severity.MATCH: asked, Severity.TIMEOUT: timed_out, Severity.WRONG: wrong}
+    case = Case(seed=1, batch=1, queries=2, keys=2, heads_count=1, head_dim=2)
+    return [
+        CaseResult(
+            case=case,
+            check_results=(CheckResult(case=case, check=ANSWERED, severity=severity),),
+        )
+        for severity, count in severities.items()
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ((10, 3, 0), Outcome.INCONCLUSIVE),
+        ((2, 3, 0), Outcome.FAIL),
+        ((10, 3, 1), Outcome.FAIL),
+        ((10, 0, 0), Outcome.PASS),
+    ],
+    ids=["some", "most", "wrong as well", "none"],
+)
+def test_time_outs_alone_fail_a_run_where_they_are_most(
+    counts: tuple[int, int, int], expected: Outcome
+) -> None:
+    """Fewer leave it open; a wrong answer fails whatever else. Kills each of the conditions."""
+    assert expected is summary.outcome(_answers(*counts), (), (), run_check_failed=False)
 
 
 @pytest.mark.parametrize("name", ["plain", "talks"])

@@ -11,7 +11,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention
-from mha_parity.core.candidate import Answer, CandidateError, ask
+from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, ask
 from mha_parity.diagnose.evidence import ROUNDINGS, as_float64, largest_magnitude, largest_score
 from mha_parity.diagnose.read_weights import plain_case, read_sample_weights
 
@@ -41,6 +41,11 @@ class CallResult:
     def crashed(self) -> bool:
         """Whether no answer came."""
         return self.answer is None
+
+    @property
+    def not_asked(self) -> bool:
+        """Whether the call was not made, since the process was lost too often."""
+        return self.error.startswith(NOT_ASKED)
 
     @cached_property
     def right(self) -> Attention:

@@ -141,11 +141,9 @@ def _crashes(seen: Examination) -> list[ExperimentFinding]:
     # What never answers, or answers no array, is not mended by the end of a loop.
     ends = bool(rules) and first.error.startswith("raised")
     remedy = "let a loop or reshape end where the array ends, whatever its length" if ends else ""
-    return [
-        ExperimentFinding(
-            f"the call {first.error.partition(' [')[0]} {where}", remedy, stage="crash"
-        )
-    ]
+    said = first.error.partition(" [")[0].rstrip(".")
+    subject = "" if said.startswith("the ") else "the call "
+    return [ExperimentFinding(f"{subject}{said} {where}", remedy, stage="crash")]
 
 
 def _some(scan: Scan) -> str:

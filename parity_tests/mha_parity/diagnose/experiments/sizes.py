@@ -101,10 +101,11 @@ def scan(
     letter: str, values: tuple[int, ...], trials: list[CallResult], others: dict[str, int]
 ) -> Scan:
     """Return the rules that fit the trials at the values of one size."""
-    tried = values[: len(trials)]  # fewer where the time was over
-    answered = {v: t.wrong for v, t in zip(tried, trials, strict=True) if not t.crashed}
-    crashed = {v: t.crashed for v, t in zip(tried, trials, strict=True)}
-    error = next((t.error for t in trials if t.crashed), "")
+    # Fewer where the time was over, or the process was lost too often.
+    tried = [(v, t) for v, t in zip(values, trials, strict=False) if not t.not_asked]
+    answered = {v: t.wrong for v, t in tried if not t.crashed}
+    crashed = {v: t.crashed for v, t in tried}
+    error = next((t.error for _, t in tried if t.crashed), "")
     return Scan(
         letter, answered, crashed,
         size_rule(letter, answered, others) or _threshold(letter, answered),

@@ -29,8 +29,8 @@ _HOMES = {
     "jaxlib": ("jax_arrays", "JaxArrays"),
     "keras": ("keras_arrays", "KerasArrays"),
 }
-# Kinds of dtypes that can be compared as numbers: others would carry objects of the candidate's.
-_NUMBERS = "biufc"
+# Kinds of dtypes that can be compared as real numbers.
+_NUMBERS = "biuf"
 
 
 def library(name: str, device: str = "cpu") -> Library:
@@ -100,7 +100,7 @@ def to_numpy(value: Any, what: str) -> Array:
         got = _describe(value)
         raise CandidateError("structure", f"{what} is {got}, but should be an array.")
     if array.dtype.kind not in _NUMBERS and array.dtype.name != "bfloat16":
-        message = f"{what} has dtype {array.dtype}, but should hold floating-point numbers."
+        message = f"{what} has dtype {array.dtype}, but should hold real floating-point numbers."
         raise CandidateError("structure", message)
     return array
 

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mha_parity.core.candidate import TargetError
+
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
 
@@ -23,7 +25,7 @@ class JaxArrays:
             self._device = jax.devices(device)[0]
         except RuntimeError as error:
             said = str(error).partition("\n")[0].rstrip(".")
-            raise ValueError(
+            raise TargetError(
                 f"got the device {device!r}, but JAX has none of that name here ({said}); "
                 f"name one that JAX can use, or leave --device out."
             ) from None

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from mha_parity.cases.rng import numpy_dtype
+from mha_parity.core.candidate import TargetError
 from mha_parity.core.features import AXES
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class TorchArrays:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:
             said = str(error).partition("\n")[0].rstrip(".")
-            raise ValueError(
+            raise TargetError(
                 f"got the device {device!r}, but torch has none of that name here ({said}); "
                 f"name one that torch can use, or leave --device out."
             ) from None

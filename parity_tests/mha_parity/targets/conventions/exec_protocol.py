@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.generate import cotangent
-from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.case import Case
 from mha_parity.targets.command import Command
 from mha_parity.targets.conventions.base import Convention
@@ -43,7 +43,7 @@ class ExecProtocol(Convention):
     def claims(self) -> Offer:
         """Return what the program said."""
         if not isinstance(self.subject, Command):
-            raise ValueError(  # noqa: TRY004  (a mistake of the command line)
+            raise TargetError(
                 f"got {self.name}, but the convention exec asks a command; name it by --exec."
             )
         return self.subject.offer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import FeatureProbe
@@ -44,7 +44,7 @@ class Fitted(InterpretedCalls):
 
         Raises
         ------
-        ValueError
+        TargetError
             None computes attention, or comes near.
 
         """
@@ -74,7 +74,7 @@ class Fitted(InterpretedCalls):
             trials += search.trials
             if best is not None and self._is_taken(best):
                 return best
-        raise ValueError(self._refusal(trials))
+        raise TargetError(self._refusal(trials))
 
     def _is_taken(self, trial: InterpretationResult) -> bool:
         """Return whether a target is judged by its best interpretation.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
@@ -61,13 +61,13 @@ class LinearModule(TorchModule):
 
         Raises
         ------
-        ValueError
+        TargetError
             The layer does not keep its weights in such Linears.
 
         """
         self._made = constructor(self.subject) or ANY
         if reason := misfit(self.subject):
-            raise ValueError(
+            raise TargetError(
                 f"got {self.name}, but {reason}, and it should have Linears named like W_q, W_k, "
                 "W_v and W_o, or one for all three; rename them, or judge a function that calls it."
             )

@@ -1,4 +1,4 @@
-"""Say where a layer that looks like torch's has other defaults, or another order of parameters.
+"""Say where a layer that looks like torch's has other defaults, positions or returned values.
 
 Cases pass by name whatever matters to them: a call that leaves a default alone, or passes by
 position, does something else than with torch.nn.MultiheadAttention. That is no wrong attention.
@@ -43,3 +43,12 @@ def departures(made: Sequence[Parameter], called: Sequence[Parameter]) -> Iterat
         if names != order:
             moved = next(a for a, b in itertools.zip_longest(names, order) if a != b)
             yield f"`{moved}` has another position than in torch; pass it by name."
+
+
+def second_value(result: Any) -> str:
+    """Say what comes with ``need_weights=False``, where it is not torch's (output, None)."""
+    if not isinstance(result, tuple):
+        return "need_weights=False returns the output alone; torch returns (output, None)."
+    if len(result) == 2 and result[1] is None:
+        return ""
+    return "need_weights=False returns more than an output; torch returns (output, None)."

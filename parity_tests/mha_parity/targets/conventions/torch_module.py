@@ -21,12 +21,13 @@ from mha_parity.targets.conventions.signatures import (
     forward,
     signature,
 )
-from mha_parity.targets.conventions.torch_defaults import departures
+from mha_parity.targets.conventions.torch_defaults import departures, second_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.candidate import Answer
     from mha_parity.core.features import Offer
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
@@ -143,6 +144,13 @@ class TorchModule(Convention):
         function = module if callable(module) else forward(module)
         call = self.masked(Call(function, rows, options, tuple(arguments.given)), arguments)
         return vjp.of_layer(call, module, arguments)
+
+    def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
+        """Return the answer, with a remark where a layer like torch's answers in another form."""
+        answer = super().answered(problem, call, result)
+        unasked = call.kwargs.get("need_weights") is False
+        said = second_value(result) if unasked and type(self) is TorchModule else ""
+        return replace(answer, remarks=(*answer.remarks, said)) if said else answer
 
     def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
         """Return the call of a module that answered ``earlier`` before it got its weights."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from mha_parity.core.candidate import TargetError
 from mha_torch import Path
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def narrowed(name: str) -> Offer:
 
     Raises
     ------
-    ValueError
+    TargetError
         There is no such path.
 
     """
@@ -61,4 +62,4 @@ def _path(name: str) -> Path:
         return Path(name)
     except ValueError:
         known = ", ".join(Path)
-        raise ValueError(f"`path`={name!r} is unknown, but should be one of {known}.") from None
+        raise TargetError(f"`path`={name!r} is unknown, but should be one of {known}.") from None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.parameters import ESSENTIAL, Role
 from mha_parity.targets.masks.experiment import MaskExperiment, posed, weights
 from mha_parity.targets.masks.mask_format import SHAPES, SWITCH, MaskSearchResult, shown
@@ -92,7 +92,7 @@ def _by_option(given: str) -> MaskRequirement:
     known = [axes for axes in SHAPES if _plain(shown(axes)) == _plain(shape)]
     if shape and not known:
         shapes = " ".join(shown(axes) for axes in SHAPES)
-        raise ValueError(f"got a mask of shape {shape}, but should be one of {shapes}.")
+        raise TargetError(f"got a mask of shape {shape}, but should be one of {shapes}.")
     only = known[0] if shape else ()
     hides = {"hides": True, "keeps": False}.get(meaning)
     return MaskRequirement(hides, (only,) if only else SHAPES, only, added=meaning == "additive")
