@@ -153,6 +153,24 @@ register_layer(
 )  # fmt: skip
 
 
+class NanReplaced(Layer):
+    """Replaces NaN and infinity in all inputs."""
+
+    def inputs(self, *given: Array) -> tuple[Array, ...]:
+        """Return query, key and value without NaN and infinity."""
+        return tuple(np.nan_to_num(array) for array in super().inputs(*given))
+
+
+register_layer(
+    NanReplaced, "nan-replaced", 13,
+    "NaN and infinity in the inputs are replaced by numbers",
+    wrong="nan_to_num(query), nan_to_num(key), nan_to_num(value)",
+    right="NaN in every row that sees one",
+    visible_when="an input that is not finite",
+    remedy="let NaN and infinity through: they say that something before broke",
+)  # fmt: skip
+
+
 class TorchAttention(DropoutAttention):
     """Computes softmax(scale q k^T + mask) v with torch's function."""
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from mha_parity.cases.asking_order import FIRST, TURN
 from mha_parity.cases.covering import case_index
-from mha_parity.checks import dropout, rejected_inputs, state
+from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs, state
 from mha_parity.checks.forbidden_modules import ForbiddenModules
 from mha_parity.core.candidate import REMARK, Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
@@ -68,9 +68,10 @@ CHECKS: Mapping[str, str] = MappingProxyType(
     }
     | dropout.CHECKS
     | rejected_inputs.CHECKS
+    | nonfinite_inputs.CHECKS
 )
 REPEAT = Schedule(first=FIRST, every=TURN)  # of repeated calls
-EXTRA = Schedule(first=12, every=101)  # of dropout and rejected inputs, on further problems
+EXTRA = Schedule(first=12, every=101)  # of dropout, rejected inputs and NaN, on further problems
 ALWAYS = ("inputs unchanged", "output aliasing", "global state unchanged")
 
 
@@ -127,10 +128,11 @@ class MonitoredCandidate:
                 yield error
 
     def _extra(self, problem: Problem, number: int) -> Iterator[str]:
-        """Check dropout, and inputs that should be refused, on problems like this one."""
+        """Check dropout, inputs that should be refused and NaN, on problems like this one."""
         checks = (
             dropout.check_dropout(self.bound, problem.case, number),
             rejected_inputs.check_rejected_inputs(self.bound, problem.case),
+            nonfinite_inputs.check_nonfinite_inputs(self.bound, problem.case, number),
         )
         for findings in checks:
             with contextlib.suppress(CandidateError):  # refused: the check does not apply

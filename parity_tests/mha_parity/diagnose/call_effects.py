@@ -9,7 +9,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.state import INPUTS, WEIGHTS
-from mha_parity.checks import dropout, rejected_inputs
+from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import Observation, Prediction, as_float64, observe
@@ -37,8 +37,9 @@ NAMES = {
     "dropout of everything": "dropout-one-nan",
     "gradients with dropout": "grad-dropout-scale",
     "rejects mismatched K/V lengths": "kv-length-mismatch",
+    nonfinite_inputs.NAME: "nan-replaced",
 }
-EXTRA_CHECKS = ({*dropout.CHECKS} - {"dropout off"}) | {*rejected_inputs.CHECKS}
+EXTRA_CHECKS = {*dropout.CHECKS, *rejected_inputs.CHECKS, nonfinite_inputs.NAME} - {"dropout off"}
 SEEDS = 8
 CASES_A_SIDE = 5  # cases on either side that a border between sizes rests on
 ALIKE = 1e-3  # kept weights share one factor to this accuracy
