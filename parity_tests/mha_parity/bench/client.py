@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mha_parity.bench.worker import (
+from mha_parity.bench.messages import (
+    PROTOCOL,
     BuildReply,
+    BytesReply,
     CpuTimeRequest,
     MemoryRequest,
     OpenReply,
     OpenRequest,
+    SecondsReply,
     SgemmRequest,
     TimeRequest,
     UnableReply,
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from mha_parity.bench.contenders import Contender
 
+Reply = TypeVar("Reply")
 START = 180.0  # seconds for imports: frameworks take many on a cold disk, and all start at once
 ANSWER = 900.0  # seconds for anything else: GPT-3's layer is drawn, copied and computed
 THREADS = (
@@ -52,7 +56,7 @@ class WorkerClient:
     ) -> None:
         self.contender = contender
         settings = dict.fromkeys(THREADS, str(threads))
-        self._process = Process("mha_parity.bench.worker", settings)
+        self._process = Process(PROTOCOL, "mha_parity.bench.worker", settings)
         self._process.send(
             OpenRequest(
                 contender=contender, text=text, convention=convention, threads=threads,
@@ -74,44 +78,42 @@ class WorkerClient:
     def opened(self) -> OpenReply:
         """Wait until the contender is loaded; raise ``UnableError`` where it cannot be."""
         if self._opened is None:
-            reply = self._reply(START)
-            assert isinstance(reply, OpenReply)  # noqa: S101  (the worker's first reply)
-            self._opened = reply
+            self._opened = self._reply(START, OpenReply)
         return self._opened
 
-    def ask(self, request: Any) -> Any:
+    def ask(self, request: Any, kind: type[Reply]) -> Reply:
         """Return the reply to a request; raise ``UnableError`` where there is a reason for none."""
         self.opened()
         self._process.send(request)
-        return self._reply(ANSWER)
+        return self._reply(ANSWER, kind)
 
     def measure(self, calls: int) -> float:
         """Return the seconds of one call, the mean of ``calls``."""
-        return float(self.ask(TimeRequest(calls=calls)))
+        return self.ask(TimeRequest(calls=calls), SecondsReply).seconds
 
     def built(self, request: Any) -> BuildReply:
         """Return the first answer to a task."""
-        reply: BuildReply = self.ask(request)
-        return reply
+        return self.ask(request, BuildReply)
 
     def used(self) -> float:
         """Return the seconds of all cores that the process has used since its start."""
-        return float(self.ask(CpuTimeRequest()))
+        return self.ask(CpuTimeRequest(), SecondsReply).seconds
 
     def memory(self) -> int | None:
         """Return the growth of memory at its peak, in bytes."""
-        grown: int | None = self.ask(MemoryRequest())
-        return grown
+        return self.ask(MemoryRequest(), BytesReply).count
 
     def sgemm(self, size: int) -> float:
         """Return the seconds of one float32 product."""
-        return float(self.ask(SgemmRequest(size=size)))
+        return self.ask(SgemmRequest(size=size), SecondsReply).seconds
 
-    def _reply(self, limit: float) -> Any:
+    def _reply(self, limit: float, kind: type[Reply]) -> Reply:
         try:
-            reply = self._process.wait(time.monotonic(), limit)[0]
+            _, reply = self._process.wait(time.monotonic(), limit)[0]
         except WorkerLost as lost:
             raise UnableError(str(lost), failed=True) from None
         if isinstance(reply, UnableReply):
             raise UnableError(reply.reason, failed=reply.failed)
+        if not isinstance(reply, kind):
+            raise UnableError("answered what was not asked", failed=True)
         return reply

@@ -13,8 +13,8 @@ from mha_parity.bench import array_files, machine
 from mha_parity.bench.client import UnableError, WorkerClient
 from mha_parity.bench.contenders import reason_left_out
 from mha_parity.bench.judge import Judge
+from mha_parity.bench.messages import Build
 from mha_parity.bench.stats import MIN_VALUES
-from mha_parity.bench.worker import Build
 from mha_parity.bench.workload import case_of, draw_task, gradient_task
 
 if TYPE_CHECKING:

@@ -6,23 +6,31 @@ It sleeps on its pipe while others are timed. Every request is answered by one m
 from __future__ import annotations
 
 import gc
-import importlib
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.bench import machine
-from mha_parity.worker.framing import messages, send
+from mha_parity.bench.messages import (
+    PROTOCOL,
+    Build,
+    BuildReply,
+    BytesReply,
+    CpuTimeRequest,
+    MemoryRequest,
+    OpenReply,
+    OpenRequest,
+    SecondsReply,
+    SgemmRequest,
+    TimeRequest,
+    UnableReply,
+)
+from mha_parity.worker.framing import blocks, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.bench.calls import Workload
-    from mha_parity.bench.contenders import Contender
-    from mha_parity.bench.workload import JudgedPart
-    from mha_parity.core.candidate import Answer
-    from mha_parity.core.features import Offer
     from mha_parity.targets.conventions.base import Convention
 
 WARM = 0.005  # seconds of untimed calls, after which caches hold what they can
@@ -31,73 +39,6 @@ SLOW = 0.5  # seconds that a first call takes which is no guess at the next one'
 # to spread them, in which two threads are slower than one. Measurements start after that.
 SPREAD = 0.03
 LONG = 0.3  # calls longer than this lose little by it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRequest:
-    """Load the contender's library, or bind the target ``text``."""
-
-    contender: Contender
-    text: str | None
-    convention: str | None
-    threads: int
-    search: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenReply:
-    """Loaded; ``offer`` is a target's."""
-
-    offer: Offer | None
-    libraries: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Build:
-    """Take the task up from its folder and answer it once, the part that is judged."""
-
-    folder: str
-    part: JudgedPart
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildReply:
-    """The answer's judged part, and how long the next call took."""
-
-    answer: Answer
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeRequest:
-    """Make ``calls`` calls and answer with the mean seconds of one."""
-
-    calls: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRequest:
-    """Answer with the bytes at the peak beyond those of the loaded library, or None."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuTimeRequest:
-    """Answer with the seconds of all cores that this process has used."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SgemmRequest:
-    """Multiply two float32 matrices of n rows and columns; answer with the seconds it took."""
-
-    size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnableReply:
-    """The reason, in words that follow the contender's name."""
-
-    reason: str
-    failed: bool
 
 
 class Worker:
@@ -145,30 +86,32 @@ class Worker:
             self._seconds = _least(workload.call)
         return BuildReply(answer=answer, seconds=self._seconds)
 
-    def measure(self, request: TimeRequest) -> float:
+    def measure(self, request: TimeRequest) -> SecondsReply:
         """Return the seconds of one call, the mean over the measurement."""
         assert self._workload is not None  # noqa: S101  (a measurement follows a build)
         until = time.perf_counter() + SPREAD
         while self._seconds < LONG and time.perf_counter() < until:
             self._workload.call()
-        return _timed(self._workload.call, request.calls)
+        return SecondsReply(seconds=_timed(self._workload.call, request.calls))
 
-    def memory(self, _: MemoryRequest) -> int | None:
+    def memory(self, _: MemoryRequest) -> BytesReply:
         """Return the growth of memory at its peak."""
         peak = machine.peak()
-        return None if peak is None or self._baseline is None else peak - self._baseline
+        if peak is None or self._baseline is None:
+            return BytesReply(count=None)
+        return BytesReply(count=peak - self._baseline)
 
-    def sgemm(self, request: SgemmRequest) -> float:
+    def sgemm(self, request: SgemmRequest) -> SecondsReply:
         """Return the seconds of one product."""
         if self.contender.library == "torch":
             import torch
 
             left = torch.ones(request.size, request.size)
-            return _timed(lambda: left @ left, 1)
+            return SecondsReply(seconds=_timed(lambda: left @ left, 1))
         import numpy as np
 
         right = np.ones((request.size, request.size), np.float32)
-        return _timed(lambda: right @ right, 1)
+        return SecondsReply(seconds=_timed(lambda: right @ right, 1))
 
 
 def _least(call: Callable[[], Any]) -> float:
@@ -208,8 +151,9 @@ def _limit_threads(opening: OpenRequest) -> None:
 
 def serve(requests: int, answers: int) -> None:
     """Answer requests until the pipe is closed."""
-    incoming = messages(requests)
-    opening: OpenRequest = next(incoming)
+    incoming = (PROTOCOL.decode(block)[1] for block in blocks(requests))
+    opening = next(incoming)
+    assert isinstance(opening, OpenRequest)  # noqa: S101  (the run's first message)
     sys.path[:] = opening.search
     worker: Worker | None = None
     reply: Any = None
@@ -218,9 +162,9 @@ def serve(requests: int, answers: int) -> None:
         reply = worker.opened()
     except Exception as error:  # noqa: BLE001  (whatever somebody's code raises)
         reply = unable(error)
-    send(answers, reply)
+    send(answers, PROTOCOL.encode(None, reply))
     for request in incoming:
-        send(answers, answered(worker, request))
+        send(answers, PROTOCOL.encode(None, answered(worker, request)))
 
 
 def answered(worker: Worker | None, request: Any) -> Any:
@@ -232,7 +176,7 @@ def answered(worker: Worker | None, request: Any) -> Any:
         TimeRequest: worker.measure,
         MemoryRequest: worker.memory,
         SgemmRequest: worker.sgemm,
-        CpuTimeRequest: lambda _: time.process_time(),
+        CpuTimeRequest: lambda _: SecondsReply(seconds=time.process_time()),
     }
     try:
         return kinds[type(request)](request)
@@ -260,5 +204,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Under the module's own name: its messages are then of the types that the run knows.
-    importlib.import_module("mha_parity.bench.worker").main()
+    main()

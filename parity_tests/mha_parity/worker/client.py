@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, TargetError
 from mha_parity.targets.command import EXEC
+from mha_parity.worker.messages import PROTOCOL, Failed, Loaded, Ready, Refused, Setup
 from mha_parity.worker.process import Process, WorkerLost
-from mha_parity.worker.server import Failed, Loaded, Ready, Refused, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -187,7 +187,7 @@ class IsolatedCandidate:
             yield result
 
     def _start(self) -> Process:
-        process = Process()
+        process = Process(PROTOCOL)
         process.send(self._setup)
         self._waiting_since = time.monotonic()
         return process
@@ -197,8 +197,8 @@ class IsolatedCandidate:
         self._process.end()
         self._setup = self._unprobed()
         self._process = self._start()
-        for item in self._pending:
-            self._process.send(item)
+        for number, problem in self._pending:
+            self._process.send(problem, number)
 
     def _receive_ready(self) -> None:
         """Read the worker's first messages; raise ``WorkerLost`` if it has exited."""
@@ -226,7 +226,7 @@ class IsolatedCandidate:
             self._results[number] = self._losses.not_asked()
             return number
         self._pending.append((number, problem))
-        self._process.send((number, problem))
+        self._process.send(problem, number)
         return number
 
     def _result(self, number: int) -> Answer | CandidateError:
@@ -247,6 +247,8 @@ class IsolatedCandidate:
             if number is None:
                 self._on_message(message)
                 continue
+            if not self._pending or self._pending[0][0] != number:
+                raise self._process.lost("crash", "answered what was not asked")
             self._waiting_since = time.monotonic()
             self._pending.popleft()
             self._results[number] = _with_output(message, self._process.output.take(number))
@@ -304,7 +306,7 @@ def _with_output(message: Answer | Failed, printed: CapturedOutput) -> Answer | 
     """Return what the worker sent, with what the candidate printed where that matters."""
     if isinstance(message, Failed):
         detail = _joined(message.detail, printed.last)
-        return CandidateError(message.severity, message.sentence, detail)
+        return CandidateError(message.severity.value, message.sentence, detail)
     if printed.size < MAX_OUTPUT_BYTES:
         return message
     note = (

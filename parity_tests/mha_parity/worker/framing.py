@@ -1,53 +1,61 @@
-"""Messages between the run and a candidate's process: pickles, each behind its length."""
+"""Blocks between the run and a candidate's process, each behind its length (u64, little-endian)."""
 
 from __future__ import annotations
 
 import os
-import pickle
-import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mha_parity.core.safetensors import LENGTH, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LENGTH = struct.Struct("<Q")
 PIECE = 1 << 20
+LARGEST = 1 << 36  # bytes of a block: what is longer is garbage read as a length
 
 
-def frame(message: Any) -> bytes:
-    """Return the bytes of a message: its length and its pickle."""
-    body = pickle.dumps(message, protocol=5)
-    return _LENGTH.pack(len(body)) + body
+def frame(block: bytes) -> bytes:
+    """Return a block behind its length."""
+    return LENGTH.pack(len(block)) + block
 
 
-class MessageDecoder:
-    """Collect bytes from a pipe and return them as messages."""
+class BlockReader:
+    """Collect bytes from a pipe and return them as blocks."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
-    def feed(self, piece: bytes) -> Iterator[Any]:
-        """Yield the messages that are complete with ``piece``."""
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """Yield the blocks that are complete with ``piece``.
+
+        Raises
+        ------
+        FormatError
+            What should be a length is none.
+
+        """
         self._held += piece
-        while len(self._held) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._held)
-            end = _LENGTH.size + length
+        while len(self._held) >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(self._held)
+            if length > LARGEST:
+                raise FormatError(f"begins with {bytes(self._held[:8])!r}, which is no length")
+            end = LENGTH.size + length
             if len(self._held) < end:
                 return
-            body = bytes(memoryview(self._held)[_LENGTH.size : end])
+            block = bytes(memoryview(self._held)[LENGTH.size : end])
             del self._held[:end]
-            yield pickle.loads(body)  # noqa: S301  (written by our own code on the other side)
+            yield block
 
 
-def messages(descriptor: int) -> Iterator[Any]:
-    """Yield messages from a pipe, waiting for each, until its other end is closed."""
-    unframer = MessageDecoder()
+def blocks(descriptor: int) -> Iterator[bytes]:
+    """Yield blocks from a pipe, waiting for each, until its other end is closed."""
+    reader = BlockReader()
     while piece := os.read(descriptor, PIECE):
-        yield from unframer.feed(piece)
+        yield from reader.feed(piece)
 
 
-def send(descriptor: int, message: Any) -> None:
-    """Write a message to a pipe, waiting until all of it is through."""
-    left = memoryview(frame(message))
+def send(descriptor: int, block: bytes) -> None:
+    """Write a block to a pipe, waiting until all of it is through."""
+    left = memoryview(frame(block))
     while left:
         left = left[os.write(descriptor, left) :]

@@ -13,11 +13,14 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.worker.framing import PIECE, MessageDecoder, frame
+from mha_parity.core.safetensors import FormatError
+from mha_parity.worker.framing import PIECE, BlockReader, frame
 from mha_parity.worker.output_capture import OutputPerCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from mha_parity.worker.encoding import Protocol
 
 TICK = 0.1  # seconds between two measurements of the memory
 PIPE_SIZE = 1 << 20
@@ -49,7 +52,10 @@ class Process:
     """
 
     def __init__(
-        self, module: str = "mha_parity.worker.server", settings: Mapping[str, str] | None = None
+        self,
+        protocol: Protocol,
+        module: str = "mha_parity.worker.server",
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         if os.name != "posix":
             raise ValueError(NOT_POSIX.format(os.name))
@@ -70,7 +76,8 @@ class Process:
         assert self._popen.stdout is not None  # noqa: S101  (asked for two lines above)
         self._printed = self._popen.stdout.fileno()
         self.output = OutputPerCase()
-        self._unframer = MessageDecoder()
+        self._protocol = protocol
+        self._reader = BlockReader()
         self._unsent: list[memoryview] = []
         for descriptor in (self._to, self._from, self._printed):
             os.set_blocking(descriptor, False)
@@ -91,18 +98,23 @@ class Process:
         self.ready = True
         self._held_at_first = self._resident()
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Any, number: int | None = None) -> None:
         """Send a message; bytes that the pipe does not take yet are sent by ``wait``."""
-        self._unsent.append(memoryview(frame(message)))
+        self._unsent.append(memoryview(frame(self._protocol.encode(number, message))))
         self._flush()
 
-    def wait(self, since: float, limit: float, memory: int | None = None) -> list[Any]:
+    def wait(
+        self, since: float, limit: float, memory: int | None = None
+    ) -> list[tuple[int | None, Any]]:
         """Return what came, at least one message, no later than ``limit`` seconds after ``since``.
+
+        Each comes with the number that it was sent with.
 
         Raises
         ------
         WorkerLost
-            It ended, nothing came by then, or it took ``memory`` bytes beyond those at first.
+            It ended, nothing came by then, what came is no message, or it took ``memory`` bytes
+            beyond those at first.
 
         """
         until = since + limit
@@ -114,15 +126,15 @@ class Process:
                 return came
             # Checked after reading: bytes that arrived while nothing was read are in time.
             if left <= 0 and not self._moved:
-                raise self._lost("timeout", f"gave no answer within {limit:.3g} seconds")
+                raise self.lost("timeout", f"gave no answer within {limit:.3g} seconds")
             if memory is not None and (taken := self._resident() - self._held_at_first) > memory:
-                raise self._lost("crash", f"took {taken / 2**30:.2g} GiB of memory")
+                raise self.lost("crash", f"took {taken / 2**30:.2g} GiB of memory")
 
     def end(self) -> None:
         """Kill the process and those that it started, and close the pipes."""
         self._finalizer()
 
-    def _exchange(self, limit: float) -> Iterator[Any]:
+    def _exchange(self, limit: float) -> Iterator[tuple[int | None, Any]]:
         """Move bytes both ways once; yield the messages that are whole."""
         ready = {key.fd for key, _ in self._selector.select(limit)}
         self._moved = False
@@ -132,8 +144,12 @@ class Process:
             piece = _read(self._from)
             self._moved = bool(piece)
             if piece == b"":
-                raise self._lost("crash", None)
-            yield from self._unframer.feed(piece or b"")
+                raise self.lost("crash", None)
+            try:
+                yield from map(self._protocol.decode, self._reader.feed(piece or b""))
+            except FormatError as error:
+                message = f"wrote what is no message into the pipe of its answers: it {error}"
+                raise self.lost("crash", message) from None
         if ready - {self._to}:  # what was printed for an answer is in the pipe before the answer
             self._read_output()
 
@@ -166,7 +182,7 @@ class Process:
             else:
                 self._selector.unregister(self._to)
 
-    def _lost(self, severity: str, message: str | None) -> WorkerLost:
+    def lost(self, severity: str, message: str | None) -> WorkerLost:
         """End the process and return the report; without a message, of how it ended itself."""
         if message is None:
             try:

@@ -7,96 +7,35 @@ the candidate; problems and answers go over two pipes of their own.
 from __future__ import annotations
 
 import faulthandler
-import importlib
 import os
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.worker.framing import messages, send
+from mha_parity.core.candidate import CandidateError, TargetError
+from mha_parity.core.check_result import Severity
+from mha_parity.worker.framing import blocks, send
+from mha_parity.worker.messages import PROTOCOL, Calling, Failed, Loaded, Ready, Refused, Setup
 from mha_parity.worker.output_capture import START, mark
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mha_parity.checks.call_effects import MonitoredCandidate
     from mha_parity.core.candidate import Answer
-    from mha_parity.core.features import Offer
-    from mha_parity.core.own_weights import OwnWeights
-    from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.masks.plan import MaskPlan
 
 HUGE_MAPPINGS = ("torch", "jax", "tensorflow")  # these map far more than they touch
 ROOM = 16 << 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """The first message to the worker. ``probe`` is False after a probe ended the process.
-
-    ``plan`` is what an earlier process found of the target's masks.
-    """
-
-    target: str
-    convention: str | None
-    device: str
-    path: str | None
-    forbid: tuple[str, ...]
-    memory: int
-    search: tuple[str, ...]
-    probe: bool
-    masks: tuple[tuple[str, str], ...] = ()
-    without: tuple[str, ...] = ()
-    plan: MaskPlan | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """The target was imported; small calls to it come next."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """There is no such target, or it is called in no known way."""
-
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """The target is bound and waits for problems."""
-
-    name: str
-    convention: str
-    offer: Offer
-    reasons: dict[tuple[str, str], str]
-    parameters: tuple[Parameter, ...]
-    masks: MaskPlan | None
-    answer_dtypes: dict[str, str]
-    own_weights: OwnWeights | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calling:
-    """A call of the target begins: the time-out counts from here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """The error that came instead of the answer to one problem."""
-
-    severity: str
-    sentence: str
-    detail: str
-
-
 def serve(requests: int, answers: int) -> None:
     """Bind the target and answer problems until the pipe is closed."""
-    incoming = messages(requests)
-    setup: Setup = next(incoming)
+    incoming = _messages(requests)
+    _, setup = next(incoming)
+    assert isinstance(setup, Setup)  # noqa: S101  (the run's first message)
     sys.path[:] = setup.search
-    from mha_parity.core.candidate import TargetError
     from mha_parity.targets import load
     from mha_parity.targets.command import Command
     from mha_parity.targets.conventions import calls
@@ -104,15 +43,15 @@ def serve(requests: int, answers: int) -> None:
     calls.on_call = SignOfLife(answers)
     try:
         subject = load.load(setup.target)
-        send(answers, (None, Loaded()))
+        _say(answers, Loaded())
         candidate = _bound(subject, setup)
     except TargetError as error:
-        send(answers, (None, Refused(sentence=str(error))))
+        _say(answers, Refused(sentence=str(error)))
         return
     except Exception as error:  # noqa: BLE001  (a mistake of the harness is no finding)
         from mha_parity.targets.attribution import harness_error
 
-        send(answers, (None, Refused(sentence=f"{setup.target} {harness_error(error)}")))
+        _say(answers, Refused(sentence=f"{setup.target} {harness_error(error)}"))
         return
     bound = candidate.bound
     ready = Ready(
@@ -129,11 +68,21 @@ def serve(requests: int, answers: int) -> None:
         _limit(setup.memory)
     printed = os.dup(1)  # the candidate may close or redirect its own
     os.write(printed, mark(START))
-    send(answers, (None, ready))
+    _say(answers, ready)
     for number, problem in incoming:
+        assert number is not None  # noqa: S101  (problems are numbered)
         answer = _answer(candidate, problem)
         os.write(printed, mark(number))
-        send(answers, (number, answer))
+        send(answers, PROTOCOL.encode(number, answer))
+
+
+def _messages(requests: int) -> Iterator[tuple[int | None, Any]]:
+    return map(PROTOCOL.decode, blocks(requests))
+
+
+def _say(answers: int, message: Any) -> None:
+    """Send what belongs to no problem."""
+    send(answers, PROTOCOL.encode(None, message))
 
 
 class SignOfLife:
@@ -154,7 +103,7 @@ class SignOfLife:
         now = time.monotonic()
         if now - self._last > self.EVERY:
             self._last = now
-            send(self._answers, (None, Calling()))
+            _say(self._answers, Calling())
 
 
 def _bound(subject: Any, setup: Setup) -> MonitoredCandidate:
@@ -170,12 +119,10 @@ def _bound(subject: Any, setup: Setup) -> MonitoredCandidate:
 
 
 def _answer(candidate: MonitoredCandidate, problem: Problem) -> Answer | Failed:
-    from mha_parity.core.candidate import CandidateError
-
     try:
         return candidate(problem)
     except CandidateError as error:
-        return Failed(severity=error.severity, sentence=str(error), detail=error.detail)
+        return Failed(severity=Severity(error.severity), sentence=str(error), detail=error.detail)
 
 
 def _limit(memory: int) -> None:
@@ -217,5 +164,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Under the module's own name: its messages are then of the types that the run knows.
-    importlib.import_module("mha_parity.worker.server").main()
+    main()

@@ -17,10 +17,10 @@ from mha_parity.bench.contenders import (
     reason_left_out,
     target,
 )
+from mha_parity.bench.messages import BytesReply, SecondsReply, TimeRequest
 from mha_parity.bench.target import target_offer
 from mha_parity.bench.tasks import GPT3, Size, Task
 from mha_parity.bench.timing import BenchSettings, ContenderTimes, TaskTimes, time_task
-from mha_parity.bench.worker import TimeRequest
 from mha_parity.bench.workload import case_of
 from mha_parity.core.features import offer
 
@@ -121,9 +121,9 @@ def test_the_process_keeps_to_its_threads(client: WorkerClient) -> None:
 def test_a_measurement_needs_a_task(client: WorkerClient) -> None:
     """A request out of order is answered with the reason, and the process stays."""
     with pytest.raises(UnableError, match="raised AssertionError"):
-        client.ask(TimeRequest(calls=1))
+        client.ask(TimeRequest(calls=1), SecondsReply)
     with pytest.raises(UnableError, match="raised KeyError"):
-        client.ask("nonsense")
+        client.ask(BytesReply(count=1), BytesReply)
 
     assert client.sgemm(8) > 0
 

@@ -21,7 +21,8 @@ from mha_parity.judging.output import JudgeSettings
 from mha_parity.run.case_run import CaseResult, run_cases
 from mha_parity.run.check import check
 from mha_parity.worker.client import GIB, IsolatedCandidate, isolated
-from mha_parity.worker.framing import PIECE
+from mha_parity.worker.framing import PIECE, frame
+from mha_parity.worker.messages import PROTOCOL, Refused
 from mha_parity.worker.output_capture import LINES, START, OutputPerCase, mark
 from mha_parity.worker.process import Process, WorkerLost
 
@@ -214,20 +215,23 @@ def test_the_numbers_arrive_as_they_are() -> None:
 
 def test_an_answer_on_its_way_is_in_time(tmp_path: Path) -> None:
     """What a pipe could not hold when nobody listened is waited for, though the time is over."""
+    block = frame(PROTOCOL.encode(3, Refused(sentence="x" * 64 * PIECE)))
+    (tmp_path / "block").write_bytes(block)
     (tmp_path / "talkative.py").write_text(
-        "import sys, time\n"
-        "from mha_parity.worker.framing import PIECE, send\n"
-        "send(int(sys.argv[2]), bytes(64 * PIECE))\n"
+        "import os, pathlib, sys, time\n"
+        "left = memoryview(pathlib.Path(__file__).with_name('block').read_bytes())\n"
+        "while left:\n"
+        "    left = left[os.write(int(sys.argv[2]), left) :]\n"
         "time.sleep(60)\n",
         encoding="utf-8",
     )
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    process = Process("talkative", {"PYTHONPATH": path})
+    process = Process(PROTOCOL, "talkative", {"PYTHONPATH": path})
     try:
         since = time.monotonic()
         time.sleep(SECONDS)
-        (message,) = process.wait(since, SECONDS / 2)
-        assert 64 * PIECE == len(message)
+        ((number, message),) = process.wait(since, SECONDS / 2)
+        assert (3, 64 * PIECE) == (number, len(message.sentence))
         with pytest.raises(WorkerLost, match=r"gave no answer within 0\.1 seconds"):
             process.wait(time.monotonic(), 0.1)
     finally:
