@@ -10,7 +10,7 @@ ARGS  ?=
 OLDEST ?= .venv-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate mutants corpus docs test-frameworks test-languages test-oldest clean
+.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate mutants corpus docs fuzz test-frameworks test-languages test-oldest clean
 
 help: ## list these targets
 	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"
@@ -67,6 +67,9 @@ corpus: $(READY) ## judge public attentions: make corpus ARGS=SOURCES, where the
 docs: $(VENV)/.docs ## build the documentation site in build/docs; each code cell is run
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html parity_tests/docs build/docs
 	@echo "build/docs/index.html is ready"
+
+fuzz: $(READY) ## read thousands of random ids, options, notebooks, messages and files
+	@MHA_PARITY_FUZZ=$${MHA_PARITY_FUZZ:-3000} $(BIN)/pytest -q parity_tests/tests/fuzz $(ARGS)
 
 test-frameworks: $(VENV)/.frameworks ## install JAX and Keras, and judge their attention layers
 	@$(BIN)/pytest -q -m frameworks $(ARGS)

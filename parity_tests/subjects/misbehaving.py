@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pickle
+import struct
 import sys
 import time
 
@@ -201,6 +203,40 @@ def asks_torch_quietly(Q, K, V, n_heads):
     return np.asarray(torch.from_numpy(out.copy()) @ torch.eye(out.shape[1], dtype=torch.float64))
 
 
+class Payload:
+    """What runs where it is unpickled."""
+
+    def __reduce__(self):
+        """Leave a trace in the process that reads it."""
+        return exec, ("import sys; sys.modules['reached_from_a_target'] = sys",)
+
+
+def into_pipe(body):
+    """Write a message of one's own into the pipe of the answers."""
+    os.write(int(sys.argv[2]), struct.pack("<Q", len(body)) + body)
+
+
+def pickles(Q, K, V, n_heads):
+    """Send a pickle that runs code, as if it were the answer."""
+    into_pipe(pickle.dumps((0, Payload())))
+    return right(Q, K, V, n_heads)
+
+
+def babbles(Q, K, V, n_heads):
+    """Print into the pipe of the answers."""
+    os.write(int(sys.argv[2]), b"attention is all you need")
+    return right(Q, K, V, n_heads)
+
+
+def forges(Q, K, V, n_heads):
+    """Answer problems that nobody posed."""
+    from mha_parity.core.candidate import Answer
+    from mha_parity.worker.messages import PROTOCOL
+
+    into_pipe(PROTOCOL.encode(99, Answer(output=Q)))
+    return right(Q, K, V, n_heads)
+
+
 def only_at_four_rows(misbehave):
     """Return an attention that misbehaves on sequences of four rows and is right elsewhere."""
 
@@ -221,6 +257,9 @@ class Sometimes:
     takes_all_memory = only_at_four_rows(takes_all_memory)
     floods = only_at_four_rows(floods)
     floods_for_ever = only_at_four_rows(floods_for_ever)
+    pickles = only_at_four_rows(pickles)
+    babbles = only_at_four_rows(babbles)
+    forges = only_at_four_rows(forges)
     returns_text = only_at_four_rows(returns_text)
     returns_none = only_at_four_rows(returns_none)
     returns_lists = only_at_four_rows(returns_lists)

@@ -134,5 +134,7 @@ def _problem(entry: Mapping[str, Any], arrays: Mapping[str, Array]) -> Problem:
 def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
     found = hashlib.sha256(text.encode())
     for name in sorted(arrays):
-        found.update(np.ascontiguousarray(arrays[name]).tobytes())
+        array = arrays[name]
+        found.update(f"{name}:{array.dtype.name}:{array.shape}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()

@@ -54,8 +54,21 @@ Key = tuple[str, str, str]
 
 
 def changes(then: Document, now: Document) -> list[Change]:
-    """Return every ratio that both documents have; torch's own are left out."""
-    before = dict(_ratios(then))
+    """Return every ratio that both documents have; torch's own are left out.
+
+    Raises
+    ------
+    ValueError
+        The first is damaged.
+
+    """
+    try:
+        before = dict(_ratios(then))
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError(
+            "the baseline is damaged: it has no tasks with the times of contenders; write it anew "
+            "with mha-parity bench --json FILE."
+        ) from None
     return [
         Change(task=key[0], label=label, what=RATIOS[key[2]], then=before[key][1], now=values)
         for key, (label, values) in _ratios(now)

@@ -7,7 +7,8 @@ import pdb  # noqa: T100  (what --pdb asks for)
 from typing import TYPE_CHECKING, cast
 
 from mha_parity.core.case import parse
-from mha_parity.oracle.recorded import using
+from mha_parity.oracle.recorded import NotRecordedError, problem_of, using
+from mha_parity.oracle.reference import reference_answer
 from mha_parity.report import case_view
 from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.by_answers import record_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
+    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.pictures import WeightsPicture
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
@@ -66,6 +68,7 @@ def replay(
     settings = settings_of(options)
     with using(record_of(options)), opened as candidate:
         offered(case, candidate.offer, target)
+        posed(case, getattr(candidate, "own_weights", None))
         asked = DebuggedCandidate(cast("MonitoredCandidate", candidate).bound) if pdb else candidate
         case_result = run_case(asked, case, settings)
         picture = picture_of(candidate, case_result, settings) if display else None
@@ -90,6 +93,26 @@ def offered(case: Case, offer: Offer, target: str) -> None:
                 f"the case needs {axis}={value}, but {target} offers {', '.join(offer[axis])}; "
                 f"replay a case drawn for this target."
             )
+
+
+def posed(case: Case, own: OwnWeights | None) -> None:
+    """Make sure that there is a problem of the case, and an answer to it.
+
+    Raises
+    ------
+    ValueError
+        Sizes and features of the case do not fit each other.
+
+    """
+    try:
+        reference_answer(problem_of(case, own))
+    except NotRecordedError:
+        raise
+    except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
+        raise ValueError(
+            f"got the case {case.id}, but no problem has its sizes and features together "
+            f"({str(error).partition(chr(10))[0]}); copy the id of a report."
+        ) from None
 
 
 class Debugger(pdb.Pdb):

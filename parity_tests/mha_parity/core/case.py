@@ -171,7 +171,7 @@ def parse(text: str) -> Case:
     Raises
     ------
     ValueError
-        A word is unknown, a size is missing or given twice.
+        A word is unknown, a size is missing or given twice, or there is no head.
 
     """
     fields: dict[str, object] = {}
@@ -192,6 +192,8 @@ def parse(text: str) -> Case:
     if missing or "form" not in fields:
         message = f"`{text}` is no case id: {', '.join(missing) or 'form'} missing; copy it whole."
         raise ValueError(message)
+    if not (fields["heads_count"] and fields["head_dim"]):
+        raise ValueError(f"`{text}` is no case id: H and D are 1 or more; copy the id whole.")
     if fields["form"] == "qkv":
         fields["projection"] = "none"
     return Case(**fields)  # type: ignore[arg-type]  # the words above carry the field's own type

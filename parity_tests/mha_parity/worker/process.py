@@ -78,6 +78,7 @@ class Process:
         self.output = OutputPerCase()
         self._protocol = protocol
         self._reader = BlockReader()
+        self._garbage = ""
         self._unsent: list[memoryview] = []
         for descriptor in (self._to, self._from, self._printed):
             os.set_blocking(descriptor, False)
@@ -136,6 +137,8 @@ class Process:
 
     def _exchange(self, limit: float) -> Iterator[tuple[int | None, Any]]:
         """Move bytes both ways once; yield the messages that are whole."""
+        if self._garbage:
+            raise self.lost("crash", self._garbage)
         ready = {key.fd for key, _ in self._selector.select(limit)}
         self._moved = False
         if self._to in ready:
@@ -147,9 +150,8 @@ class Process:
                 raise self.lost("crash", None)
             try:
                 yield from map(self._protocol.decode, self._reader.feed(piece or b""))
-            except FormatError as error:
-                message = f"wrote what is no message into the pipe of its answers: it {error}"
-                raise self.lost("crash", message) from None
+            except FormatError as error:  # answers before it are in time
+                self._garbage = f"wrote what is no message into the pipe of its answers: it {error}"
         if ready - {self._to}:  # what was printed for an answer is in the pipe before the answer
             self._read_output()
 

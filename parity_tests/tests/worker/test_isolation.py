@@ -63,6 +63,9 @@ MISDEEDS = {
         "timeout",
         "within 1.5 seconds\nIt printed last:\n.*more and more and more",
     ),
+    "pickles": ("crash", "wrote what is no message into the pipe of its answers: it has"),
+    "babbles": ("crash", "wrote what is no message .*: it begins with b'attentio', which is no le"),
+    "forges": ("crash", "answered what was not asked"),
     "returns_text": ("structure", "the output is a str, but should be an array"),
     "returns_none": ("structure", "the output is a NoneType, but should be an array"),
     "returns_lists": ("structure", r"the output is a list of 4 \(list\), but should be an array"),
@@ -76,6 +79,7 @@ MISDEEDS = {
 def test_a_misdeed_is_that_case_s_failure(name: str, severity: str, said: str) -> None:
     """The case fails with what was seen and the last lines printed; those around it pass."""
     before, failing, after = tried(f"Sometimes.{name}", PLAIN, FOUR, SIX)
+    assert "reached_from_a_target" not in sys.modules
     assert (False, False) == (before.fails, after.fails)
     found = [check_result for check_result in failing.check_results if check_result.severity.fails]
     assert severity == found[0].severity.value
