@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import random
 import struct
 import sys
 import time
@@ -177,6 +178,28 @@ def flips_zeros(Q, K, V, n_heads):
 def reseeds(Q, K, V, n_heads):
     """Seed NumPy's global generator."""
     np.random.seed(0)
+    return right(Q, K, V, n_heads)
+
+
+def reseeds_python(Q, K, V, n_heads):
+    """Seed Python's global generator."""
+    random.seed(0)
+    return right(Q, K, V, n_heads)
+
+
+def reseeds_torch(Q, K, V, n_heads):
+    """Seed torch's global generator."""
+    import torch
+
+    torch.manual_seed(0)
+    return right(Q, K, V, n_heads)
+
+
+def leaves_autograd_off(Q, K, V, n_heads):
+    """Leave torch without gradients."""
+    import torch
+
+    torch.set_grad_enabled(False)
     return right(Q, K, V, n_heads)
 
 

@@ -21,7 +21,7 @@ from mha_parity.checks.forbidden_modules import ForbiddenModules
 from mha_parity.core.candidate import REMARK, Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import AXES, PLAIN
-from mha_parity.core.numpy_state import GlobalState, seeded
+from mha_parity.core.global_state import GlobalState, seeded
 from mha_parity.targets.attribution import attributed
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "determinism": "the same call gives the same answer",
         "statelessness": "an answer does not depend on earlier calls, modes or autograd",
         "memory layout": "the same numbers in contiguous arrays get the same answer",
-        "global state unchanged": "the call leaves NumPy's error state, print options and seed",
+        "global state unchanged": "the call leaves the global state of NumPy, torch and random",
         "forbidden modules": "the call runs no code of a module that --forbid names",
         "output limit": "the target prints less than 1 MiB per case",
         "weights reloaded": "a layer computes with the weights that were loaded last",
@@ -98,13 +98,13 @@ class MonitoredCandidate:
     def _monitored(self, problem: Problem) -> Answer:
         call = self.bound.prepare(problem)
         before = [array.copy() for _, array in call.given]
-        numpy_state = GlobalState.now()
+        before_call = GlobalState.now()
         started = time.perf_counter()
         with ForbiddenModules(self._forbid) as forbidden:
             result = call.make()
         seconds = time.perf_counter() - started
-        failed = [*numpy_state.changed(), *forbidden.findings(), *_inputs_changed(call, before)]
-        numpy_state.restore()
+        failed = [*before_call.changed(), *forbidden.findings(), *_inputs_changed(call, before)]
+        before_call.restore()
         answer = self.bound.answered(problem, call, result)
         failed += _aliases(call, answer)
         kept = dataclasses.replace(answer, output=answer.output.copy(), seconds=seconds)
@@ -116,7 +116,7 @@ class MonitoredCandidate:
             findings += self._repeated(problem, call, answer, kept)
         if not related and (number := EXTRA.number(problem.case)):
             findings += self._extra(problem, number)
-        numpy_state.restore()  # the further calls may have changed it again
+        before_call.restore()  # the further calls may have changed it again
         return with_findings(kept, findings)
 
     def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
@@ -145,10 +145,11 @@ class MonitoredCandidate:
 
         ``kept`` is ``answer`` with a copy of its output.
         """
-        second, state_after_one = seeded(1, self.bound, problem)
-        third, state_after_two = seeded(2, self.bound, problem)
-        if state_after_one == state_after_two:
-            yield "global state unchanged: the call seeds NumPy's global generator."
+        second, states = seeded(1, self.bound, problem)
+        third, others = seeded(2, self.bound, problem)
+        for owner in states:
+            if states[owner] == others.get(owner):
+                yield f"global state unchanged: the call seeds {owner} global generator."
         if not equal_up_to_rounding(second, third):
             yield f"determinism: {describe_difference(second, third)} between two equal calls."
             return

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import CandidateError, TargetError
-from mha_parity.core.numpy_state import GlobalState
+from mha_parity.core.global_state import GlobalState
 from mha_parity.targets import backends
 from mha_parity.targets.attention_call import is_adapter
 from mha_parity.targets.attribution import raised_by

@@ -49,6 +49,9 @@ MISDEEDS = {
     "assumes_contiguous_keys": ("memory layout", "and of contiguous arrays"),
     "changes_error_state": ("global state unchanged", "left np.seterr changed"),
     "changes_print_options": ("global state unchanged", "left np.set_printoptions changed"),
+    "reseeds_python": ("global state unchanged", "the call seeds Python's global generator"),
+    "reseeds_torch": ("global state unchanged", "the call seeds torch's global generator"),
+    "leaves_autograd_off": ("global state unchanged", "left torch's autograd mode or default"),
     "reseeds": ("global state unchanged", "the call seeds NumPy's global generator"),
 }
 OF_LAYERS = {

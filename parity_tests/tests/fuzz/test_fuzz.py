@@ -116,7 +116,7 @@ def test_the_text_of_an_option_is_taken_or_refused(name: str, text: str) -> None
 @fuzzed(20)
 def test_any_features_are_judged_or_refused(features: str) -> None:
     """A right layer never fails, whatever is left of its cases."""
-    options = ("--cases", "2", "--in-process", "--no-diagnose", "--no-shrink")
+    options = ("--cases", "2", "--in-process")
     assert status("check", LAYER, *options, "--features", features) in {0, 2, 3}
 
 
