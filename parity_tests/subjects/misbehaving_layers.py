@@ -25,6 +25,15 @@ class KeepsFirstWeights(MultiheadAttention):
         return super().load_state_dict(state_dict, strict)
 
 
+class SavesTransposed(MultiheadAttention):
+    """Saves its output projection transposed."""
+
+    def state_dict(self, *args, **options):
+        """Return the weights, one of them transposed."""
+        state = super().state_dict(*args, **options)
+        return {**state, "out_proj.weight": state["out_proj.weight"].T}
+
+
 class CachesProjections(Stacked):
     """Keeps the product of W_V and W_O of its first call."""
 

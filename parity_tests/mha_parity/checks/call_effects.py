@@ -64,7 +64,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "global state unchanged": "the call leaves the global state of NumPy, torch and random",
         "forbidden modules": "the call runs no code of a module that --forbid names",
         "output limit": "the target prints less than 1 MiB per case",
-        "weights reloaded": "a layer computes with the weights that were loaded last",
+        "weights reloaded": "a layer computes with the weights loaded last, and saves them",
     }
     | dropout.CHECKS
     | rejected_inputs.CHECKS
@@ -203,6 +203,8 @@ class MonitoredCandidate:
             equal = equal_up_to_rounding(kept.output, again)
             difference = "" if equal else describe_difference(kept.output, again)
             yield name if equal else f"{name}: {difference} from a newly constructed layer."
+            if unlike := self.bound.not_saved(problem, reloaded):
+                yield f"{name}: state_dict() has another `{unlike}` than was loaded."
         prepare = self.bound.with_dropout(problem, dropout.P)
         if prepare is not None:
             evaluated = self._answer(problem, prepare(False)).output

@@ -57,6 +57,7 @@ MISDEEDS = {
 OF_LAYERS = {
     "DropsAlways": ("dropout off", "from a layer without dropout"),
     "KeepsFirstWeights": ("weights reloaded", "from a newly constructed layer"),
+    "SavesTransposed": ("weights reloaded", "state_dict() has another `out_proj.weight` than was"),
     "CachesProjections": ("weights reloaded", "from a newly constructed layer"),
 }
 FORBIDDEN = {

@@ -188,6 +188,11 @@ class Convention(ABC):
         del problem, earlier
         return None
 
+    def not_saved(self, problem: Problem, call: Call) -> str:
+        """Name a weight that the layer of a call saves otherwise than it was loaded; "" if none."""
+        del problem, call
+        return ""
+
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls of one layer with dropout ``p``: in training, or in evaluation.
 

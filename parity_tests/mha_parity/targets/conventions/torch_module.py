@@ -10,6 +10,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
+from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
@@ -162,6 +163,22 @@ class TorchModule(Convention):
         with target_errors():
             self.load(module, problem, arguments)
         return self._posed(module, arguments)
+
+    def not_saved(self, problem: Problem, call: Call) -> str:
+        """Name an entry of the state dict that differs from what was loaded; "" if none does."""
+        layer = getattr(call.function, "__self__", call.function)
+        saves = getattr(layer, "state_dict", None)
+        if type(self) is not TorchModule or self.path is not None or not callable(saves):
+            return ""
+        with target_errors():
+            saved = {name: to_numpy(array, f"`{name}`") for name, array in saves().items()}
+        loaded = self._filled(problem, set(saved))
+        unlike = (
+            name
+            for name, array in loaded.items()
+            if name not in saved or not np.array_equal(array.astype(saved[name].dtype), saved[name])
+        )
+        return next(unlike, "")
 
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls of one module in train() and in eval() mode.
