@@ -33,7 +33,7 @@ POISONS = (np.nan, np.inf)
 
 
 def check_nonfinite_inputs(bound: Convention, case: Case, number: int) -> Iterator[str]:
-    """Yield the findings on a plain problem like ``case``, with NaN and infinity in turn."""
+    """Yield the findings on a plain problem like ``case``, with NaN or infinity, by the number."""
     sized = beside(case, bound.offer, *SIZES)
     if sized is None:
         return

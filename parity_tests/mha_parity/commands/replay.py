@@ -68,7 +68,7 @@ def replay(
     settings = settings_of(options)
     with using(record_of(options)), opened as candidate:
         offered(case, candidate.offer, target)
-        posed(case, getattr(candidate, "own_weights", None))
+        solvable(case, getattr(candidate, "own_weights", None))
         asked = DebuggedCandidate(cast("MonitoredCandidate", candidate).bound) if pdb else candidate
         case_result = run_case(asked, case, settings)
         picture = picture_of(candidate, case_result, settings) if display else None
@@ -95,7 +95,7 @@ def offered(case: Case, offer: Offer, target: str) -> None:
             )
 
 
-def posed(case: Case, own: OwnWeights | None) -> None:
+def solvable(case: Case, own: OwnWeights | None) -> None:
     """Make sure that there is a problem of the case, and an answer to it.
 
     Raises
