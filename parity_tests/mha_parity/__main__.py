@@ -222,6 +222,11 @@ def _record(commands: Any) -> None:
     record.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="the file (.safetensors)"
     )
+    record.add_argument(
+        "--compact",
+        action="store_true",
+        help="write less: inputs are drawn again, outputs deflated; for mha-parity alone",
+    )
     add_options(_only(record, RECORD_OPTIONS))
 
 

@@ -62,7 +62,8 @@ def record(asked: argparse.Namespace) -> int:
     from mha_parity.commands import record as recording
 
     require(TORCH, TORCH)
-    return recording.record(asked.targets, asked.output, from_namespace(asked), Console())
+    options = from_namespace(asked)
+    return recording.record(asked.targets, asked.output, options, Console(), compact=asked.compact)
 
 
 def replay(asked: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.answers.packing import PACKED, pack, unpack
 from mha_parity.answers.tensors import restored, stored
 from mha_parity.core.case import parse
 from mha_parity.core.problem import Problem
@@ -30,8 +31,11 @@ NAME, VERSION = SCHEMA.split("/")
 REMEDY = "write it anew by `mha-parity record`"
 
 
-def write(path: str, record: Record, cases: list[RecordedCase]) -> int:
-    """Write the record and what is allowed in each case; return the number of bytes."""
+def write(path: str, record: Record, cases: list[RecordedCase], *, compact: bool = False) -> int:
+    """Write the record and what is allowed in each case; return the number of bytes.
+
+    A ``compact`` file has the same arrays in less room, and is read by this package alone.
+    """
     arrays: dict[str, Array] = {}
     listed = [_listed(number, each, arrays) for number, each in enumerate(cases)]
     manifest = {
@@ -42,6 +46,9 @@ def write(path: str, record: Record, cases: list[RecordedCase]) -> int:
     }
     text = json.dumps(manifest, separators=(",", ":"))
     metadata = {"schema": SCHEMA, "sha256": _checksum(text, arrays), "manifest": text}
+    if compact:
+        metadata.pop("manifest")
+        arrays = pack(arrays, text)
     block = dump(arrays, metadata)
     Path(path).write_bytes(block)
     return len(block)
@@ -108,8 +115,14 @@ def _record(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Record:
             "upgrade it, or downgrade what wrote them"
         )
     text = metadata.get("manifest", "")
+    drawn_here = ""
+    if PACKED in arrays:
+        arrays, text = unpack(arrays)
+        drawn_here = ", or this mha-parity draws other cases"
     if _checksum(text, arrays) != metadata.get("sha256"):
-        raise FormatError("is damaged: its numbers do not have the checksum that it names")
+        raise FormatError(
+            f"is damaged: its numbers do not have the checksum that it names{drawn_here}"
+        )
     manifest = json.loads(text)
     record = Record(
         environment=manifest["environment"], shares_nan=tuple(manifest["shares_nan"]), closed=True

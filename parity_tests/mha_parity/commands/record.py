@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from mha_parity.core.own_weights import OwnWeights
 
 
-def record(targets: Sequence[str], path: str, options: Options, console: Console) -> int:
+def record(
+    targets: Sequence[str], path: str, options: Options, console: Console, *, compact: bool
+) -> int:
     """Write the cases that ``check`` would ask the targets, with torch's answers; return 0.
 
     Raises
@@ -43,7 +45,7 @@ def record(targets: Sequence[str], path: str, options: Options, console: Console
         for done, (case, own) in enumerate(cases.items(), start=1):
             recorded.append(record_case(kept, case, own))
             tick(done, len(cases))
-    size = answers_file.write(path, kept, recorded)
+    size = answers_file.write(path, kept, recorded, compact=compact)
     console.print(f"{len(cases)} cases, {size / 1e6:.1f} MB: {path}", highlight=False)
     return 0
 

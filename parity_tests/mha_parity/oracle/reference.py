@@ -98,7 +98,7 @@ def _layer(problem: Problem, dtype: Float) -> Reference:
         ):
             mha_torch.agree(*arrays, extended=dtype, **options)
         if dtype is np.float64 and weights is not None:
-            return {"output": output, "weights": weights}
+            return _asked(problem, output, weights)
         return _asked(problem, stages.output, stages.weights)
 
     found = torch_result(REFERENCE, problem, met_by_torch)

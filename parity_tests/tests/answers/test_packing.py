@@ -1,0 +1,99 @@
+"""A compact file holds the same record in less room, to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mha_parity.__main__ import main
+from mha_parity.answers import answers_file, packing
+from mha_parity.answers.packing import PACKED, pack, unpack
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.safetensors import FormatError, dump, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+RIGHT = f"{SUBJECTS / 'projected.py'}:f"
+LAYER = "mha_numpy:MultiheadAttention"
+GRADIENTS = (LAYER, "--grad", "--cases", "40")
+
+
+@pytest.mark.parametrize("words", [GRADIENTS, (RIGHT, "--cases", "40")], ids=["layer", "function"])
+def test_what_is_packed_comes_back_to_the_bit(
+    record: Callable[..., str], words: tuple[str, ...]
+) -> None:
+    """Names, order, dtypes, shapes, NaN and signs of zero, in less than half of the room."""
+    block = Path(record(*words)).read_bytes()
+    arrays, metadata = load(block)
+    packed = pack(arrays, metadata["manifest"])
+    again, text = unpack(packed)
+    assert (metadata["manifest"], list(arrays)) == (text, list(again))
+    for name, array in arrays.items():
+        found = again[name]
+        assert (array.dtype, array.shape) == (found.dtype, found.shape), name
+        assert array.tobytes() == found.tobytes(), name
+    assert packed[PACKED].nbytes < len(block) / 2
+
+
+def test_a_compact_file_is_the_same_record(record: Callable[..., str], tmp_path: Path) -> None:
+    """A file and its compact form have one checksum, and equal problems and results."""
+    plain, compact = record(*GRADIENTS), tmp_path / "compact.safetensors"
+    arrays, metadata = load(Path(plain).read_bytes())
+    packed = pack(arrays, metadata.pop("manifest"))
+    compact.write_bytes(dump(packed, metadata))
+    first, second = answers_file.read(plain), answers_file.read(str(compact))
+    assert first.results.keys() == second.results.keys()
+    assert first.problems.keys() == second.problems.keys()
+    for key, arrays in first.results.items():
+        for name, array in arrays.items():
+            found = second.results[key][name]
+            assert (array.dtype, array.shape) == (found.dtype, found.shape)
+            assert ((array == found) | (np.isnan(array) & np.isnan(found))).all()
+    for case, problem in first.problems.items():
+        again = second.problems[case]
+        assert (problem.query is problem.key) == (again.query is again.key)
+        assert (problem.key is problem.value) == (again.key is again.value)
+
+
+def test_layers_of_their_own_weights_keep_them(record: Callable[..., str]) -> None:
+    """What the seed does not draw is stored: the weights of a layer that is built already."""
+    path = record(f"{SUBJECTS / 'loaded.py'}:linear", "--cases", "5", "--compact")
+    record_ = answers_file.read(path)
+    assert len({problem.w_q.tobytes() for problem in record_.problems.values()}) == 1  # type: ignore[union-attr]
+
+
+def test_other_draws_are_seen_by_the_checksum(
+    record: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where this version draws other numbers the file is refused, and no case judged by it."""
+    path = record(RIGHT, "--cases", "40", "--compact")
+
+    def other(case: Case) -> Problem:
+        problem = make_problem(case)
+        return problem.replace(value=problem.value + 1)
+
+    monkeypatch.setattr(packing, "make_problem", other)
+    capsys.readouterr()
+    assert main(["check", RIGHT, "--in-process", "--answers", path]) == 2
+    errors = capsys.readouterr().err
+    assert 1 == errors.count("\n")
+    assert "that it names, or this mha-parity draws other cases; write it anew" in errors
+
+
+def test_a_damaged_packing_is_one_sentence(record: Callable[..., str]) -> None:
+    """A bit turned anywhere, or bytes that are missing, cannot be unpacked, and it says so."""
+    arrays, _ = load(Path(record(RIGHT, "--cases", "40", "--compact")).read_bytes())
+    data = arrays[PACKED]
+    turned = data.copy()
+    turned[len(turned) // 2] ^= 1
+    for damaged in (turned, data[:-7], data[:0]):
+        with pytest.raises(FormatError, match="is damaged: it cannot be unpacked"):
+            unpack({PACKED: damaged})
