@@ -12,6 +12,8 @@ from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose import call_effects, cases, evidence, hypotheses
 from mha_parity.diagnose.evidence import Observation
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.digits import digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +67,13 @@ def diagnose(
         return extra
     named = session.names()
     where = session.measurements.crashes if crashes else ()
-    return (*findings, *where, *(named or session.facts()))
+    return (*findings, *where, *(session.state or named or session.facts()))
+
+
+def errs_by_rounding(candidate: Candidate, budget: float = 1.0) -> bool:
+    """Return whether errors of plain problems, if any, are without pattern, as of rounding."""
+    found = digits(Caller(candidate, Deadline(budget).running))
+    return found is None or found.rounding
 
 
 def _crashes_alone(candidate: Candidate, budget: float) -> tuple[Diagnosis, ...]:
@@ -86,6 +94,7 @@ class _Session:
         self.deadline = Deadline(budget)
         chosen = cases.plainest_cases([problem.case for problem, _ in failures], FAILURES)
         self.failing = [Observation(*failures[i], failing=True) for i in chosen]
+        self.measured: list[Observation] = []
         # A case may fail by a relation or by conduct while its answer is right.
         self.seen = [
             o if o.error_in_tolerances > 1 else replace(o, failing=False) for o in self.failing
@@ -106,9 +115,10 @@ class _Session:
         every = hypotheses.single_bugs()
         remaining = hypotheses.plausible_hypotheses(every, failing[:SCREENED_FAILURES])
         fits = self.weighed(self.separated(remaining))
-        best = fits[0] if fits else None
-        if best is not None and (best.holds or (best.share >= NEARLY and not best.refuted)):
-            return self.diagnoses(fits)
+        if fits and _explains_nearly_all(fits[0]):
+            fits = self.confirmed(fits)
+            if fits and _explains_nearly_all(fits[0]):
+                return self.diagnoses(fits)
         stored = call_effects.stored_answers(self.candidate, failing, self.running)
         if stored:
             return stored
@@ -116,14 +126,11 @@ class _Session:
         if by_size and by_size[0].confident:
             return by_size
         causes = self.measurements.causes
-        self.seen += self.measurements.observations()
+        fits = self.confirmed(fits)
         both = [f for f in self.combined(every, fits, failing) if f.share >= MIN_CONFIDENT_SHARE]
         if both:
             return self.diagnoses(both)
-        weighed = self.weighed([f.hypothesis for f in fits])
-        nearly = [
-            f for f in weighed if f.sole or (f.share >= MIN_CONFIDENT_SHARE and not f.refuted)
-        ]
+        nearly = [f for f in fits if f.sole or (f.share >= MIN_CONFIDENT_SHARE and not f.refuted)]
         partial = self.diagnoses(nearly)
         sure = tuple(each for each in partial if each.confident)
         return (*sure, *causes) or partial or by_size
@@ -149,9 +156,20 @@ class _Session:
             self.see_more(cases.revealing_problems(holding[0].kind, pool, self.running))
         return remaining
 
+    def confirmed(self, fits: Sequence[Fit]) -> list[Fit]:
+        """Return how those stand that predict the experiments too: one that fails is no name."""
+        if not self.measured:
+            self.measured = self.measurements.observations()
+            self.seen += self.measured
+        return self.weighed([f.hypothesis for f in fits])
+
+    def predicts(self, each: Hypothesis) -> bool:
+        """Return whether no experiment made so far contradicts a hypothesis."""
+        return not any(o.contradicts(each.kind) for o in self.measured)
+
     def weighed(self, remaining: Sequence[Hypothesis]) -> list[Fit]:
         """Return how the hypotheses stand against all that was seen, best first."""
-        fits = [hypotheses.fit_hypothesis(h, self.seen) for h in remaining]
+        fits = [hypotheses.fit_hypothesis(h, self.seen) for h in remaining if self.predicts(h)]
         return sorted(
             (f for f in fits if f.telling),
             key=lambda f: (
@@ -176,9 +194,14 @@ class _Session:
     def _pairs(
         self, every: list[Hypothesis], first: Observation, partial: list[Hypothesis]
     ) -> list[Hypothesis]:
+        """Return pairs that no observation contradicts."""
         in_time = partial_time(self.running)
-        with_partial = list(hypotheses.bug_pairs(every, first, partial, in_time)) if partial else []
-        return with_partial or list(hypotheses.bug_pairs(every, first, (), in_time))
+        for fixed in (partial, ()) if partial else ((),):
+            pairs = hypotheses.bug_pairs(every, first, fixed, in_time)
+            found = [h for h in pairs if not any(o.contradicts(h.kind) for o in self.seen)]
+            if found:
+                return found
+        return []
 
     def diagnoses(self, fits: list[Fit]) -> tuple[Diagnosis, ...]:
         """Return the fits in words: those that hold as one name with aliases, else partial ones."""
@@ -226,6 +249,11 @@ class _Session:
         deadline = Deadline(max(self.deadline.left, MIN_EXPERIMENT_SECONDS) * EXPERIMENT_TIME_SHARE)
         return ExperimentDiagnosis(self.candidate, deadline.running)
 
+    @property
+    def state(self) -> tuple[Diagnosis, ...]:
+        """The causes if one is a state between calls: no formula is right of such a target."""
+        return self.measurements.causes if self.measurements.keeps_state else ()
+
     def facts(self) -> tuple[Diagnosis, ...]:
         """Return what the experiments understood, or the facts that narrow it down."""
         return self.measurements.causes or self.measurements.facts()
@@ -234,6 +262,11 @@ class _Session:
 def partial_time(running: Callable[[float], bool]) -> Callable[[], bool]:
     """Return whether there is time for another pair: weighing and measuring need a second."""
     return lambda: running(1.2)
+
+
+def _explains_nearly_all(each: Fit) -> bool:
+    """Return whether a hypothesis explains the failures alone, but for how roundings fell."""
+    return each.holds or (each.share >= NEARLY and not each.refuted)
 
 
 def source_count(each: Fit) -> int:
@@ -247,4 +280,4 @@ def _others(holding: list[Fit]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(i for i in single if i != first.id))
 
 
-__all__ = ["Diagnosis", "Observation", "diagnose"]
+__all__ = ["Diagnosis", "Observation", "diagnose", "errs_by_rounding"]

@@ -217,6 +217,15 @@ class Observation:
         missed = self.gap(Prediction(self.answer, prediction.largest_score), prediction)
         return missed <= 1 and missed <= max(1e-300, NEARER * self.gap(prediction, self.right), 1)
 
+    def contradicts(self, kind: type[Attention]) -> bool:
+        """Whether ``kind`` predicts a departure here that is not what the candidate answered.
+
+        One that breaks is not contradicted, nor is one where the candidate's softmax overflows.
+        """
+        if self.answer is None or self.of(kind).answer is None or not self.tells(kind):
+            return False
+        return not self.matches(kind) and not self.overflowed(kind)
+
 
 def max_distance(first: Array, second: Array, skipped: Array) -> float:
     """Return the largest difference; infinite where shapes, dtypes or kinds of NaN differ."""

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.examination import ExperimentFinding
 
 FACTS = 2  # about what is not understood
-TRIALS = (
-    6  # wrong answers of the experiments that a name has to predict too, and as many right ones
-)
+TRIALS = 3  # wrong and right answers to one set of features that a name has to predict too
 LONGEST = 130  # keys: hundreds of names are held against each of these
 
 
@@ -34,6 +32,11 @@ class ExperimentDiagnosis:
         caller = Caller(candidate, running)
         self.findings = findings(examine(caller))
         self.trials = caller.trials
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether earlier calls change an answer."""
+        return any(each.stage == "state" for each in self.findings)
 
     @property
     def crashes(self) -> tuple[Diagnosis, ...]:
@@ -59,8 +62,11 @@ class ExperimentDiagnosis:
     def observations(self) -> list[Observation]:
         """Return answers of the experiments, wrong and right, that a name has to predict."""
         answered = [each for each in self.trials if each.answer is not None and _short(each)]
-        wrong, right = ([t for t in answered if t.wrong is flag] for flag in (True, False))
-        chosen = [*_spread(wrong), *_spread(right)]
+        groups: dict[tuple[object, ...], list[CallResult]] = {}
+        for each in answered:
+            key = (each.wrong, *each.problem.case.features().values())
+            groups.setdefault(key, []).append(each)
+        chosen = [trial for group in groups.values() for trial in _spread(group)]
         seen = [Observation(t.problem, t.answer, failing=False) for t in chosen]
         return [
             Observation(o.problem, o.answer, failing=o.error_in_tolerances > TELLING) for o in seen

@@ -11,7 +11,12 @@ from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import as_float64
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.gradients import RTOL, gradient_effects, summed
+from mha_parity.diagnose.experiments.gradients import (
+    RTOL,
+    designed_trials,
+    gradient_effects,
+    summed,
+)
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -40,12 +45,18 @@ def name_wrong_gradients(
     # Rows that see no key make all gradients NaN in torch, and may in a candidate.
     clean = [each for each in failures if each[1].gradients and not each[0].masked_rows().any()]
     wrong = [each for each in clean if not _agrees(*each, with_gradients(VJP)())]
+    designed: list[tuple[Problem, Answer]] | None = None
     for bug in catalogue().values():
         if bug.family != FAMILY or not wrong:
             continue
         function = bug.function()
         explained = sum(_agrees(*each, function) for each in wrong)
         if explained >= MIN_EXPLAINED_SHARE * len(wrong):
+            if designed is None:
+                trials = designed_trials(Caller(candidate, lambda: True))
+                designed = [(t.problem, t.answer) for t in trials if t.answer is not None]
+            if not all(_agrees(*each, function) for each in designed):
+                continue  # a name that the experiments contradict is not said
             sentence = f"predicts all gradients of {explained} of {len(wrong)} failing cases"
             return (
                 Diagnosis(

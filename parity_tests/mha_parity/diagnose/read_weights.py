@@ -12,14 +12,18 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.catalogue import Attention
 from mha_parity.core.arrays import split
-from mha_parity.core.candidate import CandidateError, ask
+from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from mha_parity.core.arrays import Array
-    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.candidate import Answer, Candidate
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
+
+    Answers = Callable[[Sequence[Problem]], Iterable[Answer | CandidateError]]
 
 SEED = 77
 CALLS = 16  # of the candidate, to read the weights of one sample
@@ -70,8 +74,10 @@ def plain_case(offer: Offer, **changes: object) -> Case:
     return Case(seed=SEED, **{**sizes, **fixed, **changes})  # type: ignore[arg-type]  # fields vary
 
 
-def read_sample_weights(candidate: Candidate, problem: Problem, sample: int) -> Array | None:
+def read_sample_weights(answers: Answers, problem: Problem, sample: int) -> Array | None:
     """Return the weights of one sample, (H, L, S'), or None where they cannot be read.
+
+    ``answers`` returns what a candidate says to each of a few problems.
 
     A call shows Dv keys: their value rows are unit vectors, all others zero. A projection W_v that
     solves x W_v^T = I gives them, where there are no more keys than columns. The weight of one
@@ -86,7 +92,7 @@ def read_sample_weights(candidate: Candidate, problem: Problem, sample: int) -> 
     if len(solved) < len(problems):
         return None
     parts = []
-    for answer in ask(candidate, solved):
+    for answer in answers(solved):
         if isinstance(answer, CandidateError) or np.shape(answer.output) != problem.output_shape:
             return None
         output = np.asarray(answer.output, dtype=np.float64)

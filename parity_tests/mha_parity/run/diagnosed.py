@@ -13,8 +13,9 @@ from mha_parity.run.case_run import ANSWERED, run_cases
 from mha_parity.run.narrowing import NarrowedCandidate, OwnWeightsAlone
 
 if TYPE_CHECKING:
-    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.candidate import Answer, Candidate
     from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
     from mha_parity.core.verdict import Diagnosis
     from mha_parity.judging.output import JudgeSettings
     from mha_parity.run.case_run import CaseResult
@@ -56,7 +57,8 @@ def _offering(candidate: Candidate, cases: list[Case]) -> Candidate:
 def _named(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, ...]:
     """Return the name of what makes answered cases fail.
 
-    What fails in gradients alone has a right output, and is named by its gradients.
+    What fails in gradients alone has a right output, and is named by its gradients where that is
+    most of the cases: in a few, a wrong formula moved the output by less than rounding.
     """
     if getattr(candidate, "own_weights", None) is not None:
         candidate = OwnWeightsAlone(candidate, candidate.offer)
@@ -65,24 +67,38 @@ def _named(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, 
         for case_result in failing
         if case_result.problem is not None and case_result.answer is not None
     ]
-    forward = [case_result for case_result in answered if case_result.fails_forward]
-    pairs = [(t.problem, t.answer) for t in forward or answered if t.problem and t.answer]
     from mha_parity.diagnose import diagnose, gradients
 
+    forward, backward = (_pairs(answered, fails_forward=flag) for flag in (True, False))
     silent = sum(any(each.check == ANSWERED for each in t.check_results) for t in failing)
-    if not pairs:
-        return diagnose(candidate, (), crashes=True) if silent else ()
-    found = (
-        diagnose(candidate, pairs, crashes=bool(silent))
-        if forward
-        else gradients.name_wrong_gradients(candidate, pairs)
-    )
+    found: tuple[Diagnosis, ...] = ()
+    if forward or (silent and not backward):
+        found = diagnose(candidate, forward, crashes=bool(silent))
     if forward and asks_torch() and not (found and found[0].bug and found[0].confident):
-        found = answer_dtype.capped(pairs[:FAILURES]) or found
-    if not silent:
+        found = _rounded(candidate, forward) or found
+    if len(backward) > len(forward):
+        found = (*gradients.name_wrong_gradients(candidate, backward), *found)
+    if not silent or not answered:
         return found
     cases = "1 failing case" if silent == 1 else f"{silent} failing cases"
     return tuple(
         replace(each, evidence=f"{each.evidence}; {cases} gave no answer to compare".lstrip("; "))
         for each in found
     )
+
+
+def _pairs(answered: list[CaseResult], *, fails_forward: bool) -> list[tuple[Problem, Answer]]:
+    """Return problems and answers of the cases that fail forward, or in gradients alone."""
+    chosen = [each for each in answered if each.fails_forward is fails_forward]
+    return [(t.problem, t.answer) for t in chosen if t.problem and t.answer]
+
+
+def _rounded(candidate: Candidate, failing: list[tuple[Problem, Answer]]) -> tuple[Diagnosis, ...]:
+    """Name float64 computed in float32, where the errors of plain problems are those of rounding.
+
+    A formula that is off by as little is right by the bounds of float32 as well.
+    """
+    from mha_parity.diagnose import errs_by_rounding
+
+    found = answer_dtype.capped(failing[:FAILURES])
+    return found if found and errs_by_rounding(candidate) else ()

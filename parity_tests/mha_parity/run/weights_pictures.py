@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -176,7 +177,7 @@ def _weights(
         shown = shown[None] if shown.ndim == 2 else shown
         if shown.shape in {(problem.num_heads, queries, keys), (1, queries, keys)}:
             return shown, "as the target returns them"
-    read = read_sample_weights(candidate, problem, sample)
+    read = read_sample_weights(partial(ask, candidate), problem, sample)
     if read is not None:
         return read, "read out of the target's output, with rows of the identity as values"
     return None, "the target returns no weights, and they cannot be read out of its output"

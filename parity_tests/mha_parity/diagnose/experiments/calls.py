@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CHUNK = 8  # calls between two looks at the clock
 WRONG = 30.0  # allowances: a departure that no rounding imitates
+NO_TIME = "the time of the experiments is over"
 BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
@@ -109,7 +110,19 @@ class Caller:
         self.base = plain_case(candidate.offer)
         self.trials: list[CallResult] = []
         self.seconds = 0.0
+        self.unanswered: dict[str, str] = {}
+        self._take_answered_layout()
         self._take_answered_dtype()
+
+    def _take_answered_layout(self) -> None:
+        """Ask problems in a layout that is answered, and keep what the others raise."""
+        for layout in self.candidate.offer["layout"]:
+            trial = self.ask([self.case(layout=layout)])[0]
+            if not trial.crashed:
+                self.base = self.case(layout=layout)
+                return
+            self.unanswered[f"layout={layout}"] = trial.error
+        self.unanswered.clear()  # what no layout mends is no matter of the layout
 
     def _take_answered_dtype(self) -> None:
         """Ask problems in a dtype that is answered in itself, where there is one."""
@@ -151,6 +164,12 @@ class Caller:
         self.seconds += time.perf_counter() - started
         return trials
 
+    def _answers(self, problems: Sequence[Problem]) -> list[Answer | CandidateError]:
+        """Return what the candidate says to each problem; an error where the time is over."""
+        trials = self.pose(problems)
+        found = [each.answer or CandidateError("crash", each.error) for each in trials]
+        return [*found, *(CandidateError("timeout", NO_TIME) for _ in problems[len(trials) :])]
+
     def quick(self, seconds: float) -> bool:
         """Return whether a small call takes less than so many seconds."""
         before, count = self.seconds, 4
@@ -159,7 +178,7 @@ class Caller:
 
     def weights(self, problem: Problem, sample: int = 0) -> Array | None:
         """Return the weights that the output mixes values with, (H, L, S), of one sample."""
-        found = read_sample_weights(self.candidate, problem, sample)
+        found = read_sample_weights(self._answers, problem, sample)
         return None if found is None else found[..., : problem.key.shape[1]]
 
 

@@ -13,9 +13,11 @@ from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.masks import MaskEffect, masks
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
+from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.sizes import Scan, scans
 from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
+from mha_parity.diagnose.experiments.values import ValueEffect, values
 from mha_parity.diagnose.experiments.weights import WeightsFinding, causes, readings
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class ExperimentFinding:
 class Examination:
     """What each experiment saw."""
 
+    unanswered: dict[str, str] = field(default_factory=dict)
     scans: list[Scan] = field(default_factory=list)
     earlier: CallHistoryEffect = field(default_factory=CallHistoryEffect)
     readings: list[SampleWeights] = field(default_factory=list)
@@ -51,6 +54,8 @@ class Examination:
     digits: ErrorAnalysis | None = None
     masks: list[MaskEffect] = field(default_factory=list)
     features: list[FeatureEffect] = field(default_factory=list)
+    values: list[ValueEffect] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
     scales: list[EffectiveScale] = field(default_factory=list)
     exponential: Exponential | None = None
     influences: list[Influence] = field(default_factory=list)
@@ -68,7 +73,7 @@ def _telling(trial: CallResult) -> bool:
 
 def examine(caller: Caller, *, whole: bool = False) -> Examination:
     """Return what the experiments see; ``whole`` also measures what is right."""
-    seen = Examination()
+    seen = Examination(unanswered=caller.unanswered)
     seen.earlier = earlier_calls(caller)
     seen.digits = digits(caller)
     seen.readings = list(readings(caller))
@@ -80,9 +85,12 @@ def examine(caller: Caller, *, whole: bool = False) -> Examination:
         seen.masks = list(masks(caller, plain_wrong=plain_wrong))
     if not plain_wrong:
         seen.features = list(features(caller))
+        seen.values = list(values(caller))
+        seen.returned = list(returned(caller))
     if whole:
         seen.scales = measured(caller)
         seen.exponential = exponential(caller)
+    if whole or (plain_wrong and not any(each.understood for each in seen.causes)):
         seen.influences = list(influences(caller))
     return seen
 
@@ -107,14 +115,18 @@ def findings(seen: Examination) -> list[ExperimentFinding]:
     found = [*_crashes(seen), *_earlier(seen)]
     if seen.wrong or seen.causes:
         found += _plain(seen)
-    return [*found, *_masked(seen), *_featured(seen)]
+    found += [*_masked(seen), *_featured(seen)]
+    found += [ExperimentFinding(each.text, each.remedy, stage="values") for each in seen.values]
+    remedy = "return the weights that the values are multiplied with"
+    return [*found, *(ExperimentFinding(each, remedy, stage="returned") for each in seen.returned)]
 
 
 def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
     """Yield what masks do, kinds of one effect together, that of the most kinds first."""
     kinds: dict[str, list[str]] = {}
+    understood = any(each.understood for each in seen.masks)
     for each in seen.masks:
-        if each.effect:
+        if each.effect and (each.understood or not understood):
             kinds.setdefault(each.effect, []).append(each.name)
     remedy = "apply the mask to the scores, before the softmax, as it is"
     for effect, names in sorted(kinds.items(), key=lambda item: -len(item[1])):
@@ -131,9 +143,14 @@ def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
 
 def _crashes(seen: Examination) -> list[ExperimentFinding]:
     """Return where calls fail, by the first size that decides it."""
+    found = [
+        ExperimentFinding(f"{_raised(error)} with {name}, and is answered without it",
+                          stage="crash")
+        for name, error in seen.unanswered.items()
+    ]  # fmt: skip
     failing = [each for each in seen.scans if any(each.crashed.values())]
     if not failing:
-        return []
+        return found
     decided = [each for each in failing if each.crash_rule]
     first = decided[0] if decided else failing[0]
     rules = " or ".join(dict.fromkeys(str(each.crash_rule) for each in decided))
@@ -141,9 +158,14 @@ def _crashes(seen: Examination) -> list[ExperimentFinding]:
     # What never answers, or answers no array, is not mended by the end of a loop.
     ends = bool(rules) and first.error.startswith("raised")
     remedy = "let a loop or reshape end where the array ends, whatever its length" if ends else ""
-    said = first.error.partition(" [")[0].rstrip(".")
-    subject = "" if said.startswith("the ") else "the call "
-    return [ExperimentFinding(f"{subject}{said} {where}", remedy, stage="crash")]
+    text = f"{_raised(first.error)} {where}"
+    return [*found, ExperimentFinding(text, remedy, stage="crash")]
+
+
+def _raised(error: str) -> str:
+    """Return what a call raised, or what was the matter with its answer, without the place."""
+    said = error.partition(" [")[0].rstrip(".")
+    return f"{'' if said.startswith('the ') else 'the call '}{said}"
 
 
 def _some(scan: Scan) -> str:
@@ -179,6 +201,14 @@ def _plain(seen: Examination) -> list[ExperimentFinding]:
     where = _where(seen)
     if seen.digits is not None and _is_rounded(seen):
         return [_rounded(seen.digits, where)]
+    mixed = [each for each in seen.influences if not each.independent]
+    if mixed and not any(each.understood for each in seen.causes):
+        remedy = (
+            f"compute each {mixed[0].word} from its own inputs: look for what is kept from one "
+        )
+        text = f"{mixed[0].word}s are not independent: {mixed[0].sentence}"
+        evidence = "; ".join([where, *(each.text for each in seen.causes)])
+        return [ExperimentFinding(text, f"{remedy}to the next", evidence, stage="influence")]
     if seen.causes:
         return [
             ExperimentFinding(each.text, each.remedy, where, each.understood, "weights")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.diagnose.experiments.calls import WRONG, pose
+from mha_parity.core.features import PLAIN
+from mha_parity.diagnose.experiments.calls import WRONG, CallResult, pose
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.reading import read_problem
 from mha_parity.diagnose.experiments.transfer import curve
@@ -18,9 +19,14 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.calls import Caller, CallResult
+    from mha_parity.diagnose.experiments.calls import Caller
 
 AXES = ("bias", "out_proj", "bias_kv", "zero_attn", "scale", "layout", "inputs", "memory")
+# The arrays that are there for one feature alone.
+ARRAYS = {
+    "bias": ("b_q", "b_k", "b_v", "b_out"), "bias_kv": ("bias_k", "bias_v"), "zero_attn": (),
+    "scale": ("given_scale",),
+}  # fmt: skip
 SIZES = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6}
 EXACT = 1e-3  # of how often a bias is added: a count, or a factor such as 1/sqrt(D)
 
@@ -51,7 +57,7 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
             trial = caller.pose([problem])[0]
             if trial.found is not None:
                 error = float(np.nanmax(np.abs(trial.found - trial.expected), initial=0))
-                effect = _effect(caller, trial)
+                effect = _ignored(trial, axis) or _effect(caller, trial)
                 if axis == "bias" and not effect:
                     right["bias"] = value
                 yield FeatureEffect(f"{axis}={value}", effect, error)
@@ -65,6 +71,15 @@ def _effect(caller: Caller, trial: CallResult) -> str:
     spots = f" at {', '.join(places([trial]))}" if places([trial]) else ""
     text = contents([trial])
     return f"the output is {text or 'wrong'}{spots}"
+
+
+def _ignored(trial: CallResult, axis: str) -> str:
+    """Return that a feature has no effect, where the output is the one due without it."""
+    if axis not in ARRAYS or not trial.wrong:
+        return ""
+    case = trial.problem.case.replace(**{axis: PLAIN[axis]})
+    bare = trial.problem.replace(case=case, **dict.fromkeys(ARRAYS[axis]))
+    return "" if CallResult(bare, trial.answer).wrong else "it has no effect"
 
 
 def _added_bias(trial: CallResult) -> str:

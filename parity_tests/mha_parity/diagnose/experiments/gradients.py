@@ -16,7 +16,8 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.diagnose.evidence import as_float64
 from mha_parity.diagnose.experiments.places import AXES
-from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule
+from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, size_rule
+from mha_parity.diagnose.experiments.sizes import LETTERS
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ SIZES = (
     {"batch": 2, "queries": 9, "keys": 8, "heads_count": 4, "head_dim": 17},
 )
 MASKS = {"padding": ("bool", "float"), "attn": ("causal", "bool2d", "float2d", "bool3d", "float3d")}
+BEYOND = (8, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 200)
 # Gradients are sums over whole problems: half of the digits are left to their rounding.
 RTOL = {"float64": 2.0**-26, "float32": 2.0**-11, "float16": 2.0**-5, "bfloat16": 2.0**-4}
 
@@ -98,12 +100,13 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
 
     Masks are tried where plain problems are right.
     """
-    offer = caller.candidate.offer
-    most = {axis: offer[axis][-1] for axis in ("bias", "out_proj")} | {"gradients": "yes"}
-    trials = _answered(caller, [caller.case(**_sizes(caller, s), **most) for s in SIZES])
+    most = _most(caller)
+    trials = designed_trials(caller)
     plain = tuple(_sentences(trials))
     if plain or not trials:
         return plain
+    if beyond := tuple(_by_size(caller, most)):
+        return beyond
     found = Counter[str]()
     names: dict[str, list[str]] = {}
     for axis, kinds in MASKS.items():
@@ -113,6 +116,35 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
                 found[text] += 1
                 names.setdefault(text, []).append(f"{axis}={kind}")
     return tuple(f"with {', '.join(names[text])}: {text}" for text, _ in found.most_common())
+
+
+def _most(caller: Caller) -> dict[str, object]:
+    """Return the features with which most arrays have a gradient."""
+    offer = caller.candidate.offer
+    return {axis: offer[axis][-1] for axis in ("bias", "out_proj")} | {"gradients": "yes"}
+
+
+def designed_trials(caller: Caller) -> list[CallResult]:
+    """Return the answers, with gradients, to problems without a mask at three sizes."""
+    most = _most(caller)
+    return _answered(caller, [caller.case(**_sizes(caller, s), **most) for s in SIZES])
+
+
+def _by_size(caller: Caller, most: Mapping[str, object]) -> Iterator[str]:
+    """Yield which gradients are wrong from which size on, the other sizes being small."""
+    for axis in ("keys", "queries", "head_dim"):
+        if not caller.running():
+            return
+        sizes = _sizes(caller, SIZES[0])
+        trials = _answered(caller, [caller.case(**{**sizes, axis: n}, **most) for n in BEYOND])
+        cases = [each.problem.case for each in trials]
+        wrong = [each for each in trials if any(_departures(each).values())]
+        off = {getattr(c, axis): t in wrong for c, t in zip(cases, trials, strict=True)}
+        rule = size_rule(LETTERS[axis], off) if wrong else None
+        if wrong:
+            where = rule or f"{LETTERS[axis]} is {', '.join(str(n) for n in off if off[n])}"
+            yield from (f"wherever {where}: {text}" for text in _sentences(wrong))
+            return
 
 
 def _sizes(caller: Caller, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -10,20 +10,35 @@ import numpy as np
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import pose
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
-from mha_parity.diagnose.experiments.reading import SampleWeights, read_problem
+from mha_parity.diagnose.experiments.reading import NOISE, SampleWeights, read_problem
 from mha_parity.diagnose.experiments.transfer import curve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 AXES = {"padding": ("bool", "float", "lengths"),
         "attn": ("bool2d", "float2d", "bool3d", "float3d", "causal")}  # fmt: skip
-SIZES = {"batch": 2, "queries": 7, "keys": 9, "heads_count": 3, "head_dim": 11}
+SIZES: dict[str, object] = {
+    "batch": 2, "queries": 7, "keys": 9, "heads_count": 3, "head_dim": 11,
+}  # fmt: skip
+# What a mask may depend on: sizes by which its axes are told apart, the scale, another code path.
+CHANGES: dict[str, dict[str, object]] = {
+    "": {},
+    " where L = S": {"queries": 9},
+    " where N = L": {"batch": 7},
+    " where N = H": {"batch": 3},
+    " at D = 67": {"head_dim": 67},
+}
 LEAST = 1e-3
+RESOLVED = 100  # times what a weight is read to: an output that is less off says nothing of them
+RETURNED, WITHOUT = " with returned weights", " without returned weights"
+UNREAD = "less than weights can be read to"
+BEHIND = "the weights are right, the output is not"
 
 
 @dataclass(frozen=True)
@@ -38,6 +53,11 @@ class MaskEffect:
     error: float
     trial: CallResult
 
+    @property
+    def understood(self) -> bool:
+        """Whether the weights show what the mask does."""
+        return bool(self.effect) and not self.effect.endswith((BEHIND, UNREAD))
+
 
 def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
     """Yield what each kind of mask does that is offered and answered.
@@ -48,13 +68,49 @@ def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
         for kind in kinds:
             if kind not in caller.candidate.offer[axis] or not caller.running():
                 continue
-            sizes = SIZES if caller.base.heads_count > 1 else SIZES | {"heads_count": 1}
-            trial = caller.pose([pose(caller.case(**sizes, **{axis: kind}))])[0]
-            if trial.found is not None:
-                error = float(np.nanmax(np.abs(trial.found - trial.expected), initial=0))
-                yield MaskEffect(
-                    f"{axis}={kind}", _effect(caller, trial, plain_wrong), error, trial
-                )
+            designs = _designs(caller, {axis: kind})
+            found = list(_effects(caller, designs[:1] if plain_wrong else designs, plain_wrong))
+            wrong = [each for each in found if each.effect]
+            yield from ([each for each in wrong if each.understood] or wrong or found)[:1]
+
+
+def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:
+    """Return the cases with one mask, each with what is particular of it."""
+    sizes = dict(SIZES)
+    if caller.base.heads_count == 1 or caller.base.kv_heads == "fewer":
+        sizes["heads_count"] = caller.base.heads_count
+    shown = caller.candidate.offer["weights"][-1]
+    changes = {**CHANGES, RETURNED: {"weights": shown}}
+    name = "=".join(*mask.items())
+    cases: dict[Case, str] = {}
+    for where, change in changes.items():
+        cases.setdefault(caller.case(**{**sizes, **change}, **mask), name + where)
+    return [(where, case) for case, where in cases.items()]
+
+
+def _effects(
+    caller: Caller, designs: Sequence[tuple[str, Case]], plain_wrong: bool
+) -> Iterator[MaskEffect]:
+    """Yield the effect of a mask in one design after the other, until one shows what it is."""
+    for name, case in designs:
+        trial = caller.pose([pose(case)])[0]
+        if trial.found is None:
+            continue
+        effect = _effect(caller, trial, plain_wrong)
+        alone = effect and not plain_wrong and _is_right_with_weights(caller, case)
+        found = MaskEffect(f"{name}{WITHOUT if alone else ''}", effect, _error(trial), trial)
+        yield found
+        if found.understood:
+            return
+
+
+def _is_right_with_weights(caller: Caller, case: Case) -> bool:
+    """Return whether a case is answered rightly where weights are returned too."""
+    shown = caller.candidate.offer["weights"][-1]
+    if shown == case.weights:
+        return False
+    trial = caller.pose([pose(case.replace(weights=shown))])[0]
+    return not trial.crashed and not trial.wrong
 
 
 def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
@@ -70,7 +126,18 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
             return mask_effect(reading, unmasked(problem, sample), sample)
         if rule := visibility(reading):
             return rule
-    return "" if plain_wrong else "the weights are right, the output is not"
+    if plain_wrong:
+        return ""
+    error = _error(trial)
+    if error <= RESOLVED * NOISE[problem.case.dtype]:
+        return f"the output is {error:.2g} off, {UNREAD}"
+    return BEHIND
+
+
+def _error(trial: CallResult) -> float:
+    """Return the largest error of the output."""
+    found = trial.expected if trial.found is None else trial.found
+    return float(np.nanmax(np.abs(found - trial.expected), initial=0))
 
 
 def kept_keys(caller: Caller, found: MaskEffect) -> str:
@@ -145,10 +212,17 @@ def _filled(reading: SampleWeights, plain: Array, hidden: Array) -> str:
         return ""
     fill, added = scores[elements], (scores - plain)[elements]
     if np.ptp(fill) <= LEAST:
-        return f"hidden keys get the score {float(np.median(fill)):.4g}, not -inf"
+        return f"hidden keys get the score {_scaled(float(np.median(fill)), reading.problem)}, not -inf"
     if np.ptp(added) <= LEAST < abs(np.median(added)):
         return f"hidden keys get {float(np.median(added)):.4g} added to their score, not -inf"
     return ""
+
+
+def _scaled(fill: float, problem: Problem) -> str:
+    """Return a score, and what it is before the scale where that is the rounder number."""
+    before = fill / problem.scale
+    whole = abs(before - round(before)) < LEAST < abs(fill - round(fill))
+    return f"{fill:.4g}" + (f" ({before:.0f} before it is scaled)" if whole else "")
 
 
 def _row_medians(rows: Array) -> Array:

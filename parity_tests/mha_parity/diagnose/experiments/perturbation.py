@@ -49,6 +49,13 @@ class Influence:
             return f"{count} {self.word}s: each reaches its own output alone"
         if self.reached.all():
             return f"each of {count} {self.word}s reaches the outputs of all"
+        others = self.reached & ~self.expected
+        if not (self.expected & ~self.reached).any():
+            for name, pattern in (("later", np.triu), ("earlier", np.tril)):
+                if np.array_equal(others, pattern(np.ones_like(others)) & ~self.expected):
+                    return (
+                        f"each of {count} {self.word}s reaches the outputs of all {name} ones too"
+                    )
         odd = np.flatnonzero((self.reached != self.expected).any(axis=1))
         first = int(odd[0])
         moved = spans(np.flatnonzero(self.reached[first])) or "none"

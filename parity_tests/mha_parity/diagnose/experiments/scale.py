@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.cases.rng import numpy_dtype
 from mha_parity.diagnose.experiments.reading import read
 from mha_parity.diagnose.experiments.transfer import curve, slope
 
@@ -111,11 +112,19 @@ def _padded(multiple: int) -> Callable[[Case], float]:
     return lambda c: (-(-c.head_dim // multiple) * multiple) ** -0.5
 
 
+def _rounded(name: str) -> Callable[[Case], float]:
+    return lambda c: float(np.asarray(c.head_dim**-0.5).astype(numpy_dtype(name)))
+
+
 for _m in (2, 4, 8, 16, 32, 64, 128):
     LAWS[f"1/sqrt(D rounded up to a multiple of {_m})"] = _padded(_m)
 LAWS["1/sqrt(D rounded up to a power of two)"] = lambda c: (
     (1 << (c.head_dim - 1).bit_length()) ** -0.5
 )
+
+
+for _name in ("float16", "bfloat16"):
+    LAWS[f"1/sqrt(D) rounded to {_name}"] = _rounded(_name)
 
 
 def law(found: list[EffectiveScale]) -> str:

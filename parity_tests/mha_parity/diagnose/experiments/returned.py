@@ -1,0 +1,102 @@
+"""Which stage of attention the returned weights are, where they are not the weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.diagnose.evidence import as_float64
+from mha_parity.diagnose.experiments.calls import WRONG, pose
+from mha_parity.diagnose.experiments.masks import AXES, SIZES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.diagnose.experiments.calls import Caller, CallResult
+
+
+def returned(caller: Caller) -> Iterator[str]:
+    """Yield what the returned weights are in place of those that the right output mixes with."""
+    sizes = dict(SIZES)
+    if caller.base.heads_count == 1 or caller.base.kv_heads == "fewer":
+        sizes["heads_count"] = caller.base.heads_count
+    offer = caller.candidate.offer
+    masks = [{}, *({axis: k} for axis, kinds in AXES.items() for k in kinds if k in offer[axis])]
+    for kind in (k for k in offer["weights"] if k != "none"):
+        for mask in masks:
+            if not caller.running():
+                return
+            trial = caller.pose([pose(caller.case(**sizes, **mask, weights=kind))])[0]
+            text = "" if trial.crashed or trial.wrong else _stage(trial)
+            if text:
+                where = "".join(f" with {axis}={value}" for axis, value in mask.items())
+                what = f"the returned weights (weights={kind}){where} are {text}"
+                yield f"{what}; the output is right"
+                break
+
+
+def _stage(trial: CallResult) -> str:
+    """Return what the returned weights are; "" where they are right or none came."""
+    weights = None if trial.answer is None else trial.answer.weights
+    expected = _shown(trial.problem, trial.right.stages["weights"])
+    if weights is None or _same(weights, expected, trial):
+        return ""
+    if weights.shape != expected.shape:
+        return f"of shape {weights.shape}, due is {expected.shape}"
+    stages = dict(_stages(trial.problem, trial.right.stages))
+    return next(
+        (n for n, a in stages.items() if _same(weights, _shown(trial.problem, a), trial)),
+        _sums(as_float64(weights)),
+    )
+
+
+def _stages(problem: Problem, stages: dict[str, Array]) -> Iterator[tuple[str, Array]]:
+    weights, scores, masked = (stages[n] for n in ("weights", "scores", "masked scores"))
+    powers = np.exp(masked - masked.max(axis=-1, keepdims=True, initial=-np.inf))
+    plain = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    with np.errstate(divide="ignore"):
+        yield "the scores before the softmax, mask included", masked
+        yield "the scores before mask and softmax", scores
+        yield "q k^T, neither scaled nor masked", scores / problem.scale
+        yield "the logarithms of the weights", np.log(weights)
+    yield "the exponentials, not divided by their sum", powers
+    yield "the weights without the mask", plain / plain.sum(axis=-1, keepdims=True)
+    yield "the weights before they are scaled by 1/sqrt(D)", weights * problem.scale
+    yield from _over_heads(weights)
+
+
+def _over_heads(weights: Array) -> Iterator[tuple[str, Array]]:
+    """Yield what may be made of the heads in place of keeping them or taking their mean."""
+    whole = weights.shape
+    yield "the sum over the heads, not their mean", weights * whole[1]
+    yield "the weights of head 0 alone", np.broadcast_to(weights[:, :1], whole)
+    yield "the weights of the last head alone", np.broadcast_to(weights[:, -1:], whole)
+    yield "the largest over the heads", np.broadcast_to(weights.max(axis=1, keepdims=True), whole)
+    yield "the mean over the heads", np.broadcast_to(weights.mean(axis=1, keepdims=True), whole)
+    yield "the weights with the heads in reverse order", weights[:, ::-1]
+    yield "the weights with samples and heads exchanged", weights.swapaxes(0, 1).reshape(whole)
+
+
+def _shown(problem: Problem, array: Array) -> Array:
+    """Return the array as weights of its kind are returned: by head, or their mean."""
+    return np.asarray(array.mean(axis=1) if problem.case.weights == "averaged" else array)
+
+
+def _same(found: Array, expected: Array, trial: CallResult) -> bool:
+    if found.shape != expected.shape:
+        return False
+    one, other = as_float64(found), as_float64(expected)
+    usable = np.isfinite(other) & (other > -1e4)  # a finite number may stand for -inf
+    height = max(1.0, float(np.abs(other[usable]).max(initial=0)))
+    with np.errstate(invalid="ignore"):
+        near = np.abs(one - other) <= WRONG * trial.allowed * height
+    return bool(near[usable].all()) and bool((one[~usable] < -1e3).all() or usable.all())
+
+
+def _sums(weights: Array) -> str:
+    """Return what is odd of weights that are no stage."""
+    sums = weights.sum(axis=-1)
+    return f"no stage that was tried; their rows sum to {sums.min():.4g} … {sums.max():.4g}"
