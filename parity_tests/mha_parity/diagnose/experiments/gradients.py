@@ -118,7 +118,7 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
     return tuple(f"with {', '.join(names[text])}: {text}" for text, _ in found.most_common())
 
 
-def _most(caller: Caller) -> dict[str, object]:
+def _most(caller: Caller) -> dict[str, str]:
     """Return the features with which most arrays have a gradient."""
     offer = caller.candidate.offer
     return {axis: offer[axis][-1] for axis in ("bias", "out_proj")} | {"gradients": "yes"}
@@ -130,13 +130,15 @@ def designed_trials(caller: Caller) -> list[CallResult]:
     return _answered(caller, [caller.case(**_sizes(caller, s), **most) for s in SIZES])
 
 
-def _by_size(caller: Caller, most: Mapping[str, object]) -> Iterator[str]:
+def _by_size(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
     """Yield which gradients are wrong from which size on, the other sizes being small."""
     for axis in ("keys", "queries", "head_dim"):
         if not caller.running():
             return
         sizes = _sizes(caller, SIZES[0])
-        trials = _answered(caller, [caller.case(**{**sizes, axis: n}, **most) for n in BEYOND])
+        # Two batch sizes: a factor is that of a formula in N only where it follows N.
+        each = [{**sizes, axis: n, "batch": 2 + i % 2} for i, n in enumerate(BEYOND)]
+        trials = _answered(caller, [caller.case(**s, **most) for s in each])
         cases = [each.problem.case for each in trials]
         wrong = [each for each in trials if any(_departures(each).values())]
         off = {getattr(c, axis): t in wrong for c, t in zip(cases, trials, strict=True)}

@@ -79,8 +79,8 @@ def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:
     sizes = dict(SIZES)
     if caller.base.heads_count == 1 or caller.base.kv_heads == "fewer":
         sizes["heads_count"] = caller.base.heads_count
-    shown = caller.candidate.offer["weights"][-1]
-    changes = {**CHANGES, RETURNED: {"weights": shown}}
+    shown: dict[str, object] = {"weights": caller.candidate.offer["weights"][-1]}
+    changes = {**CHANGES, RETURNED: shown}
     name = "=".join(*mask.items())
     cases: dict[Case, str] = {}
     for where, change in changes.items():
@@ -212,7 +212,8 @@ def _filled(reading: SampleWeights, plain: Array, hidden: Array) -> str:
         return ""
     fill, added = scores[elements], (scores - plain)[elements]
     if np.ptp(fill) <= LEAST:
-        return f"hidden keys get the score {_scaled(float(np.median(fill)), reading.problem)}, not -inf"
+        score = _scaled(float(np.median(fill)), reading.problem)
+        return f"hidden keys get the score {score}, not -inf"
     if np.ptp(added) <= LEAST < abs(np.median(added)):
         return f"hidden keys get {float(np.median(added)):.4g} added to their score, not -inf"
     return ""

@@ -37,7 +37,7 @@ class ValueEffect:
 
 def values(caller: Caller) -> Iterator[ValueEffect]:
     """Yield what goes wrong where rows have large scores, very negative ones, or no keys at all."""
-    for sign, rows in ((1, "all"), (-1, "all"), (1, "some"), (-1, "some")):
+    for sign, rows in ((1, "all"), (-1, "all"), (-1, "last")):
         texts = {name: _shift(caller, name, sign, rows) for name in _dtypes(caller)}
         kinds = "; ".join(f"in {name}, {text}" for name, text in texts.items() if text)
         if kinds:
@@ -67,7 +67,7 @@ def _shift(caller: Caller, dtype: str, sign: int, rows: str) -> str:
     text = contents([t for t in trials if t.wrong]) or "wrong"
     side = "above" if sign > 0 else "below"
     near = f"{side} {sign * last} … {sign * min(wrong)}"
-    beside = " beside rows of small scores" if rows == "some" else ""
+    beside = " beside rows of small scores" if rows == "last" else ""
     return f"rows whose scores are all {near}{beside} are {text}"
 
 
