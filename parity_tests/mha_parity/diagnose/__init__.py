@@ -116,9 +116,9 @@ class _Session:
         remaining = hypotheses.plausible_hypotheses(every, failing[:SCREENED_FAILURES])
         fits = self.weighed(self.separated(remaining))
         if fits and _explains_nearly_all(fits[0]):
-            fits = self.confirmed(fits)
-            if fits and _explains_nearly_all(fits[0]):
-                return self.diagnoses(fits)
+            confirmed = self.confirmed(fits)
+            if confirmed and _explains_nearly_all(confirmed[0]):
+                return self.diagnoses(confirmed)
         stored = call_effects.stored_answers(self.candidate, failing, self.running)
         if stored:
             return stored
@@ -126,11 +126,13 @@ class _Session:
         if by_size and by_size[0].confident:
             return by_size
         causes = self.measurements.causes
-        fits = self.confirmed(fits)
+        confirmed = self.confirmed(fits)  # each of two bugs alone is contradicted
         both = [f for f in self.combined(every, fits, failing) if f.share >= MIN_CONFIDENT_SHARE]
         if both:
             return self.diagnoses(both)
-        nearly = [f for f in fits if f.sole or (f.share >= MIN_CONFIDENT_SHARE and not f.refuted)]
+        nearly = [
+            f for f in confirmed if f.sole or (f.share >= MIN_CONFIDENT_SHARE and not f.refuted)
+        ]
         partial = self.diagnoses(nearly)
         sure = tuple(each for each in partial if each.confident)
         return (*sure, *causes) or partial or by_size
@@ -164,7 +166,12 @@ class _Session:
         return self.weighed([f.hypothesis for f in fits])
 
     def predicts(self, each: Hypothesis) -> bool:
-        """Return whether no experiment made so far contradicts a hypothesis."""
+        """Return whether no experiment made so far contradicts a hypothesis.
+
+        Single roundings to a narrower dtype may fall otherwise: the digits confirm that one.
+        """
+        if self.measured and self.measurements.rounds and each.of_precision:
+            return True
         return not any(o.contradicts(each.kind) for o in self.measured)
 
     def weighed(self, remaining: Sequence[Hypothesis]) -> list[Fit]:

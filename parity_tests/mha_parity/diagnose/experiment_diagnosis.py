@@ -39,6 +39,11 @@ class ExperimentDiagnosis:
         return any(each.stage == "state" for each in self.findings)
 
     @property
+    def rounds(self) -> bool:
+        """Whether a stage is rounded to a narrower dtype."""
+        return any(each.stage == "digits" for each in self.findings)
+
+    @property
     def crashes(self) -> tuple[Diagnosis, ...]:
         """For which sizes calls fail, where a rule fits."""
         return tuple(as_diagnosis(f) for f in self.findings if f.stage == "crash" and f.understood)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mha_parity.catalogue import Attention, Bug
     from mha_parity.diagnose.evidence import Observation
 
+PRECISION = 9  # the family of the catalogue
+
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
@@ -27,6 +29,11 @@ class Hypothesis:
     def id(self) -> str:
         """The bug's id; of two, both joined."""
         return " + ".join(bug.id for bug in self.bugs)
+
+    @property
+    def of_precision(self) -> bool:
+        """Whether it is a matter of digits alone."""
+        return all(bug.family == PRECISION for bug in self.bugs)
 
     @property
     def constants(self) -> str:

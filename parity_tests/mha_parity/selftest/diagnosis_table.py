@@ -19,7 +19,8 @@ DATA = Path(__file__).parent / "data"
 SETTLED = DATA / "diagnosis.jsonl"
 PAGE = DATA / "diagnosis.md"
 GROUPS = (
-    "formula", "approximation", "mask", "precision", "size", "state", "gradient", "weights", "crash",
+    "formula", "approximation", "mask", "precision", "size", "state", "gradient", "weights",
+    "crash",
 )  # fmt: skip
 VERDICTS = ("named", "described", "vague", "misleading", "not red")
 FOUND = ("named", "described")
@@ -34,8 +35,8 @@ class SettledDiagnosis:
     """One wrong attention: what it does, what was said of it, and how that was settled.
 
     ``verdict`` is *named* (the catalogue's name), *described* (the line would be found by what is
-    measured), *vague*, *misleading* or *not red* (no case fails: nothing is diagnosed). ``later`` is
-    the verdict after what a held-out miss taught, where that is another.
+    measured), *vague*, *misleading* or *not red* (no case fails: nothing is diagnosed). ``later``
+    is the verdict after what a held-out miss taught, where that is another.
     """
 
     id: str

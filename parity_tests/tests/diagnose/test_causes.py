@@ -184,7 +184,7 @@ class MaximumFromZero(Attention):
     def softmax(self, scores: Array) -> Array:
         """Subtract 0 at least."""
         powers = np.exp(scores - np.maximum(scores.max(axis=-1, keepdims=True, initial=0), 0))
-        return powers / powers.sum(axis=-1, keepdims=True)
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 class NoMaximum(Attention):
@@ -193,7 +193,7 @@ class NoMaximum(Attention):
     def softmax(self, scores: Array) -> Array:
         """Divide by the sum."""
         powers = np.exp(scores)
-        return powers / powers.sum(axis=-1, keepdims=True)
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 class MaximumOfAllRows(Attention):
@@ -202,7 +202,7 @@ class MaximumOfAllRows(Attention):
     def softmax(self, scores: Array) -> Array:
         """Subtract the maximum over rows and keys."""
         powers = np.exp(scores - scores.max(axis=(-1, -2), keepdims=True, initial=-np.inf))
-        return powers / powers.sum(axis=-1, keepdims=True)
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 @pytest.mark.parametrize(

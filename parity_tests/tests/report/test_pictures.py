@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
+from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate, ask
 from mha_parity.core.case import Case, parse
 from mha_parity.core.features import AXES, Offer
 from mha_parity.core.options import Options
@@ -56,7 +57,7 @@ def candidate(offer: Offer = WHOLE) -> FunctionCandidate:
 def test_weights_are_read_out_of_the_output(case: str) -> None:
     """With rows of the identity as values the output shows the weights, appended key and all."""
     problem = right_problem(case)
-    read = read_sample_weights(candidate(SILENT), problem, 1)
+    read = read_sample_weights(partial(ask, candidate(SILENT)), problem, 1)
     assert read is not None
     assert reference_answer(problem).weights[1] == pytest.approx(read, abs=SOLVED)
 
@@ -71,7 +72,7 @@ def right_problem(case: str) -> Problem:
 def test_two_appended_keys_are_unknown() -> None:
     """Of a bias key and a zero key only the sum is known: both are NaN, the others are read."""
     problem = right_problem("mha-N2-L5-S7-H3-D4-cross-biaskv-zeroattn-float64-s4")
-    read = read_sample_weights(candidate(SILENT), problem, 0)
+    read = read_sample_weights(partial(ask, candidate(SILENT)), problem, 0)
     assert read is not None
     assert np.isnan(read[..., -2:]).all()
     assert reference_answer(problem).weights[0, ..., :-2] == pytest.approx(
@@ -88,7 +89,7 @@ def test_two_appended_keys_are_unknown() -> None:
 )
 def test_what_cannot_be_read_is_none(case: str, why: str) -> None:
     """Where the values cannot show the weights, nothing is read."""
-    assert read_sample_weights(candidate(SILENT), right_problem(case), 0) is None, why
+    assert read_sample_weights(partial(ask, candidate(SILENT)), right_problem(case), 0) is None, why
 
 
 def test_a_target_that_gives_up_is_not_read() -> None:
@@ -98,7 +99,8 @@ def test_a_target_that_gives_up_is_not_read() -> None:
         raise CandidateError("crash", "no")
 
     problem = right_problem(READ[0])
-    assert read_sample_weights(FunctionCandidate("x:f", raises, SILENT), problem, 0) is None
+    broken = FunctionCandidate("x:f", raises, SILENT)
+    assert read_sample_weights(partial(ask, broken), problem, 0) is None
 
 
 def test_the_wrong_scale_is_seen_in_the_weights() -> None:

@@ -26,7 +26,7 @@ AXES = {"padding": ("bool", "float", "lengths"),
 SIZES: dict[str, object] = {
     "batch": 2, "queries": 7, "keys": 9, "heads_count": 3, "head_dim": 11,
 }  # fmt: skip
-# What a mask may depend on: sizes by which its axes are told apart, the scale, another code path.
+# What a mask may depend on: equal sizes of two axes, the scale, another code path.
 CHANGES: dict[str, dict[str, object]] = {
     "": {},
     " where L = S": {"queries": 9},

@@ -92,8 +92,8 @@ def _same(found: Array, expected: Array, trial: CallResult) -> bool:
     usable = np.isfinite(other) & (other > -1e4)  # a finite number may stand for -inf
     height = max(1.0, float(np.abs(other[usable]).max(initial=0)))
     with np.errstate(invalid="ignore"):
-        near = np.abs(one - other) <= WRONG * trial.allowed * height
-    return bool(near[usable].all()) and bool((one[~usable] < -1e3).all() or usable.all())
+        close = np.abs(one - other) <= WRONG * trial.allowed * height
+    return bool(close[usable].all()) and bool((one[~usable] < -1e3).all() or usable.all())
 
 
 def _sums(weights: Array) -> str:
