@@ -210,7 +210,7 @@ class MaximumOfAllRows(Attention):
     [
         (MaximumFromZero, "in float64, rows whose scores are all below -720 … -752 are NaN"),
         (NoMaximum, "in float64, rows whose scores are all above 704 … 720 are NaN"),
-        (MaximumOfAllRows, "rows whose scores are all below -720 … -752 beside rows of small"),
+        (MaximumOfAllRows, "rows whose scores are all below -720 … -752 next to rows of small"),
     ],
 )
 def test_scores_at_which_the_softmax_fails_are_found(kind: type[Attention], text: str) -> None:

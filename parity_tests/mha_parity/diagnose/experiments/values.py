@@ -66,9 +66,9 @@ def _shift(caller: Caller, dtype: str, sign: int, rows: str) -> str:
     last = max(a for a in ADDED if a < min(wrong))
     text = contents([t for t in trials if t.wrong]) or "wrong"
     side = "above" if sign > 0 else "below"
-    near = f"{side} {sign * last} … {sign * min(wrong)}"
-    beside = " beside rows of small scores" if rows == "last" else ""
-    return f"rows whose scores are all {near}{beside} are {text}"
+    limits = f"{side} {sign * last} … {sign * min(wrong)}"
+    besides = " next to rows of small scores" if rows == "last" else ""
+    return f"rows whose scores are all {limits}{besides} are {text}"
 
 
 def _shifted(caller: Caller, dtype: str, added: float, rows: str) -> Problem | None:
