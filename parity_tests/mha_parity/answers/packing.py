@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 PACKED = "packed"  # the one array of a packed file
 BASE = "output weights"  # the kind of result from which other outputs differ in few bits
+# What reading bytes that nobody packed may raise.
+_DAMAGE = (
+    zlib.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError,
+    RecursionError,
+)  # fmt: skip
 DRAWN, SAME, DIFFERENCE, WHOLE = "drawn", "same", "difference", "whole"
 
 
@@ -63,7 +68,7 @@ def unpack(packed: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
     """
     try:
         return _unpack(zlib.decompress(packed[PACKED].tobytes()))
-    except (zlib.error, ValueError, KeyError, TypeError) as error:
+    except _DAMAGE as error:
         raise FormatError(f"is damaged: it cannot be unpacked ({error})") from None
 
 
@@ -131,6 +136,8 @@ def _planes(array: Array) -> bytes:
 def _array(block: bytes, start: int, dtype: np.dtype[Any], shape: list[int]) -> tuple[Array, int]:
     """Return an array from its planes at a place of the block, and the place behind it."""
     count = int(np.prod(shape, dtype=np.int64))
+    if count < 0:
+        raise ValueError(f"got the shape {shape}")
     end = start + count * dtype.itemsize
     planes = np.frombuffer(block, np.uint8, end - start, start).reshape(dtype.itemsize, count)
     return np.frombuffer(planes.T.tobytes(), dtype).reshape(shape).copy(), end

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,12 +90,39 @@ def test_other_draws_are_seen_by_the_checksum(
     assert "that it names, or this mha-parity draws other cases; write it anew" in errors
 
 
+CASE = "qkv-N1-L2-S2-H2-D1-unbatched-float64-s0"
+CASES = f'{{"cases":[{{"id":"{CASE}","inputs":{{}},"results":[]}}]}}'
+# What stands in the place of the manifest and of the list of arrays.
+HEADS = (
+    "", "null", "[]", "[1,2]", '["null",[]]', '["[]",[]]', '["{}",[]]',
+    json.dumps(['{"cases":[{}]}', []]),
+    json.dumps(['{"cases":[{"id":"mha","inputs":{},"results":[]}]}', []]),
+    json.dumps([CASES.replace("{}", "[]"), []]),
+    json.dumps([CASES, [["a"]]]),
+    json.dumps([CASES, [["a", "float31", [2], "whole", ""]]]),
+    json.dumps([CASES, [["a", "float64", [2], "whole", ""]]]),
+    json.dumps([CASES, [["a", "float64", [-1], "whole", ""]]]),
+    json.dumps([CASES, [["a", "float64", "2", "whole", ""]]]),
+    json.dumps([CASES, [["a", "float64", [2], "drawn", ""]]]),
+    json.dumps([CASES, [["a", "float64", [2], "same", "b"]]]),
+    json.dumps([CASES, [["a", "float64", [2], "nothing", ""]]]),
+    "[" * 100_000,
+)  # fmt: skip
+
+
+def _deflated(head: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    text = head.encode()
+    block = len(text).to_bytes(8, "little") + text
+    return np.frombuffer(zlib.compress(block), dtype=np.uint8)
+
+
 def test_a_damaged_packing_is_one_sentence(record: Callable[..., str]) -> None:
-    """A bit turned anywhere, or bytes that are missing, cannot be unpacked, and it says so."""
+    """A bit turned, bytes that are missing, and what nobody packed are one sentence each."""
     arrays, _ = load(Path(record(RIGHT, "--cases", "40", "--compact")).read_bytes())
     data = arrays[PACKED]
     turned = data.copy()
     turned[len(turned) // 2] ^= 1
-    for damaged in (turned, data[:-7], data[:0]):
+    foreign = [_deflated(head) for head in HEADS]
+    for damaged in (turned, data[:-7], data[:0], *foreign):
         with pytest.raises(FormatError, match="is damaged: it cannot be unpacked"):
             unpack({PACKED: damaged})
