@@ -304,6 +304,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return cli.COMMANDS[asked.command](asked)
     except ValueError as mistake:
         sys.stderr.write(f"mha-parity: {mistake}\n")
+        if getattr(asked, "github", False):
+            from mha_parity.report import github
+
+            sys.stdout.write(f"{github.could_not_judge(str(mistake))}\n")
         return COULD_NOT_START
     except KeyboardInterrupt as stop:
         place = f" while {stop}" if str(stop) else ""

@@ -142,9 +142,10 @@ class _OutputJudge:
         """Judge an answer whose NaN and infinity stand elsewhere than the reference's."""
         where = judged.place(places.astype(np.float64))
         index = np.unravel_index(int(places.argmax()), places.shape)
+        wrong = int(places.sum())
         sentence = (
             f"{check} is {float(found[index])} at {where}, but should be "
-            f"{float(judged.reference[index]):.6g}; {int(places.sum())} such places."
+            f"{float(judged.reference[index]):.6g}; {wrong} such place{'s' if wrong > 1 else ''}."
         )
         lost = self.order_spread.lost(judged)
         severity = Severity.INCONCLUSIVE if not (places & ~lost).any() else Severity.WRONG

@@ -1,4 +1,4 @@
-"""Compare failing cases with the others: features common to all, absent from all, unrelated."""
+"""Compare failing cases with the others: features common to all, and absent from all."""
 
 from __future__ import annotations
 
@@ -104,13 +104,3 @@ def common(verdict: Verdict) -> list[Axis]:
 def absent(verdict: Verdict) -> list[Axis]:
     """Return the axes that have a few values which no failing case has."""
     return [axis for axis in axes(verdict) if axis.concentrated and not axis.passes_plain]
-
-
-def unrelated(verdict: Verdict) -> list[Axis]:
-    """Return the axes whose values are spread over failing cases as over all.
-
-    None where so few cases fail that the absence of a value of half of them would be an accident.
-    """
-    if 0.5**verdict.failed >= SIGNIFICANCE:
-        return []
-    return [axis for axis in axes(verdict) if axis.varies and not axis.concentrated]

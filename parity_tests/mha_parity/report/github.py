@@ -34,6 +34,11 @@ def workflow_commands(verdicts: Iterable[Verdict]) -> Iterator[str]:
         yield f"::{LEVEL[verdict.outcome]} {properties}::{_data(_message(verdict))}"
 
 
+def could_not_judge(sentence: str) -> str:
+    """Return the workflow command for a run that came to no verdict."""
+    return f"::error title=mha-parity::{_data(sentence)}"
+
+
 def _message(verdict: Verdict) -> str:
     lines = [first_line(verdict)]
     lines += [f"remedy: {each.remedy}" for each in verdict.diagnosis[:1] if each.remedy]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SIZE = 320  # of the plot, in units of its own
 CELL = 11
+LETTER = 6  # the width of a letter of a label
 MARGIN = 42
 
 
@@ -36,7 +37,9 @@ def page(cards: list[IdentityCard]) -> str:
 def _article(card: IdentityCard) -> Iterator[str]:
     status = STATUS[card.as_torch]
     yield f'<article>\n<section class="verdict {status}">'
-    yield f"<h1>{escape(card.sentence)}</h1>"
+    yield f"<h1>{escape(_title(card))}</h1>"
+    if card.causes:
+        yield f"<p>{escape(card.sentence)}</p>"
     setting = f"{card.target} · {card.convention} · {card.calls} calls"
     yield f'<p class="setting">{escape(setting)}</p>\n</section>'
     for cause in card.causes:
@@ -62,6 +65,14 @@ def _article(card: IdentityCard) -> Iterator[str]:
             yield f"{_departures(matrix)}</figcaption></figure>"
         yield "</div>"
     yield "</article>"
+
+
+def _title(card: IdentityCard) -> str:
+    """Return what it computes, or that it departs from torch: the causes follow one by one."""
+    if not card.causes:
+        return card.sentence
+    times = f" in {len(card.causes)} ways" if len(card.causes) > 1 else ""
+    return f"Departs from torch{times}"
 
 
 def _departures(matrix: InfluenceMatrix) -> str:
@@ -106,11 +117,13 @@ def influence_map(matrix: InfluenceMatrix) -> str:
             f'<rect x="{j * CELL + 16}" y="{i * CELL + 16}" width="{CELL - 2}" height="{CELL - 2}" '
             f'fill="{fill}"{odd}/>'
         )
-    width, height = columns * CELL + 18, rows * CELL + 18
+    # Labels have one size in all matrices, and room for it.
+    width = max(columns * CELL, LETTER * len(matrix.columns)) + 18
+    height = max(rows * CELL, LETTER * len(matrix.rows)) + 18
     return (
         f'<svg role="img" aria-label="{escape(matrix.title)}" viewBox="0 0 {width} {height}" '
-        f'width="{width}" font-size="10" fill="var(--quiet)">'
+        f'style="width:{width / 10}rem;max-width:100%" font-size="10" fill="var(--quiet)">'
         f'<text x="16" y="11">{escape(matrix.columns)}</text>'
-        f'<text transform="rotate(-90)" x="-{height}" y="11">{escape(matrix.rows)}</text>'
+        f'<text transform="rotate(-90)" x="-{height - 2}" y="11">{escape(matrix.rows)}</text>'
         f"{''.join(squares)}</svg>"
     )

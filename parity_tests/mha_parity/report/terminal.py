@@ -34,7 +34,7 @@ def show(verdict: Verdict, console: Console, *, verbose: bool = False) -> None:
     for failure in full:
         page.block(_failure(failure, page))
         page.command("replay", failure.replay)
-    page.block([_also(each) for each in verdict.failures if each not in full])
+    page.block([_also(each) for each in wording.failures_in_brief(verdict, full)])
     page.block(_correlations(verdict, page) if verdict.failed else [])
     page.block(_features(verdict, page) if verbose else [])
     accuracy = _accuracy(verdict, page, verbose) if verbose or not verdict.failed else []
@@ -109,7 +109,7 @@ def _also(failure: Failure) -> tuple[str, Text]:
 
 
 def _correlations(verdict: Verdict, page: ReportText) -> Pairs:
-    """Return the features common to all failing cases, absent from all, and unrelated axes."""
+    """Return the features common to all failing cases, and those that no failing case has."""
     pairs: Pairs = []
     for number, axis in enumerate(correlations.common(verdict)):
         name = "and" if number else wording.COMMON
@@ -117,9 +117,6 @@ def _correlations(verdict: Verdict, page: ReportText) -> Pairs:
     passing = [row for axis in correlations.absent(verdict) for row in axis.passing]
     if passing:
         pairs.append((wording.ABSENT, page.flow(_counted(row) for row in passing)))
-    unrelated = [Text(axis.title) for axis in correlations.unrelated(verdict)]
-    if unrelated:
-        pairs.append((wording.UNRELATED, page.flow(unrelated)))
     return pairs
 
 
@@ -152,6 +149,8 @@ def _judged(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
         missing = [*missing[:SHOWN_NAMES], more]
     if missing:
         pairs.append(("not offered", page.flow(missing)))
+    if wording.gradients_not_asked(verdict):
+        pairs.append(("not asked", Text(wording.GRADIENTS_NOT_ASKED, style="dim")))
     return pairs
 
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mha_parity.core.check_result import SYSTEMATIC
 from mha_parity.core.features import label
 from mha_parity.core.parameters import Status
 from mha_parity.report.correlations import axes, title
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 SIGN = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 COLOUR = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 SHOWN_FAILURES = 3
+GRADIENTS_NOT_ASKED = "gradients: --grad judges them too"
 COMMON, ABSENT = "common to all failures", "absent from all failures"
-UNRELATED = "unrelated"
 REASON = 72  # characters of the reason why a feature is not offered
 ISSUE_REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 HARNESS = Path(__file__).resolve().parents[1]
@@ -56,10 +57,19 @@ def failures_in_full(verdict: Verdict) -> list[Failure]:
     return (shrunk or list(verdict.failures))[:SHOWN_FAILURES]
 
 
-def also(verdict: Verdict) -> list[Failure]:
-    """Return the failures that are shown in a line each."""
-    full = failures_in_full(verdict)
-    return [failure for failure in verdict.failures if failure not in full]
+def failures_in_brief(verdict: Verdict, full: list[Failure] | None = None) -> list[Failure]:
+    """Return the failures that are shown in a line each: those that are not among ``full``.
+
+    Of a bug that is surely named, the systematic error over the run says nothing further.
+    """
+    full = failures_in_full(verdict) if full is None else full
+    first = next(iter(verdict.diagnosis), None)
+    is_named = first is not None and first.bug is not None and first.confident
+    return [
+        failure
+        for failure in verdict.failures
+        if failure not in full and not (is_named and failure.check_result.check == SYSTEMATIC)
+    ]
 
 
 def certainty(diagnosis: Diagnosis) -> str:
@@ -137,6 +147,11 @@ def power(verdict: Verdict) -> str:
         f"each of {len(verdict.power)} gross errors would have shown in {least} or more of "
         f"{cases(verdict.weighed)} (in fewest: {name})"
     )
+
+
+def gradients_not_asked(verdict: Verdict) -> bool:
+    """Return whether gradients were neither judged nor found missing: no row speaks of them."""
+    return bool(verdict.features) and not any(row.axis == "gradients" for row in verdict.features)
 
 
 def not_offered(verdict: Verdict) -> list[str]:

@@ -319,8 +319,8 @@ def refuse_unanswered(target: str, convention: str, case_results: Sequence[CaseR
     sentence = first.detail.partition("\n")[0].removeprefix(f"{NOT_CALLED}: ")
     raise TargetError(
         f"{target} {NOT_CALLED} as {convention}: {sentence}; none of {_cases(len(tried))} was "
-        f"answered, the first was {tried[0].case.id}; it should answer some, or be called "
-        "otherwise: name its --convention, or judge a function that calls it."
+        f"answered, the first was {tried[0].case.id}; it should answer some: mend that, name "
+        "another --convention, or judge a function that calls it."
     )
 
 

@@ -63,6 +63,12 @@ def test_the_exponential_of_a_right_attention_is_exact_to_an_ulp() -> None:
         assert -60 == found.scores.min()
 
 
+def test_where_lengths_cannot_differ_the_exponential_is_not_measured() -> None:
+    """The design has 6 queries and 16 keys; a target of as many queries as keys has neither."""
+    own = offer(form="qkv", projection="none", inputs=("self",), layout=("unbatched",))
+    assert exponential(caller(Attention, own)) is None
+
+
 def test_an_exponential_of_too_few_digits_is_measured() -> None:
     """An exp2 of a rounded factor is off by as much as the factor, times the score."""
     found = exponential(caller(SharedExp))
@@ -168,6 +174,8 @@ def test_the_document_and_the_page_have_every_experiment() -> None:
     ]
     assert written["as_torch"] is False
     shown = identity_page.page([found])
+    assert "<h1>Departs from torch</h1>" in shown
+    assert f"<h1>{card(Attention).sentence}" in identity_page.page([card(Attention)])
     assert found.transfer is not None
     finite = np.isfinite(found.transfer.found).sum()
     assert finite == shown.count("<circle")

@@ -126,6 +126,13 @@ def test_workflow_commands_are_escaped(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "\n" not in command
 
 
+def test_a_run_without_a_verdict_is_annotated(capsys: pytest.CaptureFixture[str]) -> None:
+    """What could not start is an error in the list of annotations too, where that is asked for."""
+    for options, said in (((), ""), (("--github",), "::error title=mha-parity::got ")):
+        assert main(["check", "no_such_module:f", *options]) == 2
+        assert capsys.readouterr().out.startswith(said)
+
+
 def test_only_what_does_not_hold_is_annotated() -> None:
     """An inconclusive run is a warning; one that holds, nothing; no file, no place."""
     verdict = dataclasses.replace(failed(), source=None)

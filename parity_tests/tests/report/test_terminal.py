@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from mha_parity.core.case import parse
-from mha_parity.core.check_result import CheckResult, Place, Severity
+from mha_parity.core.check_result import SYSTEMATIC, CheckResult, Place, Severity
 from mha_parity.core.features import AXES
 from mha_parity.core.verdict import (
     Accuracy,
@@ -112,11 +112,33 @@ def test_replay_line_is_one_line() -> None:
 
 
 def test_failing_runs_name_what_is_common() -> None:
-    """All failing cases are causal; dtype and regime are unrelated."""
+    """All failing cases are causal; of dtype and regime nothing is said."""
     text = " ".join(shown(verdict()).split())
     assert "common to all failures ✗ causal 40 of 50" in text
-    assert "unrelated dtype · regime" in text
+    assert "regime" not in text
     assert "✓ float64" not in text
+
+
+def test_gradients_that_were_not_asked_for_are_said() -> None:
+    """Offered and not judged is said; judged, or not offered, is not."""
+    assert "not asked gradients: --grad judges them too" in " ".join(
+        shown(verdict(failed=0)).split()
+    )
+    for cases in (-1, 200):
+        known = (*verdict(failed=0).features, *rows("gradients", yes=(cases, 0)))
+        assert "not asked" not in shown(verdict(failed=0, features=known))
+
+
+def test_a_systematic_error_says_nothing_beside_a_sure_name() -> None:
+    """Of a bug that is surely named one line less; of one that may be, the line stays."""
+    over_run = CheckResult(
+        case=CASE, check=SYSTEMATIC, severity=Severity.WRONG, detail="over 50 cases"
+    )
+    failures = (*verdict().failures, Failure(check_result=over_run, case=CASE, replay=""))
+    named = Diagnosis(bug="scale-dmodel", title="the scale", confident=True)
+    perhaps = dataclasses.replace(named, confident=False)
+    for each, said in ((named, False), (perhaps, True)):
+        assert said is ("over 50 cases" in shown(verdict(failures=failures, diagnosis=(each,))))
 
 
 def test_three_tied_keys_prove_nothing() -> None:
@@ -131,15 +153,6 @@ def test_one_failure_shares_nothing() -> None:
     features = tuple(rows("attn", none=(160, 0), causal=(40, 1)))
     subject = verdict(failed=1, features=features)
     assert [] == correlations.common(subject) + correlations.absent(subject)
-
-
-def test_few_failures_are_not_said_to_be_everywhere() -> None:
-    """Of three failing cases nobody can say what does not matter; of forty one can."""
-    features = tuple(rows("dtype", float64=(100, 2), float32=(100, 1)))
-    assert [] == correlations.unrelated(verdict(failed=3, features=features))
-    assert ["dtype"] == [
-        axis.name for axis in correlations.unrelated(verdict(failed=40, features=features))
-    ]
 
 
 def test_few_spared_values_are_named_as_such() -> None:
@@ -221,13 +234,13 @@ EXACT = {
 
  common to all failures
                  ✗ causal 40 of 50
- unrelated       dtype
 
  judged          200 cases · float64 · float32 · 4 features · 2 checks
  not offered     float16 · bfloat16 · boolean attn_mask (L, S)
                  float attn_mask (L, S)
                  boolean attn_mask per sample and head
                  float attn_mask per sample and head
+ not asked       gradients: --grad judges them too
 
  -v lists every feature and check.
 
@@ -253,11 +266,11 @@ EXACT = {
 
  common to all failures
                  ✗ causal 40 of 50
- unrelated       dtype
 
  judged          200 cases · float64 · float32 · 4 features · 2 checks
  not offered     float16 · bfloat16 · boolean attn_mask (L, S) · float attn_mask (L, S)
                  boolean attn_mask per sample and head · float attn_mask per sample and head
+ not asked       gradients: --grad judges them too
 
  -v lists every feature and check.
 

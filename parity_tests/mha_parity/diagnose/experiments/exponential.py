@@ -53,6 +53,8 @@ def exponential(caller: Caller) -> Exponential | None:
     problem = pose(caller.case(**SIZES, **kinds))
     if problem.query is problem.key or (problem.w_v is not None and problem.key is problem.value):
         return None
+    if (problem.query.shape[1], problem.key.shape[1]) != (len(ROWS), len(COLUMNS)):
+        return None  # a target of as many queries as keys
     trial = caller.pose([_designed(problem)])
     if not trial or trial[0].found is None:
         return None
