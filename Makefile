@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 ARGS  ?=
 OLDEST ?= .venv-oldest
+MHA_PARITY_FUZZ ?= 1000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate mutants corpus docs fuzz test-frameworks test-languages test-oldest clean
@@ -68,8 +69,8 @@ docs: $(VENV)/.docs ## build the documentation site in build/docs; each code cel
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html parity_tests/docs build/docs
 	@echo "build/docs/index.html is ready"
 
-fuzz: $(READY) ## read thousands of random ids, options, notebooks, messages and files
-	@MHA_PARITY_FUZZ=$${MHA_PARITY_FUZZ:-3000} $(BIN)/pytest -q parity_tests/tests/fuzz $(ARGS)
+fuzz: $(READY) ## read random ids, options, notebooks, messages and files
+	@MHA_PARITY_FUZZ=$(MHA_PARITY_FUZZ) $(BIN)/pytest -q parity_tests/tests/fuzz $(ARGS)
 
 test-frameworks: $(VENV)/.frameworks ## install JAX and Keras, and judge their attention layers
 	@$(BIN)/pytest -q -m frameworks $(ARGS)

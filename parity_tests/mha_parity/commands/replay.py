@@ -6,6 +6,7 @@ import dataclasses
 import pdb  # noqa: T100  (what --pdb asks for)
 from typing import TYPE_CHECKING, cast
 
+from mha_parity.cases.covering import possible
 from mha_parity.core.case import parse
 from mha_parity.oracle.recorded import NotRecordedError, problem_of, using
 from mha_parity.oracle.reference import reference_answer
@@ -105,14 +106,31 @@ def solvable(case: Case, own: OwnWeights | None) -> None:
 
     """
     try:
-        reference_answer(problem_of(case, own))
+        problem = problem_of(case, own)
+        reference_answer(problem)
+        said = "" if _fits(problem) else "its arrays have other sizes"
     except NotRecordedError:
         raise
-    except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
+    except Exception as error:  # noqa: BLE001  (whatever impossible sizes raise, in torch too)
+        said = str(error).partition("\n")[0]
+    if said or not possible(case.features()):
         raise ValueError(
-            f"got the case {case.id}, but no problem has its sizes and features together "
-            f"({str(error).partition(chr(10))[0]}); copy the id of a report."
-        ) from None
+            f"got the case {case.id}, but no problem has its sizes and features together"
+            f"{said and f' ({said})'}; copy the id of a report."
+        )
+
+
+def _fits(problem: Problem) -> bool:
+    """Return whether the arrays have the sizes of the case and of the weights."""
+    case = problem.case
+    widths = [
+        rows.shape[-1] == weight.shape[1]
+        for rows, weight in ((problem.key, problem.w_k), (problem.value, problem.w_v))
+        if weight is not None
+    ]
+    sizes = (len(problem.query), problem.query.shape[1], problem.key.shape[1])
+    samples = case.layout != "unbatched" or case.batch == 1
+    return samples and all(widths) and sizes == (case.batch, case.queries, case.keys)
 
 
 class Debugger(pdb.Pdb):

@@ -128,16 +128,19 @@ class OptionKeywords(TypedDict, total=False):
     fail_fast: bool
 
 
+MAX_DIGITS = 18  # of a number that 64 bits hold
+
+
 def whole(text: str) -> int:
     """Return a whole number above 0."""
-    if not text.isdecimal() or int(text) < 1:
+    if not _is_count(text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"got {text!r}, but should be a whole number from 1 up")
     return int(text)
 
 
 def count(text: str) -> int:
     """Return a whole number, 0 included."""
-    if not text.isdecimal():
+    if not _is_count(text):
         raise argparse.ArgumentTypeError(f"got {text!r}, but should be a whole number from 0 up")
     return int(text)
 
@@ -148,6 +151,10 @@ def shard(text: str) -> tuple[int, int]:
     if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
         raise argparse.ArgumentTypeError(f"got {text!r}, but should be K/N with K from 1 to N")
     return int(number), int(of)
+
+
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) <= MAX_DIGITS
 
 
 def positive(text: str) -> float:
