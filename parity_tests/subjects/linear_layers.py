@@ -36,6 +36,14 @@ class Unscaled(Attention):
     scaled = False
 
 
+class FirstValues(Attention):
+    """Reads as many values as there are keys, and no more."""
+
+    def forward(self, q, k, v, mask=None):
+        """Return (N, L, E)."""
+        return super().forward(q, k, v[:, : k.shape[1]], mask)
+
+
 class SelfAttention(nn.Module):
     """Heads first in the constructor, one input, no biases, no output projection."""
 

@@ -2,6 +2,8 @@
 
 An answer to integers that differs from that to the same floats is a remark and no failure: torch
 has no answer to compare with, and casting the output to the dtype of the queries keeps float32.
+Only a layer with torch's own parameters promises to refuse what torch's layer refuses: an answer
+to lengths that differ fails such a layer, and is a remark on any other.
 """
 
 from __future__ import annotations
@@ -32,6 +34,10 @@ CHECKS = {
 INTEGER_REMARK = (
     "integer inputs give another output than the same numbers as floats (torch refuses integers); "
     "convert them to floats, or refuse them"
+)
+LENGTH_REMARK = (
+    "keys and values of different lengths get an answer, where torch raises an error; raise one "
+    "that names both lengths"
 )
 SIZES = (5, 7, 6)  # queries, keys, head_dim
 ROWS = ("query", "key", "value")
@@ -95,6 +101,9 @@ def _lengths(bound: Convention, problem: Problem) -> Iterator[str]:
         bound(shorter)
     except CandidateError:
         yield "rejects mismatched K/V lengths"
+        return
+    if bound.convention != "torch-module":
+        yield REMARK + LENGTH_REMARK
         return
     keys, values = shorter.key.shape[1], shorter.value.shape[1]
     yield (

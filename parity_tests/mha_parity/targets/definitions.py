@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _DEFINITIONS = (
     ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
@@ -42,6 +43,25 @@ def execute(
             said = explained(error, left_out) if isinstance(error, NameError) else str(error)
             reason = f"{at}: {type(error).__name__}: {said}"
             left_out |= dict.fromkeys(_bound_by(statement), reason)
+
+
+def trains(path: Path) -> bool:
+    """Return whether a file calls ``backward`` when it is imported, outside of its definitions."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError):
+        return False
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "backward"
+        for statement in body
+        if not isinstance(statement, _DEFINITIONS) and not _is_main(statement)
+        for node in ast.walk(statement)
+    )
+
+
+def _is_main(statement: ast.stmt) -> bool:
+    """Return whether a statement is executed only where the file is the program."""
+    return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
 
 
 def _is_kept(statement: ast.stmt) -> bool:

@@ -11,8 +11,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from mha_parity.targets import notebook, stand_ins
-from mha_parity.targets.definitions import execute
+from mha_parity.targets import definitions, notebook, stand_ins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,25 +26,34 @@ def from_file(path: Path, attribute: str) -> ModuleType:
     """Return the module of a file or of a notebook.
 
     A file in a package is imported as part of it, with the package's folder on ``sys.path``; any
-    other one is a module of its own, with its own folder there. Where executing the file raises,
-    its definitions alone are executed, if ``attribute`` is among them. A library that is missing is
-    looked for in the folders above, and replaced by a stand-in.
+    other one is a module of its own, with its own folder there. Where executing the file raises, or
+    would train a model, its definitions alone are executed, if ``attribute`` is among them. A
+    library that is missing is looked for in the folders above, and replaced by a stand-in.
     """
     package = _package(path)
     _search(path, package)
     if path.suffix == ".ipynb":
         name = f"{PREFIX}{path.stem}"
         return _with_missing(path, lambda: notebook.module(path, name))
+    if definitions.trains(path) and (module := _definitions(path, package, attribute)):
+        return module
     try:
         return _with_missing(path, lambda: _executed(path, package))
     except (SyntaxError, ModuleNotFoundError):
         raise
     except (Exception, SystemExit):
-        with suppress(Exception):
-            module = _with_missing(path, lambda: _defined(path, package))
-            if hasattr(module, attribute.partition(".")[0]):
-                return module
+        if module := _definitions(path, package, attribute):
+            return module
         raise
+
+
+def _definitions(path: Path, package: tuple[str, ...], attribute: str) -> ModuleType | None:
+    """Return the definitions of a file, None where ``attribute`` is not among them."""
+    with suppress(Exception):
+        module = _with_missing(path, lambda: _defined(path, package))
+        if hasattr(module, attribute.partition(".")[0]):
+            return module
+    return None
 
 
 def _package(path: Path) -> tuple[str, ...]:
@@ -172,5 +180,5 @@ def _defined(path: Path, package: tuple[str, ...]) -> ModuleType:
     left_out: dict[str, str] = {}
     vars(module)["__left_out__"] = left_out
     sys.modules[module.__name__] = module
-    execute(path.read_text("utf-8"), str(path), "", vars(module), left_out)
+    definitions.execute(path.read_text("utf-8"), str(path), "", vars(module), left_out)
     return module

@@ -128,6 +128,16 @@ def test_who_cuts_integers_down_is_told_so_and_not_failed(
     assert rejected_inputs.INTEGER_REMARK not in check_subject("dropping.py:right").notes
 
 
+def test_values_without_a_key_that_get_an_answer_are_no_failure_of_a_linear_layer(
+    check_subject: CheckSubject,
+) -> None:
+    """Who does not promise torch's own layer is told what torch refuses, and not failed."""
+    verdict = check_subject("linear_layers.py:FirstValues")
+    assert set() == failing(verdict)
+    assert rejected_inputs.LENGTH_REMARK in verdict.notes
+    assert rejected_inputs.LENGTH_REMARK not in check_subject("linear_layers.py:Attention").notes
+
+
 def test_dropout_of_the_output_too_is_no_failure_of_a_linear_layer(
     check_subject: CheckSubject,
 ) -> None:

@@ -184,6 +184,15 @@ def test_of_a_script_that_raises_the_definitions_are_loaded(tmp_path: Path) -> N
         load.load(f"{tmp_path}/script.py:g")
 
 
+def test_of_a_script_that_trains_the_definitions_are_loaded(write: Callable[[str], str]) -> None:
+    """A model that is trained where the file is imported is left out, if the name is defined."""
+    loss = "steps = []\nclass Loss:\n    def backward(self):\n        steps.append(1)\n"
+    loop = "for _ in range(9):\n    Loss().backward()\n"
+    assert load.load(write(f"{loss}{loop}def f():\n    return steps\n"))() == []
+    of_the_program = "made = list((1,))\nif __name__ == '__main__':\n    run().backward()\n"
+    assert load.load(write(of_the_program + "def f():\n    return made\n"))() == [1]
+
+
 def test_a_cell_that_needs_what_was_left_out_is_left_out_too() -> None:
     """Whatever does not need it is kept."""
     found = executed("n = len('abc')", "half = n / 2\nf = abs", "class C:\n    size = half")
