@@ -73,6 +73,21 @@ def columns(x, Wk, Wq, Wv, Bk, Bq, Bv):  # noqa: N803
     return attend(q.T, k.T, v.T).T
 
 
+def columns_of_biases(x, Wk, Wq, Wv, Bk, Bq, Bv):  # noqa: N803
+    """Return (E, L): biases are columns (E, 1)."""
+    return columns(x, Wk, Wq, Wv, Bk[:, 0], Bq[:, 0], Bv[:, 0])
+
+
+def dicts_of_a_decoder(x, c_attn, c_proj, n_head):
+    """Return (L, E) of weights and biases by name, causal."""
+    rows = np.split(x @ c_attn["w"] + c_attn["b"], 3, axis=-1)
+    q, k, v = (split(each, n_head) for each in rows)
+    later = np.where(np.tri(len(x), dtype=bool), 0.0, -np.inf)
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + later
+    odds = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
+    return merge(odds / odds.sum(-1, keepdims=True) @ v) @ c_proj["w"] + c_proj["b"]
+
+
 def two_swapped(x, Wqkv, Wo, H):  # noqa: N803
     """Return (L, E), wrong: the packed matrix says q, k, v and is read q, v, k."""
     q, v, k = np.split(x @ Wqkv, 3, axis=-1)

@@ -87,22 +87,26 @@ def _search(path: Path, package: tuple[str, ...]) -> None:
     folder = path.parents[len(package)]
     stems = {each.stem for each in folder.glob("*.py")}
     shadows = stems & sys.stdlib_module_names
-    if not package and path.suffix == ".py" and path.stem in _imported(path):
+    if not package and path.suffix == ".py" and path.stem in map(_root, _imported(path)):
         shadows |= {path.stem}
     if str(folder) not in sys.path:
         sys.path.insert(len(sys.path) if shadows else 0, str(folder))
 
 
 def _imported(path: Path) -> set[str]:
-    """Return the top-level names that a file imports absolutely."""
+    """Return the modules that a file imports absolutely."""
     found: set[str] = set()
     with suppress(SyntaxError, ValueError):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Import):
-                found |= {alias.name.partition(".")[0] for alias in node.names}
+                found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module.partition(".")[0])
+                found.add(node.module)
     return found
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _with_missing(path: Path, run: Callable[[], ModuleType]) -> ModuleType:
@@ -123,15 +127,28 @@ def _with_missing(path: Path, run: Callable[[], ModuleType]) -> ModuleType:
 
 
 def _provide(name: str, path: Path) -> None:
-    """Find a missing module in a folder above the file, or let a stand-in take its place."""
-    root = name.partition(".")[0]
-    for folder in path.parents[:LEVELS]:
-        holds = (folder / f"{root}.py").is_file() or (folder / root).is_dir()
-        if holds and str(folder) not in sys.path:
-            sys.path.append(str(folder))
-            importlib.invalidate_caches()
-            return
-    stand_ins.stand_in_for(root)
+    """Find a missing module in a folder above the file, or let a stand-in take its place.
+
+    First where all modules of its that the file imports are.
+    """
+    root = _root(name)
+    wanted = [each for each in _imported(path) if _root(each) == root]
+    holders = [
+        folder
+        for folder in path.parents[:LEVELS]
+        if _holds(folder, root) and str(folder) not in sys.path
+    ]
+    if not holders:
+        stand_ins.stand_in_for(root)
+        return
+    holders.sort(key=lambda folder: not all(_holds(folder, each) for each in wanted))
+    sys.path.append(str(holders[0]))
+    importlib.invalidate_caches()
+
+
+def _holds(folder: Path, module: str) -> bool:
+    place = folder.joinpath(*module.split("."))
+    return place.with_name(f"{place.name}.py").is_file() or place.is_dir()
 
 
 def _executed(path: Path, package: tuple[str, ...]) -> ModuleType:

@@ -66,6 +66,8 @@ def missing(name: str) -> ModuleNotFoundError:
 
 
 class _Module(ModuleType):
+    __version__ = "9999"  # torch.utils.tensorboard wants TensorBoard 1.15 or above
+
     def __getattr__(self, name: str) -> StandIn:
         if name.startswith("__"):
             raise AttributeError(name)

@@ -18,6 +18,7 @@ RECOGNISED = {
     "styles.py:Configured": "config = Target.__init__.__globals__[",
     "styles.py:KeywordsFirstAxis": "call.query.swapaxes(0, 1)",
     "styles.py:Bare": ".permute(",
+    "own_layers.py:OfMaps": "call.query.swapaxes(1, 2)[:, :, None]",
     "styles.py:Grid": "call.query[:, None]",
     "styles.py:OnlyMatrices": "for query in call.query]",
     "styles.py:Normed": "layer.set_submodule('norm', torch.nn.Identity())",

@@ -37,6 +37,14 @@ def judged(name: str, cases: int = 60) -> Verdict:
     return check(bind_in_process(subject(name), Options()), Options(cases=cases))
 
 
+@pytest.mark.parametrize(("name", "failed"), [("FromTorch", False), ("FromTorchHeadByHead", True)])
+def test_a_method_that_takes_over_torchs_weights_is_judged(name: str, failed: bool) -> None:
+    """Rows that lie head by head are right with weights laid so, and wrong with torch's."""
+    bound = bind(load.load(f"{SUBJECTS}/own_layers.py:{name}"))
+    options = Options(cases=20, diagnose=False, shrink=False)
+    assert failed == bool(check(bound, options).failed)
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_ones_hold(name: str) -> None:
     """Whatever they call their sizes and weights, they are built, filled and found right."""

@@ -42,10 +42,20 @@ RIGHT = {
     "functions_of_weights.py:transposed": "applied as X @ W.T",
     "functions_of_weights.py:tiled": "no weights; (N, L, E)",
     "functions_of_weights.py:columns": "(E, L)",
+    "functions_of_weights.py:columns_of_biases": "(E, L)",
+    "functions_of_weights.py:dicts_of_a_decoder": "c_attn, c_proj applied as X @ W; (L, E)",
+    "own_layers.py:NumpyLayer": "K_linear.w, Q_linear.w, V_linear.w, O_linear.w applied as X @ W",
+    "own_layers.py:OfMaps": "as convolutions of width 1; (N, E, height, width)",
+    "own_layers.py:OfChannels": "as convolutions of width 1; (N, E, L)",
+    "own_layers.py:NumbersOfAxes": "W_q, W_k, W_v as Linears; (L, E)",
     "functions_of_weights.py:ByName": "W.q, W.k, W.v, W.o applied as X @ W",
     "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
 }
-WRONG = ["functions_of_weights.py:lists_crossed", "functions_of_weights.py:two_swapped"]
+WRONG = [
+    "functions_of_weights.py:lists_crossed", "functions_of_weights.py:two_swapped",
+    "own_layers.py:UnscaledNumpyLayer", "own_layers.py:DropsAlways",
+    "own_layers.py:UnscaledOfMaps", "own_layers.py:MaskForgotten",
+]  # fmt: skip
 REFUSED = {
     "without_counterpart.py:TalkingHeads": "but `talk` has no counterpart in torch's layer",
     "without_counterpart.py:Rotary": "but `freqs_cis` has no counterpart in torch's layer",

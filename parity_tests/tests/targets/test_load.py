@@ -159,6 +159,16 @@ def test_absolute_imports_are_found_in_a_folder_above(tmp_path: Path) -> None:
     assert "f" == load.load(f"{tmp_path}/layers_of_test/deep/layer.py:f").__name__
 
 
+def test_a_package_is_found_beside_a_module_of_its_name(tmp_path: Path) -> None:
+    """`layers_of_test/layers_of_test.py` is not what `layers_of_test.scores` is imported from."""
+    tree(tmp_path, {
+        "layers_of_test/layers_of_test.py": "1 / 0\n",
+        "layers_of_test/scores.py": "def f(q, k, v):\n    return q\n",
+        "layers_of_test/deep/layer.py": "from layers_of_test.scores import f\n",
+    })  # fmt: skip
+    assert "f" == load.load(f"{tmp_path}/layers_of_test/deep/layer.py:f").__name__
+
+
 def test_a_file_may_have_the_name_of_the_library_that_it_imports(tmp_path: Path) -> None:
     """`nbformat.py` that imports nbformat means the library, and not itself."""
     library = pytest.importorskip("nbformat")
@@ -169,6 +179,7 @@ def test_a_file_may_have_the_name_of_the_library_that_it_imports(tmp_path: Path)
 def test_what_a_missing_library_is_not_needed_for_is_loaded(tmp_path: Path) -> None:
     """A plot that cannot be drawn is no obstacle; calling it says what is missing."""
     source = "import not_there.pyplot as plt\nf = lambda q: q\nshow = lambda: plt.plot()\n"
+    source += "from torch.utils.tensorboard import SummaryWriter\n"  # wants a version
     tree(tmp_path, {"plots.py": source})
     assert 1 == load.load(f"{tmp_path}/plots.py:f")(1)
     with pytest.raises(ModuleNotFoundError, match="not_there is not installed"):

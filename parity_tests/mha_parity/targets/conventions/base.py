@@ -63,6 +63,8 @@ class Convention(ABC):
     drops_as_torch: ClassVar[bool] = False
     # The mask parameters whose meaning the convention knows; all others are searched for.
     own_masks: frozenset[str] = frozenset()
+    # The parameters of the call that inputs, weights and sizes take: no masks.
+    filled: frozenset[str] = frozenset()
 
     def __init__(
         self, subject: Any, *, library: Library | None = None, path: str | None = None

@@ -51,6 +51,7 @@ class Fitted(InterpretedCalls):
         self.hides_future = False
         self.fit = self._found()
         self.how = self.fit.interpretation
+        self.filled = self.how.roles.filled
         self.place = self._place()
         return self._offered()
 

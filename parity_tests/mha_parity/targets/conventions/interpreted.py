@@ -16,6 +16,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     lay_rows,
     only_sample,
 )
+from mha_parity.targets.conventions.from_torch import loader, taken_over
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import roles as calls
 from mha_parity.targets.fit import weights
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.roles import WeightArgument
+
+MODES = frozenset({"training", "is_training", "train"})  # where calls and no methods choose
 
 
 class InterpretedCalls(Convention):
@@ -65,6 +68,10 @@ class InterpretedCalls(Convention):
 
     def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
         """Set the layer's arrays to the problem's weights, and take its norms out."""
+        take_over = loader(self.subject)
+        if take_over is not None:
+            layer.load_state_dict(taken_over(take_over, problem, self.library))
+            return
         sizes = weights.sizes_of(problem)
         shapes = {leaf.path: leaf.shape for leaf in weights.leaves(layer)}
         slots = self.how.slots
@@ -89,7 +96,12 @@ class InterpretedCalls(Convention):
             layer = self.build(problem, arguments)
         return self.posed(layer, arguments)
 
-    def posed(self, layer: Any, arguments: Arguments) -> Call:
+    @property
+    def _modes(self) -> tuple[str, ...]:
+        """The call's parameters that say whether it is made in training."""
+        return tuple(p.name for p in self._named[1] if p.name in MODES)
+
+    def posed(self, layer: Any, arguments: Arguments, *, training: bool = False) -> Call:
         """Return the call of a layer, or of the function."""
         problem, roles = arguments.problem, self.how.roles
         given = dict(zip(calls.ROWS, arguments.rows(self._lay(problem)), strict=True))
@@ -102,6 +114,7 @@ class InterpretedCalls(Convention):
             mask = calls.filled(roles.filler, extents, problem.dtype)
             values[name] = None if mask is None else arguments.array(name, mask)
         values |= dict.fromkeys(roles.lengths, problem.case.queries)
+        values |= dict.fromkeys(self._modes, training)
         if roles.heads:
             values[roles.heads] = problem.num_heads
         function = self.subject
@@ -132,6 +145,10 @@ class InterpretedCalls(Convention):
         arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
         if arrangement == "grid":
             return lambda rows: rows[:, None]
+        if arrangement == "map":
+            return lambda rows: np.ascontiguousarray(rows.swapaxes(1, 2)[:, :, None])
+        if arrangement == "channels":
+            return lambda rows: np.ascontiguousarray(rows.swapaxes(1, 2))
         if arrangement == "columns":
             return lambda rows: np.ascontiguousarray(only_sample(rows).T)
         if arrangement == "heads":
@@ -185,6 +202,10 @@ class InterpretedCalls(Convention):
         arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
         if arrangement == "grid" and array.ndim == 4:
             return array.reshape(array.shape[0], array.shape[1] * array.shape[2], array.shape[3])
+        if arrangement == "map" and array.ndim == 4:
+            return array.reshape(*array.shape[:2], array.shape[2] * array.shape[3]).swapaxes(1, 2)
+        if arrangement == "channels" and array.ndim == 3:
+            return array.swapaxes(1, 2)
         if arrangement == "columns" and array.ndim == 2:
             return array.T[None]
         if arrangement == "heads" and array.ndim == (3 if unbatched else 4):
@@ -208,6 +229,12 @@ class InterpretedCalls(Convention):
         if made is None or not made.has("dropout"):
             return None
         layer = self.build(problem, Arguments(problem, self.library), dropout=p)
+        if self._modes and p == 1:  # nobody's own dropout promises what 0 / 0 is
+            return None
+        if self._modes:
+            return lambda training: self.posed(
+                layer, Arguments(problem, self.library), training=training
+            )
         if not has_modes(layer):
             return None
         return lambda training: self.posed(

@@ -22,6 +22,7 @@ from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, split_result
 from mha_parity.targets.conventions.constructors import DROPOUTS, LENGTH, Sizes, counts_heads
+from mha_parity.targets.conventions.from_torch import loader, taken_over
 from mha_parity.targets.conventions.functions import returned
 from mha_parity.targets.conventions.linears import ROWS, SMALL, built, misfit, order
 from mha_parity.targets.conventions.packing import ProjectionSlot, laid, slots, state_shapes
@@ -200,7 +201,11 @@ class LinearModule(TorchModule):
         return module
 
     def load(self, module: Any, problem: Problem, arguments: Arguments) -> None:
-        """Load the problem's weights, what it has none of written out."""
+        """Load the problem's weights, what it has none of written out, or by its own method."""
+        take_over = loader(self.subject)
+        if take_over is not None:
+            module.load_state_dict(taken_over(take_over, problem, self.library))
+            return
         of = {part: _of_problem(problem, part) for part in ("q", "k", "v", "out")}
         weights = {part: weight for part, (weight, _) in of.items()}
         self._fill(module, arguments, weights, {part: bias for part, (_, bias) in of.items()})

@@ -13,7 +13,7 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import roles as calls
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.construct import Sizes, constructions, globals_read
-from mha_parity.targets.fit.interpretation import LAYOUTS, Interpretation
+from mha_parity.targets.fit.interpretation import LAYOUTS, OF_CONVOLUTIONS, Interpretation
 from mha_parity.targets.fit.search import SMALL
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def of_function(named: Sequence[inspect.Parameter]) -> Iterator[Interpretation]:
         )
         for layout, arrangement in LAYOUTS:
             heads = arrangement == "heads"
-            if arrangement == "grid" or (heads and (roles.weights or roles.heads)):
+            if arrangement in OF_CONVOLUTIONS | {"grid"}:
+                continue
+            if heads and (roles.weights or roles.heads):
                 continue
             yield Interpretation(roles, layout, arrangement, many_heads=many or heads)
 
@@ -78,6 +80,8 @@ class Layers:
                 calls.of_layer(named), LAYOUTS, found
             ):
                 if arrangement == "heads" and kept.weights:
+                    continue
+                if (arrangement in OF_CONVOLUTIONS) != kept.convolves:
                     continue
                 many = arrangement == "heads" if not kept.weights else by_name and heads > 1
                 how = Interpretation(

@@ -197,7 +197,9 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
 def _is_given(name: str, default: object, meaning: str) -> bool:
     """Return whether an argument with a default is given: sizes of its own, not of a context."""
     if meaning == "width":
-        return default is not None and not callable(default) and not isinstance(default, bool | str)
+        # `row_dim=0, col_dim=1` are numbers of axes.
+        is_axis = isinstance(default, int) and default < 2
+        return not (default is None or is_axis or callable(default) or isinstance(default, str))
     if meaning == "bias":
         return isinstance(default, bool)
     if meaning == "length" and ("window" in name or default is None):

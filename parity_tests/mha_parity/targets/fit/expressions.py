@@ -98,6 +98,8 @@ def _counted(first: str, second: str) -> str:
 
 def _extent(group: str, parts: int) -> str:
     sizes = [str(parts) if axis == "p" else EXTENTS[axis] for axis in group]
+    if not group:
+        return "1"
     return "call.embed_dim" if group == "hd" else " * ".join(sizes)
 
 

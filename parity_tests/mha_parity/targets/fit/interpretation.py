@@ -20,7 +20,10 @@ LAYOUTS = {
     ("batch_first", "heads"): "(N, H, L, D)",
     ("batch_first", "grid"): "(N, height, width, E)",
     ("unbatched", "columns"): "(E, L)",
+    ("batch_first", "map"): "(N, E, height, width)",
+    ("batch_first", "channels"): "(N, E, L)",
 }
+OF_CONVOLUTIONS = frozenset({"map", "channels"})  # only where convolutions of width 1 project
 _APPLIED = {"e": "applied as X @ W", "h": "with an axis of heads"}
 _LIES = {"hpd": "head by head", "hdp": "column by column"}
 
@@ -84,7 +87,9 @@ class Interpretation:
         axes = [s.axes for s in self.slots if not s.bias and s.parts != ("out",)]
         axes += [g.axes for _, g in self.roles.weights if not g.bias and g.parts != ("out",)]
         linear = all(name.endswith(".weight") for name in held)
-        last = "as Linears" if linear else "applied as X @ W.T"
+        convolved = self.arrangement in OF_CONVOLUTIONS
+        linear_as = "as convolutions of width 1" if convolved else "as Linears"
+        last = linear_as if linear else "applied as X @ W.T"
         how = next((_APPLIED[each[0]] for each in axes if each[0] in _APPLIED), last)
         lies = next((_LIES[a] for each in axes for a in each if a in _LIES), "")
         shown = ", ".join(name.removesuffix(".weight") for name in held)

@@ -31,7 +31,10 @@ PARTS |= {"".join(order): order for order in permutations(ROWS)}
 PARTS |= {"".join(map(dict(zip(_LETTERS.values(), _LETTERS, strict=True)).get, order)): order  # type: ignore[arg-type]
           for order in permutations(ROWS)}  # fmt: skip
 PARTS |= {"kv": ("k", "v"), "vk": ("v", "k"), "keyvalue": ("k", "v"), "in": ROWS, "cattn": ROWS}
-_LEAVES = frozenset({"weight", "weights", "bias", "w", "b", "kernel", "linear", "bias_", "weight_"})
+_LEAVES = frozenset({
+    "weight", "weights", "bias", "w", "b", "kernel", "linear", "bias_", "weight_", "data", "params",
+    "param", "parameters", "_parameters",
+})  # fmt: skip
 WHOLE = frozenset({"cattn"})  # words whose affixes belong to them
 
 
@@ -66,7 +69,7 @@ def parts(path: str) -> tuple[str, ...]:
         found = PARTS.get(word(segment))
         if found:
             return found
-        if segment not in _LEAVES and word(segment):
+        if segment.lower() not in _LEAVES and word(segment):
             return ()
     return ()
 

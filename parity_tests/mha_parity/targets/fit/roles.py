@@ -66,6 +66,12 @@ class ParameterAssignment:
     lengths: tuple[str, ...] = ()
 
     @property
+    def filled(self) -> frozenset[str]:
+        """The names of the parameters that inputs, weights and sizes take."""
+        named = (name for name, _ in (*self.inputs, *self.weights))
+        return frozenset((*named, self.heads, *self.lengths))
+
+    @property
     def rows(self) -> tuple[str, ...]:
         """Which of query, key and value are passed apart from each other."""
         return tuple(dict.fromkeys(role for _, role in self.inputs))
@@ -190,7 +196,9 @@ def _givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument]
     if len(weighed) in {1, 2} and unsaid and not has & set(names.ROWS):
         guessed = dict(zip(unsaid, (names.ROWS, ("out",)), strict=False))
     whole = [(name, guessed.get(name, parts)) for name, parts in named]
-    for way in ("xw", "xwt", "list", "heads", "dict"):
+    # Biases that are columns are added to W @ x.
+    columns = ("columns",) if any(_is_bias(name) for name in weighed) else ()
+    for way in ("xw", "xwt", *columns, "list", "heads", "dict"):
         packed = any(len(parts) > 1 for _, parts in whole)
         for order in ("phd", "hpd", "hdp") if packed else ("phd",):
             yield tuple((name, _given(name, parts, way, order)) for name, parts in whole)
@@ -198,18 +206,25 @@ def _givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument]
         return
 
 
+def _is_bias(name: str) -> bool:
+    no_weight = not names.is_weight(name) and names.plain(name) != "w"
+    return no_weight and bool(names.bias_parts(name))
+
+
 def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArgument:
     rows = order if len(parts) > 1 else "hd"
-    if not names.is_weight(name) and names.plain(name) != "w" and names.bias_parts(name):
-        return WeightArgument(parts, ("e",) if parts == ("out",) else (rows,), bias=True)
+    if _is_bias(name):
+        more = ("",) if way == "columns" else ()
+        return WeightArgument(parts, ("e" if parts == ("out",) else rows, *more), bias=True)
+    turned = way in {"xwt", "columns"}
     if parts == ("out",):
-        axes: Axes = ("e", "hd") if way == "xwt" else ("hd", "e")
+        axes: Axes = ("e", "hd") if turned else ("hd", "e")
         return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
     if way == "heads" and len(parts) == 1:
         return WeightArgument(parts, ("h", "e", "d"))
     if way == "list" and len(parts) == 1:
         return WeightArgument(parts, ("e", "d"), "list")
-    axes = (rows, "e") if way == "xwt" else ("e", rows)
+    axes = (rows, "e") if turned else ("e", rows)
     return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
 
 

@@ -12,6 +12,7 @@ from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.build import offline
 from mha_parity.targets.fit.construct import Config, Sizes, globals_read, required_of, settable_of
 from mha_parity.targets.fit.expressions import Expressions
+from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS
 from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH
 
 if TYPE_CHECKING:
@@ -108,7 +109,10 @@ class Skeleton:
         if hasattr(self._layer, "load_state_dict"):
             yield "    layer = layer.to(call.query.dtype).eval()"
             yield "    state = layer.state_dict()"
-            yield from self._write.assigned(self._how.slots, "state[{}] = {}")
+            form = "state[{}] = {}"
+            if self._how.arrangement in OF_CONVOLUTIONS:
+                form = "state[{0}] = ({1}).reshape(state[{0}].shape)"
+            yield from self._write.assigned(self._how.slots, form)
             yield "    layer.load_state_dict(state)"
         else:
             for slot in self._how.slots:
@@ -176,6 +180,9 @@ class Skeleton:
             return f"{rows}.swapaxes(0, 1)"
         if self._how.arrangement == "grid":
             return f"{rows}[:, None]"
+        if self._how.arrangement in OF_CONVOLUTIONS:
+            channels = f"{rows}.swapaxes(1, 2)"
+            return f"{channels}[:, :, None]" if self._how.arrangement == "map" else channels
         if self._how.arrangement == "heads":
             shape = f"*{rows}.shape[:2], call.num_heads, -1"
             return f"{rows}.reshape({shape}).swapaxes(1, 2)"
@@ -187,6 +194,9 @@ class Skeleton:
             return f"{output}.swapaxes(0, 1)"
         if self._how.arrangement == "grid":
             return f"{output}[:, 0]"
+        if self._how.arrangement in OF_CONVOLUTIONS:
+            flat = f"{output}[:, :, 0]" if self._how.arrangement == "map" else output
+            return f"{flat}.swapaxes(1, 2)"
         if self._how.arrangement == "heads":
             return f"{output}.swapaxes(1, 2).reshape(*call.query.shape[:2], -1)"
         return output

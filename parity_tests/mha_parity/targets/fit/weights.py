@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
     Axes = tuple[str, ...]
 PACKED = ("phd", "hpd", "hdp")
+CONVOLUTIONS = frozenset({"Conv1d", "Conv2d"})
+# What a layer that is no module of torch keeps beside its weights.
+_NO_WEIGHTS = re.compile(r"grad|mask|tril|causal")
+# A Linear of somebody's own: beside its weight and bias an optimizer keeps arrays of their shapes.
+_OWN_LINEAR = frozenset({"w", "weight", "weights", "kernel"})
+_OWN_BIAS = frozenset({"b", "bias", "biases"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,8 @@ def axes_of(
 ) -> Iterator[Axes]:  # fmt: skip
     """Yield how an array of this shape can hold these projections, likeliest first."""
     held = {**sizes, "p": len(parts)}
+    if owner in CONVOLUTIONS and set(shape[2:]) == {1}:
+        shape = shape[:2]
     bare = tuple(size for size in shape if size != 1) if bias else tuple(shape)
     for groups in _groupings(parts, bias=bias, by_head=by_head):
         orders = [groups] if bias else _orders(groups, owner, is_out=parts == ("out",))
@@ -102,7 +110,7 @@ def _orders(groups: Axes, owner: str, *, is_out: bool) -> list[Axes]:
         return [tuple(order) for order in permutations(groups)]
     inner, outer = (groups[0], groups[1])
     as_torch = (outer, inner) if is_out else (inner, outer)
-    if owner.endswith("Linear"):
+    if owner.endswith("Linear") or owner in CONVOLUTIONS:
         return [as_torch]
     return [as_torch[::-1], as_torch] if owner != "Conv1D" else [as_torch[::-1]]
 
@@ -115,14 +123,18 @@ def leaves(layer: Any) -> list[Leaf]:
             Leaf(name, tuple(each.shape), owners.get(name.rpartition(".")[0], ""))
             for name, each in layer.named_parameters()
         ]
-    return [Leaf(path, tuple(value.shape)) for path, value in _arrays(layer, "", 4)]
+    found = {id(value): (path, value) for path, value in reversed([*_arrays(layer, "", 4)])}
+    return [Leaf(path, tuple(value.shape)) for path, value in reversed(found.values())]
 
 
 def _arrays(holder: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    for name, value in _items(holder):
+    items = [each for each in _items(holder) if not _NO_WEIGHTS.search(each[0].lower())]
+    is_linear = bool(path) and any(name.lower() in _OWN_LINEAR for name, _ in items)
+    for name, value in items:
         at = f"{path}.{name}" if path else name
-        if hasattr(value, "shape") and hasattr(value, "dtype"):
-            if len(value.shape) and "float" in str(value.dtype):
+        if isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype"):
+            is_state = is_linear and name.lower() not in _OWN_LINEAR | _OWN_BIAS
+            if len(value.shape) and "float" in str(value.dtype) and not is_state:
                 yield at, value
         elif depth and _may_hold_arrays(value):
             yield from _arrays(value, at, depth - 1)
@@ -188,6 +200,11 @@ class SortedLeaves:
     norms: tuple[Leaf, ...]
     others: tuple[Leaf, ...]
 
+    @property
+    def convolves(self) -> bool:
+        """Whether convolutions project, whose inputs have their channels first."""
+        return any(leaf.owner in CONVOLUTIONS for leaf, _, _ in self.weights)
+
 
 def sorted_by_name(found: Sequence[Leaf]) -> SortedLeaves:
     """Sort the arrays of a layer by what their names say, and by order where they say nothing."""
@@ -211,7 +228,7 @@ def sorted_by_name(found: Sequence[Leaf]) -> SortedLeaves:
 def _is_bias(leaf: Leaf) -> bool:
     """Return whether a leaf is no weight: by its name, or as a vector; a head may be one wide."""
     last = leaf.path.rpartition(".")[2]
-    if last == "bias" or len(leaf.shape) < 2:
+    if last.lower() in {"bias", "b"} or len(leaf.shape) < 2:
         return True
     return last != "weight" and len(leaf.shape) == 2 and bool(names.bias_parts(last))
 
@@ -222,7 +239,7 @@ def _bias_of(leaf: Leaf, by_stem: Mapping[str, tuple[str, ...]]) -> tuple[str, .
 
 
 def _stem(path: str) -> str:
-    return re.sub(r"\.?_?(weights?|bias|kernel|w|b)$", "", path)
+    return re.sub(r"\.?_?(weights?|bias|kernel|w|b)(\.data)?$", "", path, flags=re.IGNORECASE)
 
 
 def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:

@@ -43,7 +43,7 @@ def _searched(convention: Convention) -> list[Parameter]:
     """Return the parameters to search; a convention with masks of its own poses them all."""
     if convention.own_masks:
         return []
-    known = {*convention.without, *convention.own_masks}
+    known = {*convention.without, *convention.filled}
     return [
         p
         for p in convention.parameters

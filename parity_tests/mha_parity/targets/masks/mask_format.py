@@ -67,7 +67,7 @@ class MaskFormat:
 
     ``kind``: "bool", "int" (0 and 1), "float" (0 and 1), "added" (to the scores), "lengths" (how
     many keys are visible), or "switch" (True or False: causal or not). ``hides``: whether True or 1
-    hides. ``fit`` is how near the experiment came to it, 1: exactly.
+    hides. ``fit`` is how near the experiment came to it, 1: exactly, and rows keep their sums.
     """
 
     axes: Axes

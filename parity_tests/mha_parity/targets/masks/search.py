@@ -106,6 +106,12 @@ class _Search:
             self._raised = str(error)
             return None
 
+    def _kept(self, value: Any) -> float:
+        """Return 1 where rows of weights keep their sums when a mask is passed, less elsewhere."""
+        shown = self._experiment.weights({self._parameter.key: value})
+        change = shown.sum(axis=-1) - self._experiment.plain.sum(axis=-1)
+        return float(np.clip(1 - np.abs(np.nan_to_num(change)).max(), 0, 1))
+
     def _switches(self) -> Iterator[MaskFormat]:
         """Try True and False: one of them takes the weight from keys behind the query."""
         _, _, length, keys = self._experiment.shape
@@ -145,9 +151,15 @@ class _Search:
         return likeness(effect, self._experiment.centred(foretold))
 
     def _masks(self) -> Iterator[MaskFormat]:
-        """Yield the masks that are taken: those that fit exactly, or else those that are near."""
+        """Yield the masks that are taken: those that fit exactly, or else those that are near.
+
+        A shape that only comes near beside one that fits is broadcast into another meaning, and
+        nobody asks for it, unless it is one of torch's own.
+        """
         shapes = (self._asked.only,) if self._asked.only else self._shapes()
         found = [taken for axes in shapes for taken in self._of_shape(axes)]
+        if any(taken.fit >= EXACT for taken in found):
+            found = [t for t in found if t.fit >= EXACT or t.axes in self._asked.shapes]
         if not found:
             found = [t for t in self._demanded() if t.axes in self._answered]
         yield from found
@@ -186,7 +198,7 @@ class _Search:
             hides = fit > 0 if self._asked.hides is None else self._asked.hides
             unclear = self._asked.certain and (abs(fit) < EXACT or abs(per_unit) < STRONG)
             if abs(fit) > NEAR and not self._asked.added and not unclear:
-                kinds.append(MaskFormat(axes, kind, hides, abs(fit)))
+                kinds.append(MaskFormat(axes, kind, hides, abs(fit) * self._kept(value)))
         return kinds
 
     def _added(self, axes: Axes) -> tuple[MaskFormat | None, float]:
