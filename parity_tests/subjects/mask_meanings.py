@@ -248,3 +248,15 @@ def unknown(q, k, v, mask=None):
     """A mask that no call finds out: a dict."""
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     return softmax(scores if mask is None else scores + mask["bias"]) @ v
+
+
+def scaled(q, k, v, mask=None, scale=None):
+    """Return (N, H, L, D); `mask` is added to the scores."""
+    scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    return (scores if mask is None else scores + mask).softmax(-1) @ v
+
+
+def scaled_masks(q, k, v, mask=None, scale=None):
+    """Wrong on purpose: the mask is scaled too."""
+    scores = q @ k.transpose(-1, -2) + (0 if mask is None else mask)
+    return (scores * (q.shape[-1] ** -0.5 if scale is None else scale)).softmax(-1) @ v

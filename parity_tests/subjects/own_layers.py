@@ -76,6 +76,14 @@ class DropsAlways(NumpyLayer):
         self.dropout = Rescaled(dropout)
 
 
+class KnowsNoEvaluation(NumpyLayer):
+    """Wrong on purpose: no call can be made without dropout."""
+
+    def forward(self, query, key, value):
+        """Return (N, L, E)."""
+        return super().forward(query, key, value, training=True)
+
+
 class Rescaled(Dropout):
     """Divides by 1 - rate although nothing is dropped."""
 

@@ -6,6 +6,9 @@ them at SOURCES/<owner>__<repository>/<path> at that commit, then run
 options, in a process of its own. The truth of each was settled by hand against torch: ``right``
 (equal to projections, torch.nn.functional.scaled_dot_product_attention and output projection, with
 the masks that it documents), ``wrong``, or ``no counterpart`` (what torch's layer cannot express).
+
+The development half was looked at while targets were made recognisable, the held-out half only
+after that: its verdicts are those of the first run.
 """
 
 from __future__ import annotations
@@ -31,10 +34,12 @@ if TYPE_CHECKING:
 MANIFEST = Path(__file__).parent / "data" / "corpus.jsonl"
 TIMEOUT = 180.0  # seconds for one entry, imports of torch included
 WORKERS = 2
+HALVES = ("development", "held out")
 TRUTHS = ("right", "wrong", "no counterpart")
 # What the exit status of `mha-parity check` says of a target.
 STATUS = {0: "pass", 1: "fail", 2: "refused", 3: "inconclusive"}
 OTHER = "no verdict"
+DUE = {"right": "pass", "wrong": "fail", "no counterpart": "refused"}
 # Verdicts that contradict a truth: false alarms, and wrong attentions let through.
 CONTRADICTIONS = frozenset({("right", "fail"), ("wrong", "pass"), ("no counterpart", "pass")})
 
@@ -44,7 +49,8 @@ class CorpusEntry:
     """One attention of a public repository.
 
     ``reason`` says what is wrong or without counterpart, ``lacks`` names libraries that its file
-    imports and this project does not need, ``verdict`` is the one that was last published.
+    imports and this project does not need, ``verdict`` is the one that was last published, ``miss``
+    why it is another than the truth asks for, and ``half`` one of ``HALVES``.
     """
 
     repository: str
@@ -55,6 +61,8 @@ class CorpusEntry:
     reason: str = ""
     lacks: tuple[str, ...] = ()
     verdict: str = ""
+    miss: str = ""
+    half: str = HALVES[0]
 
     def file(self, sources: Path) -> Path:
         """Return where the source stands."""
@@ -127,6 +135,14 @@ def judge_all(
 
 def table(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
     """Yield Markdown: counts of verdicts by truth, then every verdict that contradicts one."""
+    yield from _counted(outcomes)
+    missed = [each for each in outcomes if each.contradicts]
+    if missed:
+        yield ""
+        yield from _listed(missed)
+
+
+def _counted(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
     verdicts = (*STATUS.values(), OTHER)
     counts = Counter((each.entry.truth, each.verdict) for each in outcomes)
     yield f"| truth | entries | {' | '.join(verdicts)} |"
@@ -134,14 +150,41 @@ def table(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
     for truth in TRUTHS:
         row = [counts[truth, verdict] for verdict in verdicts]
         yield f"| {truth} | {sum(row)} | {' | '.join(map(str, row))} |"
-    missed = [each for each in outcomes if each.contradicts]
-    if missed:
-        yield ""
-        yield from ("| repository | name | truth | verdict |", "|---|---|---|---|")
-    for each in missed:
+
+
+def _listed(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
+    yield from ("| repository | name | truth | verdict | why |", "|---|---|---|---|---|")
+    for each in outcomes:
         entry = each.entry
         name = f"`{entry.path}:{entry.name}`"
-        yield f"| {entry.repository} | {name} | {entry.truth} | {each.verdict} |"
+        why = each.sentence.replace("|", "\\|")
+        yield f"| {entry.repository} | {name} | {entry.truth} | {each.verdict} | {why} |"
+
+
+def page(entries: Sequence[CorpusEntry]) -> Iterator[str]:
+    """Yield Markdown of the published verdicts: counts of each half, and every miss with its cause.
+
+    A wrong one that is refused or inconclusive was not let through, and is no miss.
+    """
+    for half in HALVES:
+        outcomes = [
+            EntryVerdict(entry=each, verdict=each.verdict, sentence=each.miss)
+            for each in entries
+            if each.half == half
+        ]
+        yield from (f"## {half.capitalize()}", "")
+        yield from _counted(outcomes)
+        missed = [each for each in outcomes if is_miss(each.entry)]
+        if missed:
+            yield ""
+            yield from _listed(missed)
+        yield ""
+
+
+def is_miss(entry: CorpusEntry) -> bool:
+    """Return whether a published verdict is another than the truth asks for."""
+    stopped = entry.truth == "wrong" and entry.verdict in {"refused", "inconclusive"}
+    return entry.verdict != DUE[entry.truth] and not stopped
 
 
 def moved(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
@@ -154,15 +197,16 @@ def moved(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
 
 
 def publish(outcomes: Sequence[EntryVerdict], manifest: Path) -> None:
-    """Write the verdicts into the manifest, and the table next to it."""
+    """Write the verdicts into the manifest, and the page of them next to it."""
     found = {replace(each.entry, verdict=""): each.verdict for each in outcomes}
-    rows = []
-    for entry in read_manifest(manifest):
-        verdict = found.get(replace(entry, verdict=""), entry.verdict)
-        row = {k: v for k, v in asdict(replace(entry, verdict=verdict)).items() if v}
-        rows.append(json.dumps(row, ensure_ascii=False))
-    manifest.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    manifest.with_suffix(".md").write_text("\n".join(table(outcomes)) + "\n", encoding="utf-8")
+    entries = [
+        replace(entry, verdict=found.get(replace(entry, verdict=""), entry.verdict))
+        for entry in read_manifest(manifest)
+    ]
+    rows = [{k: v for k, v in asdict(entry).items() if v} for entry in entries]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    manifest.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    manifest.with_suffix(".md").write_text("\n".join(page(entries)), encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

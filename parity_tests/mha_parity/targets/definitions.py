@@ -17,6 +17,7 @@ _CONSTANTS = (
     ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.UnaryOp, ast.BinOp, ast.Name,
     ast.Attribute, ast.Lambda, ast.Load, ast.operator, ast.unaryop,
 )  # fmt: skip
+_OF_TRAINING = frozenset({"backward", "step", "train"})
 KEPT = "only imports, functions, classes and constants are executed"
 
 
@@ -46,22 +47,17 @@ def execute(
 
 
 def trains(path: Path) -> bool:
-    """Return whether a file calls ``backward`` when it is imported, outside of its definitions."""
+    """Return whether a file has a loop of training, outside of its definitions."""
     try:
         body = ast.parse(path.read_bytes()).body
     except (SyntaxError, ValueError):
         return False
     return any(
-        isinstance(node, ast.Attribute) and node.attr == "backward"
+        isinstance(node, ast.Attribute) and node.attr in _OF_TRAINING
         for statement in body
-        if not isinstance(statement, _DEFINITIONS) and not _is_main(statement)
+        if isinstance(statement, ast.For | ast.While)
         for node in ast.walk(statement)
     )
-
-
-def _is_main(statement: ast.stmt) -> bool:
-    """Return whether a statement is executed only where the file is the program."""
-    return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
 
 
 def _is_kept(statement: ast.stmt) -> bool:

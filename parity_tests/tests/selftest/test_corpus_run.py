@@ -10,11 +10,16 @@ from pathlib import Path
 import pytest
 
 from mha_parity.selftest.corpus_run import (
+    DUE,
+    HALVES,
+    MANIFEST,
     CorpusEntry,
     EntryVerdict,
+    is_miss,
     judge_entry,
     main,
     moved,
+    page,
     read_manifest,
     table,
 )
@@ -55,6 +60,26 @@ def test_the_published_manifest_is_whole() -> None:
     assert {"right", "wrong", "no counterpart"} == {each.truth for each in entries}
     assert all(each.reason for each in entries if each.truth == "wrong")
     assert len(entries) == len({(e.repository, e.path, e.name) for e in entries})
+
+
+def test_every_entry_has_a_verdict_and_every_miss_its_cause() -> None:
+    """The page follows from the manifest: verdicts of both halves, and why one is not as due."""
+    entries = read_manifest()
+
+    assert {*HALVES} == {each.half for each in entries}
+    assert {each.verdict for each in entries} <= {*DUE.values(), "inconclusive", "no verdict"}
+    assert [] == [each.name for each in entries if is_miss(each) != bool(each.miss)]
+    assert MANIFEST.with_suffix(".md").read_text("utf-8") == "\n".join(page(entries))
+
+
+def test_a_wrong_one_that_is_stopped_is_no_miss_and_one_that_passes_is_listed() -> None:
+    """A refusal stops a wrong attention; a pass stands on the page, with its cause."""
+    stopped = replace(entry(WRONG, "wrong"), verdict="refused", half=HALVES[1])
+    passed = replace(stopped, verdict="pass", miss="a mask that is | never passed")
+
+    assert [False, True] == [is_miss(each) for each in (stopped, passed)]
+    line = "| b/wrong | `wrong_scale.py:f` | wrong | pass | a mask that is \\| never passed |"
+    assert [False, True] == [line in page([each]) for each in (stopped, passed)]
 
 
 def test_verdicts_are_the_commands(sources: Path) -> None:

@@ -54,6 +54,7 @@ RIGHT = {
 WRONG = [
     "functions_of_weights.py:lists_crossed", "functions_of_weights.py:two_swapped",
     "own_layers.py:UnscaledNumpyLayer", "own_layers.py:DropsAlways",
+    "own_layers.py:KnowsNoEvaluation",
     "own_layers.py:UnscaledOfMaps", "own_layers.py:MaskForgotten",
 ]  # fmt: skip
 REFUSED = {
@@ -129,6 +130,7 @@ def test_names_of_constructors() -> None:
     }  # fmt: skip
     assert read == {name: meanings(name)[0] for name in read}
     assert ("head_dim", "heads") == meanings("head_size")
+    assert ("head_dim", "width") == meanings("q_dim")
 
 
 def test_layers_of_one_head_may_differ() -> None:

@@ -28,12 +28,13 @@ RIGHT = {
     "SelfMask": (KEEPS, {"attn=bool2d", "attn=causal"}),
     "CausalInside": (KEEPS, {"attn=causal", "attn=none", "padding=bool"}),
     "lengths_of_keys": ("the number of visible keys", {"padding=lengths", "attn=causal"}),
+    "scaled": ("floats are added to the scores", {"attn=float2d", "padding=bool"}),
     "added": ("floats are added to the scores", {"attn=float2d"}),
 }
 WRONG = (
     "TorchNamesInverted", "TorchNamesIgnored", "TokenMaskFirstHead",
     "PairMaskOfOthers", "SelfMaskTransposed", "SelfMaskShifted", "CausalLoose", "lengths_inclusive",
-    "added_before_scaling", "multiplied", "after_softmax",
+    "added_before_scaling", "scaled_masks", "multiplied", "after_softmax",
 )  # fmt: skip
 
 

@@ -169,7 +169,7 @@ class InterpretedCalls(Convention):
             output = self._canonical(problem, to_numpy(several[place], "the output"))
         else:
             place, output = self.output_of(problem, several)
-        if self.how.residual:
+        if self.how.residual and output.shape == problem.output_shape:
             output = (output - problem.query).astype(output.dtype)
         wants = problem.case.weights != "none"
         others = [each for at, each in enumerate(several) if at != place]
@@ -229,14 +229,13 @@ class InterpretedCalls(Convention):
         if made is None or not made.has("dropout"):
             return None
         layer = self.build(problem, Arguments(problem, self.library), dropout=p)
-        if self._modes and p == 1:  # nobody's own dropout promises what 0 / 0 is
-            return None
-        if self._modes:
+        if not self._modes and has_modes(layer):
             return lambda training: self.posed(
-                layer, Arguments(problem, self.library), training=training
+                set_mode(layer, training), Arguments(problem, self.library)
             )
-        if not has_modes(layer):
+        if p == 1:  # nobody's own dropout promises what 0 / 0 is
             return None
+        # A layer that knows no evaluation drops in it as well.
         return lambda training: self.posed(
-            set_mode(layer, training), Arguments(problem, self.library)
+            layer, Arguments(problem, self.library), training=training
         )

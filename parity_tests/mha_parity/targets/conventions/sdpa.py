@@ -56,6 +56,8 @@ class SDPA(Convention):
         takes = self._called.takes
         masked = takes("attn_mask")
         causal = ("causal",) if masked or takes("is_causal") else ()
+        if not causal:  # a mask of another name is searched for
+            self.own_masks = frozenset()
         return offer(
             form="qkv", projection="none", inputs=("self", "cross"),
             layout=("batch_first", "unbatched"), size=("small", "medium", "equal", "ones"),
@@ -90,6 +92,7 @@ class SDPA(Convention):
         ]
         options = dict(self._options(problem, arguments))
         call = Call(self.subject, tuple(rows), options, tuple(arguments.given))
+        call = self.masked(call, arguments)
         heads = partial(self._heads, problem, heads=problem.num_heads)
         return vjp.of_function(call, arguments, heads, partial(vjp.of_heads, problem))
 
@@ -132,7 +135,7 @@ class SDPA(Convention):
         by_rule = problem.is_causal and not masked and self._called.takes("is_causal")
         if by_rule:
             yield "is_causal", True
-        elif masked or problem.is_causal:
+        elif (masked or problem.is_causal) and self._called.takes("attn_mask"):
             yield "attn_mask", arguments.array("attn_mask", self._mask(problem))
         if problem.given_scale is not None:
             yield "scale", problem.given_scale

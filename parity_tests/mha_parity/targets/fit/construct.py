@@ -28,8 +28,8 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
     (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
     ((r"head.*(dim|width|chan|feat)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$"
-      r"|^key_dim$|^[kqv]_dim$"), ("head_dim",)),
-    (r"^(d|dim)_?[kqv]$", ("head_dim", "width")),
+      r"|^key_dim$"), ("head_dim",)),
+    (r"^(d|dim)_?[kqv]$|^[kqv]_dim$", ("head_dim", "width")),
     (r"(kv|key_value|group|k_v).*head|kv_groups|num_groups|n_groups|n_kv|kv_h", ("kv_heads",)),
     (r"head|^n?h$|^nh", ("heads",)),
     ((r"len|max_?(seq|pos|context)|ctx|context_(size|window)|block|n_?pos|position_emb|window|seq"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PACKED = ("phd", "hpd", "hdp")
 CONVOLUTIONS = frozenset({"Conv1d", "Conv2d"})
 # What a layer that is no module of torch keeps beside its weights.
-_NO_WEIGHTS = re.compile(r"grad|mask|tril|causal")
+_NO_WEIGHTS = re.compile(r"grad|mask|tril|causal|^_*d_?[wb](_|[qkvo]|$)")
 # A Linear of somebody's own: beside its weight and bias an optimizer keeps arrays of their shapes.
 _OWN_LINEAR = frozenset({"w", "weight", "weights", "kernel"})
 _OWN_BIAS = frozenset({"b", "bias", "biases"})
