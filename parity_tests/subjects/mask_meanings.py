@@ -260,3 +260,21 @@ def scaled_masks(q, k, v, mask=None, scale=None):
     """Wrong on purpose: the mask is scaled too."""
     scores = q @ k.transpose(-1, -2) + (0 if mask is None else mask)
     return (scores * (q.shape[-1] ** -0.5 if scale is None else scale)).softmax(-1) @ v
+
+
+def causal_whatever(q, k, v, mask=None):
+    """Return (N, H, L, D); any mask makes it causal."""
+    hidden = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    return (scores if mask is None else scores.masked_fill(hidden, -torch.inf)).softmax(-1) @ v
+
+
+def filled(q, k, v, mask=None, fill=-1e4):
+    """Return (N, H, L, D); hidden scores, where `mask` is 0, are filled as half precision can."""
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    return (scores if mask is None else scores.masked_fill(mask == 0, fill)).softmax(-1) @ v
+
+
+def filled_too_high(q, k, v, mask=None):
+    """Wrong on purpose: scores of some tens lie below the fill."""
+    return filled(q, k, v, mask, fill=-20.0)

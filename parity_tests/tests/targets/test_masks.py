@@ -13,6 +13,7 @@ from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
+from mha_parity.targets.masks import finite_fill
 from mha_parity.worker.open_target import bind_in_process
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
@@ -34,7 +35,7 @@ RIGHT = {
 WRONG = (
     "TorchNamesInverted", "TorchNamesIgnored", "TokenMaskFirstHead",
     "PairMaskOfOthers", "SelfMaskTransposed", "SelfMaskShifted", "CausalLoose", "lengths_inclusive",
-    "added_before_scaling", "scaled_masks", "multiplied", "after_softmax",
+    "added_before_scaling", "filled_too_high", "scaled_masks", "multiplied", "after_softmax",
 )  # fmt: skip
 
 
@@ -98,3 +99,20 @@ def test_an_unknown_shape_is_one_sentence() -> None:
     subject = load.load(f"{SUBJECTS}/mask_meanings.py:Keeps")
     with pytest.raises(ValueError, match=r"got a mask of shape \(Q\), but should be one of \(N, H"):
         bind(subject, masks=(("mask", "keeps:(Q)"),))
+
+
+def test_a_mask_whose_content_does_nothing_is_not_taken_for_lengths() -> None:
+    """Any mask makes it causal: no meaning is found, and the verdict stays open."""
+    verdict = judged("causal_whatever")
+    assert Outcome.INCONCLUSIVE == verdict.outcome, verdict
+    assert 0 == verdict.failed
+
+
+def test_regimes_below_a_fill_of_ten_thousands_are_taken_back_and_said() -> None:
+    """Scores of 10^5 lie below a usual fill: a note, and no failure; of other regimes all hold."""
+    verdict = judged("filled")
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert finite_fill.REMARK in verdict.notes
+    bound = bind(load.load(f"{SUBJECTS}/mask_meanings.py:filled"))
+    assert "its scores lie below the fill of the masks" == bound.reasons["regime", "wide_range"]
+    assert "wide_range" in bind(load.load(f"{SUBJECTS}/mask_meanings.py:Keeps")).offer["regime"]

@@ -9,6 +9,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.parameters import ESSENTIAL, Role
 from mha_parity.targets.masks.experiment import MaskExperiment, posed, weights
+from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_format import SHAPES, SWITCH, MaskSearchResult, shown
 from mha_parity.targets.masks.plan import MaskPlan
 from mha_parity.targets.masks.search import MaskRequirement, search
@@ -138,6 +139,7 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     offer = convention.offer | {"layout": tuple(by_layout)}
     convention.offer = convention.masks.offered(offer, convention.plain_case())
     _ask_masked_rows(convention)
+    take_back_regimes(convention)
 
 
 def _ask_masked_rows(convention: Convention) -> None:

@@ -131,14 +131,18 @@ class _Search:
             yield MaskFormat((), SWITCH, hides, abs(fit))
 
     def _lengths(self) -> Iterator[MaskFormat]:
-        """Try numbers of visible keys, per sample and per query."""
+        """Try numbers of visible keys, per sample and per query.
+
+        Of a mask that is causal whatever it holds, they are not the meaning: then they come near.
+        """
+        least = NEAR if self._parameter.role is Role.LENGTHS else EXACT
         for axes in LENGTH_SHAPES:
             counts = self._experiment.visible_counts(axes)
             hidden = np.arange(self._experiment.shape[-1]) >= counts[..., None]
             taken = MaskFormat(axes, LENGTHS)
             value = taken.value(MaskContent(hidden), self._experiment.problem.dtype)
             fit = self._fit(taken, value, -1.0 * hidden)
-            if fit > NEAR:
+            if fit > least:
                 yield MaskFormat(axes, LENGTHS, fit=fit)
 
     def _fit(self, taken: MaskFormat, value: Any, foretold: Array) -> float:

@@ -1,0 +1,83 @@
+"""Whether hidden scores are filled with a number that scores of some regimes lie below."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.masks.experiment import posed, weights
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+# A fill that scores of thousands lie below is a bug; -1e4 is a habit from float16.
+USUAL, HABITUAL = 1e3, 1e5
+SEEDS = range(3)  # of the problems that show how large a regime's scores are
+REMARK = (
+    "hidden scores are filled with a finite number of some -1e4, and hidden keys attend where all "
+    "visible scores lie below it; fill with -inf, or with the dtype's lowest number."
+)
+
+
+def take_back_regimes(convention: Convention) -> None:
+    """Take back the regimes whose scores lie below the fill of the masks, and say so."""
+    problem = _masked(convention)
+    if problem is None:
+        return
+    try:
+        attend = [_hidden_attend(convention, problem, size) for size in (USUAL, HABITUAL)]
+    except CandidateError:
+        return  # the run says what it raised
+    if attend != [False, True]:
+        return
+    kept = [name for name in convention.offer["regime"] if _largest(convention, name) < USUAL]
+    for name in set(convention.offer["regime"]) - set(kept):
+        convention.reasons["regime", name] = "its scores lie below the fill of the masks"
+    convention.offer = convention.offer | {"regime": tuple(kept)}
+    convention.remarks = (*convention.remarks, REMARK)
+
+
+def _masked(convention: Convention) -> Problem | None:
+    """Return a problem with a mask that the target takes: every row sees a key."""
+    offer = convention.offer
+    problem = posed(convention, offer["layout"][-1], square=True)
+    case = problem.case
+    hidden = np.arange(case.keys) % 2 == 0
+    if "bool2d" in offer["attn"]:
+        return problem.replace(attn_mask=np.tile(hidden, (case.queries, 1)))
+    if "bool" in offer["padding"]:
+        return problem.replace(key_padding_mask=np.tile(hidden, (case.batch, 1)))
+    return None
+
+
+def _hidden_attend(convention: Convention, problem: Problem, size: float) -> bool:
+    """Return whether hidden keys have weight where all scores are negative and of this size."""
+    name = "query" if problem.w_q is None else "w_q"
+    turned = (-size * getattr(problem, name)).astype(problem.dtype)
+    large = problem.replace(**{name: turned})
+    shown: Array = weights(large, convention(large).output)
+    hidden = np.arange(problem.case.keys) % 2 == 0
+    return bool(np.nan_to_num(shown)[..., hidden].sum(axis=-1).max() > 0.5)
+
+
+def _largest(convention: Convention, regime: str) -> float:
+    """Return the largest score of small problems of a regime, either sign."""
+    case = convention.plain_case().replace(regime=regime, attn="none")
+    return max(_score(make_problem(case.replace(seed=seed))) for seed in SEEDS)
+
+
+def _score(problem: Problem) -> float:
+    """Return a bound of the scores, by the largest numbers of queries and keys."""
+
+    def rows(array: Array, weight: Array | None) -> Array:
+        return array if weight is None else array @ weight.T
+
+    width = problem.head_dim
+    q, k = rows(problem.query, problem.w_q), rows(problem.key, problem.w_k)
+    norms = [np.abs(each.astype(np.float64)).max(initial=0.0) for each in (q, k)]
+    return float(norms[0] * norms[1] * width * problem.scale)
