@@ -45,3 +45,19 @@ class RandomWidth(nn.Module):
     def __init__(self, dim, heads, vocabulary):
         super().__init__()
         raise FileNotFoundError(vocabulary)
+
+
+class NeedsALibrary(nn.Module):
+    """Takes (L, N, E) alone, and calls a library that is not installed."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        """Return (L, N, E)."""
+        length, samples, _ = x.shape
+        if (length, samples) == (5, 2):
+            raise ModuleNotFoundError("tracker.add was called, but tracker is not installed")
+        raise ValueError(f"got {samples} samples")

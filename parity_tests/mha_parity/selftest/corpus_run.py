@@ -39,7 +39,7 @@ TRUTHS = ("right", "wrong", "no counterpart")
 # What the exit status of `mha-parity check` says of a target.
 STATUS = {0: "pass", 1: "fail", 2: "refused", 3: "inconclusive"}
 OTHER = "no verdict"
-DUE = {"right": "pass", "wrong": "fail", "no counterpart": "refused"}
+EXPECTED = {"right": "pass", "wrong": "fail", "no counterpart": "refused"}
 # Verdicts that contradict a truth: false alarms, and wrong attentions let through.
 CONTRADICTIONS = frozenset({("right", "fail"), ("wrong", "pass"), ("no counterpart", "pass")})
 
@@ -184,7 +184,7 @@ def page(entries: Sequence[CorpusEntry]) -> Iterator[str]:
 def is_miss(entry: CorpusEntry) -> bool:
     """Return whether a published verdict is another than the truth asks for."""
     stopped = entry.truth == "wrong" and entry.verdict in {"refused", "inconclusive"}
-    return entry.verdict != DUE[entry.truth] and not stopped
+    return entry.verdict != EXPECTED[entry.truth] and not stopped
 
 
 def moved(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:

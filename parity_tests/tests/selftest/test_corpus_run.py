@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mha_parity.selftest.corpus_run import (
-    DUE,
+    EXPECTED,
     HALVES,
     MANIFEST,
     CorpusEntry,
@@ -67,7 +67,7 @@ def test_every_entry_has_a_verdict_and_every_miss_its_cause() -> None:
     entries = read_manifest()
 
     assert {*HALVES} == {each.half for each in entries}
-    assert {each.verdict for each in entries} <= {*DUE.values(), "inconclusive", "no verdict"}
+    assert {each.verdict for each in entries} <= {*EXPECTED.values(), "inconclusive", "no verdict"}
     assert [] == [each.name for each in entries if is_miss(each) != bool(each.miss)]
     assert MANIFEST.with_suffix(".md").read_text("utf-8") == "\n".join(page(entries))
 

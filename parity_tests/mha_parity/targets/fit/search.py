@@ -162,7 +162,8 @@ def refusal(name: str, trials: list[InterpretationResult], offenders: Any) -> st
         said = ", ".join(f"`{each}`" for each in offenders)
         verb = "has" if len(offenders) == 1 else "have"
         return f"got {name}, but {said} {verb} no counterpart in torch's layer; judge it without."
-    nearest = sorted(trials, key=lambda each: -each.correlation)[:2]
+    lacking = " is not installed"  # of what raised, the reason that an installation mends
+    nearest = sorted(trials, key=lambda each: (-each.correlation, lacking not in each.missed))[:2]
     told = dict.fromkeys(f"as {each.interpretation} {each.missed}" for each in nearest)
     return (
         f"got {name}, but no way to call it computes attention ({'; '.join(told)}); judge a "
