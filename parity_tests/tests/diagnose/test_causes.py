@@ -331,3 +331,46 @@ def test_a_scale_of_few_digits_is_a_law() -> None:
 def test_the_new_experiments_say_nothing_of_a_right_attention() -> None:
     """Masks of all sizes, shifted scores, no keys, returned weights and heads."""
     assert [] == findings(examine(of(Attention)))
+
+
+class ScaledTwiceAtEights(Attention):
+    """1/D where D is a multiple of 8."""
+
+    def scale(self) -> float:
+        """Scale once more."""
+        return super().scale() ** (2 if self.problem.head_dim % 8 == 0 else 1)
+
+
+class Wavy(Attention):
+    """An exponential that errs by 1e-4 with the score."""
+
+    def exp(self, x: Array) -> Array:
+        """Err."""
+        return np.asarray(super().exp(x) * (1 + 1e-4 * np.sin(50 * x)))
+
+
+class StrictInASquare(Attention):
+    """The causal rule hides the diagonal too, and nothing beyond the first L keys."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Fill."""
+        rows, keys = np.indices(scores.shape[-2:])
+        square = (keys >= rows) & (keys < scores.shape[-2])
+        return np.where(square & (self.problem.case.attn == "causal"), -1e9, scores)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (ScaledTwiceAtEights, "the effective scale is"),
+        (Wavy, "as an approximated exp does"),
+        (StrictInASquare, "with attn=causal"),
+    ],
+)
+def test_what_held_out_attentions_taught(kind: type[Attention], text: str) -> None:
+    """Weights are read where answers are wrong, and a rule holds for what is hidden too."""
+    offered = FULL | {"padding": ("none",), "attn": ("none", "causal")}
+    (found, *_) = findings(examine(of(kind, offered)))
+    assert text in found.text
+    assert "the weights read out are right" not in found.text
+    assert "every key is seen" not in found.text

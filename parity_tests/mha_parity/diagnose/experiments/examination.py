@@ -13,6 +13,7 @@ from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.masks import MaskEffect, masks
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
+from mha_parity.diagnose.experiments.reading import read
 from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.sizes import Scan, scans
@@ -80,6 +81,8 @@ def examine(caller: Caller, *, whole: bool = False) -> Examination:
     if not _is_surely_rounded(seen):
         seen.causes = causes(caller, seen.readings)
     seen.scans = list(scans(caller))
+    if seen.wrong and not seen.causes and not _is_surely_rounded(seen):
+        _read_where_wrong(caller, seen)
     plain_wrong = bool(seen.causes or seen.wrong)
     if whole or not plain_wrong:
         seen.masks = list(masks(caller, plain_wrong=plain_wrong))
@@ -93,6 +96,16 @@ def examine(caller: Caller, *, whole: bool = False) -> Examination:
     if whole or (plain_wrong and not any(each.understood for each in seen.causes)):
         seen.influences = list(influences(caller))
     return seen
+
+
+def _read_where_wrong(caller: Caller, seen: Examination) -> None:
+    """Read the weights at sizes of wrong answers: those read so far were right."""
+    for each in seen.scans:
+        wrong = [t.problem.case for t in each.trials if t.wrong and _telling(t)]
+        found = None if not wrong else read(caller, wrong[len(wrong) // 2])
+        if found is not None:
+            seen.readings.append(found)
+    seen.causes = causes(caller, seen.readings)
 
 
 def _is_surely_rounded(seen: Examination) -> bool:

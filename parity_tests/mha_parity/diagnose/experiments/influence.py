@@ -121,7 +121,8 @@ def keys_lost(readings: Sequence[SampleWeights]) -> str:
 
 def _rows(seen: Array, visible: Array) -> str:
     """Return which keys row i of one head sees, where that is a rule other than the one due."""
-    if covered := _covered(seen & ~visible):
+    lost = visible & ~seen
+    if not lost.any() and (covered := _covered(seen & ~visible)):
         return covered
     rule = _interval(seen)
     expected = _interval(visible) or "the keys that the masks leave"

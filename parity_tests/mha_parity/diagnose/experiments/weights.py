@@ -26,6 +26,7 @@ MEDIUM = {"batch": 1, "queries": 101, "keys": 127, "head_dim": 131}
 LARGE = {"batch": 1, "queries": 167, "keys": 191, "head_dim": 193}
 LARGER = {"batch": 1, "queries": 299, "keys": 319, "head_dim": 321}
 PROJECTED = {**SMALL, "keys": 11}  # a layer of one head shows no more keys than it has columns
+NEARLY_EXP = 1e-2  # of a logarithm: a formula of other q or k misses by more
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,13 @@ def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFin
             f"the weights are no softmax: {first}, some are negative or 0", "", False
         )
     slopes, misfit = transfer.slope(found)
+    if misfit <= NEARLY_EXP:
+        return WeightsFinding(
+            f"the weights are nearly those due: their logarithms miss a line of slope "
+            f"{slopes.mean():.3g} by up to {misfit:.2g}, as an approximated exp does; {first}",
+            "call exp",
+            understood=False,
+        )
     return WeightsFinding(
         f"the weights are no function of the true scores alone (a line through their logarithms "
         f"has slope {slopes.mean():.3g} and misses by {misfit:.3g}): q, k or their split may "
