@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.rng import SPREAD, Stream, numpy_dtype
+from mha_parity.cases.rng import SPREAD, Stream, largest_number, numpy_dtype
 from mha_parity.core.problem import Problem
 
 if TYPE_CHECKING:
@@ -33,7 +33,11 @@ SUBNORMAL = {
 }
 RISE, STEPS = 12.0, 4.0  # logits between first and last key; how far the key's first channel goes
 SLOPES = {"rising": 1.0, "falling": -1.0}
-COTANGENT = 0xC07A << 32  # keeps the cotangent's stream apart from the problem's
+# These keep further streams separate from the problem's.
+COTANGENT, LARGE_MASK = 0xC07A << 32, 0x1A56 << 32
+# Finite numbers that programs hide keys with, and what is added to a whole row.
+MASKED_BY, LOWERED = (-1e4, -1e9, -math.inf), -1e4
+LARGE_SHARE = 2  # of plain cases with a float mask, one in so many has finite large numbers
 
 
 def make_problem(case: Case) -> Problem:
@@ -208,7 +212,26 @@ def _masks(case: Case, stream: Stream) -> dict[str, Array]:
         masks["key_padding_mask"] = _padding(case, stream, anchor)
     if case.attn not in {"none", "causal"}:
         masks["attn_mask"] = _attn_mask(case, stream, anchor)
+    if case.regime == "normal" and case.masked_rows == "none":
+        _hide_by_numbers(case, masks)
     return masks
+
+
+def _hide_by_numbers(case: Case, masks: dict[str, Array]) -> None:
+    """Put a finite large number for -inf into one float mask of some cases, in place.
+
+    One row is lowered at all of its keys, which torch's softmax does not see; in 16 bits the scores
+    would be lost next to such a number.
+    """
+    stream = Stream(case.seed ^ LARGE_MASK)
+    floats = [mask for mask in masks.values() if mask.dtype != bool]
+    if not floats or stream.below(LARGE_SHARE):
+        return
+    mask = floats[stream.below(len(floats))]
+    number = MASKED_BY[stream.below(len(MASKED_BY))]
+    mask[np.isneginf(mask)] = max(number, -largest_number(case.dtype))
+    if case.dtype in {"float64", "float32"}:
+        mask[tuple(stream.below(length) for length in mask.shape[:-1])] += LOWERED
 
 
 def _padding(case: Case, stream: Stream, anchor: int) -> Array:

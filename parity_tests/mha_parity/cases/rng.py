@@ -56,3 +56,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
     return np.dtype(name)
+
+
+def largest_number(name: str) -> float:
+    """Return the largest finite number of a dtype, by its feature's name."""
+    return 2.0**128 - 2.0**120 if name == "bfloat16" else float(np.finfo(name).max)

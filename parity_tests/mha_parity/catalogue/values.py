@@ -130,12 +130,33 @@ class FirstTileOnly(Attention):
         return super().softmax(np.where(dropped, -np.inf, scores))
 
 
+class LowMaskHides(Attention):
+    """Hide what a mask lowers by 100 and more, as ``masked_fill(mask < -100, -inf)`` does."""
+
+    def apply_mask(self, scores: Array, mask: Array) -> Array:
+        """Return the masked scores, -inf where the mask is below -100."""
+        return super().apply_mask(
+            scores, np.where(mask < -100, self.work_dtype.type(-np.inf), mask)
+        )
+
+
+class LowMaskDropped(Attention):
+    """Add a mask only where it is -inf or above -10."""
+
+    def apply_mask(self, scores: Array, mask: Array) -> Array:
+        """Return the masked scores without finite numbers below -10."""
+        dropped = (mask < -10) & np.isfinite(mask)
+        return super().apply_mask(scores, np.where(dropped, self.work_dtype.type(0), mask))
+
+
 KINDS: tuple[tuple[str, type[Attention]], ...] = (
     ("a score is exactly 0", ZeroScoreHidden),
     ("a value is -0.0", NegativeZeroRow),
     ("two keys tie for the maximum", FirstOfTies),
     ("a query row is subnormal", RowsRescaled),
     ("a weight row is subnormal", WeightsNormalised),
+    ("a row is hidden by a finite number below -100", LowMaskHides),
+    ("a key is hidden by a finite number below -10", LowMaskDropped),
     ("there is one key", OneKeyIgnored),
     ("all key rows are equal", EqualRowsStandardised),
     ("the maximum lies 8 above in the first tile", FirstTileOnly),

@@ -106,9 +106,12 @@ def _right_in(dtype: str, problem: Problem, answer: Answer) -> bool:
         each.severity.fails for each in judge_answer(problem, reference_answer(problem), answer)
     ):
         return False
-    narrow = _cast(problem, dtype)
+    with np.errstate(over="ignore"):  # a number near the largest is infinite in fewer bits
+        narrow, output = _cast(problem, dtype), answer.output.astype(dtype)
+    if (np.isinf(output) & np.isfinite(answer.output)).any():
+        return False
     weights = None if answer.weights is None else answer.weights.astype(dtype)
-    found = dataclasses.replace(answer, output=answer.output.astype(dtype), weights=weights)
+    found = dataclasses.replace(answer, output=output, weights=weights)
     results = judge_answer(narrow, reference_answer(narrow), found)
     severities = {each.severity for each in results}
     return severities <= {Severity.MATCH, Severity.LESS_ACCURATE, Severity.INCONCLUSIVE} and (

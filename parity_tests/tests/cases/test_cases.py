@@ -195,6 +195,21 @@ def test_a_product_of_drawn_values_is_exact() -> None:
     assert exact == (x @ w).astype(object).astype(int).tolist()
 
 
+def test_half_of_the_float_masks_hide_by_a_finite_number() -> None:
+    """Programs write -1e4 and -1e9 for -inf; one row is lowered as a whole, the rest as without."""
+    least = []
+    for seed in range(40):
+        mask = make_problem(parse(f"qkv-N2-L5-S7-H2-D3-floatmask3d-float64-s{seed}")).attn_mask
+        assert mask is not None
+        lowered = (mask < -5000).all(axis=-1)
+        is_finite = bool(np.isfinite(mask).all()) and bool((mask < -5000).any())
+        assert lowered.sum() == is_finite
+        least.append(float(mask[~lowered].min()) if is_finite else -np.inf)
+
+    assert {-1e4, -1e9, -np.finfo("float64").max, -np.inf} == set(least)
+    assert 10 < sum(each > -np.inf for each in least) < 30
+
+
 def test_self_attention_is_one_object() -> None:
     """Self-attention passes one array three times, as torch's fast path wants it."""
     problem = make_problem(parse("mha-N2-L5-S5-H3-D4-float32-s1"))
