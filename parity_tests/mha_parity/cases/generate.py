@@ -212,9 +212,14 @@ def _masks(case: Case, stream: Stream) -> dict[str, Array]:
         masks["key_padding_mask"] = _padding(case, stream, anchor)
     if case.attn not in {"none", "causal"}:
         masks["attn_mask"] = _attn_mask(case, stream, anchor)
-    if case.regime == "normal" and case.masked_rows == "none":
-        _hide_by_numbers(case, masks)
+    _hide_by_numbers(case, masks)
     return masks
+
+
+def may_hide_by_numbers(case: Case, seed: int) -> bool:
+    """Return whether a case with this seed has a finite number for -inf in a float mask."""
+    plain = case.regime == "normal" and case.masked_rows == "none"
+    return plain and Stream(seed ^ LARGE_MASK).below(LARGE_SHARE) == 0
 
 
 def _hide_by_numbers(case: Case, masks: dict[str, Array]) -> None:
@@ -223,10 +228,11 @@ def _hide_by_numbers(case: Case, masks: dict[str, Array]) -> None:
     One row is lowered at all of its keys, which torch's softmax does not see; in 16 bits the scores
     would be lost next to such a number.
     """
-    stream = Stream(case.seed ^ LARGE_MASK)
     floats = [mask for mask in masks.values() if mask.dtype != bool]
-    if not floats or stream.below(LARGE_SHARE):
+    if not floats or not may_hide_by_numbers(case, case.seed):
         return
+    stream = Stream(case.seed ^ LARGE_MASK)
+    stream.below(LARGE_SHARE)  # drawn by `may_hide_by_numbers`
     mask = floats[stream.below(len(floats))]
     number = MASKED_BY[stream.below(len(MASKED_BY))]
     mask[np.isneginf(mask)] = max(number, -largest_number(case.dtype))

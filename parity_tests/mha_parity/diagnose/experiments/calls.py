@@ -134,7 +134,12 @@ class Caller:
                 return
 
     def case(self, **changes: object) -> Case:
-        """Return the base case with changes; in self-attention L follows S, and S follows L."""
+        """Return the base case with changes, of one head where no more are offered.
+
+        In self-attention L follows S, and S follows L.
+        """
+        if "many" not in self.candidate.offer["heads"]:
+            changes["heads_count"] = 1
         case = self.base.replace(**changes)
         if case.inputs == "self" and case.queries != case.keys:
             given = case.queries if "queries" in changes else case.keys

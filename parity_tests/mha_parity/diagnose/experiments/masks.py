@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.cases.generate import may_hide_by_numbers
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import pose
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
@@ -84,7 +86,10 @@ def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:
     name = "=".join(*mask.items())
     cases: dict[Case, str] = {}
     for where, change in changes.items():
-        cases.setdefault(caller.case(**{**sizes, **change}, **mask), name + where)
+        case = caller.case(**{**sizes, **change}, **mask)
+        # What is hidden by a finite number, and a row that is lowered, is no pattern to read out.
+        seeds = (seed for seed in count(case.seed) if not may_hide_by_numbers(case, seed))
+        cases.setdefault(case.replace(seed=next(seeds)), name + where)
     return [(where, case) for case, where in cases.items()]
 
 
