@@ -50,7 +50,8 @@ class CorpusEntry:
 
     ``reason`` says what is wrong or without counterpart, ``lacks`` names libraries that its file
     imports and this project does not need, ``verdict`` is the one that was last published, ``miss``
-    why it is another than the truth asks for, and ``half`` one of ``HALVES``.
+    why it is another than the truth asks for, ``half`` one of ``HALVES``, and ``later`` the verdict
+    of a run after what the published one showed was mended, where it is another.
     """
 
     repository: str
@@ -63,6 +64,7 @@ class CorpusEntry:
     verdict: str = ""
     miss: str = ""
     half: str = HALVES[0]
+    later: str = ""
 
     def file(self, sources: Path) -> Path:
         """Return where the source stands."""
@@ -178,6 +180,9 @@ def page(entries: Sequence[CorpusEntry]) -> Iterator[str]:
         if missed:
             yield ""
             yield from _listed(missed)
+        if any(each.entry.later for each in outcomes):
+            yield from ("", "After what this showed was mended, in one run of all entries:", "")
+            yield from _counted([replace(o, verdict=o.entry.later or o.verdict) for o in outcomes])
         yield ""
 
 

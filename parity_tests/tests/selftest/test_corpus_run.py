@@ -82,6 +82,17 @@ def test_a_wrong_one_that_is_stopped_is_no_miss_and_one_that_passes_is_listed() 
     assert [False, True] == [line in page([each]) for each in (stopped, passed)]
 
 
+def test_a_later_verdict_is_counted_in_a_table_of_its_own() -> None:
+    """The first verdict stays; what was mended since stands below it."""
+    first = replace(entry(WRONG, "wrong"), verdict="pass", half=HALVES[1], miss="not asked")
+    lines = list(page([replace(first, later="fail")]))
+
+    assert ["| wrong | 1 | 1 | 0 | 0 | 0 | 0 |", "| wrong | 1 | 0 | 1 | 0 | 0 | 0 |"] == [
+        line for line in lines if line.startswith("| wrong | 1")
+    ]
+    assert not any("mended" in line for line in page([first]))
+
+
 def test_verdicts_are_the_commands(sources: Path) -> None:
     """A right attention passes, a wrong one fails, and a name that is missing is refused."""
     found = [
