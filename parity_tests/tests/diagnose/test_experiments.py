@@ -304,6 +304,14 @@ def test_one_effect_of_several_masks_is_one_line() -> None:
     ]
 
 
+@pytest.mark.parametrize(("bug", "inverted"), [("bool-inverted", True), ("mask-transposed", False)])
+def test_only_an_inverted_mask_is_to_be_inverted(bug: str, inverted: bool) -> None:
+    """A mask that is right but for its polarity is not sent before the softmax, where it is."""
+    kind = catalogue()[bug].kinds[0]
+    found = findings(examine(caller(kind, {**LAYER, "inputs": ("self",)})))
+    assert {inverted} == {"~mask" in each.remedy for each in found if each.stage == "mask"}
+
+
 BIASED = offer(inputs=("distinct",), bias=("no", "yes"), out_proj=("identity", "general"),
                memory=("c",))  # fmt: skip
 

@@ -141,8 +141,13 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
     for each in seen.masks:
         if each.effect and (each.understood or not understood):
             kinds.setdefault(each.effect, []).append(each.name)
-    remedy = "apply the mask to the scores, before the softmax, as it is"
     for effect, names in sorted(kinds.items(), key=lambda item: -len(item[1])):
+        inverted = effect.startswith("the mask is inverted")
+        remedy = (
+            "hide where torch's mask is True: ~mask, or masked_fill without the ~"
+            if inverted
+            else "apply the mask to the scores, before the softmax, as it is"
+        )
         yield ExperimentFinding(f"with {', '.join(names)}: {effect}", remedy, stage="mask")
 
 
