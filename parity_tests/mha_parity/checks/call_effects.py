@@ -119,14 +119,6 @@ class MonitoredCandidate:
         before_call.restore()  # the further calls may have changed it again
         return with_findings(kept, findings)
 
-    def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
-        """Yield the answer to each problem, or the error that it raised."""
-        for problem in problems:
-            try:
-                yield self(problem)
-            except CandidateError as error:
-                yield error
-
     def _extra(self, problem: Problem, number: int) -> Iterator[str]:
         """Check dropout, inputs that should be refused and NaN, on problems like this one."""
         checks = (

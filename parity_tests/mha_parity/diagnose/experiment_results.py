@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from mha_parity.diagnose.experiments.calls import Caller
     from mha_parity.diagnose.experiments.examination import Examination
+    from mha_parity.diagnose.experiments.features import FeatureEffect
+    from mha_parity.diagnose.experiments.masks import MaskEffect
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
 MIN_SCALES = 3  # effective scales that a formula rests on
@@ -181,13 +183,17 @@ def _digits(seen: Examination) -> Iterator[ExperimentResult]:
     )  # fmt: skip
 
 
+def _departure(each: MaskEffect | FeatureEffect) -> ExperimentResult:
+    return ExperimentResult(
+        experiment=each.name, sentence=each.effect, value=each.error,
+        unit="error of the output", as_torch=False,
+    )  # fmt: skip
+
+
 def _masks(caller: Caller, seen: Examination) -> Iterator[ExperimentResult]:
     for each in seen.masks:
         if each.effect:
-            yield ExperimentResult(
-                experiment=each.name, sentence=each.effect, value=each.error,
-                unit="error of the output", as_torch=False,
-            )  # fmt: skip
+            yield _departure(each)
             continue
         if each.trial.wrong:
             yield ExperimentResult(
@@ -224,10 +230,7 @@ def _features(seen: Examination) -> Iterator[ExperimentResult]:
         )  # fmt: skip
     for each in seen.features:
         if each.effect:
-            yield ExperimentResult(
-                experiment=each.name, sentence=each.effect, value=each.error,
-                unit="error of the output", as_torch=False,
-            )  # fmt: skip
+            yield _departure(each)
 
 
 def _gradients(caller: Caller, seen: Examination) -> Iterator[ExperimentResult]:

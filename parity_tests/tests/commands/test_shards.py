@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,8 +203,7 @@ def refused(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str])
     assert main(words) == 2, sentence
     errors = capsys.readouterr().err
     assert 1 == errors.count("\n"), errors
-    with pytest.raises(ValueError, match=sentence):
-        raise ValueError(errors)
+    assert re.search(sentence, errors), errors
 
 
 def test_what_makes_no_sense_for_a_shard_is_one_sentence(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.candidate import Answer
 from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
@@ -229,14 +229,6 @@ class Convention(ABC):
         """Pose ``problem`` to the subject and return its answer."""
         call = self.prepare(problem)
         return self.answered(problem, call, call.make())
-
-    def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
-        """Yield the answer to each problem in turn, or the error that came instead."""
-        for problem in problems:
-            try:
-                yield self(problem)
-            except CandidateError as error:
-                yield error
 
 
 def has_modes(layer: Any) -> bool:
