@@ -92,9 +92,10 @@ def test_layouts_hold_the_same_numbers(engine: str, need_weights: bool, average:
         found = pull(laid(given), None if weights is None else np.ones_like(weights) * np.arange(L))
         sequences = [np.ravel(found[name]) for name in ("query", "key", "value")]
         answers.append([np.ravel(output), *sequences, found["in_proj_weight"]])
-    for first, second, third in zip(*answers, strict=True):
-        assert np.array_equal(first, second, equal_nan=True)
-        assert np.allclose(first, third, rtol=0, atol=100 * EPS, equal_nan=True)
+    # Not to the bit: where arrays begin in memory decides the order in which BLAS sums.
+    for first, *others in zip(*answers, strict=True):
+        for other in others:
+            assert np.allclose(first, other, rtol=0, atol=100 * EPS, equal_nan=True)
 
 
 def test_torch_poisons_all_rows() -> None:

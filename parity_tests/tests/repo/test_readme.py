@@ -48,7 +48,7 @@ def test_the_false_alarms_are_those_measured() -> None:
 
 
 def test_assert_close_misjudges_as_told() -> None:
-    """assert_close accepts the wrong example and rejects about 3 % of the right one's elements."""
+    """assert_close accepts the wrong example and rejects 2 to 5 % of the right one's elements."""
     from torch.nn.functional import scaled_dot_product_attention
     from torch.testing import assert_close
 
@@ -64,7 +64,8 @@ def test_assert_close_misjudges_as_told() -> None:
     with pytest.raises(AssertionError, match="Mismatched elements") as raised:
         assert_close(torch.from_numpy(example["attention"](*rows, 4)), of_torch(*rows))
     (share,) = re.findall(r"\(([\d.]+)%\)", str(raised.value))
-    assert 2.5 <= float(share) < 3.5
+    # BLAS orders its sums by the processor: 3.0 % were seen on Intel, 3.8 % on AMD.
+    assert 2 <= float(share) < 5
 
 
 def test_the_kill_matrix_shows_the_whole_catalogue() -> None:
