@@ -11,7 +11,7 @@ OLDEST ?= .venv-oldest
 MHA_PARITY_FUZZ ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate mutants corpus docs fuzz test-frameworks test-languages test-oldest clean
+.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate mutants mutation corpus docs fuzz test-frameworks test-languages test-oldest clean
 
 help: ## list these targets
 	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"
@@ -61,6 +61,9 @@ accuracy: $(READY) ## measure the NumPy attention's errors beside torch's over 1
 
 mutants: $(READY) ## run the suite on every wrong attention of the catalogue
 	@$(BIN)/mha-parity mutants $(ARGS)
+
+mutation: $(VENV)/.mutation ## change the deciding code at random places, and count what a test sees
+	@$(BIN)/python -m mha_parity.selftest.mutation_score $(ARGS)
 
 corpus: $(READY) ## judge public attentions: make corpus ARGS=SOURCES, where their sources lie
 	@$(BIN)/python -m mha_parity.selftest.corpus_run $(ARGS)
@@ -118,6 +121,11 @@ $(READY): pyproject.toml | $(BIN)/python
 $(VENV)/.frameworks: $(READY)
 	@echo "Installing JAX and Keras"
 	@$(PIP) install --editable '.[dev,frameworks]'
+	@touch $@
+
+$(VENV)/.mutation: $(READY)
+	@echo "Installing cosmic-ray"
+	@$(PIP) install --editable '.[dev,mutation]'
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(READY)
