@@ -74,7 +74,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestedChange:
+class ChangeResult:
     """A change with what came of it: *killed*, *equivalent* or *survived*."""
 
     change: Change
@@ -143,7 +143,7 @@ def draw(root: Path, count: int, seed: int, rooms: Sequence[str]) -> Iterator[tu
             yield describe(module.relative_to(root).as_posix(), sources(module), text), text
 
 
-def run_tests(change: Change, text: str, root: Path) -> TestedChange:
+def run_tests(change: Change, text: str, root: Path) -> ChangeResult:
     """Write a change into the copy ``root``, run the tests on it, and put it back."""
     module = root / change.path
     source = module.read_text("utf-8")
@@ -153,16 +153,16 @@ def run_tests(change: Change, text: str, root: Path) -> TestedChange:
     finally:
         module.write_text(source, "utf-8")
     if seen:
-        return TestedChange(change=change, outcome="killed")
+        return ChangeResult(change=change, outcome="killed")
     known = change.key in read_equivalents()
-    return TestedChange(change=change, outcome="equivalent" if known else "survived")
+    return ChangeResult(change=change, outcome="equivalent" if known else "survived")
 
 
-def run_changes(count: int, seed: int, rooms: Sequence[str], jobs: int) -> list[TestedChange]:
+def run_changes(count: int, seed: int, rooms: Sequence[str], jobs: int) -> list[ChangeResult]:
     """Draw changes of the last commit and test each, in as many copies as ``jobs``."""
     free: SimpleQueue[Path] = SimpleQueue()
 
-    def one(drawn: tuple[Change, str]) -> TestedChange:
+    def one(drawn: tuple[Change, str]) -> ChangeResult:
         root = free.get()
         try:
             return run_tests(*drawn, root)
@@ -186,13 +186,13 @@ def run_changes(count: int, seed: int, rooms: Sequence[str], jobs: int) -> list[
     return tested
 
 
-def score(tested: Sequence[TestedChange]) -> float:
+def score(tested: Sequence[ChangeResult]) -> float:
     """Return the share of changes that a test saw, equivalents left out."""
     counts = Counter(one.outcome for one in tested)
     return counts["killed"] / max(counts["killed"] + counts["survived"], 1)
 
 
-def tables(tested: Sequence[TestedChange], seed: int) -> str:
+def tables(tested: Sequence[ChangeResult], seed: int) -> str:
     """Return counts by room, and what survived, as Markdown."""
     counts = Counter((one.change.room, one.outcome) for one in tested)
     lines = [
