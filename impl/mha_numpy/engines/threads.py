@@ -99,7 +99,7 @@ class _SingleThreadedBlas:
                 self._before = [(library, library.num_threads) for library, _ in _blas_libraries()]
                 for library, threads in self._before:
                     if threads > 1:
-                        library.set_num_threads(1)
+                        _limit(library, 1)
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
@@ -108,7 +108,7 @@ class _SingleThreadedBlas:
             if not self._inside:
                 for library, threads in self._before:
                     if threads > 1:
-                        library.set_num_threads(threads)
+                        _limit(library, threads)
 
 
 BLAS_SPREADS_FROM = 262_144
@@ -195,6 +195,15 @@ def _blas_libraries() -> list[tuple[Any, int]]:
 
     found = ThreadpoolController().lib_controllers
     return [(one, int(one.num_threads)) for one in found if one.user_api == "blas"]
+
+
+def _limit(library: Any, threads: int) -> None:
+    """Set the threads of a BLAS, from whatever thread this is called.
+
+    From threadpoolctl 3.8 on `set_num_threads` does nothing on any thread but the first that called
+    it, while that one lives: a limit set on one thread would not be lifted on another.
+    """
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(threads)
 
 
 def _forget_the_parent() -> None:

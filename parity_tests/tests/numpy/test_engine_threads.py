@@ -241,6 +241,27 @@ def test_blas_has_one_thread_inside_and_its_own_after() -> None:
     assert set(blas_threads()) == {2}
 
 
+@pytest.mark.usefixtures("two_blas_threads")
+def test_the_limit_is_set_and_lifted_from_any_thread() -> None:
+    """The first in sets the limit and the last out lifts it, each on a thread of its own."""
+    entered, may_leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with single_threaded_blas:
+            entered.set()
+            may_leave.wait()
+
+    first = threading.Thread(target=other)
+    first.start()
+    entered.wait()
+    seen = [set(blas_threads())]
+    with single_threaded_blas:
+        may_leave.set()
+        first.join()
+        seen.append(set(blas_threads()))
+    assert [{1}, {1}, {2}] == [*seen, set(blas_threads())]
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_every_piece_is_done_once(threads: int) -> None:
     """No piece is left out or done twice, whatever the number of threads."""
