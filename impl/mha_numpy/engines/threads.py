@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from threadpoolctl import LibController
+
 
 class _Job:
     """Numbered pieces of work, taken one by one by every thread that joins."""
@@ -91,7 +93,7 @@ class _SingleThreadedBlas:
         """Start as if nobody was inside."""
         self._lock = threading.Lock()
         self._inside = 0
-        self._before: list[tuple[Any, int]] = []
+        self._before: list[tuple[LibController, int]] = []
 
     def __enter__(self) -> None:
         with self._lock:
@@ -186,7 +188,7 @@ def _default_threads() -> int:
 
 
 @cache
-def _blas_libraries() -> list[tuple[Any, int]]:
+def _blas_libraries() -> list[tuple[LibController, int]]:
     """Return threadpoolctl's handles of the loaded BLAS and the threads each had when first seen.
 
     Looking for them takes milliseconds, so it is done once.
@@ -197,7 +199,7 @@ def _blas_libraries() -> list[tuple[Any, int]]:
     return [(one, int(one.num_threads)) for one in found if one.user_api == "blas"]
 
 
-def _limit(library: Any, threads: int) -> None:
+def _limit(library: LibController, threads: int) -> None:
     """Set the threads of a BLAS, from whatever thread this is called.
 
     From threadpoolctl 3.8 on `set_num_threads` does nothing on any thread but the first that called
