@@ -25,7 +25,7 @@ from mha_parity.core.global_state import GlobalState, seeded
 from mha_parity.targets.attribution import attributed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
@@ -89,6 +89,11 @@ class MonitoredCandidate:
         self.own_weights: OwnWeights | None = getattr(bound, "own_weights", None)
         self._forbid = tuple(forbid)
         self._last: Case | None = None
+        self._tell: Callable[[str], None] | None = None
+
+    def describe_calls(self, tell: Callable[[str], None]) -> None:
+        """Have ``tell`` called with the call of each problem, as Python, before it is made."""
+        self._tell = tell
 
     def __call__(self, problem: Problem) -> Answer:
         """Return the candidate's answer with the findings of this call."""
@@ -97,6 +102,8 @@ class MonitoredCandidate:
 
     def _monitored(self, problem: Problem) -> Answer:
         call = self.bound.prepare(problem)
+        if self._tell is not None:
+            self._tell(self.bound.written(call))
         before = [array.copy() for _, array in call.given]
         before_call = GlobalState.now()
         started = time.perf_counter()

@@ -70,10 +70,14 @@ def replay(
     with using(record_of(options)), opened as candidate:
         offered(case, candidate.offer, target)
         solvable(case, getattr(candidate, "own_weights", None))
+        calls: list[str] = []
+        if (describe := getattr(candidate, "describe_calls", None)) is not None:
+            describe(calls.append)
         asked = DebuggedCandidate(cast("MonitoredCandidate", candidate).bound) if pdb else candidate
         case_result = run_case(asked, case, settings)
         picture = picture_of(candidate, case_result, settings) if display else None
-    case_view.show(case_detail(case_result, settings), target, console)
+    detail = case_detail(case_result, settings, call=next(iter(calls), ""))
+    case_view.show(detail, target, console)
     if display and picture:
         display(picture)
     return int(case_result.fails)

@@ -120,7 +120,7 @@ class CaseDetail:
     """One case as ``replay`` prints it.
 
     ``error_units`` are the output's errors over the allowed ones, (N, L, G, W) with G groups of
-    heads; None where the answer has another shape.
+    heads; None where the answer has another shape. ``call`` is the target's call as Python.
     """
 
     case: Case
@@ -129,3 +129,4 @@ class CaseDetail:
     problem: Problem | None = None
     comparison: Comparison | None = None
     error_units: Array | None = None
+    call: str = ""

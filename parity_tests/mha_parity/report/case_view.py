@@ -40,6 +40,7 @@ def show(detail: CaseDetail, target: str, console: Console) -> None:
     page.block(
         [("case", page.flow(map(Text, _sizes_and_features(detail.case)))), *_inputs(detail.problem)]
     )
+    page.block([("call", Text(detail.call))] if detail.call else [])
     for part in _pictures(detail, console.width):
         page.lines += [Text(), *part]
     page.block([pair for each in detail.check_results for pair in _judged(each)])

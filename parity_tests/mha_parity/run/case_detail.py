@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from mha_parity.run.case_run import CaseResult
 
 
-def case_detail(result: CaseResult, settings: JudgeSettings) -> CaseDetail:
-    """Return what ``replay`` prints of a case; the arrays only where the target answered."""
+def case_detail(result: CaseResult, settings: JudgeSettings, *, call: str = "") -> CaseDetail:
+    """Return what ``replay`` prints of a case; the arrays only where the target answered.
+
+    ``call`` is the target's call as Python.
+    """
     units = None
     if result.problem and result.reference and result.answer:
         units = error_units(result.problem, result.reference, result.answer, settings)
@@ -35,6 +38,7 @@ def case_detail(result: CaseResult, settings: JudgeSettings) -> CaseDetail:
         problem=result.problem,
         comparison=comparison(result),
         error_units=units,
+        call=call,
     )
 
 

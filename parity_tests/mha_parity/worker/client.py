@@ -15,11 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, TargetError
 from mha_parity.targets.command import EXEC
-from mha_parity.worker.messages import PROTOCOL, Failed, Loaded, Ready, Refused, Setup
+from mha_parity.worker.messages import (
+    PROTOCOL,
+    Describe,
+    Described,
+    Failed,
+    Loaded,
+    Ready,
+    Refused,
+    Setup,
+)
 from mha_parity.worker.process import Process, WorkerLost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Self
 
     from mha_parity.core.features import Offer
@@ -77,6 +86,7 @@ class IsolatedCandidate:
         self._losses = ProcessLosses()
         self._waiting_since = time.monotonic()
         self._process = self._start()
+        self._tell: Callable[[str], None] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -143,6 +153,12 @@ class IsolatedCandidate:
                     self._losses.add(lost.severity)
                 self._restart()
         return self._ready
+
+    def describe_calls(self, tell: Callable[[str], None]) -> None:
+        """Have ``tell`` called with each call, as Python, until the process has to be replaced."""
+        self.ready()
+        self._tell = tell
+        self._process.send(Describe())
 
     def __call__(self, problem: Problem) -> Answer:
         """Return the candidate's answer to one problem; raise what came instead."""
@@ -214,6 +230,8 @@ class IsolatedCandidate:
             raise TargetError(message.sentence)
         if isinstance(message, Loaded):
             self._process.loaded = True
+        if isinstance(message, Described) and self._tell is not None:
+            self._tell(message.text)
         if isinstance(message, Ready):
             self._process.is_ready()
             self._ready = self._ready or message

@@ -84,6 +84,18 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Describe:
+    """From now on the worker is to describe its calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """The call that comes next, as Python."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calling:
     """A call of the target begins: the time-out counts from here."""
 
@@ -108,4 +120,6 @@ NAMES: Mapping[str, Any] = {
         Case, MaskFormat, MaskPlan, MaskSearchResult, OwnWeights, Parameter, Role, Severity, Status,
     )
 } | {"Array": Array, "Axes": Axes, "Offer": Offer}  # fmt: skip
-PROTOCOL = Protocol((Setup, Loaded, Refused, Ready, Calling, Failed, Answer, Problem), NAMES)
+PROTOCOL = Protocol(
+    (Setup, Describe, Loaded, Refused, Ready, Described, Calling, Failed, Answer, Problem), NAMES
+)

@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.check_result import Severity
 from mha_parity.worker.framing import blocks, send
-from mha_parity.worker.messages import PROTOCOL, Calling, Failed, Loaded, Ready, Refused, Setup
+from mha_parity.worker.messages import (
+    PROTOCOL,
+    Calling,
+    Describe,
+    Described,
+    Failed,
+    Loaded,
+    Ready,
+    Refused,
+    Setup,
+)
 from mha_parity.worker.output_capture import START, mark
 
 if TYPE_CHECKING:
@@ -70,6 +80,9 @@ def serve(requests: int, answers: int) -> None:
     os.write(printed, mark(START))
     _say(answers, ready)
     for number, problem in incoming:
+        if isinstance(problem, Describe):
+            candidate.describe_calls(lambda text: _say(answers, Described(text=text)))
+            continue
         assert number is not None  # noqa: S101  (problems are numbered)
         answer = _answer(candidate, problem)
         os.write(printed, mark(number))

@@ -254,6 +254,81 @@ def test_status(target: str, case: str, status: int) -> None:
         assert status == replay(case, candidate, target, options, console, pdb=False)
 
 
+LAYER = """
+from torch import nn
+
+class Attention(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.heads = num_heads
+        self.qkv, self.proj = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x, key_padding_mask=None):
+        n, s, e = x.shape
+        q, k, v = (
+            t.view(n, s, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1)
+        )
+        a = q @ k.mT / (e // self.heads) ** 0.5
+        if key_padding_mask is not None:
+            a = a.masked_fill(key_padding_mask[:, None, None], float("-inf"))
+        return self.proj((a.softmax(-1) @ v).transpose(1, 2).reshape(n, s, e))
+
+class Exits(Attention):
+    def forward(self, x, key_padding_mask=None):
+        if x.shape[1] == 2:
+            import os
+            os._exit(3)
+        return super().forward(x, key_padding_mask)
+"""
+LAYERS_CALL = """\
+layer = {name}(embed_dim=1, num_heads=1)
+layer.qkv.weight = [[1.4445], [-0.030155], [-0.35684]]  # float64 (3, 1)
+layer.qkv.bias = zeros  # float64 (3,)
+layer.proj.weight = [[1.0]]  # float64 (1, 1)
+layer.proj.bias = zeros  # float64 (1,)
+layer(
+    x=query,  # Tensor float64 (1, 2, 1)
+    key_padding_mask=[[False, True]],  # Tensor bool (1, 2)
+)"""
+FUNCTIONS_CALL = """\
+f(
+    Q=query,  # ndarray float64 (2, 2)
+    K=key,  # ndarray float64 (2, 2)
+    V=value,  # ndarray float64 (2, 2)
+    n_heads=2,
+)"""
+
+
+def told_call(case: str, target: str, *, in_process: bool = False) -> str:
+    """Return the call that ``replay`` shows, without its margin."""
+    stream = io.StringIO()
+    options = Options(in_process=in_process)
+    console = Console(file=stream, width=100, color_system=None)
+    replay(case, opened(target, options), target, options, console, pdb=False)
+    block = stream.getvalue().partition("\n call  ")[2].partition("\n\n")[0]
+    return "\n".join(line.removeprefix(" " * 17) for line in (" " * 7 + block).splitlines())
+
+
+@pytest.mark.parametrize("in_process", [False, True], ids=["isolated", "here"])
+def test_the_call_is_shown(tmp_path: Path, in_process: bool) -> None:
+    """How the target was called: constructor, weights, each argument with its shape, small masks.
+
+    A call that ends the process is shown too.
+    """
+    path = tmp_path / "layer.py"
+    path.write_text(LAYER, encoding="utf-8")
+    case = "mha-N1-L2-S2-H1-D1-padding-float64-s73"
+    names = ["Attention"] if in_process else ["Attention", "Exits"]
+    for name in names:
+        expected = LAYERS_CALL.format(name=name)
+        assert expected == told_call(case, f"{path}:{name}", in_process=in_process)
+
+
+def test_the_call_of_a_function_is_shown() -> None:
+    """Rows are named by what they are, though the target has other names for them."""
+    assert FUNCTIONS_CALL == told_call(SMALL, WRONG)
+
+
 def test_the_same_each_time() -> None:
     """An id replayed twice shows the same, letter by letter."""
     assert shown(tried(CASES[0], OWN)) == shown(tried(CASES[0], OWN))

@@ -22,6 +22,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     split_result,
 )
 from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.conventions.written_call import written
 from mha_parity.targets.masks.mask_format import MaskArgument
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Convention(ABC):
         self.untried: dict[str, str] = {}
         self.hides_future = False
         self._tried: Mapping[str, Any] | None = None
+        self._built_with: tuple[Sequence[Any], Mapping[str, Any]] | None = None
         self.remarks: tuple[str, ...] = ()
         self.offer: Offer = self.claims()
         self.reasons: dict[tuple[str, str], str] = {}
@@ -120,7 +122,12 @@ class Convention(ABC):
     def construct(self, *args: Any, **kwargs: Any) -> Any:
         """Return a new layer, and keep which parameters of the constructor were passed."""
         self._record(parameters.passed(self._named[0], "constructor", args, kwargs))
+        self._built_with = (args, kwargs)
         return self.subject(*args, **kwargs)
+
+    def written(self, call: Call) -> str:
+        """Return the call that was prepared last as lines of Python."""
+        return written(self.subject, self._built_with, self._named[1], call)
 
     def masked(self, call: Call, arguments: Arguments) -> Call:
         """Return the call with what its mask parameters get for the problem of ``arguments``."""

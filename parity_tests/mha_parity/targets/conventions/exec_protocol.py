@@ -12,6 +12,7 @@ from mha_parity.targets.command import Command
 from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import canonical_weights
+from mha_parity.targets.conventions.written_call import written
 from mha_parity.targets.conventions.vjp import as_state
 
 if TYPE_CHECKING:
@@ -84,6 +85,10 @@ class ExecProtocol(Convention):
             tuple(arguments.given),
             partial(_gradients, problem) if problem.case.gradients == "yes" else None,
         )
+
+    def written(self, call: Call) -> str:
+        """Return the request that is sent: the rows, further arrays and options."""
+        return written(self.subject, None, (), call)
 
     def answer(self, problem: Problem, result: dict[str, Array]) -> Answer:
         """Return the arrays `output` and `weights`."""
