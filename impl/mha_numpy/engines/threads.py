@@ -12,7 +12,7 @@ import threading
 from contextlib import nullcontext
 from functools import cache
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from mha_parity.targets.command import Command
 from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import canonical_weights
-from mha_parity.targets.conventions.written_call import written
 from mha_parity.targets.conventions.vjp import as_state
+from mha_parity.targets.conventions.written_call import written
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
