@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.environment import require
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options, from_namespace
-from mha_parity.core.verdict import Outcome
+from mha_parity.core.verdict import Outcome, Refusal
 from mha_parity.report import encoding, files, github, terminal
 from mha_parity.report.progress import error_console, progress
 from mha_parity.run.by_answers import need_torch_or_answers
@@ -18,6 +18,7 @@ from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from rich.console import Console
 
@@ -37,16 +38,18 @@ def check(asked: argparse.Namespace, console: Console) -> int:
     Raises
     ------
     ValueError
-        There is nothing to judge by, a report cannot be written, or the only target is refused.
+        There is nothing to judge by, or a report cannot be written.
 
     """
     options = from_namespace(asked)
     need_torch_or_answers(options)
     need_reports(asked)
-    verdicts, refused = _all_judged(runs_of(asked, options))
-    show(verdicts, asked, console)
-    for sentence in refused:
-        sys.stderr.write(f"mha-parity: refused: {sentence}\n")
+    runs = runs_of(asked, options)
+    verdicts, refused = _all_judged(runs)
+    show(verdicts, asked, console, refused)
+    for each in refused:
+        said = each.sentence if len(runs) == 1 else f"refused: {_with_target(each)}"
+        sys.stderr.write(f"mha-parity: {said}\n")
     statuses = [v.outcome.exit_status for v in verdicts] + [REFUSED] * bool(refused)
     return worst_status(statuses)
 
@@ -77,14 +80,20 @@ def need_reports(asked: argparse.Namespace) -> None:
         require("matplotlib", "report")
 
 
-def show(verdicts: list[Verdict], asked: argparse.Namespace, console: Console) -> None:
-    """Print the verdicts; the reports named are written as well."""
+def show(
+    verdicts: list[Verdict],
+    asked: argparse.Namespace,
+    console: Console,
+    refused: Sequence[Refusal] = (),
+) -> None:
+    """Print the verdicts; the reports named are written as well, with what was refused."""
     names = {kind: getattr(asked, kind) for kind in files.MAKE}
     # Before anything is printed: a pipe that closes early loses no file.
-    written = [f" {line}" for line in files.write(verdicts, names if verdicts else {})]
+    written = [f" {line}" for line in files.write(verdicts, names, refused)]
     if asked.github:
-        files.append_summary(verdicts)
+        files.append_summary(verdicts, refused)
         written += github.workflow_commands(verdicts)
+        written += [github.could_not_judge(_with_target(each)) for each in refused]
     with encoding.closed_pipe_ignored():
         for verdict in verdicts:
             terminal.show(verdict, console, verbose=asked.verbose)
@@ -92,25 +101,21 @@ def show(verdicts: list[Verdict], asked: argparse.Namespace, console: Console) -
             console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
-def _all_judged(runs: list[tuple[str, Options]]) -> tuple[list[Verdict], list[str]]:
-    """Return the verdicts, and why targets are refused; one refused target ends no others.
-
-    Raises
-    ------
-    ValueError
-        The only target is refused.
-
-    """
+def _all_judged(runs: list[tuple[str, Options]]) -> tuple[list[Verdict], list[Refusal]]:
+    """Return the verdicts, and why targets are refused; one refused target ends no others."""
     verdicts, refused = [], []
     for target, options in runs:
         try:
             verdicts.append(judged(target, options))
         except ValueError as mistake:
-            if len(runs) == 1:
-                raise
-            sentence = str(mistake)
-            refused.append(sentence if target in sentence else f"{target}: {sentence}")
+            refused.append(Refusal(target, str(mistake)))
     return verdicts, refused
+
+
+def _with_target(refused: Refusal) -> str:
+    """Return the sentence, which of several targets has to name its own."""
+    named = refused.target in refused.sentence
+    return refused.sentence if named else f"{refused.target}: {refused.sentence}"
 
 
 def default_runs(options: Options) -> list[tuple[str, Options]]:

@@ -233,6 +233,14 @@ class Verdict:
         return said
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A target that came to no verdict, and why: one sentence with the remedy."""
+
+    target: str
+    sentence: str
+
+
 def _cases(count: int) -> str:
     return "1 case" if count == 1 else f"{count} cases"
 
@@ -251,6 +259,6 @@ def _way_out(untried: list[Parameter]) -> str:
 
 
 __all__ = [
-    "Accuracy", "CheckRow", "Diagnosis", "Failure", "FeatureRow", "Outcome", "Severity", "Source",
-    "Verdict",
+    "Accuracy", "CheckRow", "Diagnosis", "Failure", "FeatureRow", "Outcome", "Refusal", "Severity",
+    "Source", "Verdict",
 ]  # fmt: skip

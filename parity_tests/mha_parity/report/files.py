@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.report import github, junit, markdown, sarif
-from mha_parity.report.json_document import SCHEMA, document
+from mha_parity.report.json_document import SCHEMA, document, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from mha_parity.core.verdict import Verdict
+    from mha_parity.core.verdict import Refusal, Verdict
+
+    Make = Callable[[Sequence[Verdict], Sequence[Refusal]], str]
 
 
 def writable(names: Iterable[str | None]) -> None:
@@ -37,10 +39,19 @@ def writable(names: Iterable[str | None]) -> None:
             raise ValueError(f"{name} is a folder, but should be a file; name a file in it.")
 
 
-def write(verdicts: Sequence[Verdict], names: Mapping[str, str | None]) -> list[str]:
-    """Write the files that were asked for, by format, and return a line on each."""
+def write(
+    verdicts: Sequence[Verdict],
+    names: Mapping[str, str | None],
+    refused: Sequence[Refusal] = (),
+) -> list[str]:
+    """Write the files that were asked for, by format, and return a line on each.
+
+    Targets that were refused stand in them behind the verdicts.
+    """
     return [
-        write_text(TITLES[kind], name, MAKE[kind](verdicts)) for kind, name in names.items() if name
+        write_text(TITLES[kind], name, MAKE[kind](verdicts, refused))
+        for kind, name in names.items()
+        if name
     ]
 
 
@@ -50,31 +61,31 @@ def write_text(title: str, name: str, text: str) -> str:
     return f"{title} written to {name}"
 
 
-def append_summary(verdicts: Sequence[Verdict]) -> None:
+def append_summary(verdicts: Sequence[Verdict], refused: Sequence[Refusal] = ()) -> None:
     """Append the Markdown to the summary of a step of GitHub Actions, where one runs."""
     name = os.environ.get(github.SUMMARY)
     if name:
         with Path(name).open("a", encoding="utf-8") as file:
-            file.write(markdown.document(verdicts))
+            file.write(markdown.document(verdicts, refused))
 
 
-def as_json(verdicts: Sequence[Verdict]) -> str:
+def as_json(verdicts: Sequence[Verdict], refused: Sequence[Refusal] = ()) -> str:
     """Return one verdict's document, or several under ``runs``."""
-    documents = [document(verdict) for verdict in verdicts]
+    documents = [*map(document, verdicts), *map(refusal, refused)]
     whole: Any = documents[0] if len(documents) == 1 else {"schema": SCHEMA, "runs": documents}
     return json.dumps(whole, indent=2, allow_nan=False) + "\n"
 
 
-def _page(verdicts: Sequence[Verdict]) -> str:
+def _page(verdicts: Sequence[Verdict], refused: Sequence[Refusal]) -> str:
     from mha_parity.report import html_page
 
-    return html_page.document(verdicts)
+    return html_page.document(verdicts, refused=refused)
 
 
 TITLES = {
     "json": "JSON", "junit": "JUnit XML", "html": "page", "markdown": "Markdown", "sarif": "SARIF",
 }  # fmt: skip
-MAKE: Mapping[str, Callable[[Sequence[Verdict]], str]] = {
+MAKE: Mapping[str, Make] = {
     "json": as_json,
     "junit": junit.document,
     "html": _page,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.pictures import GradientMatrix, GradientPicture, WeightsPicture
-    from mha_parity.core.verdict import Failure, Verdict
+    from mha_parity.core.verdict import Failure, Refusal, Verdict
 
 TEMPLATE = "page.html.jinja"
 LINES = 24  # of what a target said before it broke
@@ -33,8 +33,15 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DECADES = 6.0  # errors of 10^6 times what is allowed, and larger ones, have the full colour
 
 
-def document(verdicts: Sequence[Verdict] = (), pictures: Sequence[WeightsPicture] = ()) -> str:
-    """Return the HTML of a page of verdicts, or of pictures alone; needs jinja2 and matplotlib."""
+def document(
+    verdicts: Sequence[Verdict] = (),
+    pictures: Sequence[WeightsPicture] = (),
+    refused: Sequence[Refusal] = (),
+) -> str:
+    """Return the HTML of a page of verdicts and of targets that were refused, or of pictures alone.
+
+    Needs jinja2 and matplotlib.
+    """
     import jinja2
 
     environment = jinja2.Environment(
@@ -65,7 +72,8 @@ def document(verdicts: Sequence[Verdict] = (), pictures: Sequence[WeightsPicture
         "breakable": breakable,
     }
     template = environment.get_template(TEMPLATE)
-    return template.render(verdicts=verdicts, pictures=pictures, **helpers) + "\n"
+    shown = {"verdicts": verdicts, "pictures": pictures, "refused": refused}
+    return template.render(**shown, **helpers) + "\n"
 
 
 def picture_of(verdict: Verdict, failure: Failure) -> WeightsPicture | None:

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
         Diagnosis,
         Failure,
         FeatureRow,
+        Refusal,
         Source,
         Verdict,
     )
 
 SCHEMA = "mha-parity/2"
+REFUSED = "refused"
 
 
 def document(verdict: Verdict) -> dict[str, Any]:
@@ -51,6 +53,16 @@ def document(verdict: Verdict) -> dict[str, Any]:
         "notes": list(verdict.notes),
         "seconds": round(verdict.seconds, 3),
         "environment": dict(verdict.environment),
+    }
+
+
+def refusal(refused: Refusal) -> dict[str, Any]:
+    """Return what stands in place of a verdict where a target was refused."""
+    return {
+        "schema": SCHEMA,
+        "target": refused.target,
+        "verdict": REFUSED,
+        "sentence": refused.sentence,
     }
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from mha_parity.core.parameters import Parameter
-    from mha_parity.core.verdict import CheckRow, Failure, FeatureRow, Verdict
+    from mha_parity.core.verdict import CheckRow, Failure, FeatureRow, Refusal, Verdict
 
 
 # What XML 1.0 cannot hold, not even escaped; a crashing target may have printed it.
@@ -26,11 +26,16 @@ LINES = 24  # of what a target said before it broke
 COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
-def document(verdicts: Sequence[Verdict]) -> str:
-    """Return the XML text."""
+def document(verdicts: Sequence[Verdict], refused: Sequence[Refusal] = ()) -> str:
+    """Return the XML text; a target that was refused is one test case with an error."""
     root = ET.Element("testsuites", name="mha-parity")
     for verdict in verdicts:
         _suite(root, verdict)
+    for each in refused:
+        suite = ET.SubElement(root, "testsuite", name=each.target)
+        case = ET.SubElement(suite, "testcase", classname=each.target, name="verdict")
+        _say(case, "error", "refused", each.sentence, each.sentence)
+        _count(suite, 0.0)
     _count(root, sum(verdict.seconds for verdict in verdicts))
     ET.indent(root)
     text = ET.tostring(root, encoding="unicode")

@@ -12,16 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from mha_parity.core.pictures import WeightsPicture
-    from mha_parity.core.verdict import Diagnosis, Failure, FeatureRow, Verdict
+    from mha_parity.core.verdict import Diagnosis, Failure, FeatureRow, Refusal, Verdict
 
 LINES = 12  # of what a check says
 WIDTH = 78  # characters of a picture
 SPECIAL = re.compile(r"([\\`*_\[\]<|~&])")
 
 
-def document(verdicts: Sequence[Verdict]) -> str:
-    """Return the verdicts one below the other."""
-    return "\n\n".join("\n".join(_verdict(verdict)) for verdict in verdicts) + "\n"
+def document(verdicts: Sequence[Verdict], refused: Sequence[Refusal] = ()) -> str:
+    """Return the verdicts one below the other, then what was refused."""
+    parts = ["\n".join(_verdict(verdict)) for verdict in verdicts]
+    parts += [f"## ! {escaped(r.target)}: refused\n\n{escaped(r.sentence)}" for r in refused]
+    return "\n\n".join(parts) + "\n"
 
 
 def _verdict(verdict: Verdict) -> Iterator[str]:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mha_parity
 from mha_parity.core.verdict import Outcome
 from mha_parity.report import wording
 from mha_parity.report.brief import first_line
@@ -14,29 +15,32 @@ from mha_parity.report.brief import first_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mha_parity.core.verdict import Failure, Verdict
+    from mha_parity.core.verdict import Failure, Refusal, Verdict
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 INCONCLUSIVE = "inconclusive"  # the rule of a run that proved nothing
 
 
-def document(verdicts: Sequence[Verdict]) -> str:
-    """Return the log: one run, a rule for each check, a result for each that failed."""
+def document(verdicts: Sequence[Verdict], refused: Sequence[Refusal] = ()) -> str:
+    """Return the log: one run, a rule for each check, a result for each that failed.
+
+    A target that was refused is a notification of the tool.
+    """
     results = [result for verdict in verdicts for result in _results(verdict)]
     named = sorted({result["ruleId"] for result in results})
-    versions = {verdict.environment.get("mha_parity", "") for verdict in verdicts}
     driver = {
         "name": "mha-parity",
-        "version": max(versions),
+        "version": mha_parity.__version__,
         "rules": [_rule(name) for name in named],
     }
     for result in results:
         result["ruleIndex"] = named.index(result["ruleId"])
-    log = {
-        "$schema": SCHEMA,
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results}],
-    }
+    run: dict[str, Any] = {"tool": {"driver": driver}, "results": results}
+    if refused:
+        said = [{"level": "error", "message": {"text": each.sentence}} for each in refused]
+        invocation = {"executionSuccessful": False, "toolExecutionNotifications": said}
+        run["invocations"] = [invocation]
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=2) + "\n"
 
 

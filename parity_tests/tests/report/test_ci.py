@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import html
+import importlib.resources
 import json
 import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,16 @@ import pytest
 from mha_parity.__main__ import main
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import SYSTEMATIC, CheckResult, Severity
-from mha_parity.core.verdict import Diagnosis, Failure, FeatureRow, Outcome, Source, Verdict
-from mha_parity.report import github, markdown, sarif, wording
+from mha_parity.core.verdict import (
+    Diagnosis,
+    Failure,
+    FeatureRow,
+    Outcome,
+    Refusal,
+    Source,
+    Verdict,
+)
+from mha_parity.report import files, github, markdown, sarif, wording
 from mha_parity.run.source import source_of
 
 CASE = parse("qkv-N1-L2-S2-H2-D1-unbatched-float64-s0")
@@ -133,6 +144,44 @@ def test_a_run_without_a_verdict_is_annotated(capsys: pytest.CaptureFixture[str]
         assert capsys.readouterr().out.startswith(said)
 
 
+def test_a_run_without_a_verdict_writes_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where every target is refused, each file that was asked for has the sentence and is valid."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(github.SUMMARY, "summary.md")
+    kinds = ("json", "junit", "sarif", "markdown", "html")
+    words = [word for kind in kinds for word in (f"--{kind}", f"v.{kind}")]
+    sentence = "got the target 'missing.py:f', but there is no file missing.py"
+    for targets in (["missing.py:f"], ["missing.py:f", "missing.py:g"]):
+        assert main(["check", *targets, "--github", *words]) == 2
+        said = capsys.readouterr()
+        assert len(targets) == said.out.count("::error title=mha-parity::") == said.err.count("got")
+        texts = {kind: Path(f"v.{kind}").read_text("utf-8") for kind in kinds}
+        assert [] == [kind for kind, text in texts.items() if sentence not in html.unescape(text)]
+    written = json.loads(texts["json"])
+    schema = importlib.resources.files("mha_parity.report").joinpath("schema.json")
+    jsonschema.Draft202012Validator(json.loads(schema.read_text("utf-8"))).validate(written)
+    assert ["refused", "refused"] == [each["verdict"] for each in written["runs"]]
+    log = json.loads(texts["sarif"])
+    jsonschema.Draft202012Validator(LOG).validate(log)
+    (invocation,) = log["runs"][0]["invocations"]
+    assert not invocation["executionSuccessful"]
+    suites = ET.fromstring(texts["junit"])  # noqa: S314  (our own file)
+    assert ("2", "2", "0") == tuple(suites.get(each) for each in ("tests", "errors", "failures"))
+    assert Path("summary.md").read_text("utf-8").endswith(texts["markdown"])
+
+
+def test_a_refused_target_stands_beside_a_verdict() -> None:
+    """One refused target takes nothing from the others in any file."""
+    refused = [Refusal("missing.py:f", "got nothing.")]
+    texts = {kind: make([failed()], refused) for kind, make in files.MAKE.items()}
+    for text in texts.values():
+        assert "got nothing" in text
+        assert "fails 2 of 3 cases" in html.unescape(text)
+    jsonschema.Draft202012Validator(LOG).validate(json.loads(texts["sarif"]))
+
+
 def test_only_what_does_not_hold_is_annotated() -> None:
     """An inconclusive run is a warning; one that holds, nothing; no file, no place."""
     verdict = dataclasses.replace(failed(), source=None)
@@ -187,7 +236,7 @@ def closed(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
     }
 
 
-# Sections 3.13 to 3.52 of SARIF 2.1.0, of what is written here.
+# Sections 3.13 to 3.58 of SARIF 2.1.0, of what is written here.
 STRING = {"type": "string", "minLength": 1}
 URI = {"type": "string", "pattern": r"^[^\\ ]+$"}
 MESSAGE = closed({"text": STRING})
@@ -208,7 +257,15 @@ RESULT = closed(
 )
 RULES = {"type": "array", "uniqueItems": True, "items": RULE}
 DRIVER = closed({"name": STRING}, version=STRING, rules=RULES)
-RUN = closed({"tool": closed({"driver": DRIVER}), "results": {"type": "array", "items": RESULT}})
+NOTIFICATION = closed({"message": MESSAGE}, level=RESULT["properties"]["level"])
+INVOCATION = closed(
+    {"executionSuccessful": {"type": "boolean"}},
+    toolExecutionNotifications={"type": "array", "items": NOTIFICATION},
+)
+RUN = closed(
+    {"tool": closed({"driver": DRIVER}), "results": {"type": "array", "items": RESULT}},
+    invocations={"type": "array", "items": INVOCATION},
+)
 LOG = closed(
     {"version": {"const": "2.1.0"}, "runs": {"type": "array", "items": RUN}}, **{"$schema": URI}
 )

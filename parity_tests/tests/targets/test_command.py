@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from mha_parity.__main__ import main, parser
-from mha_parity.commands import check as checking
+from mha_parity.__main__ import main
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
@@ -115,12 +114,14 @@ def test_a_command_that_is_no_client_is_one_sentence(
     assert (1, True) == (len(errors.splitlines()), sentence in errors), errors
 
 
-def test_options_that_do_not_reach_a_program_are_refused() -> None:
+def test_options_that_do_not_reach_a_program_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """--in-process and --forbid are refused: a program has its own process, and its own modules."""
     for words in (["--in-process"], ["--forbid", "torch"]):
-        asked = parser().parse_args(["check", "--exec", "true", *words])
-        with pytest.raises(ValueError, match=r"which --in-process .* do not reach; leave them out"):
-            checking.check(asked, Console())
+        assert main(["check", "--exec", "true", *words]) == 2
+        said = capsys.readouterr().err
+        assert re.search(r"which --in-process .* do not reach; leave them out\.\n$", said)
 
 
 def test_the_convention_of_programs_asks_programs_alone() -> None:
