@@ -45,9 +45,10 @@ EXAMPLES = """examples:
   mha-parity check --exec "node attention.mjs"
 
 """
+WEIGHTS = ("state-dict", "num-heads")
 # The groups of `check --help`; what is in none stands under "options".
 GROUPS = {
-    "target": ("exec", "convention", "masks", "without", "device", "path"),
+    "target": ("exec", "convention", "masks", "without", *WEIGHTS, "device", "path"),
     "cases": ("cases", "seed", "shard", "fail-fast", "dtypes", "features", "grad"),
     "judging": ("answers", "fully-masked", "max-times-torch", "strict-overflow", "forbid"),
     "process": ("timeout", "memory", "in-process", "jobs"),
@@ -60,7 +61,7 @@ IDENTIFY_OPTIONS = (
     "in-process", "forbid", "grad",
 )  # fmt: skip
 # What `record` shares with it: what decides which cases are asked.
-RECORD_OPTIONS = (*IDENTIFY_OPTIONS, "cases", "seed")
+RECORD_OPTIONS = (*IDENTIFY_OPTIONS, *WEIGHTS, "cases", "seed")
 
 
 class Parser(argparse.ArgumentParser):

@@ -86,7 +86,7 @@ class MonitoredCandidate:
         self.reasons = bound.reasons
         self.parameters = bound.parameters
         self.answer_dtypes = bound.answer_dtypes
-        self.own_weights: OwnWeights | None = getattr(bound, "own_weights", None)
+        self.own_weights: OwnWeights | None = bound.own_weights
         self._forbid = tuple(forbid)
         self._last: Case | None = None
         self._tell: Callable[[str], None] | None = None

@@ -50,6 +50,8 @@ class Options:
     jobs: int | None = None
     without: tuple[str, ...] = ()
     masks: tuple[tuple[str, str], ...] = ()
+    state_dict: str | None = None
+    num_heads: int | None = None
     strict_overflow: bool = False
     answers: str | None = None
     fail_fast: bool = False
@@ -94,6 +96,8 @@ class OptionKeywords(TypedDict, total=False):
         Masks, lengths or causal switches of the target that are knowingly left untried.
     masks
         What masks of the target mean, as ``"mask=keeps:(N,1,L,S)"``: hides, keeps or additive.
+    state_dict, num_heads
+        File (.safetensors) of the weights that a layer is judged with, and its number of heads.
     strict_overflow
         Fail a float16 product q k^T that overflows before it is scaled.
     answers
@@ -123,6 +127,8 @@ class OptionKeywords(TypedDict, total=False):
     jobs: int | None
     without: str | Sequence[str]
     masks: str | Sequence[tuple[str, str]]
+    state_dict: str | None
+    num_heads: int | None
     strict_overflow: bool
     answers: str | None
     fail_fast: bool
@@ -267,6 +273,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "fully_masked": policy,
     "max_times_torch": positive,
     "jobs": whole,
+    "num_heads": whole,
     "without": names,
     "masks": masks,
 }
@@ -292,13 +299,8 @@ def add_options(addoption: Callable[..., Any], prefix: str = "") -> None:
     add("fail-fast", action="store_true", help="stop at the first case that fails")
     add_list("dtypes", type=dtypes, metavar="A,B", help="only these dtypes")
     add_list("features", type=features, metavar="AXIS=VALUE,...", help="only these features")
-    add(
-        "timeout",
-        type=positive,
-        default=plain.timeout,
-        metavar="S",
-        help="seconds a call may take (%(default)s)",
-    )
+    seconds = "seconds a call may take (%(default)s)"
+    add("timeout", type=positive, default=plain.timeout, metavar="S", help=seconds)
     add(
         "memory",
         type=positive,
@@ -353,12 +355,14 @@ def add_options(addoption: Callable[..., Any], prefix: str = "") -> None:
         metavar="A,B",
         help="leave these masks, lengths or causal switches of the target untried, and say so",
     )
+    where = "where a torch module runs (%(default)s)"
+    add("device", default=plain.device, metavar="NAME", help=where)
     add(
-        "device",
-        default=plain.device,
-        metavar="NAME",
-        help="where a torch module runs (%(default)s)",
+        "state-dict",
+        metavar="FILE[:PREFIX]",
+        help="judge a layer with the weights of this .safetensors file over all else",
     )
+    add("num-heads", type=whole, metavar="H", help="heads of the layer of --state-dict")
 
 
 def from_namespace(namespace: object, prefix: str = "") -> Options:
@@ -378,6 +382,7 @@ def from_namespace(namespace: object, prefix: str = "") -> Options:
         max_times_torch=read("max_times_torch"), grad=read("grad"), device=read("device"),
         path=getattr(namespace, "path", None), jobs=read("jobs"),
         without=joined("without"), masks=joined("masks"),
+        state_dict=read("state_dict"), num_heads=read("num_heads"),
         strict_overflow=read("strict_overflow"), answers=read("answers"),
         fail_fast=read("fail_fast"),
         draw=any(getattr(namespace, name, None) for name in ("html", "markdown", "github")),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
 # Fields of the options that a line repeats.
-OF_CASE = ("convention", "masks", "without", "answers")
+OF_CASE = ("convention", "masks", "without", "state_dict", "num_heads", "answers")
 OF_RUN = (
     "cases", "seed", "dtypes", "features", "grad", "forbid", "fully_masked", "max_times_torch",
     "strict_overflow", *OF_CASE,

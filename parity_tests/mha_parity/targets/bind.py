@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import CandidateError, TargetError
@@ -13,56 +11,20 @@ from mha_parity.targets import backends
 from mha_parity.targets.attention_call import is_adapter
 from mha_parity.targets.attribution import raised_by
 from mha_parity.targets.conventions.adapted import Adapted
-from mha_parity.targets.conventions.attribute_layers import ModuleMask, ModuleValidLens
 from mha_parity.targets.conventions.crash_report import crash
-from mha_parity.targets.conventions.exec_protocol import ExecProtocol
 from mha_parity.targets.conventions.fitted import Fitted
-from mha_parity.targets.conventions.functions import (
-    QKV,
-    QKVHeads,
-    XWeights,
-    XWeightsHeads,
-    XWeightsOutHeads,
-)
-from mha_parity.targets.conventions.jax_attention import JaxAttention
-from mha_parity.targets.conventions.keras_layer import KerasLayer
-from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.probing import accepts, offer_unprobed, probe_offer
-from mha_parity.targets.conventions.projections import Projections
-from mha_parity.targets.conventions.sdpa import SDPA
-from mha_parity.targets.conventions.torch_module import TorchModule
-from mha_parity.targets.instance import adopt, is_instance
+from mha_parity.targets.instance import adopt, layer_of
+from mha_parity.targets.known import KNOWN, named
+from mha_parity.targets.state_dict import give_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from mha_parity.targets.backends.base import Library
     from mha_parity.targets.conventions.base import Convention
 
-_KINDS: tuple[type[Convention], ...] = (
-    QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, Projections,
-    ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, JaxAttention, KerasLayer, Fitted,
-    ExecProtocol, Adapted,
-)  # fmt: skip
-KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})
-
 __all__ = ["KNOWN", "bind", "named"]
-
-
-def named(name: str) -> type[Convention]:
-    """Return the convention called ``name``.
-
-    Raises
-    ------
-    TargetError
-        There is none of that name.
-
-    """
-    if name in KNOWN:
-        return KNOWN[name]
-    close = difflib.get_close_matches(name, KNOWN, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(KNOWN)}."
-    raise TargetError(f"got the convention {name!r}, but there is no such one; {hint}")
 
 
 def bind(
@@ -75,12 +37,15 @@ def bind(
     probe: bool = True,
     masks: Iterable[tuple[str, str]] = (),
     without: Iterable[str] = (),
+    state_dict: str | None = None,
+    num_heads: int | None = None,
 ) -> Convention:
     """Return ``subject`` as a candidate called by the convention ``name`` (None: recognised).
 
     ``path`` sends torch's own module along one of its paths. ``probe`` makes a few small calls to
     see what it offers; without it the signature alone decides. ``masks`` says what mask parameters
-    mean, and those named in ``without`` are left alone.
+    mean, and those named in ``without`` are left alone. ``state_dict`` names a file of weights over
+    all else, ``num_heads`` how many heads they have.
 
     Raises
     ------
@@ -90,7 +55,7 @@ def bind(
     """
     state = GlobalState.now()
     try:
-        layer = subject if is_instance(subject) else None
+        layer = layer_of(subject)
         bound = _bound(subject if layer is None else type(layer), name, device, path, call=probe)
         bound.name = label or bound.name
         bound.mask_meanings, bound.without = dict(masks), tuple(without)
@@ -98,6 +63,8 @@ def bind(
             (probe_offer if probe else offer_unprobed)(bound)
         if layer is not None:
             adopt(bound, layer)
+        if state_dict is not None or num_heads is not None:
+            give_weights(bound, state_dict, num_heads)
         bound.passed = {}  # the trials were no cases
     except (TargetError, CandidateError):
         raise

@@ -1,26 +1,29 @@
 """A layer that is built already is judged with its own weights, in its own sizes.
 
-Its class is bound as any class is. Problems with the layer's own weights then go to the layer
-itself, and those with others (trials, smaller cases, experiments) to new layers of its class.
+A function without parameters may build it. Its class is bound as any class is. Problems with the
+layer's own weights then go to the layer itself, and those with others (trials, smaller cases,
+experiments) to new layers of its class.
 """
 
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.core.candidate import TargetError
+from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.own_weights import OwnWeights
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.base import has_modes, set_mode
+from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.linear_layers import LinearModule
-from mha_parity.targets.conventions.packing import parted
+from mha_parity.targets.conventions.packing import ProjectionSlot, parted
 from mha_parity.targets.conventions.torch_module import TorchModule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.targets.conventions.base import Convention
@@ -30,6 +33,7 @@ HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_head
 # Regimes of the inputs alone: all others are made by weights.
 REGIMES = ("normal", "tiny", "ties", "constant", "zeros")
 PARTS = ("q", "k", "v")
+SOME = 8  # names that a sentence lists
 Entry = tuple[str, dict[str, "Array"]]  # the name of a tensor, and the weights that it holds
 
 
@@ -41,6 +45,29 @@ def is_instance(subject: object) -> bool:
 
 
 _STATE = ("state_dict", "load_state_dict")
+
+
+def layer_of(subject: Any) -> Any:
+    """Return the layer that a subject is, or that a function without parameters makes, or None.
+
+    Raises
+    ------
+    TargetError
+        The function raised.
+
+    """
+    if is_instance(subject):
+        return subject
+    if not inspect.isfunction(subject) or inspect.signature(subject).parameters:
+        return None
+    try:
+        with target_errors():
+            made = subject()
+    except CandidateError as error:
+        raise TargetError(
+            f"got {subject.__qualname__}, which should make a layer, but {error}."
+        ) from None
+    return made if is_instance(made) else None
 
 
 def adopt(bound: Convention, layer: Any) -> None:
@@ -65,8 +92,12 @@ def adopt(bound: Convention, layer: Any) -> None:
             f"got an instance of {name}, but none of its attributes {', '.join(HEADS)} is a number "
             "of heads; set one."
         )
-    own = _read(bound, layer, int(heads))
-    _narrow(bound, layer, own)
+    state = {name: to_numpy(a, f"`{name}`") for name, a in layer.state_dict().items()}
+    found = of_linears(bound, state, int(heads)) if isinstance(bound, LinearModule) else ()
+    own = own_weights(found or of_torch(state), state, int(heads), bound.name)
+    zero_attn = _yes(bool(getattr(layer, "add_zero_attn", False)))
+    own = replace(own, features=own.features | {"zero_attn": zero_attn})
+    narrow(bound, own, getattr(layer, "batch_first", None), complete=True)
     if has_modes(layer):
         layer = set_mode(layer, training=False)
     bound.instance, bound.own_weights = layer, own
@@ -76,29 +107,37 @@ def _counts(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _read(bound: TorchModule, layer: Any, heads: int) -> OwnWeights:
-    """Return the weights in the layer's state."""
-    state = {name: to_numpy(a, f"`{name}`") for name, a in layer.state_dict().items()}
-    found = _of_linears(bound, state, heads) if isinstance(bound, LinearModule) else None
-    entries = list(_of_torch(state) if found is None else found)
-    arrays = {part: array for _, held in entries for part, array in held.items()}
+def own_weights(
+    entries: Iterable[Entry], state: Mapping[str, Array], heads: int, name: str
+) -> OwnWeights:
+    """Return the weights that tensors of a state hold; what is no entry is left over.
+
+    Raises
+    ------
+    TargetError
+        Some are lacking, or are not of one layer with so many heads.
+
+    """
+    places: dict[str, tuple[str, ...]] = {}
+    arrays: dict[str, Array] = {}
+    for tensor, held in entries:
+        places[tensor] = tuple(held)
+        arrays |= held
     if not {"w_q", "w_k", "w_v"} <= arrays.keys():
-        raise TargetError(
-            f"got {bound.name} with {', '.join(state)}, but should have W_q, W_k, W_v."
-        )
+        raise TargetError(f"got {name} with {_few(state)}, but should have W_q, W_k, W_v.")
     width = arrays["w_q"].shape[0]
-    if any(name.startswith("b_") for name in arrays):
+    if any(each.startswith("b_") for each in arrays):
         absent = ("b_q", "b_k", "b_v", *["b_out"][: "w_out" in arrays])
-        arrays = {name: np.zeros(width, arrays["w_q"].dtype) for name in absent} | arrays
+        arrays = {each: np.zeros(width, arrays["w_q"].dtype) for each in absent} | arrays
+    _of_one_layer(arrays, width, heads, name)
     kdim, vdim = arrays["w_k"].shape[1], arrays["w_v"].shape[1]
     separate = not kdim == vdim == width
-    places = {name: tuple(held) for name, held in entries}
     return OwnWeights(
         arrays=arrays,
         features={
             "bias": _yes("b_q" in arrays),
             "bias_kv": _yes("bias_k" in arrays),
-            "zero_attn": _yes(bool(getattr(layer, "add_zero_attn", False))),
+            "zero_attn": "no",
             "out_proj": "general" if "w_out" in arrays else "identity",
             "projection": "separate" if separate else "packed",
             "dtype": arrays["w_q"].dtype.name,
@@ -110,30 +149,49 @@ def _read(bound: TorchModule, layer: Any, heads: int) -> OwnWeights:
             "vdim": vdim if separate else 0,
         },
         places=places,
-        left_over=tuple(name for name in state if name not in places),
+        left_over=tuple(each for each in state if each not in places),
     )
+
+
+def _few(names: Iterable[str]) -> str:
+    """Return names as a list that fits a sentence."""
+    listed = list(names)
+    more = f" and {len(listed) - SOME} more" if len(listed) > SOME else ""
+    return (", ".join(listed[:SOME]) or "no tensors") + more
+
+
+def _of_one_layer(arrays: Mapping[str, Array], width: int, heads: int, name: str) -> None:
+    """Refuse weights of other shapes or dtypes than those of queries say."""
+    if not width or width % heads:
+        raise TargetError(f"got {name} of width {width}, but should divide into {heads} heads.")
+    for part, array in arrays.items():
+        matrix = part.startswith("w_")
+        due = (width, array.shape[-1] if part in {"w_k", "w_v"} else width)[: 1 + matrix]
+        if array.shape != due or array.dtype != arrays["w_q"].dtype:
+            got, of = f"{part} {array.dtype} {array.shape}", arrays["w_q"].dtype
+            raise TargetError(f"got {name} with {got}, but should have {of} {due}.")
 
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _of_torch(state: Mapping[str, Array]) -> Iterator[Entry]:
+def of_torch(state: Mapping[str, Array]) -> Iterator[Entry]:
     """Yield what the tensors of a state hold that has torch's own names."""
     for name, array in state.items():
         kind = "w" if name.endswith("weight") else "b"
         if name.startswith("in_proj_"):
-            thirds = np.split(array, 3)
-            yield name, {f"{kind}_{part}": each for part, each in zip(PARTS, thirds, strict=True)}
+            thirds = parted(ProjectionSlot(name, PARTS), array, 1)
+            yield name, {f"{kind}_{part}": each for part, each in thirds.items()}
         elif name in {f"{part}_proj_weight" for part in PARTS}:
             yield name, {f"w_{name[0]}": array}
         elif name in {"bias_k", "bias_v"}:
-            yield name, {name: array[0, 0]}
+            yield name, {name: array.reshape(-1)}
         elif name.startswith("out_proj."):
             yield name, {f"{kind}_out": array}
 
 
-def _of_linears(bound: LinearModule, state: Mapping[str, Array], heads: int) -> Iterator[Entry]:
+def of_linears(bound: LinearModule, state: Mapping[str, Array], heads: int) -> Iterator[Entry]:
     """Yield what the Linears of a state hold, as trials of the class showed that it lies."""
     for slot in bound.slots:
         for kind in ("weight", "bias"):
@@ -143,24 +201,34 @@ def _of_linears(bound: LinearModule, state: Mapping[str, Array], heads: int) -> 
                 yield name, {f"{kind[0]}_{part}": array for part, array in parts.items()}
 
 
-def _narrow(bound: TorchModule, layer: Any, own: OwnWeights) -> None:
-    """Leave of the class's offer what this layer has."""
+def narrow(
+    bound: Convention, own: OwnWeights, batch_first: bool | None = None, *, complete: bool = False
+) -> None:
+    """Leave of an offer what serves these weights.
+
+    ``complete``: the biases are all that the class has, and one that it lacks is 0.
+
+    Raises
+    ------
+    TargetError
+        What they need is not offered.
+
+    """
     heads, width = own.sizes["heads_count"], own.sizes["head_dim"]
     size = ("ones",) if width == 1 else ("medium", "ones", "equal" if heads == width else "small")
-    wanted: dict[str, tuple[str, ...]] = {axis: (v,) for axis, v in own.features.items()}
+    wanted: dict[str, tuple[str, ...]] = {"form": ("mha",), "kv_heads": ("equal",)}
+    wanted |= {axis: (value,) for axis, value in own.features.items()}
     wanted |= {"heads": ("one" if heads == 1 else "many",), "regime": REGIMES, "size": size}
     if own.features["projection"] == "separate":
         wanted["inputs"] = ("distinct",)
-    first = getattr(layer, "batch_first", None)
-    if first is not None:
-        wanted["layout"] = ("batch_first" if first else "sequence_first", "unbatched")
+    if batch_first is not None:
+        wanted["layout"] = ("batch_first" if batch_first else "sequence_first", "unbatched")
     for axis, values in wanted.items():
-        # One of the four biases may be lacking: of this layer it is 0.
-        offered = (*bound.offer[axis], "yes") if axis == "bias" else bound.offer[axis]
+        offered = bound.offer[axis] + (("yes",) if axis == "bias" and complete else ())
         left = tuple(value for value in dict.fromkeys(offered) if value in values)
         if not left:
             raise TargetError(
-                f"got an instance with {axis}={values[0]}, but its class is judged only with "
-                f"{axis}={' or '.join(bound.offer[axis])}; build one of these."
+                f"got weights of {axis}={values[0]}, but {bound.name} is judged only with "
+                f"{axis}={' or '.join(bound.offer[axis])}; give it one of these."
             )
         bound.offer = bound.offer | {axis: left}

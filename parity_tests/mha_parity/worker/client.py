@@ -59,6 +59,8 @@ def isolated(
     path: str | None = None,
     masks: Iterable[tuple[str, str]] = (),
     without: Iterable[str] = (),
+    state_dict: str | None = None,
+    num_heads: int | None = None,
 ) -> IsolatedCandidate:
     """Start ``target`` in a process of its own and return at once; it loads meanwhile.
 
@@ -68,7 +70,7 @@ def isolated(
     setup = Setup(
         target=target, convention=convention, device=device, path=path, forbid=tuple(forbid),
         memory=memory, search=tuple(sys.path), probe=True, masks=tuple(masks),
-        without=tuple(without),
+        without=tuple(without), state_dict=state_dict, num_heads=num_heads,
     )  # fmt: skip
     return IsolatedCandidate(setup, timeout)
 

@@ -39,6 +39,8 @@ class Setup:
     probe: bool
     masks: tuple[tuple[str, str], ...] = ()
     without: tuple[str, ...] = ()
+    state_dict: str | None = None
+    num_heads: int | None = None
     plan: MaskPlan | None = None
 
 

@@ -46,6 +46,8 @@ def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
         path=options.path,
         masks=options.masks,
         without=options.without,
+        state_dict=options.state_dict,
+        num_heads=options.num_heads,
     )
 
 
@@ -67,5 +69,6 @@ def bind_in_process(
     bound = bind(
         subject, options.convention, device=options.device, label=label, path=options.path,
         masks=options.masks, without=options.without,
+        state_dict=options.state_dict, num_heads=options.num_heads,
     )  # fmt: skip
     return MonitoredCandidate(bound, forbid=options.forbid)

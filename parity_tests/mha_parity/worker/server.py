@@ -126,6 +126,7 @@ def _bound(subject: Any, setup: Setup) -> MonitoredCandidate:
     bound = bind(
         subject, setup.convention, device=setup.device, path=setup.path, probe=setup.probe,
         masks=setup.masks, without=setup.without,
+        state_dict=setup.state_dict, num_heads=setup.num_heads,
     )  # fmt: skip
     bound.masks = bound.masks if setup.probe else setup.plan
     return MonitoredCandidate(bound, forbid=setup.forbid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -96,3 +96,17 @@ def test_a_layer_without_a_number_of_heads_is_refused(subjects: Path) -> None:
     """Where no attribute says how many heads there are, one sentence names the attributes."""
     with pytest.raises(ValueError, match=r"none of its attributes num_heads, .* is a number of h"):
         bind(load.load(f"{subjects}/loaded.py:headless"))
+
+
+def test_a_function_without_parameters_makes_the_layer(subjects: Path) -> None:
+    """The layer that it returns is judged, and what it raises is one sentence."""
+
+    def made() -> Any:
+        return load.load(f"{subjects}/loaded.py:of_torch")
+
+    def raising() -> Any:
+        raise RuntimeError("no weights")
+
+    assert "in_proj_bias as b_q b_k b_v" in getattr(bind(made).own_weights, "sentence", "")
+    with pytest.raises(ValueError, match=r"raising, which should make a layer, but raised Runtime"):
+        bind(raising)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
+    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
     from mha_parity.targets.backends.base import Library
@@ -55,6 +56,7 @@ class Convention(ABC):
     the narrower ones that they are answered in. ``masks`` is what small calls showed of the mask
     parameters, ``meanings`` says it and ``untried`` why nothing is known of one, by key.
     ``hides_future``: it is causal by itself. ``remarks`` is what to know of every answer.
+    ``own_weights`` are those that it is judged with over all else.
     """
 
     name: str = ""  # of the class: the convention's; of an instance: the subject's
@@ -87,6 +89,7 @@ class Convention(ABC):
         self.offer: Offer = self.claims()
         self.reasons: dict[tuple[str, str], str] = {}
         self.answer_dtypes: dict[str, str] = {}
+        self.own_weights: OwnWeights | None = None
 
     @property
     def convention(self) -> str:

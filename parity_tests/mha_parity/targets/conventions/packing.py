@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.core.candidate import TargetError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
@@ -62,7 +64,11 @@ def parted(slot: ProjectionSlot, array: Array, num_heads: int) -> dict[str, Arra
     """Return the parts of a Linear's weight or bias, or of its gradient: ``joined`` undone."""
     rows = array.T if slot.turned and array.ndim == 2 else array
     heads = num_heads if slot.head is None else 1
-    sizes = (len(slot.parts), heads, rows.shape[0] // (len(slot.parts) * heads))
+    head_dim, rest = divmod(len(rows), len(slot.parts) * heads)
+    if rest:
+        due = f"{heads} heads" + f" of {len(slot.parts)} projections" * (len(slot.parts) > 1)
+        raise TargetError(f"got {slot.name} of {len(rows)} rows, but should divide into {due}.")
+    sizes = (len(slot.parts), heads, head_dim)
     order = {"parts": (0, 1, 2), "heads": (1, 0, 2), "columns": (1, 2, 0)}[slot.each]
     split = rows.reshape(*(sizes[axis] for axis in order), *rows.shape[1:])
     back = split.transpose(*np.argsort(order), *range(3, split.ndim))
@@ -205,6 +211,11 @@ def laid(
             if np.array_equal(due, seen):
                 return tried
     return slot
+
+
+def names_output(path: str) -> bool:
+    """Return whether a weight is called as that of an output is."""
+    return _plain(path.removesuffix(".weight")) in _OF_OUTPUT
 
 
 def state_shapes(layer: Any) -> dict[str, tuple[int, ...]]:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
     from mha_parity.core.features import Offer
-    from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
 
 PLAIN = Case(
@@ -48,9 +47,7 @@ class TorchModule(Convention):
     name = "torch-module"
     drops_as_torch = True
     own_masks = frozenset({"attn_mask", "key_padding_mask", "is_causal"})
-    # A layer that is built already, and its weights: problems that have these go to it.
-    instance: Any = None
-    own_weights: OwnWeights | None = None
+    instance: Any = None  # a layer that is built already: problems with its weights go to it
     dropouts: ClassVar[tuple[str, ...]] = ("dropout",)  # what the constructor calls it
     call = "C(embed_dim, num_heads, ...), load_state_dict, (query, key, value, ...) as torch has it"
 
@@ -200,7 +197,8 @@ class TorchModule(Convention):
 
     def owned(self, problem: Problem, dropout: float) -> bool:
         """Return whether a problem is the instance's, in evaluation."""
-        return not dropout and self.own_weights is not None and self.own_weights.are_of(problem)
+        own = None if self.instance is None else self.own_weights
+        return not dropout and own is not None and own.are_of(problem)
 
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new module that holds the problem's weights, or the one that has them."""

@@ -1,0 +1,54 @@
+"""The calling conventions by name."""
+
+from __future__ import annotations
+
+import difflib
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mha_parity.core.candidate import TargetError
+from mha_parity.targets.conventions.adapted import Adapted
+from mha_parity.targets.conventions.attribute_layers import ModuleMask, ModuleValidLens
+from mha_parity.targets.conventions.exec_protocol import ExecProtocol
+from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.conventions.functions import (
+    QKV,
+    QKVHeads,
+    XWeights,
+    XWeightsHeads,
+    XWeightsOutHeads,
+)
+from mha_parity.targets.conventions.jax_attention import JaxAttention
+from mha_parity.targets.conventions.keras_layer import KerasLayer
+from mha_parity.targets.conventions.linear_layers import LinearModule
+from mha_parity.targets.conventions.projections import Projections
+from mha_parity.targets.conventions.sdpa import SDPA
+from mha_parity.targets.conventions.torch_module import TorchModule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mha_parity.targets.conventions.base import Convention
+
+_KINDS: tuple[type[Convention], ...] = (
+    QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, Projections,
+    ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, JaxAttention, KerasLayer, Fitted,
+    ExecProtocol, Adapted,
+)  # fmt: skip
+KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})
+
+
+def named(name: str) -> type[Convention]:
+    """Return the convention called ``name``.
+
+    Raises
+    ------
+    TargetError
+        There is none of that name.
+
+    """
+    if name in KNOWN:
+        return KNOWN[name]
+    close = difflib.get_close_matches(name, KNOWN, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(KNOWN)}."
+    raise TargetError(f"got the convention {name!r}, but there is no such one; {hint}")
