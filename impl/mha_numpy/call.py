@@ -69,6 +69,8 @@ class Call(NamedTuple):
     parameters: Projections
     masking: Masking
     options: Options
+    scores: tuple[int, int, int, int]
+    """(N, H, L, S), the appended keys among S."""
     batched: bool
     """Whether the caller's arrays have a batch axis."""
     dtype: np.dtype[Any]
@@ -91,12 +93,24 @@ def check_call(
         options = options._replace(batch_first=True)
     if options.static_k is not None or options.static_v is not None:
         _check_statics(inputs, parameters, options)
-    masking = _masking(inputs, parameters, options, dtype, batched=batched)
+    appended = (parameters.bias_k is not None) + options.add_zero_attn
+    scores = _scores(inputs, options)
+    masking = _masking(options, scores, appended, dtype, batched=batched)
     working = working_dtype(dtype, precise=options.precise)
     if working != dtype:
         inputs = _to_each(lambda x, _: x.astype(working), inputs)
         parameters = parameters.astype(working)
-    return Call(inputs, parameters, masking, options, batched, dtype)
+    if appended:
+        scores = (*scores[:3], scores[3] + appended)
+    return Call(inputs, parameters, masking, options, scores, batched, dtype)
+
+
+def _scores(inputs: Three, options: Options) -> tuple[int, int, int, int]:
+    """Return (N, H, L, S) without the appended keys."""
+    batch, length = (0, 1) if options.batch_first else (1, 0)
+    query, key, _ = inputs
+    keys = key.shape[length] if options.static_k is None else options.static_k.shape[1]
+    return query.shape[batch], options.num_heads, query.shape[length], keys
 
 
 def _check_statics(inputs: Three, parameters: Projections, options: Options) -> None:
@@ -134,9 +148,9 @@ def _to_each(change: Callable[[Any, str], NDArray[Any]], inputs: tuple[Any, Any,
 
 
 def _masking(
-    inputs: Three,
-    parameters: Projections,
     options: Options,
+    scores: tuple[int, int, int, int],
+    appended: int,
     dtype: np.dtype[Any],
     *,
     batched: bool,
@@ -146,17 +160,13 @@ def _masking(
     `is_causal` says that attn_mask is the causal one. Where that is true the rule stands in for
     the array, which saves the flash engine half of the work; where it is not, the mask counts.
     """
-    appended = (parameters.bias_k is not None) + options.add_zero_attn
     attn_mask, key_padding_mask = options.attn_mask, options.key_padding_mask
     if attn_mask is None:
         if options.is_causal:
             raise ValueError(NEEDS_HINT_MASK)
         if key_padding_mask is None:
             return Masking(appended=appended) if appended else NO_MASK
-    query, key, _ = inputs
-    batch_axis, length_axis = (0, 1) if options.batch_first else (1, 0)
-    batch, queries = query.shape[batch_axis], query.shape[length_axis]
-    keys = key.shape[length_axis] if options.static_k is None else options.static_k.shape[1]
+    batch, heads, queries, keys = scores
     pad = attn = None
     if key_padding_mask is not None:
         pad = to_mask(key_padding_mask, "key_padding_mask", dtype)
@@ -164,11 +174,9 @@ def _masking(
     causal = False
     if attn_mask is not None:
         attn = to_mask(attn_mask, "attn_mask", dtype)
-        check_attn_mask(attn, batch, options.num_heads, queries, keys)
+        check_attn_mask(attn, batch, heads, queries, keys)
         causal = options.is_causal and _is_the_causal_mask(attn)
-    return from_module_masks(
-        None if causal else attn, pad, options.num_heads, causal=causal, appended=appended
-    )
+    return from_module_masks(None if causal else attn, pad, heads, causal=causal, appended=appended)
 
 
 def _is_the_causal_mask(mask: NDArray[Any]) -> bool:

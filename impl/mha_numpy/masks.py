@@ -5,7 +5,7 @@ Axes everywhere: N batch, H heads, L queries, S keys (the appended ones included
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,14 +38,6 @@ class Masking:
     def is_empty(self) -> bool:
         """Whether every query sees every key and nothing is added."""
         return not (self.hidden or self.bias or self.causal)
-
-    def of_samples(self, samples: slice) -> Masking:
-        """Return the masks of some samples."""
-        return replace(
-            self,
-            hidden=tuple(mask if len(mask) == 1 else mask[samples] for mask in self.hidden),
-            bias=tuple(mask if len(mask) == 1 else mask[samples] for mask in self.bias),
-        )
 
     def additive(
         self, queries: int, keys: int, dtype: DTypeLike, unit: float = 1.0

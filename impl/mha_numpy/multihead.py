@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.call import Call, Heads, Options, check_call
-from mha_numpy.engines.dispatch import attend_heads
+from mha_numpy.engines.dispatch import attend_heads, choose_engine
+from mha_numpy.engines.threads import owning_cores
 from mha_numpy.projections import append_keys, linear, merge_heads, project_to_heads
 
 if TYPE_CHECKING:
@@ -50,14 +51,16 @@ def as_given(call: Call, output: NDArray[Any], weights: NDArray[Any] | None) -> 
 
 def attend(call: Call) -> Results:
     """Compute the layer on checked, batched inputs of the working dtype."""
-    heads_out, weights = attend_heads(heads_of(call))
-    merged = merge_heads(heads_out, batch_first=call.options.batch_first)
-    return np.ascontiguousarray(linear(merged, call.parameters.out_proj)), weights
+    engine = choose_engine(call.options, call.scores)
+    with owning_cores(engine):
+        heads_out, weights = attend_heads(heads_of(call), engine)
+        merged = merge_heads(heads_out, batch_first=call.options.batch_first)
+        return np.ascontiguousarray(linear(merged, call.parameters.out_proj)), weights
 
 
 def heads_of(call: Call) -> Heads:
     """Return q, k and v as heads, the appended keys among them, and the scale 1 / sqrt(D)."""
-    inputs, parameters, masking, options, *_ = call
+    inputs, parameters, masking, options = call[:4]
     heads, batch_first = options.num_heads, options.batch_first
     q, k, v = project_to_heads(*inputs, parameters, heads, batch_first=batch_first)
     if options.static_k is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mha_numpy.call import Heads, Options
 from mha_numpy.dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
-from mha_numpy.engines.dispatch import attend_heads
+from mha_numpy.engines.dispatch import attend_heads, choose_engine
 from mha_numpy.errstate import quiet
 from mha_numpy.leading_axes import (
     as_heads,
@@ -87,7 +87,7 @@ def scaled_dot_product_attention(
         precise=precise,
     )
     call = check_heads(query, key, value, scale, enable_gqa, options)
-    out, _ = attend_heads(call.heads)
+    out, _ = attend_heads(call.heads, choose_engine(options, call.heads.scores))
     return out.reshape(*call.lead, *out.shape[-2:]).astype(call.dtype, copy=False)
 
 

@@ -2,9 +2,6 @@
 
 A product is cut by rows, and few rows by columns too, into as many pieces as there are threads:
 BLAS packs an operand anew for each, which costs up to 15 % where there are more.
-
-BLAS's own threads would do a product as fast, but OpenBLAS's go on spinning for some 26 ms, on a
-core that attention's tiles need next.
 """
 
 from __future__ import annotations
@@ -13,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.engines.threads import get_num_threads, holding_blas, in_a_piece, run
-from mha_numpy.engines.threads import single_threaded_blas as blas_on_one_thread
+from mha_numpy.engines.threads import (
+    SHARED_FROM,
+    get_num_threads,
+    holding_blas,
+    run,
+    single_threaded_blas,
+)
 from mha_numpy.engines.tiles import even_share, spans
 
 if TYPE_CHECKING:
@@ -22,25 +24,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SHARED_FROM = 16_000_000
-"""Multiplications from which a second thread saves more than waking it costs, some 50 µs."""
-EVEN_FROM = 160_000_000
-"""Multiplications from which there are four pieces for evenness; below, two."""
-MANY_FROM = 1_600_000_000
-"""Multiplications from which there are eight, for machines of more than four cores."""
 LEAST_ROWS = 128
 LEAST_COLUMNS = 128
 """A piece of a product has that many rows and columns at least."""
 FEW_ROWS = 128
-
-
-def pieces_of(multiplications: int) -> int:
-    """Return in how many pieces to cut that number of multiplications: 1, 2, 4 or 8."""
-    if multiplications < SHARED_FROM:
-        return 1
-    if multiplications < EVEN_FROM:
-        return 2
-    return 4 if multiplications < MANY_FROM else 8
 
 
 def on_all_threads(work: Callable[[int], None], pieces: int, threads: int | None = None) -> None:
@@ -50,7 +37,7 @@ def on_all_threads(work: Callable[[int], None], pieces: int, threads: int | None
         with np.errstate(all="ignore"):  # the caller's state does not reach other threads
             work(index)
 
-    with blas_on_one_thread:
+    with single_threaded_blas:
         run(quietly, pieces, get_num_threads() if threads is None else threads)
 
 
@@ -65,10 +52,13 @@ def affine(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> 
 
 
 def product(left: NDArray[Any], right: NDArray[Any], bias: NDArray[Any] | None) -> NDArray[Any]:
-    """Return left @ right.T + bias, a bias that broadcasts to the product; large ones in pieces."""
+    """Return left @ right.T + bias, a bias that broadcasts to the product: a new array.
+
+    Large ones are done on BLAS's threads, or on the pool's where BLAS is held to one.
+    """
     multiplications = len(left) * right.size
-    if multiplications >= SHARED_FROM and get_num_threads() > 1 and not in_a_piece():
-        return spread_product(left, right, bias)
+    if multiplications >= SHARED_FROM and single_threaded_blas.held and get_num_threads() > 1:
+        return spread_product(left, right, bias, get_num_threads())
     with holding_blas(multiplications):
         out: NDArray[Any] = left.dot(right.T)
     if bias is not None:
@@ -77,16 +67,11 @@ def product(left: NDArray[Any], right: NDArray[Any], bias: NDArray[Any] | None) 
 
 
 def spread_product(
-    left: NDArray[Any],
-    right: NDArray[Any],
-    bias: NDArray[Any] | None,
-    *,
-    threads: int | None = None,
+    left: NDArray[Any], right: NDArray[Any], bias: NDArray[Any] | None, threads: int
 ) -> NDArray[Any]:
-    """Return what `product` does, computed in pieces."""
+    """Return what `product` does, computed in pieces on the pool."""
     out = np.empty((len(left), len(right)), left.dtype)
-    threads = get_num_threads() if threads is None else threads
-    pieces = cut_product(len(left), len(right), min(pieces_of(out.size * left.shape[1]), threads))
+    pieces = cut_product(len(left), len(right), threads)
     addend = None if bias is None else np.broadcast_to(bias, out.shape)
 
     def compute(index: int) -> None:

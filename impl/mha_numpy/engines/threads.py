@@ -1,8 +1,10 @@
-"""One pool of threads for everything, and BLAS held to one thread while it works.
+"""Who has the cores: BLAS's own threads, or one pool of ours with BLAS held to one.
 
-NumPy releases the interpreter lock inside products and elementwise functions, so plain threads
-run tiles side by side. BLAS must not start threads of its own then: they would fight for the
-cores, and OpenBLAS's go on spinning for some 26 ms after a product, on a core the tiles need.
+Where attention is a small part, products are left to BLAS's threads, as everywhere in NumPy; what
+lies between OpenBLAS's own limit and a job worth a second thread is done on one. Tiles of long
+sequences go to the pool: NumPy releases the interpreter lock inside products and elementwise
+functions, so plain threads run them side by side. BLAS must not start threads of its own then: they
+would fight for the cores, and OpenBLAS's go on spinning for some 26 ms after a product.
 """
 
 from __future__ import annotations
@@ -34,7 +36,6 @@ class _Job:
 
     def take_part(self) -> None:
         """Do pieces until none is left; after an error the rest are skipped."""
-        before, _here.working = in_a_piece(), True
         while (piece := self._take()) is not None:
             try:
                 if self.error is None:
@@ -45,7 +46,6 @@ class _Job:
                 self._unfinished -= 1
             if not self._unfinished:
                 self.finished.set()
-        _here.working = before
 
     def _take(self) -> int | None:
         with self._lock:
@@ -95,6 +95,11 @@ class _SingleThreadedBlas:
         self._inside = 0
         self._before: list[tuple[LibController, int]] = []
 
+    @property
+    def held(self) -> bool:
+        """Whether anybody is inside: what is large then goes to the pool."""
+        return self._inside > 0
+
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
@@ -114,11 +119,11 @@ class _SingleThreadedBlas:
 
 
 BLAS_SPREADS_FROM = 262_144
-"""OpenBLAS takes a second thread for a product of more multiplications than this; up to some ten
-times as many, that costs more than it saves."""
+"""OpenBLAS takes a second thread for a product of more multiplications than this."""
+SHARED_FROM = 16_000_000
+"""Multiplications from which a second thread saves more than waking it costs, some 50 µs."""
 
 _FREE: AbstractContextManager[None] = nullcontext()
-_here = threading.local()
 _pool = _Pool()
 single_threaded_blas = _SingleThreadedBlas()
 _chosen: int | None = None
@@ -127,12 +132,11 @@ _chosen: int | None = None
 def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
     """Call `work` with 0 ... pieces - 1, each once, in any order, on at most `threads` threads.
 
-    The caller's thread is one of them. The first exception ends the job and is raised here. A job
-    that is started from inside a piece stays on its thread: the others have pieces of theirs.
+    The caller's thread is one of them. The first exception ends the job and is raised here.
     """
     job = _Job(work, pieces)
     helpers = min(threads, pieces) - 1
-    if helpers > 0 and not in_a_piece():
+    if helpers > 0:
         _pool.invite(job, helpers)
     job.take_part()
     if pieces:
@@ -142,13 +146,16 @@ def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
 
 
 def holding_blas(multiplications: int) -> AbstractContextManager[None]:
-    """Return a context in which BLAS uses one thread for a product of so many multiplications."""
-    return single_threaded_blas if multiplications > BLAS_SPREADS_FROM else _FREE
+    """Return a context for a product of so many multiplications: BLAS on as many threads as pay."""
+    if multiplications <= BLAS_SPREADS_FROM:
+        return _FREE
+    pays = multiplications >= SHARED_FROM and get_num_threads() > 1
+    return _FREE if pays else single_threaded_blas
 
 
-def in_a_piece() -> bool:
-    """Whether this thread is at work on a piece of a job: what it calls need not be cut again."""
-    return getattr(_here, "working", False)
+def owning_cores(engine: str) -> AbstractContextManager[None]:
+    """Return the context of a call by that engine: flash shares the cores out by itself."""
+    return single_threaded_blas if engine == "flash" else _FREE
 
 
 def get_num_threads() -> int:

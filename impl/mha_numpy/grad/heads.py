@@ -1,4 +1,4 @@
-"""Attention on heads, forwards now and backwards when asked: which engine does it.
+"""Attention on heads, forwards now and backwards when asked, by the engine that is named.
 
 For the cotangent dO of heads_out = P v, with P = softmax(scale * q k^T + M):
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mha_numpy.attention import draw_kept
-from mha_numpy.engines.dispatch import choose_engine
 from mha_numpy.grad.flash import attend_flash_vjp
 from mha_numpy.grad.plain import attend_plain_vjp
 
@@ -20,10 +19,6 @@ if TYPE_CHECKING:
 
     from mha_numpy.call import Heads
     from mha_numpy.grad.targets import Pull
-
-
-MOST_PLAIN = 262_144
-"""Scores of all heads from which flash is faster there and back: it shares out the heads."""
 
 
 class Attended(NamedTuple):
@@ -38,10 +33,10 @@ class Attended(NamedTuple):
     pull: Pull
 
 
-def attend_heads_vjp(heads: Heads) -> Attended:
+def attend_heads_vjp(heads: Heads, engine: str) -> Attended:
     """Attend as `dispatch.attend_heads` does and return the function back as well."""
     options = heads.options
-    if choose_engine(heads, most_plain=MOST_PLAIN) == "flash":
+    if engine == "flash":
         return Attended(*attend_flash_vjp(*heads[:5], need_weights=options.need_weights))
     kept = draw_kept(heads.scores, options.dropout_p, options.rng, heads.q.dtype)
     return Attended(*attend_plain_vjp(*heads[:5], kept=kept))

@@ -11,7 +11,9 @@ import numpy as np
 
 from mha_numpy.call import Call, Options, check_call
 from mha_numpy.dtypes import BOOL, to_array
+from mha_numpy.engines.dispatch import choose_engine
 from mha_numpy.engines.parallel import product
+from mha_numpy.engines.threads import owning_cores
 from mha_numpy.errstate import quiet
 from mha_numpy.grad.heads import Attended, attend_heads_vjp
 from mha_numpy.grad.projections import ProjectedGradients, column_sums
@@ -54,10 +56,12 @@ def layer_vjp(
         # It has a gradient, so it is added as the array it is, even where it is the causal one.
         options = options._replace(is_causal=False)
     call = check_call(query, key, value, parameters, options)
-    attended = attend_heads_vjp(heads_of(call))
-    merged = merge_heads(attended.heads_out, batch_first=call.options.batch_first)
-    done = _Pass(call, masks, attended, merged)
-    output, weights = _results(done)
+    engine = choose_engine(call.options, call.scores)
+    with owning_cores(engine):
+        attended = attend_heads_vjp(heads_of(call), engine)
+        merged = merge_heads(attended.heads_out, batch_first=call.options.batch_first)
+        done = _Pass(call, masks, attended, merged)
+        output, weights = _results(done)
     shape, of_weights = output.shape, None if weights is None else weights.shape
 
     @quiet
@@ -73,7 +77,8 @@ def layer_vjp(
             d_weights = to_cotangent(
                 weights_cotangent, "weights_cotangent", "weights", of_weights, call.dtype
             )
-        return _gradients(done, d_output, d_weights)
+        with owning_cores(engine):
+            return _gradients(done, d_output, d_weights)
 
     return (output, weights), pull
 

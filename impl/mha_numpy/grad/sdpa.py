@@ -9,6 +9,7 @@ import numpy as np
 
 from mha_numpy.call import Options
 from mha_numpy.dtypes import BOOL, to_array
+from mha_numpy.engines.dispatch import choose_engine
 from mha_numpy.errstate import quiet
 from mha_numpy.grad.targets import HeadGradients, sum_to, to_cotangent, zeros_for
 from mha_numpy.sdpa import check_heads
@@ -82,7 +83,7 @@ def scaled_dot_product_attention_vjp(
         for name, each in (("query", query), ("key", key), ("value", value))
     }
     mask = None if attn_mask is None else to_array(attn_mask, "attn_mask")
-    attended = attend_heads_vjp(call.heads)
+    attended = attend_heads_vjp(call.heads, choose_engine(options, call.heads.scores))
     shape = attended.heads_out.shape
     output = attended.heads_out.reshape(*call.lead, *shape[2:]).astype(call.dtype)
 

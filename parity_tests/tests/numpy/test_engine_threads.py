@@ -22,14 +22,17 @@ from mha_numpy.engines.flash import attend_flash
 from mha_numpy.engines.parallel import affine, cut_product, product, spread_product
 from mha_numpy.engines.threads import (
     BLAS_SPREADS_FROM,
+    SHARED_FROM,
     get_num_threads,
     holding_blas,
-    in_a_piece,
+    owning_cores,
     run,
     set_num_threads,
     single_threaded_blas,
 )
 from mha_numpy.engines.tiles import Tiles
+from mha_numpy.grad import layer as layer_vjp
+from mha_numpy.grad import projections as projections_vjp
 from mha_numpy.masks import Masking
 from mha_numpy.softmax import exponentiate
 
@@ -89,7 +92,7 @@ def test_products_are_right_on_any_number_of_threads(rows: int, threads: int) ->
     bias = rng.standard_normal(389).astype(np.float32)
     exact = x.astype(np.float64) @ weight.T.astype(np.float64) + bias
     allowed = 99 * np.finfo(np.float32).eps * (np.abs(x) @ np.abs(weight.T) + np.abs(bias))
-    assert (np.abs(spread_product(x, weight, bias, threads=threads) - exact) <= allowed).all()
+    assert (np.abs(spread_product(x, weight, bias, threads) - exact) <= allowed).all()
     assert (np.abs(affine(x, weight, bias) - exact) <= allowed).all()
 
 
@@ -160,23 +163,50 @@ def test_pieces_cover_a_product_once(sizes: tuple[int, int], pieces: int) -> Non
     assert len(found) == pieces or sizes != (1100, 512)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_product_inside_a_piece_is_not_cut_again(
-    threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A piece has its thread to itself, however many there are."""
-    cut: list[bool] = []
+def test_large_products_go_to_the_pool_where_blas_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere they are BLAS's, and those of a few million multiplications are done on one."""
+    cut: list[int] = []
 
-    def spread(x: NDArray[Any], *_: Any) -> NDArray[Any]:
-        cut.append(in_a_piece())
-        return x
+    def spread(left: NDArray[Any], *_: Any) -> NDArray[Any]:
+        cut.append(len(left))
+        return left
 
     monkeypatch.setattr(parallel, "spread_product", spread)
-    monkeypatch.setattr(parallel, "get_num_threads", lambda: 2)
-    x, weight = np.ones((260, 260), np.float32), np.ones((261, 260), np.float32)
-    run(lambda _: product(x, weight, None), 3, threads)
-    product(x, weight, None)
-    assert [False] == cut
+    set_num_threads(2)
+    weight = np.ones((260, 260), np.float32)
+    rows = [np.ones((length, 260), np.float32) for length in (100, 300)]
+    for x in rows:
+        product(x, weight, None)
+    with owning_cores("plain"):
+        product(rows[1], weight, None)
+    with owning_cores("flash"):
+        for x in rows:
+            product(x, weight, None)
+        set_num_threads(1)
+        product(rows[1], weight, None)
+    assert [300] == cut
+
+
+@pytest.mark.parametrize("engine", ["plain", "flash"])
+def test_a_layer_holds_blas_where_the_pool_has_the_cores(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first product of a call by flash to the last; a call by the plain engine: never."""
+    seen: list[bool] = []
+
+    def noted(left: NDArray[Any], right: NDArray[Any], bias: Any) -> NDArray[Any]:
+        seen.append(single_threaded_blas.held)
+        return product(left, right, bias)
+
+    for module in (parallel, layer_vjp, projections_vjp):
+        monkeypatch.setattr(module, "product", noted)
+    layer = MultiheadAttention(34, 2, batch_first=True, engine=engine)
+    x = np.ones((2, 61, 34), np.float32)
+    output, _ = layer(x, x, x)
+    _, pull = layer.vjp(x, x, x)
+    pull(output)
+    assert [engine == "flash"] * 10 == seen
+    assert not single_threaded_blas.held
 
 
 @pytest.mark.usefixtures("two_blas_threads")
@@ -204,17 +234,29 @@ def test_callers_on_two_threads_get_their_own_results() -> None:
 
 
 @pytest.mark.usefixtures("two_blas_threads")
-@pytest.mark.parametrize(("more", "count"), [(0, 2), (1, 1)])
-def test_blas_is_held_where_it_would_spread(more: int, count: int) -> None:
-    """Smaller products it does on one thread anyway, and asking it costs three microseconds."""
-    with holding_blas(BLAS_SPREADS_FROM + more):
+@pytest.mark.parametrize(
+    ("multiplications", "threads", "count"),
+    [
+        (BLAS_SPREADS_FROM, 2, 2),
+        (BLAS_SPREADS_FROM + 1, 2, 1),
+        (SHARED_FROM - 1, 2, 1),
+        (SHARED_FROM, 2, 2),
+        (SHARED_FROM, 1, 1),
+    ],
+)
+def test_blas_is_held_where_a_second_thread_does_not_pay(
+    multiplications: int, threads: int, count: int
+) -> None:
+    """Small products it does on one thread anyway, and asking it costs two microseconds."""
+    set_num_threads(threads)
+    with holding_blas(multiplications):
         assert {count} == set(blas_threads())
     assert {2} == set(blas_threads())
 
 
 @pytest.mark.usefixtures("two_blas_threads")
 def test_attention_on_one_thread_holds_blas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a second thread of BLAS would spin on the core that the next product's piece needs."""
+    """Heads of some hundred thousand multiplications each are faster on one thread."""
     seen: list[set[int]] = []
 
     def noted(*arguments: Any, **options: Any) -> NDArray[Any]:
