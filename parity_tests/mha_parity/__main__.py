@@ -18,8 +18,8 @@ INTERRUPTED = 130
 EPILOG = (
     "exit status: 0 parity holds, 1 it does not, 2 could not start, 3 inconclusive; of several "
     "targets the worst: 1, 2, 3, 0. "
-    "A target is package.module:name, path/to/file.py:name, path/to/notebook.ipynb:name, or "
-    "'exec:COMMAND' for a program of any language; "
+    "A target is package.module:name, path/to/file.py:name, path/to/notebook.ipynb:name, "
+    "path/to/model.onnx, or 'exec:COMMAND' for a program of any language; "
     "it is code that you choose to run: the process it runs in protects the verdict, not you."
 )
 

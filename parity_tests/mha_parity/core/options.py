@@ -362,7 +362,7 @@ def add_options(addoption: Callable[..., Any], prefix: str = "") -> None:
         metavar="FILE[:PREFIX]",
         help="judge a layer with the weights of this .safetensors file over all else",
     )
-    add("num-heads", type=whole, metavar="H", help="heads of the layer of --state-dict")
+    add("num-heads", type=whole, metavar="H", help="heads of --state-dict, or of a model")
 
 
 def from_namespace(namespace: object, prefix: str = "") -> Options:

@@ -46,13 +46,18 @@ class OwnWeights:
         )
 
     def are_of(self, problem: Problem) -> bool:
-        """Return whether the problem has these weights."""
+        """Return whether the problem has these weights, and the sizes."""
+        if any(getattr(problem.case, name) != size for name, size in self.sizes.items()):
+            return False
         given = ((array, getattr(problem, name)) for name, array in self.arrays.items())
         return all(other is not None and np.array_equal(own, other) for own, other in given)
 
     @property
     def sentence(self) -> str:
         """Say which tensor went where, and what was left over."""
+        if not self.places:
+            sizes = ", ".join(f"{name} {size}" for name, size in self.sizes.items())
+            return f"judged at the sizes that it declares: {sizes}"
         went = ", ".join(f"{name} as {' '.join(parts)}" for name, parts in self.places.items())
         left = f"; left over: {', '.join(self.left_over)}" if self.left_over else ""
         return f"judged with its own weights: {went}{left}"

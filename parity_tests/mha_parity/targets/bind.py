@@ -16,6 +16,7 @@ from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.probing import accepts, offer_unprobed, probe_offer
 from mha_parity.targets.instance import adopt, layer_of
 from mha_parity.targets.known import KNOWN, named
+from mha_parity.targets.onnx_model import OnnxModel
 from mha_parity.targets.state_dict import give_weights
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def bind(
     """
     state = GlobalState.now()
     try:
+        if isinstance(subject, OnnxModel) and num_heads is not None:
+            subject.num_heads, num_heads = num_heads, None
         layer = layer_of(subject)
         bound = _bound(subject if layer is None else type(layer), name, device, path, call=probe)
         bound.name = label or bound.name

@@ -15,6 +15,7 @@ from mha_parity.core.candidate import TargetError
 from mha_parity.targets.command import EXEC, Command
 from mha_parity.targets.definitions import KEPT
 from mha_parity.targets.modules import PREFIX, from_file
+from mha_parity.targets.onnx_model import SUFFIX, OnnxModel
 from mha_parity.targets.stand_ins import needed_by
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def load(text: str) -> Any:
 
     A file is executed as a module of its package or of its own (not as ``__main__``). Of a notebook
     only imports, definitions and constants are executed, and of a file where the rest raises. The
-    attribute may be nested: ``file.py:Class.method``. ``exec:COMMAND`` starts a program.
+    attribute may be nested: ``file.py:Class.method``. ``exec:COMMAND`` starts a program,
+    and a file of the suffix ``.onnx`` is a model for onnxruntime.
 
     Raises
     ------
@@ -39,6 +41,8 @@ def load(text: str) -> Any:
     """
     if text.startswith(EXEC):
         return Command(text.removeprefix(EXEC))
+    if text.endswith(SUFFIX):
+        return OnnxModel(text)
     place, _, attribute = text.strip().rpartition(":")
     if not place or not attribute:
         raise TargetError(f"got the target {text!r}, {_incomplete(text.strip())}.")

@@ -14,8 +14,8 @@ class NumpyArrays:
     """All memory layouts and, by ml_dtypes, all dtypes."""
 
     name = "numpy"
-    memory = tuple(AXES["memory"])
-    dtypes = tuple(AXES["dtype"])
+    memory: tuple[str, ...] = tuple(AXES["memory"])
+    dtypes: tuple[str, ...] = tuple(AXES["dtype"])
 
     def from_numpy(self, array: Array) -> Array:
         """Return ``array`` itself."""

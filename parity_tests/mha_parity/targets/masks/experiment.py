@@ -16,6 +16,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.features import AXES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,9 +130,11 @@ def posed(convention: Convention, layout: str, *, square: bool) -> Problem:
         head_dim=HEAD_DIM if "many" in offer["heads"] else 2 * HEAD_DIM,
         v_head_dim=0,
         kv_heads_count=0,
-        dtype="float64" if "float64" in convention.library.dtypes else "float32",
+        dtype=next(dtype for dtype in AXES["dtype"] if dtype in convention.library.dtypes),
         seed=SEED,
     )
+    if convention.own_weights is not None:
+        case = case.replace(**convention.own_weights.sizes)
     return with_readable_weights(make_problem(case))
 
 
