@@ -11,7 +11,7 @@ OLDEST ?= .venv-oldest
 MHA_PARITY_FUZZ ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate mutants mutation corpus docs fuzz test-frameworks test-languages test-oldest clean
+.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate mutants mutation figures corpus docs fuzz test-frameworks test-languages test-oldest clean
 
 help: ## list these targets
 	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"
@@ -64,6 +64,9 @@ mutants: $(READY) ## run the suite on every wrong attention of the catalogue
 
 mutation: $(VENV)/.mutation ## change the deciding code at random places, and count what a test sees
 	@$(BIN)/python -m mha_parity.selftest.mutation_score $(ARGS)
+
+figures: $(READY) ## compute the published figures anew (hours), and say which moved
+	@$(BIN)/python -m mha_parity.selftest.figures $(ARGS)
 
 corpus: $(READY) ## judge public attentions: make corpus ARGS=SOURCES, where their sources lie
 	@$(BIN)/python -m mha_parity.selftest.corpus_run $(ARGS)
