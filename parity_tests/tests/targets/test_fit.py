@@ -48,6 +48,9 @@ RIGHT = {
     "own_layers.py:OfMaps": "as convolutions of width 1; (N, E, height, width)",
     "own_layers.py:OfChannels": "as convolutions of width 1; (N, E, L)",
     "own_layers.py:NumbersOfAxes": "W_q, W_k, W_v as Linears; (L, E)",
+    "full_width.py:ListOfWideHeads": "each head as wide as the input",
+    "full_width.py:OneLinearOfWideHeads": "toqueries, tovalues, unify as Linears; (N, L, E); each",
+    "full_width.py:WideHeadsSideBySide": "tokeys, toqueries, tovalues as Linears; (N, L, E); each",
     "functions_of_weights.py:ByName": "W.q, W.k, W.v, W.o applied as X @ W",
     "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
 }
@@ -56,6 +59,7 @@ WRONG = [
     "own_layers.py:UnscaledNumpyLayer", "own_layers.py:DropsAlways",
     "own_layers.py:KnowsNoEvaluation",
     "own_layers.py:UnscaledOfMaps", "own_layers.py:MaskForgotten",
+    "full_width.py:WideHeadsScaledAsNarrow", "full_width.py:WideHeadsInterleaved",
 ]  # fmt: skip
 REFUSED = {
     "without_counterpart.py:TalkingHeads": "but `talk` has no counterpart in torch's layer",
@@ -157,6 +161,19 @@ def test_weights_one_wide_are_filled(heads: int, width: int) -> None:
     problem = make_problem(case)
     expected = attention(problem, causal=bound.hides_future)
     np.testing.assert_allclose(bound(problem).output, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("heads", "width"), [(1, 5), (2, 3), (5, 2), (4, 4)])
+@pytest.mark.parametrize("name", ["ListOfWideHeads", "WideHeadsSideBySide"])
+def test_wide_heads_hold_narrow_ones_exactly(name: str, heads: int, width: int) -> None:
+    """Zeros and a power of two round nothing: torch's layer is computed for any H and D."""
+    bound = bind(load.load(f"{SUBJECTS}/full_width.py:{name}"))
+    assert "float16" not in bound.offer["dtype"]  # the larger products would leave its range
+    more = {"bias": bound.offer["bias"][-1], "out_proj": bound.offer["out_proj"][-1]}
+    case = bound.plain_case().replace(heads_count=heads, head_dim=width, **more)
+    problem = make_problem(case)
+    expected = attention(problem, causal=False)
+    np.testing.assert_allclose(bound(problem).output, expected, rtol=0, atol=1e-13)
 
 
 class OneHead:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import Parameter as Kind
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -64,6 +65,8 @@ class Convention(ABC):
     states_offer: ClassVar[bool] = False  # by the subject itself: no small call takes it back
     # Whether dropout is torch's: on the weights alone, and the weights are returned dropped.
     drops_as_torch: ClassVar[bool] = False
+    # The dtypes in which its calls would not be the target's own arithmetic, each with the reason.
+    left_out_dtypes: Mapping[str, str] = MappingProxyType({})
     # The mask parameters whose meaning the convention knows; all others are searched for.
     own_masks: frozenset[str] = frozenset()
     # The parameters of the call that inputs, weights and sizes take: no masks.

@@ -16,7 +16,7 @@ from mha_parity.targets.conventions.functions import returned
 from mha_parity.targets.conventions.interpreted import InterpretedCalls
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.single_sample import takes_single
-from mha_parity.targets.fit import weights
+from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes
 from mha_parity.targets.fit.search import NEAR, SMALL, InterpretationResult, Search, posed, refusal
@@ -53,6 +53,8 @@ class Fitted(InterpretedCalls):
         self.how = self.fit.interpretation
         self.filled = self.how.roles.filled
         self.place = self._place()
+        if self.how.full_width:
+            self.left_out_dtypes = full_width.LEFT_OUT_DTYPES
         return self._offered()
 
     def _place(self) -> int | None:

@@ -19,7 +19,7 @@ from mha_parity.targets.conventions.canonical_layout import (
 from mha_parity.targets.conventions.from_torch import loader, taken_over
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import roles as calls
-from mha_parity.targets.fit import weights
+from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.build import move, new_layer, take_out
 from mha_parity.targets.fit.construct import LENGTH, Construction, Sizes, meanings
 
@@ -57,7 +57,7 @@ class InterpretedCalls(Convention):
         bias = problem.case.bias == "yes" or not self.how.biased
         length = max(LENGTH, problem.case.queries, problem.case.keys)
         kv_heads = problem.case.kv_heads_count
-        width = problem.query.shape[-1]
+        width = self._sizes(problem)["e"]
         sizes = Sizes(width, problem.num_heads, bias, dropout, length, kv_heads)
         more = {name: kv_heads for name in self._kv_heads if kv_heads}
         layer = self._new(construction, sizes, **self.switches(problem), **more)
@@ -72,7 +72,7 @@ class InterpretedCalls(Convention):
         if take_over is not None:
             layer.load_state_dict(taken_over(take_over, problem, self.library))
             return
-        sizes = weights.sizes_of(problem)
+        sizes = self._sizes(problem)
         shapes = {leaf.path: leaf.shape for leaf in weights.leaves(layer)}
         slots = self.how.slots
         if any(slot.head is not None for slot in slots):
@@ -81,12 +81,21 @@ class InterpretedCalls(Convention):
         for slot in slots:
             if slot.path not in shapes:
                 continue
-            array = weights.filled(slot, problem, sizes)
+            held = self._arrays(problem, bias=slot.bias)
+            array = weights.filled(slot, problem, held, sizes)
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
             with target_errors():
                 weights.put(layer, slot.path, arguments.array(slot.path, array))
         for path in self.how.norms:
             take_out(layer, path)
+
+    def _sizes(self, problem: Problem) -> dict[str, int]:
+        kept = full_width if self.how.full_width else weights
+        return kept.sizes_of(problem)
+
+    def _arrays(self, problem: Problem, *, bias: bool) -> dict[str, Array]:
+        kept = full_width if self.how.full_width else weights
+        return kept.arrays_of(problem, bias=bias)
 
     def prepare(self, problem: Problem) -> Call:
         """Return the call with everything where the interpretation has it."""
@@ -143,6 +152,9 @@ class InterpretedCalls(Convention):
     def _lay(self, problem: Problem) -> Callable[[Array], Array]:
         """Return how canonical rows (N, L, E) are handed over."""
         arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
+        if self.how.full_width:
+            lay = lay_rows(problem)
+            return lambda rows: lay(full_width.padded(problem, rows))
         if arrangement == "grid":
             return lambda rows: rows[:, None]
         if arrangement == "map":
@@ -211,7 +223,8 @@ class InterpretedCalls(Convention):
         if arrangement == "heads" and array.ndim == (3 if unbatched else 4):
             whole = (array[None] if unbatched else array).swapaxes(1, 2)
             return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
-        return canonical(problem, array)
+        whole = canonical(problem, array)
+        return full_width.narrowed(problem, whole) if self.how.full_width else whole
 
     def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
         """Return the call of a layer that answered ``earlier`` before it got its weights."""

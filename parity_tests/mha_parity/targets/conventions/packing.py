@@ -160,11 +160,11 @@ def _packed(linears: Shapes) -> tuple[ProjectionSlot, ...]:
     if len(found) != 1:
         return ()
     if len(found[0].parts) == len("kv"):
-        (query,) = [n for n in square if _plain(n) in {"q", "query", "toq", "qproj", "wq"}] or [""]
-        if not query:
+        queries = [n for n in square if _plain(n) in {"q", "query", "toq", "qproj", "wq"}]
+        if len(queries) != 1:
             return ()
-        square.remove(query)
-        found.append(ProjectionSlot(query, ("q",), turned=found[0].turned))
+        square.remove(queries[0])
+        found.append(ProjectionSlot(queries[0], ("q",), turned=found[0].turned))
     if len(square) > 1:
         return ()
     return (*found, *(ProjectionSlot(name, ("out",), turned=found[0].turned) for name in square))

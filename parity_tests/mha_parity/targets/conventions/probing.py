@@ -209,6 +209,9 @@ def _answered(convention: Convention, case: Case) -> Iterator[tuple[str, str]]:
         if dtype not in convention.library.dtypes:
             yield dtype, f"!{convention.library.name} has no such arrays"
             continue
+        if dtype in convention.left_out_dtypes:
+            yield dtype, f"!{convention.left_out_dtypes[dtype]}"
+            continue
         try:
             with attributed(convention.subject):
                 yield dtype, convention(make_problem(case.replace(dtype=dtype))).output.dtype.name

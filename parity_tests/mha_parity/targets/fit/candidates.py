@@ -72,8 +72,7 @@ class Layers:
         for heads in (
             (SMALL.heads_count,) if by_name or not kept.weights else (SMALL.heads_count, 1)
         ):
-            sizes = {"h": heads, "d": SMALL.embed_dim // heads, "e": SMALL.embed_dim}
-            found = weights.slots(kept, sizes) if kept.weights else [()]
+            full_width, found = self._slots(kept, heads)
             self._find_offenders(kept, named, fits=bool(found))
             norms = tuple(dict.fromkeys(leaf.path.rpartition(".")[0] for leaf in kept.norms))
             for roles, (layout, arrangement), slots in itertools.product(
@@ -83,14 +82,30 @@ class Layers:
                     continue
                 if (arrangement in OF_CONVOLUTIONS) != kept.convolves:
                     continue
+                if full_width and arrangement != "rows":
+                    continue
                 many = arrangement == "heads" if not kept.weights else by_name and heads > 1
                 how = Interpretation(
-                    roles, layout, arrangement, construction, slots, norms, many_heads=many
-                )
+                    roles, layout, arrangement, construction, slots, norms, many_heads=many,
+                    full_width=full_width,
+                )  # fmt: skip
                 self.answered = False
                 yield how
                 if self.answered and (layout, arrangement) == ("batch_first", "rows"):
                     yield replace(how, residual=True)
+
+    def _slots(
+        self, kept: weights.SortedLeaves, heads: int
+    ) -> tuple[bool, list[tuple[weights.Slot, ...]]]:
+        """Return whether each head is as wide as the input, and where the weights are then."""
+        if not kept.weights:
+            return False, [()]
+        width = SMALL.embed_dim
+        for head_dim in (width // heads, width):
+            found = weights.slots(kept, {"h": heads, "d": head_dim, "e": width})
+            if found:
+                return head_dim * heads > width, found
+        return False, []
 
     def _find_offenders(
         self, kept: weights.SortedLeaves, named: Sequence[inspect.Parameter], *, fits: bool

@@ -32,7 +32,8 @@ _LIES = {"hpd": "head by head", "hdp": "column by column"}
 class Interpretation:
     """How a target is built, where its weights live, what its parameters get and return.
 
-    ``norms`` are LayerNorms that are taken out, ``residual``: the input is added to the output.
+    ``norms`` are LayerNorms that are taken out, ``residual``: the input is added to the output,
+    ``full_width``: each head is as wide as the input.
     """
 
     roles: ParameterAssignment
@@ -43,6 +44,7 @@ class Interpretation:
     norms: tuple[str, ...] = ()
     residual: bool = False
     many_heads: bool = True
+    full_width: bool = False
 
     @property
     def parts(self) -> frozenset[str]:
@@ -73,6 +75,8 @@ class Interpretation:
         inputs = [f"`{name}` the {role}" for name, role in self.roles.inputs]
         if len(inputs) > 1:
             said.append(", ".join(inputs))
+        if self.full_width:
+            said.append("each head as wide as the input, and 0 where torch's narrower ones are not")
         if self.norms:
             said.append(f"{', '.join(f'`{norm}`' for norm in self.norms)} taken out")
         if self.residual:

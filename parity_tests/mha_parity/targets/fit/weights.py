@@ -302,9 +302,11 @@ def renumbered(slot: Slot, head: int) -> Slot:
     return replace(slot, head=head)
 
 
-def filled(slot: Slot, problem: Problem, sizes: Mapping[str, int]) -> Array:
+def filled(
+    slot: Slot, problem: Problem, arrays: Mapping[str, Array], sizes: Mapping[str, int]
+) -> Array:
     """Return the array of a slot; of keys and values, one head of each group."""
-    arrays, case = arrays_of(problem, bias=slot.bias), problem.case
+    case = problem.case
     if case.kv_heads == "equal" or slot.parts not in {("k",), ("v",)}:
         return slot.filled(arrays, sizes)
     whole = arrays[slot.parts[0]]

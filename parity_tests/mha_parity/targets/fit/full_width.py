@@ -1,0 +1,73 @@
+"""Heads that are each as wide as the input: torch's narrower heads in them, all the rest 0.
+
+Such a layer of H heads and inputs E' wide has H E' rows of queries and divides their products by
+the root of E'. Torch's layer of width E = H D is one of them: inputs with zeros up to E', every
+head's D rows among E', and queries times root(E' / D). With E' = 4^n D that factor is a power of
+two, so that nothing is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.targets.fit import weights
+
+if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+
+LEFT_OUT_DTYPES = {
+    "float16": "heads as wide as the input divide larger products, which leave float16's range"
+}
+
+
+def sizes_of(problem: Problem) -> dict[str, int]:
+    """Return the sizes of heads, of the width of one, and of the input."""
+    width = wide(problem)
+    return {"h": problem.num_heads, "d": width, "e": width}
+
+
+def wide(problem: Problem) -> int:
+    """Return the width of the input: the head's, times 4 until all heads have room."""
+    width = problem.head_dim
+    while 0 < width < problem.query.shape[-1]:
+        width *= 4
+    return width
+
+
+def padded(problem: Problem, rows: Array) -> Array:
+    """Return inputs (..., E) with zeros up to the layer's width."""
+    lacking = wide(problem) - rows.shape[-1]
+    return np.pad(rows, [*[(0, 0)] * (rows.ndim - 1), (0, lacking)])
+
+
+def narrowed(problem: Problem, output: Array) -> Array:
+    """Return an output (N, L, E) without those zeros; without output projection, heads together."""
+    width, heads = wide(problem), problem.num_heads
+    if output.ndim != 3 or output.shape[-1] not in {width, heads * width}:
+        return output
+    split = output.reshape(*output.shape[:-1], output.shape[-1] // width, width)
+    return split.sum(axis=-2, dtype=output.dtype)[..., : problem.query.shape[-1]]
+
+
+def arrays_of(problem: Problem, *, bias: bool) -> dict[str, Array]:
+    """Return weights or biases by part, each head's rows where torch's layer has them."""
+    width, heads, dim = wide(problem), problem.num_heads, problem.head_dim
+    factor = math.isqrt(width // dim) if dim else 1
+    found = {}
+    for part, array in weights.arrays_of(problem, bias=bias).items():
+        if part == "out":
+            square = np.pad(array, [(0, width - size) for size in array.shape])
+            found[part] = square if bias else np.tile(square, (1, heads))
+            continue
+        rows = np.zeros((heads, width, *[width] * (array.ndim - 1)), array.dtype)
+        for head in range(heads):
+            own = slice(head * dim, (head + 1) * dim)
+            place = (head, own) if bias else (head, own, slice(array.shape[1]))
+            rows[place] = array[own]
+        flat = rows.reshape(heads * width, *rows.shape[2:])
+        found[part] = flat * array.dtype.type(factor) if part == "q" else flat
+    return found
