@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 
+from mha_parity.targets import backends
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import skeleton
 from mha_parity.targets.load import load
+
+FULL_WIDTH = "its heads are as wide as the input, and weights of E x E do not fill them"
 
 
 def source(target: str) -> str:
@@ -25,7 +28,11 @@ def source(target: str) -> str:
         try:
             bound = bind(subject, Fitted.name)
         except ValueError as error:
-            return skeleton.unrecognised(target, subject, str(error))
+            library = next(iter(backends.likely_libraries(subject)))
+            return skeleton.unrecognised(target, subject, str(error), library)
+        reason = "the nearest way to call it is not exact"
         if isinstance(bound, Fitted) and bound.fit.exact:
-            return skeleton.recognised(target, bound)
-        return skeleton.unrecognised(target, subject, "the nearest way to call it is not exact")
+            if not bound.how.full_width:
+                return skeleton.recognised(target, bound)
+            reason = FULL_WIDTH
+        return skeleton.unrecognised(target, subject, reason, bound.library.name)

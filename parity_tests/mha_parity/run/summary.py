@@ -320,7 +320,7 @@ def refuse_unanswered(target: str, convention: str, case_results: Sequence[CaseR
     raise TargetError(
         f"{target} {NOT_CALLED} as {convention}: {sentence}; none of {_cases(len(tried))} was "
         f"answered, the first was {tried[0].case.id}; it should answer some: mend that, name "
-        "another --convention, or judge a function that calls it."
+        "another --convention, or judge an adapter that calls it, which `mha-parity adapt` begins."
     )
 
 

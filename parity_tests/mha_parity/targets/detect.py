@@ -31,7 +31,8 @@ PACKED_STATE = frozenset({"in_proj_weight", "q_proj_weight"})
 SELF_EVIDENT = frozenset({"keras-layer", "jax-attention", "sdpa", "projections"})
 REMEDY = (
     "a layer should be built from a width and a number of heads and have four Linears, or one for "
-    "q, k and v and one for the output; judge a function that calls it, or name a convention."
+    "q, k and v and one for the output; judge an adapter that calls it, which "
+    "`mha-parity adapt` begins, or name a convention."
 )
 FOUR: tuple[type[Convention], ...] = (QKVHeads, XWeights, Projections)
 
@@ -197,5 +198,6 @@ def _unsure(subject: Any, called: Signature | None, fitting: str) -> TargetError
     seen = f"{name}{called}" if called else f"{name} without a readable signature"
     return TargetError(
         f"got {seen}, but should be recognisable as one convention; these would fit or were tried "
-        f"({fitting}): name it with --convention NAME."
+        f"({fitting}): name it with --convention NAME, or "
+        "judge an adapter that calls it, which `mha-parity adapt` begins."
     )

@@ -55,10 +55,18 @@ def test_a_wrong_target_stays_wrong_behind_it() -> None:
     assert check(bind(scope["attention"]), RUN).failed
 
 
+def test_heads_as_wide_as_the_input_are_left_to_their_author() -> None:
+    """How the harness fills them is no line of an adapter."""
+    source, _ = printed("full_width.py:ListOfWideHeads")
+    assert "heads are as wide as the input" in source
+    assert "raise NotImplementedError" in source
+
+
 def test_what_is_not_recognised_is_said() -> None:
     """Reason and signature stand in it; running it says what is to be done."""
     source, scope = printed("without_counterpart.py:TalkingHeads")
     assert "`talk` has no counterpart" in source
     assert '"""Call TalkingHeads(' in source
+    assert "\nimport torch\n" in source  # a layer of torch is called with tensors
     with pytest.raises(ValueError, match="NotImplementedError: call the target here"):
         check(bind(scope["attention"]), RUN)

@@ -11,6 +11,7 @@ import pytest
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.oracle.error_bound import roundoff
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -51,6 +52,7 @@ RIGHT = {
     "full_width.py:ListOfWideHeads": "each head as wide as the input",
     "full_width.py:OneLinearOfWideHeads": "toqueries, tovalues, unify as Linears; (N, L, E); each",
     "full_width.py:WideHeadsSideBySide": "tokeys, toqueries, tovalues as Linears; (N, L, E); each",
+    "residual.py:PostNormed": "`layer_norm` taken out; the input that is added",
     "functions_of_weights.py:ByName": "W.q, W.k, W.v, W.o applied as X @ W",
     "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
 }
@@ -59,7 +61,8 @@ WRONG = [
     "own_layers.py:UnscaledNumpyLayer", "own_layers.py:DropsAlways",
     "own_layers.py:KnowsNoEvaluation",
     "own_layers.py:UnscaledOfMaps", "own_layers.py:MaskForgotten",
-    "full_width.py:WideHeadsScaledAsNarrow", "full_width.py:WideHeadsInterleaved",
+    "residual.py:AddsTwice", "full_width.py:WideHeadsScaledAsNarrow",
+    "full_width.py:WideHeadsInterleaved",
 ]  # fmt: skip
 REFUSED = {
     "without_counterpart.py:TalkingHeads": "but `talk` has no counterpart in torch's layer",
@@ -108,6 +111,7 @@ def test_refusals_name_their_reason(name: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=r"got .*") as caught:
         bind(load.load(f"{SUBJECTS}/{name}"))
     assert sentence in str(caught.value)
+    assert "an adapter that calls it, which `mha-parity adapt` begins" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -174,6 +178,20 @@ def test_wide_heads_hold_narrow_ones_exactly(name: str, heads: int, width: int) 
     problem = make_problem(case)
     expected = attention(problem, causal=False)
     np.testing.assert_allclose(bound(problem).output, expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_what_is_added_to_the_output_does_not_round_it(dtype: str) -> None:
+    """Values a thousandth of the query keep all their digits. Kills the plain difference."""
+    bound = bind(load.load(f"{SUBJECTS}/residual.py:PostNormed"))
+    assert "float16" not in bound.offer["dtype"]
+    problem = make_problem(bound.plain_case().replace(dtype=dtype, out_proj="general"))
+    assert problem.w_v is not None
+    small = problem.replace(w_v=problem.w_v * problem.w_v.dtype.type(2.0**-10))
+    output = bound(small).output.astype(np.float64)
+    expected = attention(small, causal=False)
+    worst = np.abs(output - expected).max() / np.abs(expected).max()
+    assert worst < 16 * roundoff(problem.dtype)
 
 
 class OneHead:

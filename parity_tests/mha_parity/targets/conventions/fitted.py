@@ -13,10 +13,10 @@ from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.functions import returned
-from mha_parity.targets.conventions.interpreted import InterpretedCalls
+from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.single_sample import takes_single
-from mha_parity.targets.fit import full_width, weights
+from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes
 from mha_parity.targets.fit.search import NEAR, SMALL, InterpretationResult, Search, posed, refusal
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.interpretation import Interpretation
 
 
+ADAPTER = "judge an adapter that calls it, which `mha-parity adapt` begins."
+# Why float16 is left out.
+FULL_WIDTH = "heads as wide as the input divide larger products, which leave its range"
+RESIDUAL = "the input that is added to the output rounds it, and larger weights leave its range"
 DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
 
 
@@ -53,8 +57,10 @@ class Fitted(InterpretedCalls):
         self.how = self.fit.interpretation
         self.filled = self.how.roles.filled
         self.place = self._place()
-        if self.how.full_width:
-            self.left_out_dtypes = full_width.LEFT_OUT_DTYPES
+        if self.how.residual:
+            self.above_residual = ABOVE_RESIDUAL
+        if self.how.full_width or self.how.residual:
+            self.left_out_dtypes = {"float16": FULL_WIDTH if self.how.full_width else RESIDUAL}
         return self._offered()
 
     def _place(self) -> int | None:
@@ -97,9 +103,9 @@ class Fitted(InterpretedCalls):
         layers = self._layers
         if layers is not None and not layers.offenders and not trials:
             why = layers.obstacles[0] if layers.obstacles else "no way to build it was found"
-            return f"got {self.name}, but {why}; judge a function that calls it."
+            return f"got {self.name}, but {why}; {ADAPTER}"
         if layers is None and not trials:
-            return f"got {self.name} without a readable signature; judge a function that calls it."
+            return f"got {self.name} without a readable signature; {ADAPTER}"
         return refusal(self.name, trials, () if layers is None else layers.offenders)
 
     def _ask(self, how: Interpretation, problem: Problem) -> Answer:

@@ -18,8 +18,8 @@ from mha_parity.targets.conventions.canonical_layout import (
 )
 from mha_parity.targets.conventions.from_torch import loader, taken_over
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit import roles as calls
 from mha_parity.targets.fit import full_width, weights
+from mha_parity.targets.fit import roles as calls
 from mha_parity.targets.fit.build import move, new_layer, take_out
 from mha_parity.targets.fit.construct import LENGTH, Construction, Sizes, meanings
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.roles import WeightArgument
 
+# An input that is added to the output rounds it. So the last weights are this much larger, which
+# rounds nothing, and the output is divided by it again.
+ABOVE_RESIDUAL = 2.0**30
 MODES = frozenset({"training", "is_training", "train"})  # where calls and no methods choose
 
 
@@ -38,6 +41,8 @@ class InterpretedCalls(Convention):
     """A layer or function called as an interpretation says, and its answer read."""
 
     how: Interpretation
+    # By how much the last weights are larger, where the input is added to the output.
+    above_residual = 1.0
     # Where the output stands in what is returned; elsewhere sizes may agree, and shapes not tell.
     place: int | None = None
 
@@ -90,12 +95,16 @@ class InterpretedCalls(Convention):
             take_out(layer, path)
 
     def _sizes(self, problem: Problem) -> dict[str, int]:
-        kept = full_width if self.how.full_width else weights
-        return kept.sizes_of(problem)
+        sizes_of = full_width.sizes_of if self.how.full_width else weights.sizes_of
+        return sizes_of(problem)
 
     def _arrays(self, problem: Problem, *, bias: bool) -> dict[str, Array]:
-        kept = full_width if self.how.full_width else weights
-        return kept.arrays_of(problem, bias=bias)
+        arrays_of = full_width.arrays_of if self.how.full_width else weights.arrays_of
+        found = arrays_of(problem, bias=bias)
+        if self.how.residual:
+            part = "out" if "out" in self.how.parts else "v"
+            found[part] = found[part] * found[part].dtype.type(self.above_residual)
+        return found
 
     def prepare(self, problem: Problem) -> Call:
         """Return the call with everything where the interpretation has it."""
@@ -152,9 +161,6 @@ class InterpretedCalls(Convention):
     def _lay(self, problem: Problem) -> Callable[[Array], Array]:
         """Return how canonical rows (N, L, E) are handed over."""
         arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
-        if self.how.full_width:
-            lay = lay_rows(problem)
-            return lambda rows: lay(full_width.padded(problem, rows))
         if arrangement == "grid":
             return lambda rows: rows[:, None]
         if arrangement == "map":
@@ -171,7 +177,8 @@ class InterpretedCalls(Convention):
                 return only_sample(split) if unbatched else split
 
             return heads
-        return lay_rows(problem)
+        lay = lay_rows(problem)
+        return (lambda r: lay(full_width.padded(problem, r))) if self.how.full_width else lay
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return the array that has the output's shape, in canonical layout, and the weights."""
@@ -182,7 +189,9 @@ class InterpretedCalls(Convention):
         else:
             place, output = self.output_of(problem, several)
         if self.how.residual and output.shape == problem.output_shape:
-            output = (output - problem.query).astype(output.dtype)
+            whole, added = (np.asarray(a, np.float64) for a in (output, problem.query))
+            attention = (whole.astype(np.longdouble) - added) / self.above_residual
+            output = attention.astype(np.float64).astype(output.dtype)
         wants = problem.case.weights != "none"
         others = [each for at, each in enumerate(several) if at != place]
         held = canonical_weights(problem, others[0]) if wants and others else None

@@ -70,7 +70,8 @@ class LinearModule(TorchModule):
         if reason := misfit(self.subject):
             raise TargetError(
                 f"got {self.name}, but {reason}, and it should have Linears named like W_q, W_k, "
-                "W_v and W_o, or one for all three; rename them, or judge a function that calls it."
+                "W_v and W_o, or one for all three; rename them, or judge an "
+                "adapter that calls it, which `mha-parity adapt` begins."
             )
         layer = built(self.subject, SMALL)
         names = frozenset(layer.state_dict())

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 
-LEFT_OUT_DTYPES = {
-    "float16": "heads as wide as the input divide larger products, which leave float16's range"
-}
-
 
 def sizes_of(problem: Problem) -> dict[str, int]:
     """Return the sizes of heads, of the width of one, and of the input."""
@@ -50,7 +46,8 @@ def narrowed(problem: Problem, output: Array) -> Array:
     if output.ndim != 3 or output.shape[-1] not in {width, heads * width}:
         return output
     split = output.reshape(*output.shape[:-1], output.shape[-1] // width, width)
-    return split.sum(axis=-2, dtype=output.dtype)[..., : problem.query.shape[-1]]
+    joined: Array = split.sum(axis=-2, dtype=output.dtype)
+    return joined[..., : problem.query.shape[-1]]
 
 
 def arrays_of(problem: Problem, *, bias: bool) -> dict[str, Array]:

@@ -161,11 +161,15 @@ def refusal(name: str, trials: list[InterpretationResult], offenders: Any) -> st
     if offenders:
         said = ", ".join(f"`{each}`" for each in offenders)
         verb = "has" if len(offenders) == 1 else "have"
-        return f"got {name}, but {said} {verb} no counterpart in torch's layer; judge it without."
+        return (
+            f"got {name}, but {said} {verb} no counterpart in torch's layer; judge it without, or "
+            "an adapter that calls it, which `mha-parity adapt` begins."
+        )
     lacking = " is not installed"  # of what raised, the reason that an installation mends
     nearest = sorted(trials, key=lambda each: (-each.correlation, lacking not in each.missed))[:2]
     told = dict.fromkeys(f"as {each.interpretation} {each.missed}" for each in nearest)
     return (
-        f"got {name}, but no way to call it computes attention ({'; '.join(told)}); judge a "
-        "function that calls it, or name a convention with --convention NAME."
+        f"got {name}, but no way to call it computes attention ({'; '.join(told)}); judge an "
+        "adapter that calls it, which `mha-parity adapt` begins, or name a convention with "
+        "--convention NAME."
     )

@@ -28,6 +28,7 @@ SIZES = {
     "off": "False", "dropout": "0.0", "zero": "0", "device": '"cpu"', "none": "None",
     "matrix": "call.q_proj_weight",
 }  # fmt: skip
+NUMPY = "import numpy as np"
 IMPORTS = {"torch": "import torch", "jax": "import jax.numpy as jnp"}
 HEAD = """\
 # Judge it with `mha-parity check THIS_FILE.py:attention`.
@@ -54,17 +55,17 @@ EMPTY = '''\
 '''
 
 
-def unrecognised(target: str, subject: Any, reason: str) -> str:
-    """Return the source of an adapter for a target of which nothing was recognised."""
+def unrecognised(target: str, subject: Any, reason: str, library: str) -> str:
+    """Return the source of an adapter in this library for a target that was not recognised."""
     named = ", ".join(str(each) for each in parameters.named(subject))
     signature = f"{getattr(subject, '__name__', 'the target')}({named})"
-    head = HEAD.format(target=target, library="import numpy as np")
+    head = HEAD.format(target=target, library=IMPORTS.get(library, NUMPY))
     return head + EMPTY.format(signature=signature, reason=reason)
 
 
 def recognised(target: str, fitted: Fitted) -> str:
     """Return the source of an adapter for a target that was recognised."""
-    library = IMPORTS.get(fitted.library.name, "import numpy as np")
+    library = IMPORTS.get(fitted.library.name, NUMPY)
     lines = (f'    """Call it as {fitted.how}."""', *Skeleton(fitted).lines())
     return HEAD.format(target=target, library=library) + "\n".join(lines) + "\n"
 
