@@ -11,72 +11,17 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import ThreadPoolExecutor
     from contextlib import AbstractContextManager
 
     from threadpoolctl import LibController
-
-
-class _Job:
-    """Numbered pieces of work, taken one by one by every thread that joins."""
-
-    def __init__(self, work: Callable[[int], object], pieces: int) -> None:
-        self._work = work
-        self._pieces = iter(range(pieces))
-        self._unfinished = pieces
-        self._lock = threading.Lock()
-        self.finished = threading.Event()
-        self.error: BaseException | None = None
-
-    def take_part(self) -> None:
-        """Do pieces until none is left; after an error the rest are skipped."""
-        while (piece := self._take()) is not None:
-            try:
-                if self.error is None:
-                    self._work(piece)
-            except BaseException as error:  # noqa: BLE001 (the thread that owns the job raises it)
-                self.error = error
-            with self._lock:
-                self._unfinished -= 1
-            if not self._unfinished:
-                self.finished.set()
-
-    def _take(self) -> int | None:
-        with self._lock:
-            return next(self._pieces, None)
-
-
-class _Pool:
-    """Helper threads that live as long as the process and sleep on a queue of jobs."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Start without helpers."""
-        self._queue: SimpleQueue[_Job] = SimpleQueue()
-        self._helpers: list[threading.Thread] = []
-        self._lock = threading.Lock()
-
-    def invite(self, job: _Job, helpers: int) -> None:
-        """Wake that number of helpers for the job; one that comes late finds no piece left."""
-        with self._lock:
-            while len(self._helpers) < helpers:
-                helper = threading.Thread(target=self._serve, name="mha_numpy", daemon=True)
-                helper.start()
-                self._helpers.append(helper)
-        for _ in range(helpers):
-            self._queue.put(job)
-
-    def _serve(self) -> None:
-        while True:
-            self._queue.get().take_part()
 
 
 class _SingleThreadedBlas:
@@ -124,7 +69,6 @@ SHARED_FROM = 16_000_000
 """Multiplications from which a second thread saves more than waking it costs, some 50 µs."""
 
 _FREE: AbstractContextManager[None] = nullcontext()
-_pool = _Pool()
 single_threaded_blas = _SingleThreadedBlas()
 _chosen: int | None = None
 
@@ -132,17 +76,33 @@ _chosen: int | None = None
 def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
     """Call `work` with 0 ... pieces - 1, each once, in any order, on at most `threads` threads.
 
-    The caller's thread is one of them. The first exception ends the job and is raised here.
+    The caller's thread is one of them; helpers that come late are sent away. An exception ends the
+    part of the thread it comes from, and is raised here.
     """
-    job = _Job(work, pieces)
-    helpers = min(threads, pieces) - 1
-    if helpers > 0:
-        _pool.invite(job, helpers)
-    job.take_part()
-    if pieces:
-        job.finished.wait()
-    if job.error is not None:
-        raise job.error
+    left: SimpleQueue[int] = SimpleQueue()
+    for piece in range(pieces):
+        left.put(piece)
+
+    def take_part() -> None:
+        with suppress(Empty):
+            while True:
+                work(left.get_nowait())
+
+    helpers = [_helpers().submit(take_part) for _ in range(min(threads, pieces) - 1)]
+    try:
+        take_part()
+    finally:
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
+
+
+@cache
+def _helpers() -> ThreadPoolExecutor:
+    """Return the process's pool: threads that are started as they are needed, and sleep."""
+    from concurrent.futures import ThreadPoolExecutor  # loads logging: nothing at import
+
+    return ThreadPoolExecutor(max(os.cpu_count() or 1, get_num_threads()), "mha_numpy")
 
 
 def holding_blas(multiplications: int) -> AbstractContextManager[None]:
@@ -217,7 +177,7 @@ def _limit(library: LibController, threads: int) -> None:
 
 def _forget_the_parent() -> None:
     """Start anew in a forked child, which has none of the threads and perhaps held locks."""
-    _pool.forget()
+    _helpers.cache_clear()
     single_threaded_blas.forget()
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -96,24 +97,37 @@ def test_products_are_right_on_any_number_of_threads(rows: int, threads: int) ->
     assert (np.abs(affine(x, weight, bias) - exact) <= allowed).all()
 
 
-def test_a_helper_that_comes_late_finds_nothing_left() -> None:
-    """A job waits for the piece that a helper has; a thread that joins later does nothing."""
+def test_a_helper_that_comes_late_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller does all pieces while the only helper of the pool is busy elsewhere."""
     working, may_end = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as busy:
+        monkeypatch.setattr(pool, "_helpers", lambda: busy)
+
+        def hold() -> None:
+            working.set()
+            may_end.wait()
+
+        busy.submit(hold)
+        working.wait()
+        done: list[int] = []
+        run(done.append, 3, 2)
+        may_end.set()
+    assert [0, 1, 2] == done
+
+
+def test_a_piece_that_a_helper_has_is_waited_for() -> None:
+    """A job ends with its last piece, whichever thread has it."""
+    started = threading.Barrier(2)
+    done: list[str] = []
 
     def work(_: int) -> None:
-        working.set()
-        may_end.wait()
+        started.wait()
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.05)
+        done.append(threading.current_thread().name)
 
-    job = pool._Job(work, 1)
-    helper = threading.Thread(target=job.take_part)
-    helper.start()
-    working.wait()
-    job.take_part()
-    assert not job.finished.is_set()
-    may_end.set()
-    helper.join()
-    job.take_part()
-    assert (True, None) == (job.finished.is_set(), job.error)
+    run(work, 2, 2)
+    assert ("MainThread", 2) == (done[0], len(done))
 
 
 @pytest.mark.parametrize("rows", [1, 7, 128, 129])
@@ -134,11 +148,12 @@ def test_few_rows_are_multiplied_from_the_other_side(rows: int, biased: bool) ->
 def test_a_job_leaves_the_affinity_alone() -> None:
     """Helpers may run wherever the caller may, and so may the caller afterwards."""
     before = os.sched_getaffinity(0)
-    pool._pool.forget()
     run(lambda _: time.sleep(0.001), 4, 2)
-    (helper,) = pool._pool._helpers
-    assert helper.native_id is not None
-    assert before == os.sched_getaffinity(helper.native_id) == os.sched_getaffinity(0)
+    helpers = [each for each in threading.enumerate() if each.name.startswith("mha_numpy")]
+    assert helpers
+    for helper in helpers:
+        assert helper.native_id is not None
+        assert before == os.sched_getaffinity(helper.native_id) == os.sched_getaffinity(0)
 
 
 def test_helpers_sleep_between_jobs() -> None:
