@@ -94,11 +94,11 @@ def parser() -> argparse.ArgumentParser:
     _mutants(commands)
     explain = commands.add_parser("explain", help="tell the story of one bug")
     explain.add_argument("bug", metavar="BUG", help="its id in the catalogue: see list bugs")
-    listing = commands.add_parser("list", help="list conventions, features or bugs")
+    listing = commands.add_parser("list", help="list conventions, features, bugs or variants")
     listing.add_argument(
         "what",
         nargs="?",
-        choices=("conventions", "features", "bugs"),
+        choices=("conventions", "features", "bugs", "variants"),
         help="default: how many each",
     )
     return top

@@ -112,7 +112,7 @@ def explain(asked: argparse.Namespace) -> int:
 
 
 def listing(asked: argparse.Namespace) -> int:
-    """List conventions, features or bugs."""
+    """List conventions, features, bugs or right variants."""
     from mha_parity.commands import listing as listings
 
     listings.show(asked.what, Console())

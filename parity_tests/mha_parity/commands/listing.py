@@ -1,4 +1,4 @@
-"""``mha-parity list``: the conventions, features and bugs that a run knows."""
+"""``mha-parity list``: the conventions, features, bugs and right variants that are known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show(what: str | None, console: Console) -> None:
-    """Print the conventions, the features or the bugs; without a name the number of each."""
+    """Print the conventions, features, bugs or variants; without a name the number of each."""
     rows = _ROWS[what]() if what else _lists()
     page = ReportText(console.width, names=max(len(name) for name, _ in rows))
     page.block([(name, Text(text)) for name, text in rows])
@@ -39,12 +39,17 @@ def _features() -> list[tuple[str, str]]:
 
 
 def _bugs() -> list[tuple[str, str]]:
-    return [(bug.id, bug.title) for bug in catalogue.catalogue().values()]
+    return [(bug.id, bug.title) for bug in catalogue.catalogue().values() if not bug.equivalent]
+
+
+def _variants() -> list[tuple[str, str]]:
+    return [(bug.id, bug.title) for bug in catalogue.catalogue().values() if bug.equivalent]
 
 
 WHAT = {
     "conventions": "ways in which a target can be called",
     "features": "features in which problems differ, as --features takes them",
     "bugs": "wrong attentions that can be named; mha-parity explain tells one",
+    "variants": "unusual ways to compute the same, which pass",
 }
-_ROWS = {"conventions": _conventions, "features": _features, "bugs": _bugs}
+_ROWS = {"conventions": _conventions, "features": _features, "bugs": _bugs, "variants": _variants}

@@ -66,7 +66,8 @@ def _failure(failure: Failure) -> Iterator[str]:
     for number, line in enumerate(wording.formatted(result.detail, DETAIL).splitlines()):
         yield _row("" if number else "because", line)
     if result.where is not None:
-        yield _row("where", str(result.where))
+        if str(result.where) not in result.detail:
+            yield _row("where", str(result.where))
         yield _row("error", wording.error(result))
     yield _row("case", failure.case.id)
     yield _row("replay", failure.replay)

@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Status
-from mha_parity.report import wording
+from mha_parity.report import correlations, wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,8 +47,9 @@ def _suite(root: ET.Element, verdict: Verdict) -> None:
     properties = ET.SubElement(suite, "properties")
     for name, value in verdict.environment.items():
         ET.SubElement(properties, "property", name=name, value=value)
+    concentrated = {axis.name for axis in correlations.axes(verdict) if axis.concentrated}
     for row in verdict.features:
-        _feature(suite, verdict, row)
+        _feature(suite, verdict, row, concentrated=row.axis in concentrated)
     for check in verdict.checks:
         _check(suite, verdict, check)
     for parameter in verdict.parameters:
@@ -57,12 +58,16 @@ def _suite(root: ET.Element, verdict: Verdict) -> None:
     _count(suite, verdict.seconds)
 
 
-def _feature(suite: ET.Element, verdict: Verdict, row: FeatureRow) -> None:
+def _feature(suite: ET.Element, verdict: Verdict, row: FeatureRow, *, concentrated: bool) -> None:
+    """Write a failure where failing cases concentrate; elsewhere the check that fails has it."""
+    counts = f"{row.failed} of {row.cases} cases fail"
     case = _case(suite, verdict, "feature", f"{row.axis}={row.value}")
     if row.status == "not offered":
         ET.SubElement(case, "skipped", message="not offered by the target")
+    elif row.status == "fail" and not concentrated:
+        ET.SubElement(case, "skipped", message=f"{counts}, as others do; the checks say why")
     elif row.status == "fail":
-        _say(case, "failure", "fail", f"{row.failed} of {row.cases} cases fail", _text(verdict))
+        _say(case, "failure", "fail", counts, _text(verdict))
     elif row.status != "pass":
         _say(case, "error", row.status, f"{row.status}: {row.note}", verdict.sentence)
 

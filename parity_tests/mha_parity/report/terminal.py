@@ -202,8 +202,9 @@ def _counted(row: FeatureRow) -> Text:
 
 
 def _value(row: FeatureRow) -> Text:
-    """Return a feature with its count of cases."""
-    return _signed(row.status, wording.words(row), f" {row.cases}")
+    """Return a feature with its count of cases, and how many of them fail."""
+    count = f" {row.failed} of {row.cases}" if row.failed else f" {row.cases}"
+    return _signed(row.status, wording.words(row), count)
 
 
 def _check(row: CheckRow) -> Text:

@@ -155,22 +155,30 @@ def gradients_not_asked(verdict: Verdict) -> bool:
 
 
 def not_offered(verdict: Verdict) -> list[str]:
-    """Return what the target does not offer: whole axes by their name, single values by theirs."""
-    whole, single = [], []
+    """Return what the target does not offer: what calls were tried for first, with what they gave.
+
+    Features of one reason stand together; axes of which nothing was tried, by their name.
+    """
+    tried: dict[str, list[str]] = {}
+    whole: list[str] = []
+    single: list[str] = []
     for axis in axes(verdict):
         missing = [row for row in axis.rows if row.status == "not offered"]
-        if len(missing) > 1 and not axis.varies:
+        for row in missing:
+            if row.note:
+                tried.setdefault(_reason(row), []).append(words(row))
+        untried = [row for row in missing if not row.note]
+        if len(untried) > 1 and not axis.varies:
             whole.append(f"any other {title(axis.name)}")
         else:
-            single += [_with_reason(row) for row in missing]
-    return single + whole
+            single += map(words, untried)
+    return [f"{', '.join(names)} ({reason})" for reason, names in tried.items()] + single + whole
 
 
-def _with_reason(row: FeatureRow) -> str:
-    """Return a feature that is not offered, with what a call that tried it came to."""
+def _reason(row: FeatureRow) -> str:
+    """Return what a call that tried a feature came to, without its place."""
     reason = row.note.partition(" [")[0]
-    cut = f"{reason[:REASON]} ..." if len(reason) > REASON else reason
-    return f"{words(row)} ({cut})" if cut else words(row)
+    return f"{reason[:REASON].rstrip()} ..." if len(reason) > REASON else reason
 
 
 def parameters(verdict: Verdict) -> list[tuple[str, list[str]]]:

@@ -272,8 +272,12 @@ def _masked_rows(check_results: Iterable[CheckResult]) -> Iterator[str]:
     found = Counter(
         each.detail for each in named if not each.severity.fails and "are nan" not in each.detail
     )
+    said: dict[str, list[str]] = {}
     for sentence, count in found.items():
-        yield f"{sentence.removesuffix('.')} in {_cases(count)}, where torch's pinned path has NaN."
+        rows, _, what = sentence.removesuffix(".").partition(" are ")
+        said.setdefault(rows, []).append(f"{what} in {_cases(count)}")
+    for rows, counts in said.items():
+        yield f"{rows} are {', '.join(counts)}, where torch's module has NaN."
 
 
 def _unjudged(case_results: Sequence[CaseResult], begins: str) -> str:

@@ -166,7 +166,8 @@ def test_the_bare_list_counts_what_there_is(said: Callable[[str], Said]) -> None
     """Without a name each list is given by its command, with as many entries as it has."""
     status, output, _ = said("list")
     found = re.findall(r"^ mha-parity list (\w+) +(\d+) ", output, flags=re.MULTILINE)
-    assert (0, ["conventions", "features", "bugs"]) == (status, [name for name, _ in found])
+    names = ["conventions", "features", "bugs", "variants"]
+    assert (0, names) == (status, [name for name, _ in found])
     for name, count in found:
         assert int(count) == len(re.findall(r"^ \S", said(f"list {name}")[1], flags=re.MULTILINE))
 

@@ -109,9 +109,11 @@ def test_an_unknown_bug_is_refused(
 
 
 def test_bugs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every id of the catalogue stands in the list with its title."""
-    assert main(["list", "bugs"]) == 0
-    listed = capsys.readouterr().out
-    ids = {line.split()[0] for line in listed.splitlines() if re.match(r" ?[a-z0-9]", line)}
-    assert set(catalogue()) <= ids
+    """Every bug stands in one list with its title, every right variant in the other."""
+    for what, is_bug in (("variants", False), ("bugs", True)):
+        assert main(["list", what]) == 0
+        listed = capsys.readouterr().out
+        ids = {line.split()[0] for line in listed.splitlines() if re.match(r" ?[a-z0-9]", line)}
+        expected = {each.id for each in catalogue().values() if is_bug != bool(each.equivalent)}
+        assert expected == ids & set(catalogue())
     assert "the scores are divided by the root of the whole width" in words(listed)

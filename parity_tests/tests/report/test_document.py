@@ -29,6 +29,7 @@ from mha_parity.core.verdict import (
 )
 from mha_parity.report import files, junit
 from mha_parity.report.json_document import SCHEMA, document
+from mha_parity.report.junit import COUNTED
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -43,6 +44,9 @@ def judged(target: str, **changes: Any) -> Verdict:
     """Return the verdict of a short run on one of the subjects, in this process."""
     bound = bind(load.load(f"{SUBJECTS}/{target}"))
     return check(bound, Options(**{"cases": 150, "diagnose": False, **changes}), target=target)
+
+
+HALVES = tuple(FeatureRow("bias", value, "fail", 50, "", 15) for value in ("no", "yes"))
 
 
 def extreme() -> Verdict:
@@ -203,11 +207,14 @@ def test_junit_is_xml(verdict: Verdict) -> None:
 
 
 def test_junit_of_each_status() -> None:
-    """Fail is a failure with the replay line, inconclusive an error, not offered is skipped."""
+    """Fail is a failure with the replay line, inconclusive an error, not offered is skipped.
+
+    So is a feature that fails as cases without it do: the check is red.
+    """
     root = ET.fromstring(junit.document([extreme()]))  # noqa: S314  (we wrote it)
     inside = {case.get("name"): [each.tag for each in case] for case in root.iter("testcase")}
     assert {
-        "attn=causal": ["failure"],
+        "attn=causal": ["skipped"],
         "attn=none": ["error"],
         "attn=bool2d": ["skipped"],
         "bias=yes": [],
@@ -216,9 +223,24 @@ def test_junit_of_each_status() -> None:
     } == inside
     texts = [failure.text or "" for failure in root.iter("failure")]
     assert all(f"mha-parity replay {CASE.id} x:f" in text for text in texts)
-    assert {"fail", "crash"} == {failure.get("type") for failure in root.iter("failure")}
-    messages = {each.get("message") for tag in ("failure", "error") for each in root.iter(tag)}
-    assert {"1 of 2 cases fail", "1 of 3 cases fail", "inconclusive: no case drawn"} == messages
+    assert ["crash"] == [failure.get("type") for failure in root.iter("failure")]
+    messages = {each.get("message") for tag in COUNTED.values() for each in root.iter(tag)}
+    assert {
+        "1 of 2 cases fail, as others do; the checks say why",
+        "1 of 3 cases fail",
+        "inconclusive: no case drawn",
+        "not offered by the target",
+    } == messages
+
+
+def test_junit_has_red_features_where_failures_concentrate() -> None:
+    """Thirty failures, all causal: that feature is red, one that half of them have is not."""
+    causal = FeatureRow("attn", "causal", "fail", 40, "", 30)
+    features = (causal, FeatureRow("attn", "none", "pass", 60), *HALVES)
+    many = dataclasses.replace(extreme(), run=100, passed=70, failed=30, features=features)
+    root = ET.fromstring(junit.document([many]))  # noqa: S314  (we wrote it)
+    red = [case.get("name") for case in root.iter("testcase") if case.find("failure") is not None]
+    assert ["attn=causal", "output"] == red
 
 
 def test_junit_shares_the_target_s_time() -> None:

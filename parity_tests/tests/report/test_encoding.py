@@ -72,7 +72,7 @@ def test_the_command_runs_in_ascii() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 100], ids="width{}".format)
-@pytest.mark.parametrize("what", ["conventions", "features", "bugs"])
+@pytest.mark.parametrize("what", ["conventions", "features", "bugs", "variants"])
 def test_lists_fit_the_width(what: str, width: int) -> None:
     """Every list fits its window, names at the left, and nothing ends in blanks."""
     stream = io.StringIO()

@@ -436,3 +436,25 @@ def test_progress_on_a_terminal_that_draws_nothing_is_lines(
     with progress(Console(file=io.StringIO(), force_terminal=True), "x:f") as tick:
         tick(2, 4)
     assert "judging x:f: 2 of 4 cases\n" == capsys.readouterr().err
+
+
+def test_what_was_tried_in_vain_comes_first_with_its_reason() -> None:
+    """Features of one reason stand together, whole axes too; what was not tried has none."""
+    reason = "it is answered in float64"
+    features = (
+        FeatureRow("dtype", "float64", "pass", 9),
+        *(FeatureRow("dtype", each, "not offered", 0, reason) for each in ("float32", "float16")),
+        FeatureRow("bias", "no", "pass", 9),
+        FeatureRow("bias", "yes", "not offered", 0),
+        FeatureRow("scale", "given", "not offered", 0),
+    )
+    said = wording.not_offered(verdict(features=features))
+    assert [f"float32, float16 ({reason})", "in_proj bias", "scale given by the caller"] == said
+
+
+def test_verbose_features_say_how_many_cases_fail() -> None:
+    """With -v a failing feature has its failures and its cases, a passing one its cases."""
+    text = shown(
+        verdict(features=tuple(rows("attn", none=(150, 0), causal=(50, 40)))), verbose=True
+    )
+    assert re.search(r"✓ no attn_mask 150 cases · ✗ causal 40 of 50\b", text)
