@@ -39,6 +39,12 @@ NAMES = {
     "rejects mismatched K/V lengths": "kv-length-mismatch",
     nonfinite_inputs.NAME: "nan-replaced",
 }
+REMEDIES = {
+    "statelessness": "keep nothing from one call to the next, or only under what it depends on: "
+    "look for buffers, caches and attributes that a call writes",
+    "output aliasing": "return an array of its own: neither an input, nor a buffer that is used "
+    "again",
+}
 EXTRA_CHECKS = {*dropout.CHECKS, *rejected_inputs.CHECKS, nonfinite_inputs.NAME} - {"dropout off"}
 SEEDS = 8
 CASES_A_SIDE = 5  # cases on either side that a border between sizes rests on
@@ -68,7 +74,10 @@ def _from_finding(note: str) -> Diagnosis:
     check, _, sentence = note.partition(": ")
     if check in NAMES:
         return _known(NAMES[check], sentence)[0]
-    return Diagnosis(bug=None, title=sentence, explains=1.0, evidence=f"the check: {check}")
+    return Diagnosis(
+        bug=None, title=sentence, explains=1.0, evidence=f"the check: {check}",
+        remedy=REMEDIES.get(check, ""),
+    )  # fmt: skip
 
 
 def name_state(

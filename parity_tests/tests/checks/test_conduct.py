@@ -12,9 +12,11 @@ from mha_parity.cases.covering import case_index, draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import whole_offer
 from mha_parity.checks.call_effects import CHECKS, MonitoredCandidate, Schedule
+from mha_parity.core.candidate import Answer
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
 from mha_parity.diagnose.call_effects import EXTRA_CHECKS
+from mha_parity.diagnose.read_weights import plain_case
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -189,3 +191,12 @@ def test_a_related_problem_is_no_second_case(subjects: Path) -> None:
     assert "determinism" in first
     assert "determinism" not in related
     assert first == again
+
+
+def test_answers_without_a_number_show_no_state(subjects: Path) -> None:
+    """Two problems of one shape whose answers are NaN throughout: nothing is remembered."""
+    bound = bind(load.load(f"{subjects}/behaving.py:plain"))
+    case = plain_case(bound.offer).replace(seed=0)  # the first of a run: its call is repeated
+    shape = make_problem(case).output_shape
+    bound.answer = lambda *_: Answer(output=np.full(shape, np.nan))  # type: ignore[method-assign]  # of this one object
+    assert "statelessness" in MonitoredCandidate(bound)(make_problem(case)).held
