@@ -98,7 +98,7 @@ def names(diagnosis: Diagnosis) -> set[frozenset[str]]:
 # It inverts the causal mask as well, which the entry does not: a name that fits some is not said.
 MEASURED = {
     "KeepMask": "the mask is inverted: what it marks is seen, the rest hidden",
-    "TiledMask": "masks of N * H rows are read as (H, N) in place of (N, H)",
+    "TiledMask": "the mask of N * H rows is read as (H, N) in place of (N, H)",
 }
 SINGLE = [each for each in subjects(*STYLES) if each[1] not in MEASURED]
 # Every third subject; the others, and the same bugs in further styles, are for `make test-all`.

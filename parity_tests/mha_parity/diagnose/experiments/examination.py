@@ -10,7 +10,7 @@ import numpy as np
 from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, digits
 from mha_parity.diagnose.experiments.exponential import Exponential, exponential
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
-from mha_parity.diagnose.experiments.masks import MaskEffect, masks
+from mha_parity.diagnose.experiments.masks import HIDDEN_QUERIES, MaskEffect, mask_pairs, masks
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.reading import read
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FINE = 40  # bits that are right: fewer in float64 are not lost to the last roundings
 COARSE = 14  # bits: a table or a grid of scores is coarser
+SHOWN = 4  # kinds of masks that have one effect
 UNKNOWN = "no experiment explains it"
 
 
@@ -86,6 +87,8 @@ def examine(caller: Caller, *, whole: bool = False) -> Examination:
     plain_wrong = bool(seen.causes or seen.wrong)
     if whole or not plain_wrong:
         seen.masks = list(masks(caller, plain_wrong=plain_wrong))
+    if not plain_wrong and not any(each.effect for each in seen.masks):
+        seen.masks += mask_pairs(caller)
     if not plain_wrong:
         seen.features = list(features(caller))
         seen.values = list(values(caller))
@@ -142,13 +145,21 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
         if each.effect and (each.understood or not understood):
             kinds.setdefault(each.effect, []).append(each.name)
     for effect, names in sorted(kinds.items(), key=lambda item: -len(item[1])):
-        inverted = effect.startswith("the mask is inverted")
-        remedy = (
-            "hide where torch's mask is True: ~mask, or masked_fill without the ~"
-            if inverted
-            else "apply the mask to the scores, before the softmax, as it is"
-        )
-        yield ExperimentFinding(f"with {', '.join(names)}: {effect}", remedy, stage="mask")
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN + 1 else ""
+        shown = ", ".join(names[:SHOWN] if more else names)
+        text = f"with {shown}{more}: {effect}"
+        yield ExperimentFinding(text, _mask_remedy(effect, names[0]), stage="mask")
+
+
+def _mask_remedy(effect: str, name: str) -> str:
+    """Return what to do about an effect of a mask, or of two at once."""
+    if "is inverted: " in effect:
+        return "hide where torch's mask is True: ~mask, or masked_fill without the ~"
+    if " and " in name:
+        return "hide a key where either mask hides it, and add both where they are float"
+    if effect == HIDDEN_QUERIES:
+        return "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of the keys"
+    return "apply the mask to the scores, before the softmax, as it is"
 
 
 def _featured(seen: Examination) -> Iterator[ExperimentFinding]:

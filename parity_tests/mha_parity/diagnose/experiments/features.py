@@ -13,6 +13,7 @@ from mha_parity.diagnose.experiments.calls import WRONG, CallResult, pose
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.reading import read_problem
 from mha_parity.diagnose.experiments.transfer import curve
+from mha_parity.diagnose.experiments.variants import answered_variant, head_variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller
 
-AXES = ("bias", "out_proj", "bias_kv", "zero_attn", "scale", "layout", "inputs", "memory")
+AXES = ("bias", "out_proj", "bias_kv", "zero_attn", "scale", "layout", "inputs", "memory",
+        "kv_heads", "v_dim")  # fmt: skip
+GROUPED = {"heads_count": 6, "kv_heads_count": 3}
 # The arrays that are there for one feature alone.
 ARRAYS = {
     "bias": ("b_q", "b_k", "b_v", "b_out"), "bias_kv": ("bias_k", "bias_v"), "zero_attn": (),
@@ -52,10 +55,12 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
                 continue
             # The output projection has a bias where the others have: if theirs are right.
             more = right if axis == "out_proj" else {}
-            case = caller.case(**sizes, **more, **{axis: value})
+            case = caller.case(**{**sizes, **more, **_change(axis, value)})
             problem = make_problem(case) if axis == "out_proj" else pose(case)
             trial = caller.pose([problem])[0]
-            if trial.found is not None:
+            if trial.answer is not None and trial.found is None:
+                yield FeatureEffect(f"{axis}={value}", _shape(trial), np.inf)
+            elif trial.found is not None:
                 error = float(np.nanmax(np.abs(trial.found - trial.expected), initial=0))
                 effect = _ignored(trial, axis) or _effect(caller, trial)
                 if axis == "bias" and not effect:
@@ -63,9 +68,23 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
                 yield FeatureEffect(f"{axis}={value}", effect, error)
 
 
+def _change(axis: str, value: str) -> dict[str, object]:
+    """Return what a feature changes of a case: of grouped heads and value widths, the sizes."""
+    if axis == "kv_heads":
+        return dict(GROUPED)
+    return {"v_head_dim": SIZES["head_dim"] + 3} if axis == "v_dim" else {axis: value}
+
+
+def _shape(trial: CallResult) -> str:
+    found = () if trial.answer is None else np.shape(trial.answer.output)
+    return f"the output has the shape {found}, due is {trial.problem.output_shape}"
+
+
 def _effect(caller: Caller, trial: CallResult) -> str:
     if not trial.wrong:
         return ""
+    if effect := answered_variant(trial, head_variants(trial.problem)):
+        return effect
     if effect := _added_bias(trial) or _query_bias(caller, trial):
         return effect
     spots = f" at {', '.join(places([trial]))}" if places([trial]) else ""

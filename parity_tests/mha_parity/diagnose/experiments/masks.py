@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mha_parity.cases.generate import may_hide_by_numbers
 from mha_parity.catalogue import Attention
-from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.experiments.calls import CallResult, pose
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
 from mha_parity.diagnose.experiments.reading import NOISE, SampleWeights, read_problem
+from mha_parity.diagnose.experiments.rules import spans
 from mha_parity.diagnose.experiments.transfer import curve
+from mha_parity.diagnose.experiments.variants import answered_variant, mask_variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.calls import Caller, CallResult
+    from mha_parity.diagnose.experiments.calls import Caller
 
 AXES = {"padding": ("bool", "float", "lengths"),
         "attn": ("bool2d", "float2d", "bool3d", "float3d", "causal")}  # fmt: skip
@@ -35,11 +37,17 @@ CHANGES: dict[str, dict[str, object]] = {
     " where N = L": {"batch": 7},
     " where N = H": {"batch": 3},
     " at D = 67": {"head_dim": 67},
+    " and bias_kv=yes": {"bias_kv": "yes"},
+    " and zero_attn=yes": {"zero_attn": "yes"},
+    " at L = 131, S = 137": {"batch": 1, "queries": 131, "keys": 137, "heads_count": 1},
 }
 LEAST = 1e-3
 RESOLVED = 100  # times what a weight is read to: an output that is less off says nothing of them
+WAYS = 4  # seeds with which two masks are tried
 RETURNED, WITHOUT = " with returned weights", " without returned weights"
 UNREAD = "less than weights can be read to"
+HIDDEN_QUERIES = "it hides the rows of queries that it marks, not keys"
+NOT_LEFT = "NaN, as where no key is left"
 BEHIND = "the weights are right, the output is not"
 
 
@@ -58,7 +66,7 @@ class MaskEffect:
     @property
     def understood(self) -> bool:
         """Whether the weights show what the mask does."""
-        return bool(self.effect) and not self.effect.endswith((BEHIND, UNREAD))
+        return bool(self.effect) and not self.effect.endswith((BEHIND, UNREAD, NOT_LEFT))
 
 
 def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
@@ -76,6 +84,20 @@ def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
             yield from ([each for each in wrong if each.understood] or wrong or found)[:1]
 
 
+def mask_pairs(caller: Caller) -> Iterator[MaskEffect]:
+    """Yield what is wrong where two masks are given at once, of masks that are right alone."""
+    offer = caller.candidate.offer
+    for padding in (kind for kind in AXES["padding"] if kind in offer["padding"]):
+        for attn in (kind for kind in AXES["attn"] if kind in offer["attn"]):
+            if not caller.running():
+                return
+            name, case = _designs(caller, {"padding": padding, "attn": attn})[0]
+            # Masks may be passed in several ways, of which the seed chooses one.
+            designs = [(name, case.replace(seed=seed)) for seed in _pattern_seeds(case, WAYS)]
+            found = [e for e in _effects(caller, designs, plain_wrong=False) if e.effect]
+            yield from ([each for each in found if each.understood] or found)[:1]
+
+
 def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:
     """Return the cases with one mask, each with what is particular of it."""
     sizes = dict(SIZES)
@@ -83,14 +105,21 @@ def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:
         sizes["heads_count"] = caller.base.heads_count
     shown: dict[str, object] = {"weights": caller.candidate.offer["weights"][-1]}
     changes = {**CHANGES, RETURNED: shown}
-    name = "=".join(*mask.items())
+    name = " and ".join(f"{axis}={kind}" for axis, kind in mask.items())
     cases: dict[Case, str] = {}
+    offer = caller.candidate.offer
     for where, change in changes.items():
+        if any(value not in offer[axis] for axis, value in change.items() if axis in offer):
+            continue
         case = caller.case(**{**sizes, **change}, **mask)
-        # What is hidden by a finite number, and a row that is lowered, is no pattern to read out.
-        seeds = (seed for seed in count(case.seed) if not may_hide_by_numbers(case, seed))
-        cases.setdefault(case.replace(seed=next(seeds)), name + where)
+        cases.setdefault(case.replace(seed=_pattern_seeds(case, 1)[0]), name + where)
     return [(where, case) for case, where in cases.items()]
+
+
+def _pattern_seeds(case: Case, number: int) -> list[int]:
+    """Return seeds of which none hides by a finite number, or lowers a row: no pattern to read."""
+    seeds = (seed for seed in count(case.seed) if not may_hide_by_numbers(case, seed))
+    return list(islice(seeds, number))
 
 
 def _effects(
@@ -123,20 +152,45 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
     if not trial.wrong:
         return ""
     problem = trial.problem
+    known = "" if plain_wrong else _as_other_mask(trial)
+    if known:
+        return known
     for sample in range(problem.case.batch):
         reading = read_problem(caller, problem, sample)
         if reading is None or reading.right:
             continue
         if not plain_wrong:
-            return mask_effect(reading, unmasked(problem, sample), sample)
+            return mask_effect(reading, unmasked(problem, sample))
         if rule := visibility(reading):
             return rule
-    if plain_wrong:
-        return ""
+    return "" if plain_wrong else _unread(trial)
+
+
+def _unread(trial: CallResult) -> str:
+    """Return what is known of a wrong output whose weights are right as far as they are read."""
     error = _error(trial)
-    if error <= RESOLVED * NOISE[problem.case.dtype]:
+    if error <= RESOLVED * NOISE[trial.problem.case.dtype]:
         return f"the output is {error:.2g} off, {UNREAD}"
     return BEHIND
+
+
+def _as_other_mask(trial: CallResult) -> str:
+    """Return for what the mask was taken, where the answer is right for that."""
+    return answered_variant(trial, mask_variants(trial.problem)) or _hidden_queries(trial)
+
+
+def _hidden_queries(trial: CallResult) -> str:
+    """Return that a padding mask hides rows in place of keys, where these rows alone are changed.
+
+    All others are answered as without the mask.
+    """
+    mask, case = trial.problem.key_padding_mask, trial.problem.case
+    if mask is None or case.queries != case.keys:
+        return ""
+    bare = trial.problem.replace(case=case.replace(padding="none"), key_padding_mask=None)
+    changed = CallResult(bare, trial.answer).off.any(axis=(1, 3))
+    marked = mask if mask.dtype == np.bool_ else mask != 0
+    return HIDDEN_QUERIES if changed.any() and np.array_equal(changed, marked) else ""
 
 
 def _error(trial: CallResult) -> float:
@@ -159,8 +213,11 @@ def unmasked(problem: Problem, sample: int) -> Array:
     return np.asarray(bare.stages["scores"][sample][..., : problem.key.shape[1]])
 
 
-def mask_effect(reading: SampleWeights, plain: Array, sample: int) -> str:
+def mask_effect(reading: SampleWeights, plain: Array) -> str:
     """Return what the weights say of the mask; ``plain`` are the scores without it."""
+    blank = np.isnan(reading.weights).any(axis=(0, 2))
+    if blank.any():
+        return f"row {spans(np.flatnonzero(blank))} is {NOT_LEFT}"
     top = plain.max(axis=-1, keepdims=True)
     bare = np.exp(plain - top)
     bare = bare / bare.sum(axis=-1, keepdims=True)
@@ -170,12 +227,6 @@ def mask_effect(reading: SampleWeights, plain: Array, sample: int) -> str:
         return "the mask has no effect"
     if np.abs(weights - np.where(hidden, 0, bare)).max() <= atol:
         return "hidden weights are set to 0 after the softmax, and rows are not divided by their sum again"  # noqa: E501
-    shapes = _patterns(reading, hidden, sample)
-    zero = ~reading.seen
-    for name, pattern in shapes:
-        some = ~pattern.all(axis=-1)  # rows that would see no key may be anything
-        if np.array_equal(zero[some], pattern[some]) and not np.array_equal(pattern, hidden):
-            return name
     return (
         _filled(reading, plain, hidden)
         or _added(reading, plain, bare)
@@ -183,26 +234,6 @@ def mask_effect(reading: SampleWeights, plain: Array, sample: int) -> str:
         or irregular(reading)
         or "weights of visible keys are wrong by no rule that was tried"
     )
-
-
-def _patterns(reading: SampleWeights, hidden: Array, sample: int) -> Iterator[tuple[str, Array]]:
-    """Yield what may be hidden in place of what should."""
-    yield "the mask is inverted: what it marks is seen, the rest hidden", ~hidden
-    if hidden.shape[-1] == hidden.shape[-2]:
-        yield "the mask is applied transposed", hidden.swapaxes(-1, -2)
-    problem = reading.problem
-    every = problem.hidden()[..., : problem.key.shape[1]]
-    n, heads = every.shape[:2]
-    tiled = every.reshape(-1, *every.shape[2:])[np.arange(n * heads).reshape(heads, n).T[sample]]
-    yield "masks of N * H rows are read as (H, N) in place of (N, H)", tiled
-    for other in range(n):
-        if other != sample:
-            yield f"sample {sample} has the mask of sample {other}", every[other]
-    yield "every head has the mask of head 0", np.broadcast_to(hidden[:1], hidden.shape)
-    yield "heads have the masks in reverse order", hidden[::-1]
-    for shift in (1, -1):
-        yield f"the mask is shifted by {shift:+d} keys", np.roll(hidden, shift, axis=-1)
-        yield f"the mask is shifted by {shift:+d} rows", np.roll(hidden, shift, axis=-2)
 
 
 def _filled(reading: SampleWeights, plain: Array, hidden: Array) -> str:

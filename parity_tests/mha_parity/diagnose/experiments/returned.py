@@ -77,6 +77,8 @@ def _over_heads(weights: Array) -> Iterator[tuple[str, Array]]:
     yield "the largest over the heads", np.broadcast_to(weights.max(axis=1, keepdims=True), whole)
     yield "the mean over the heads", np.broadcast_to(weights.mean(axis=1, keepdims=True), whole)
     yield "the weights with the heads in reverse order", weights[:, ::-1]
+    read = weights.reshape(whole[1], whole[0], *whole[2:]).swapaxes(0, 1)
+    yield "the weights with N * H rows read as (H, N) in place of (N, H)", read
     yield "the weights with samples and heads exchanged", weights.swapaxes(0, 1).reshape(whole)
 
 

@@ -1,0 +1,184 @@
+"""Changed problems whose right output is what a wrong attention answers: the change is the bug."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.diagnose.experiments.calls import CallResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+
+    Variants = Iterable[tuple[str, Problem]]
+
+
+def answered_variant(trial: CallResult, variants: Variants) -> str:
+    """Return the sentence of the first changed problem that the answer is right for; "" if none."""
+    return next((text for text, changed in variants if _is_answered(trial, changed)), "")
+
+
+def _is_answered(trial: CallResult, changed: Problem) -> bool:
+    """Return whether an answer is right for a changed problem in rows that were wrong before.
+
+    Rows that see no key may be anything; through an identity out_proj NaN reaches all heads.
+    """
+    masked = changed.masked_rows() | trial.problem.masked_rows()
+    if trial.problem.case.form == "mha":
+        masked = np.broadcast_to(masked.any(axis=1, keepdims=True), masked.shape)
+    rows = ~masked
+    other = CallResult(changed, trial.answer)
+    return not other.off[rows].any() and bool(trial.off[rows].any())
+
+
+def mask_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
+    """Yield what one mask, or both, may be taken for."""
+    padding, attn = problem.key_padding_mask, problem.attn_mask
+    given = [name for name, mask in _masks(problem).items() if mask]
+    for name in given:
+        yield f"{_subject(name, given)} has no effect", _without(problem, name)
+    if problem.appended:
+        case = problem.case.replace(bias_kv="no", zero_attn="no")
+        yield "the appended key is hidden", problem.replace(case=case, bias_k=None, bias_v=None)
+    if padding is not None:
+        yield from _changed(problem, "key_padding_mask", padding, given, _padding(problem, padding))
+    if problem.is_causal and problem.case.queries == problem.case.keys:
+        earlier = np.tri(problem.case.queries, k=-1, dtype=bool)
+        case = problem.case.replace(attn="bool2d")
+        transposed = problem.replace(case=case, attn_mask=earlier)
+        yield f"{_subject('the causal rule', given)} is applied transposed", transposed
+    if attn is not None:
+        yield from _changed(problem, "attn_mask", attn, given, _attn(problem, attn))
+    if len(given) > 1:
+        yield from _joined(problem)
+
+
+def _masks(problem: Problem) -> dict[str, bool]:
+    return {
+        "key_padding_mask": problem.key_padding_mask is not None,
+        "attn_mask": problem.attn_mask is not None,
+        "the causal rule": problem.is_causal,
+    }
+
+
+def _subject(name: str, given: list[str]) -> str:
+    return "the mask" if len(given) == 1 else name
+
+
+def _without(problem: Problem, name: str) -> Problem:
+    """Return the problem without one of its masks."""
+    if name == "key_padding_mask":
+        case = problem.case.replace(padding="none")
+        return problem.replace(case=case, key_padding_mask=None)
+    return problem.replace(case=problem.case.replace(attn="none"), attn_mask=None)
+
+
+def _changed(
+    problem: Problem, name: str, mask: Array, given: list[str],
+    changes: Iterator[tuple[str, Array]],
+) -> Iterator[tuple[str, Problem]]:  # fmt: skip
+    """Yield the problem with one mask changed in each way, where that is another mask."""
+    for said, changed in changes:
+        if changed.shape == mask.shape and np.array_equal(changed, mask):
+            continue
+        subject = _subject(name, given)
+        if changed.ndim == mask.ndim:
+            yield f"{subject} {said}", problem.replace(**{name: changed})
+        else:  # a padding mask that heads see otherwise
+            other = problem.attn_mask
+            if other is None and not problem.is_causal:
+                case = problem.case.replace(padding="none", attn="bool3d")
+                yield (
+                    f"{subject} {said}",
+                    problem.replace(case=case, key_padding_mask=None, attn_mask=changed),
+                )
+
+
+def _padding(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
+    """Yield what a mask (N, S) may be taken for."""
+    n, heads = len(mask), problem.num_heads
+    if mask.dtype == np.bool_:
+        yield "is inverted: what it marks is seen, the rest hidden", ~mask
+    if problem.lengths is not None:
+        for more, said in ((1, "leaves one key too many"), (-1, "hides one key too many")):
+            lengths = np.clip(problem.lengths + more, 0, mask.shape[1])
+            yield said, (np.arange(mask.shape[1]) >= lengths[:, None]).astype(mask.dtype)
+    yield "of sample 0 is applied to all samples", np.broadcast_to(mask[:1], mask.shape)
+    yield "of the next sample is applied to each", np.roll(mask, -1, axis=0)
+    yield "of the sample before is applied to each", np.roll(mask, 1, axis=0)
+    yield "is applied with the samples in reverse order", mask[::-1]
+    yield "is applied with the keys in reverse order", mask[:, ::-1]
+    for shift in (1, -1):
+        yield f"is shifted by {shift:+d} keys", np.roll(mask, shift, axis=1)
+    rows = np.arange(n * heads) % n
+    yield (
+        "is repeated in the wrong order: head h of sample n has the mask of sample (n H + h) % N",
+        np.repeat(mask[rows][:, None], problem.case.queries, axis=1),
+    )
+
+
+def _attn(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
+    """Yield what a mask (L, S) or (N H, L, S) may be taken for."""
+    if mask.dtype == np.bool_:
+        yield "is inverted: what it marks is seen, the rest hidden", ~mask
+    if mask.shape[-1] == mask.shape[-2]:
+        yield "is applied transposed", mask.swapaxes(-1, -2)
+    if mask.ndim == 3:
+        heads = problem.num_heads
+        n = len(mask) // heads
+        both = mask.reshape(n, heads, *mask.shape[1:])
+        tiled = mask.reshape(heads, n, *mask.shape[1:]).swapaxes(0, 1)
+        orders = {
+            "of N * H rows is read as (H, N) in place of (N, H)": tiled,
+            "of head 0 is applied to every head": both[:, :1],
+            "of sample 0 is applied to all samples": both[:1],
+            "is applied with the heads in reverse order": both[:, ::-1],
+            "of the next sample is applied to each": np.roll(both, -1, axis=0),
+        }
+        for said, other in orders.items():
+            yield said, np.broadcast_to(other, both.shape).reshape(mask.shape)
+    for shift in (1, -1):
+        yield f"is shifted by {shift:+d} keys", np.roll(mask, shift, axis=-1)
+        yield f"is shifted by {shift:+d} rows", np.roll(mask, shift, axis=-2)
+
+
+def _joined(problem: Problem) -> Iterator[tuple[str, Problem]]:
+    """Yield how two masks may be joined where a key should be hidden by either."""
+    padding = _without(problem, "attn_mask").hidden()
+    attn = _without(problem, "key_padding_mask").hidden()
+    keys, case = problem.key.shape[1], problem.case.replace(padding="none", attn="bool3d")
+    joined = {
+        "a key is hidden only where both masks hide it (AND, due is OR)": padding & attn,
+        "a key is hidden where just one of the masks hides it (XOR, due is OR)": padding ^ attn,
+        "both masks are inverted": ~padding | ~attn,
+        "the masks are joined, and the result is inverted": ~(padding | attn),
+    }
+    if problem.additive().any():
+        return
+    for said, hidden in joined.items():
+        mask = hidden[..., :keys].reshape(-1, *hidden.shape[2:-1], keys)
+        yield said, problem.replace(case=case, key_padding_mask=None, attn_mask=mask)
+
+
+def head_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
+    """Yield which key heads the query heads may use in place of h // (H / G) of G heads."""
+    groups, heads = problem.num_kv_heads, problem.num_heads
+    if groups == heads:
+        return
+    own = np.arange(heads)
+    used = {
+        f"h % {groups}: key heads are tiled, due is that each is repeated": own % groups,
+        "0: the others are not used": 0 * own,
+        f"{groups} - 1 - h // {heads // groups}: in reverse order": own[::-1] // (heads // groups),
+    }
+    case = problem.case.replace(kv_heads_count=0)
+    for said, chosen in used.items():
+        key, value = (
+            x.reshape(*x.shape[:2], groups, -1)[:, :, chosen].reshape(*x.shape[:2], -1)
+            for x in (problem.key, problem.value)
+        )
+        yield f"query head h uses key head {said}", problem.replace(case=case, key=key, value=value)

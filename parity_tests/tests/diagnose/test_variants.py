@@ -1,0 +1,152 @@
+"""A wrong answer that is the right one to a changed problem is said by the change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.core.candidate import Answer, FunctionCandidate
+from mha_parity.core.features import offer
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.features import features
+from mha_parity.diagnose.experiments.masks import mask_pairs, masks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+
+PROJECTED = offer(form="qkv", projection="none", inputs=("cross",))
+LAYER = offer(inputs=("distinct",), attn=("none", "bool2d"), padding=("none", "bool"),
+              bias_kv=("no", "yes"))  # fmt: skip
+
+
+def caller(kind: type[Attention], offered: dict[str, tuple[str, ...]]) -> Caller:
+    """Return the caller of an attention, without a limit of time."""
+    return Caller(FunctionCandidate("planted", lambda p: attend(kind, p), offered), lambda: True)
+
+
+class Joined(Attention):
+    """Two masks are joined as ``join`` says; float masks are added."""
+
+    join: Callable[[Array, Array], Array] = staticmethod(lambda padding, attn: padding | attn)
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide what the masks hide together."""
+        p = self.problem
+        padding, attn = (
+            p.replace(**{name: None}).hidden() for name in ("attn_mask", "key_padding_mask")
+        )
+        if p.key_padding_mask is None or p.attn_mask is None:
+            return super().mask_scores(scores)
+        added = scores + p.additive()
+        return np.where(type(self).join(padding, attn), -np.inf, added)
+
+
+def joined(join: Callable[[Array, Array], Array]) -> type[Attention]:
+    """Return the attention that joins the keys hidden by padding and by attn_mask."""
+    return type("JoinedBy", (Joined,), {"join": staticmethod(join)})
+
+
+PAIRS: dict[str, tuple[Callable[[Array, Array], Array], str]] = {
+    "either": (lambda padding, attn: padding | attn, ""),
+    "both": (lambda padding, attn: padding & attn, "a key is hidden only where both masks hide it"),
+    "one": (lambda padding, attn: padding ^ attn, "a key is hidden where just one of the masks"),
+    "padding": (lambda padding, attn: padding | (attn & False), "attn_mask has no effect"),
+    "attn": (lambda padding, attn: attn | (padding & False), "key_padding_mask has no effect"),
+    "inverted": (lambda padding, attn: ~padding | attn, "key_padding_mask is inverted"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_masks_that_are_right_alone_are_tried_together(name: str) -> None:
+    """How two masks are joined is said, and nothing of the right way."""
+    join, sentence = PAIRS[name]
+    asked = caller(joined(join), LAYER)
+    assert [""] * 2 == [each.effect for each in masks(asked)]
+    found = [each.effect for each in mask_pairs(asked)]
+    assert [bool(sentence)] * len(found) == [sentence in each for each in found]
+    assert len(found) == bool(sentence)
+
+
+class OtherMasks(Attention):
+    """The padding masks of the samples, repeated whole for the heads."""
+
+    def padding_mask(self) -> Array | None:
+        """Give row n * H + h of (N H) heads the mask (n H + h) % N."""
+        mask = super().padding_mask()
+        n, heads = self.case.batch, self.problem.num_heads
+        if mask is None:
+            return None
+        return np.tile(mask[:, 0], (heads, 1, 1)).reshape(n, heads, *mask.shape[2:])
+
+
+class RowsHidden(Attention):
+    """The padding mask stands on the axis of the queries."""
+
+    def padding_mask(self) -> Array | None:
+        """Transpose."""
+        mask = super().padding_mask()
+        same = self.case.queries == self.case.keys
+        return mask if mask is None or not same else mask.swapaxes(-1, -2)
+
+
+class AppendedHidden(Attention):
+    """A mask hides the rows of bias_kv too."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide what is appended, where there is a mask."""
+        masked = super().mask_scores(scores)
+        if self.problem.attn_mask is not None and self.problem.appended:
+            masked[..., -self.problem.appended :] = -np.inf
+        return masked
+
+
+OTHER_MASKS = {
+    "tiled": (OtherMasks, "head h of sample n has the mask of sample (n H + h) % N"),
+    "rows": (RowsHidden, "it hides the rows of queries that it marks, not keys"),
+    "appended": (AppendedHidden, "the appended key is hidden"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_MASKS)
+def test_a_mask_is_said_to_be_what_it_was_taken_for(name: str) -> None:
+    """The right answer to a changed problem is the wrong one to this."""
+    kind, sentence = OTHER_MASKS[name]
+    effects = {each.effect for each in masks(caller(kind, LAYER))} - {""}
+    assert len(effects) == 1
+    assert effects.pop().endswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("bug", "effect"),
+    [
+        ("gqa-tile", "query head h uses key head h % 3"),
+        ("gqa-first-only", "query head h uses key head 0"),
+    ],
+)
+def test_which_key_heads_grouped_queries_use_is_said(bug: str, effect: str) -> None:
+    """Of three key heads under six query heads; the right attention passes."""
+    offered = {**PROJECTED, "kv_heads": ("equal", "fewer")}
+    for kind, expected in ((catalogue()[bug].kinds[0], effect), (Attention, "")):
+        grouped = [e for e in features(caller(kind, offered)) if e.name == "kv_heads=fewer"]
+        assert [True] == [each.effect.startswith(expected) for each in grouped]
+        assert [bool(expected)] == [bool(each.effect) for each in grouped]
+
+
+def test_an_output_of_another_shape_is_said_with_its_feature() -> None:
+    """Unbatched inputs that get a batch axis too many on the heads."""
+
+    def answer(problem: Problem) -> Answer:
+        found = attend(Attention, problem)
+        wide = problem.case.layout == "unbatched"
+        return Answer(output=np.repeat(found.output, 2, axis=1)) if wide else found
+
+    offered = {**PROJECTED, "layout": ("batch_first", "unbatched")}
+    asked = Caller(FunctionCandidate("planted", answer, offered), lambda: True)
+    effects = [each.effect for each in features(asked) if each.effect]
+    assert ["the output has the shape (1, 10, 18), due is (1, 5, 18)"] == effects
