@@ -122,17 +122,14 @@ def multi_head_attention_forward(
         static_k=arrays.pop("static_k", None),
         static_v=arrays.pop("static_v", None),
     )
-    _check_parameters(arrays, embed_dim_to_check, num_heads, separate=separate)
-    parameters = Projections.from_named(
-        {name.replace("out_proj_", "out_proj."): array for name, array in arrays.items()}
-    )
+    parameters = _parameters(arrays, embed_dim_to_check, num_heads, separate=separate)
     return multi_head_attention(query, key, value, parameters, options)
 
 
-def _check_parameters(
+def _parameters(
     arrays: dict[str, NDArray[Any]], embed_dim: int, num_heads: int, *, separate: bool
-) -> None:
-    """Raise unless all parameters fit each other."""
+) -> Projections:
+    """Return the parameters as a layer has them, or raise unless all fit each other."""
     check_sizes(embed_dim, num_heads, embed_dim, embed_dim)
     separately = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
     for name in (*(separately if separate else ("in_proj_weight",)), "out_proj_weight"):
@@ -158,3 +155,6 @@ def _check_parameters(
     shapes |= {"out_proj_weight": (out_rows, embed_dim), "out_proj_bias": (out_rows,)}
     check_shapes(arrays, shapes)
     require_same(arrays["out_proj_weight"].dtype, "the dtype of `out_proj_weight`,", **arrays)
+    return Projections.from_named(
+        {name.replace("out_proj_", "out_proj."): array for name, array in arrays.items()}
+    )

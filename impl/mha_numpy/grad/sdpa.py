@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.call import Options
-from mha_numpy.dtypes import BOOL, to_array
+from mha_numpy.dtypes import to_array
 from mha_numpy.engines.dispatch import choose_engine
 from mha_numpy.errstate import quiet
-from mha_numpy.grad.targets import HeadGradients, sum_to, to_cotangent, zeros_for
+from mha_numpy.grad.targets import HeadGradients, Pull, sum_to, to_cotangent, zeros_for
 from mha_numpy.sdpa import check_heads
 
 if TYPE_CHECKING:
@@ -78,34 +78,38 @@ def scaled_dot_product_attention_vjp(
         precise=precise,
     )
     call = check_heads(query, key, value, scale, enable_gqa, options)
-    given = {
-        name: to_array(each, name)
-        for name, each in (("query", query), ("key", key), ("value", value))
-    }
-    mask = None if attn_mask is None else to_array(attn_mask, "attn_mask")
+    given = {"query": query, "key": key, "value": value}
+    if attn_mask is not None:
+        given["attn_mask"] = attn_mask
+    arrays = {name: to_array(each, name) for name, each in given.items()}
     attended = attend_heads_vjp(call.heads, choose_engine(options, call.heads.scores))
     shape = attended.heads_out.shape
     output = attended.heads_out.reshape(*call.lead, *shape[2:]).astype(call.dtype)
 
     @quiet
     def pull(cotangent: ArrayLike) -> Gradients:
-        given_back = to_cotangent(cotangent, "cotangent", "output", output.shape, call.dtype)
-        heads = call.heads
-        working = heads.q.dtype
-        d_heads = given_back.astype(working, copy=False).reshape(shape)
-        q, k, v = (np.empty(each.shape, working) for each in heads[:3])
-        found = HeadGradients(q, k, v, zeros_for(heads.masking, working))
-        attended.pull(d_heads, None, found)
-        gradients = {
-            name: _as_given(gradient, call.lead, array.shape).astype(array.dtype, copy=False)
-            for (name, array), gradient in zip(given.items(), found[:3], strict=True)
-        }
-        if mask is not None and mask.dtype != BOOL:
-            d_mask = _mask_as_given(found.bias[0], call, mask.shape)
-            gradients["attn_mask"] = d_mask.astype(mask.dtype, copy=False)
-        return gradients
+        d_output = to_cotangent(cotangent, "cotangent", "output", output.shape, call.dtype)
+        d_heads = d_output.astype(call.heads.q.dtype, copy=False).reshape(shape)
+        return _gradients(call, attended.pull, d_heads, arrays)
 
     return output, pull
+
+
+def _gradients(
+    call: HeadsCall, pull: Pull, d_heads: NDArray[Any], arrays: dict[str, NDArray[Any]]
+) -> Gradients:
+    """Return the gradients by the names of the arrays as they were given, in their shapes."""
+    working = call.heads.q.dtype
+    q, k, v = (np.empty(each.shape, working) for each in call.heads[:3])
+    found = HeadGradients(q, k, v, zeros_for(call.heads.masking, working))
+    pull(d_heads, None, found)
+    gradients = {
+        name: _as_given(gradient, call.lead, arrays[name].shape)
+        for name, gradient in (("query", q), ("key", k), ("value", v))
+    }
+    if found.bias:
+        gradients["attn_mask"] = _mask_as_given(found.bias[0], call, arrays["attn_mask"].shape)
+    return {name: each.astype(arrays[name].dtype, copy=False) for name, each in gradients.items()}
 
 
 def _as_given(
