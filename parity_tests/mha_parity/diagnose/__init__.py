@@ -263,7 +263,8 @@ class _Session:
 
     def facts(self) -> tuple[Diagnosis, ...]:
         """Return what the experiments understood, or the facts that narrow it down."""
-        return self.measurements.causes or self.measurements.facts()
+        failing = [each.problem.case for each in self.seen if each.failing]
+        return self.measurements.causes or self.measurements.facts(failing)
 
 
 def partial_time(running: Callable[[float], bool]) -> Callable[[], bool]:

@@ -9,11 +9,13 @@ from mha_parity.diagnose import probes
 from mha_parity.diagnose.evidence import TELLING, Observation
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.needed import needed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from mha_parity.core.candidate import Candidate
+    from mha_parity.core.case import Case
     from mha_parity.diagnose.experiments.calls import CallResult
     from mha_parity.diagnose.experiments.examination import ExperimentFinding
 
@@ -32,6 +34,7 @@ class ExperimentDiagnosis:
         caller = Caller(candidate, running)
         self.findings = findings(examine(caller))
         self.trials = caller.trials
+        self.caller = caller
 
     @property
     def keeps_state(self) -> bool:
@@ -53,8 +56,13 @@ class ExperimentDiagnosis:
         """What was understood of wrong answers."""
         return tuple(as_diagnosis(f) for f in self.findings if f.stage != "crash" and f.understood)
 
-    def facts(self) -> tuple[Diagnosis, ...]:
-        """Return what was not understood, with the facts that narrow it down."""
+    def facts(self, failing: Sequence[Case] = ()) -> tuple[Diagnosis, ...]:
+        """Return what was not understood, with the facts that narrow it down.
+
+        Where nothing plain is wrong, these are what the plainest of the failing cases needs.
+        """
+        if not self.findings and (text := next(self._needs(failing), "")):
+            return (Diagnosis(bug=None, title=text, remedy=NEEDED, evidence=PROBED),)
         causes = [as_diagnosis(f) for f in self.findings if not f.understood]
         found = probes.measure(self.candidate, self.running)
         stage, *others = found
@@ -63,6 +71,10 @@ class ExperimentDiagnosis:
             *causes,
             *(Diagnosis(bug=None, title=each, evidence=PROBED) for each in sentences),
         )
+
+    def _needs(self, failing: Sequence[Case]) -> Iterator[str]:
+        found = (needed(self.caller, case) for case in failing[:TRIALS])
+        yield from (text for text in found if text)
 
     def observations(self) -> list[Observation]:
         """Return answers of the experiments, wrong and right, that a name has to predict."""
@@ -78,6 +90,7 @@ class ExperimentDiagnosis:
         ]
 
 
+NEEDED = "look at what the code does only where all of these come together"
 PROBED = "measured from outside"
 
 

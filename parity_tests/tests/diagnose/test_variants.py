@@ -12,7 +12,10 @@ from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.features import features
+from mha_parity.diagnose.experiments.head_count import head_count
 from mha_parity.diagnose.experiments.masks import mask_pairs, masks
+from mha_parity.diagnose.experiments.needed import needed
+from mha_parity.diagnose.read_weights import plain_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,3 +153,54 @@ def test_an_output_of_another_shape_is_said_with_its_feature() -> None:
     asked = Caller(FunctionCandidate("planted", answer, offered), lambda: True)
     effects = [each.effect for each in features(asked) if each.effect]
     assert ["the output has the shape (1, 10, 18), due is (1, 5, 18)"] == effects
+
+
+def with_heads(count: Callable[[int, int], int]) -> type[Attention]:
+    """Return the attention that splits E into another number of heads, and merges these."""
+
+    class Other(Attention):
+        def split(self, x: Array, heads: int) -> Array:
+            return super().split(x, count(heads, x.shape[-1] // heads))
+
+        def scale(self) -> float:
+            heads = count(self.case.heads_count, self.case.head_dim)
+            return float((self.case.embed_dim // heads) ** -0.5)
+
+    return Other
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (lambda h, _: h, ""),
+        (lambda h, _: h // 2, "H / 2 heads of width 2 D"),
+        (lambda _, d: d, "D heads of width H: num_heads and head_dim are exchanged"),
+        (lambda _h, _d: 8, "8 heads of width E / 8, whatever H"),
+    ],
+)
+def test_another_number_of_heads_is_said(count: Callable[[int, int], int], said: str) -> None:
+    """One law for two numbers of heads, and nothing of the number that is due."""
+    assert said == head_count(caller(with_heads(count), PROJECTED))
+
+
+class HalvedTogether(Attention):
+    """The given scale is halved where there is a float mask too, from 10 keys on."""
+
+    def scale(self) -> float:
+        """Return the factor on q k^T."""
+        mask, due = self.problem.attn_mask, super().scale()
+        together = self.problem.given_scale is not None and mask is not None
+        return due / 2 if together and self.case.keys > 9 else due
+
+
+def test_the_features_that_are_wrong_together_alone_are_said() -> None:
+    """The others of a failing case, sizes among them, are made plain one by one."""
+    axes = {"scale": ("default", "given"), "attn": ("none", "float2d"), "v_dim": ("equal", "other")}
+    case = plain_case(PROJECTED | axes).replace(
+        scale="given", attn="float2d", v_head_dim=9, regime="peaky", batch=4, queries=11, keys=12
+    )
+    assert (
+        "wrong with scale=given, attn=float2d and S = 12, and right without any one of them"
+        == needed(caller(HalvedTogether, PROJECTED | axes), case)
+    )
+    assert not needed(caller(Attention, PROJECTED | axes), case)

@@ -10,6 +10,7 @@ import numpy as np
 from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, digits
 from mha_parity.diagnose.experiments.exponential import Exponential, exponential
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
+from mha_parity.diagnose.experiments.head_count import head_count
 from mha_parity.diagnose.experiments.masks import HIDDEN_QUERIES, MaskEffect, mask_pairs, masks
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
@@ -61,6 +62,7 @@ class Examination:
     scales: list[EffectiveScale] = field(default_factory=list)
     exponential: Exponential | None = None
     influences: list[Influence] = field(default_factory=list)
+    heads: str = ""
 
     @property
     def wrong(self) -> list[CallResult]:
@@ -96,7 +98,10 @@ def examine(caller: Caller, *, whole: bool = False) -> Examination:
     if whole:
         seen.scales = measured(caller)
         seen.exponential = exponential(caller)
-    if whole or (plain_wrong and not any(each.understood for each in seen.causes)):
+    unknown = plain_wrong and not any(each.understood for each in seen.causes)
+    if unknown:
+        seen.heads = head_count(caller)
+    if whole or unknown:
         seen.influences = list(influences(caller))
     return seen
 
@@ -230,6 +235,10 @@ def _plain(seen: Examination) -> list[ExperimentFinding]:
     where = _where(seen)
     if seen.digits is not None and _is_rounded(seen):
         return [_rounded(seen.digits, where)]
+    if seen.heads:
+        text = f"the output is that of {seen.heads}; due is H heads of width D"
+        remedy = "look at what num_heads becomes, and at the order of sizes in view or reshape"
+        return [ExperimentFinding(text, remedy, where, stage="heads")]
     mixed = [each for each in seen.influences if not each.independent]
     if mixed and not any(each.understood for each in seen.causes):
         remedy = (

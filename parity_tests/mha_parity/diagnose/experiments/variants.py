@@ -19,19 +19,21 @@ if TYPE_CHECKING:
 
 def answered_variant(trial: CallResult, variants: Variants) -> str:
     """Return the sentence of the first changed problem that the answer is right for; "" if none."""
-    return next((text for text, changed in variants if _is_answered(trial, changed)), "")
+    return next((text for text, changed in variants if is_answered(trial, changed)), "")
 
 
-def _is_answered(trial: CallResult, changed: Problem) -> bool:
+def is_answered(trial: CallResult, changed: Problem) -> bool:
     """Return whether an answer is right for a changed problem in rows that were wrong before.
 
     Rows that see no key may be anything; through an identity out_proj NaN reaches all heads.
     """
+    other = CallResult(changed, trial.answer)
+    if changed.num_heads != trial.problem.num_heads:
+        return trial.wrong and not other.wrong
     masked = changed.masked_rows() | trial.problem.masked_rows()
     if trial.problem.case.form == "mha":
         masked = np.broadcast_to(masked.any(axis=1, keepdims=True), masked.shape)
     rows = ~masked
-    other = CallResult(changed, trial.answer)
     return not other.off[rows].any() and bool(trial.off[rows].any())
 
 
