@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,8 @@ def closest(
     if worst is None:
         return ()
     case = fitting(worst.case)
+    if asks_torch() and candidate.offer["weights"] == ("none",):
+        case = with_readable_weights(case)
     case_result = run_case(candidate, case, settings)
     drawn = None if case_result.fails else picture_of(candidate, case_result, settings)
     return () if drawn is None else (drawn,)
@@ -83,6 +86,13 @@ def fitting(case: Case) -> Case:
     if not case.kv_heads_count:
         most["heads_count"] = HEADS
     return case.replace(**{name: min(getattr(case, name), size) for name, size in most.items()})
+
+
+def with_readable_weights(case: Case) -> Case:
+    """Return the case with heads so wide that weights can be read: as many columns as keys."""
+    if case.form == "qkv":
+        return case
+    return case.replace(head_dim=max(case.head_dim, math.ceil(case.keys / case.heads_count)))
 
 
 def _picture(

@@ -201,6 +201,19 @@ def test_what_fails_at_smaller_sizes_is_not_drawn_as_holding() -> None:
     assert 1 == len(closest(candidate(), failure.check_result, JudgeSettings()))
 
 
+def test_a_run_that_holds_shows_weights_that_nobody_returns() -> None:
+    """One narrow head with 9 keys, projected: the width is raised to 9, where P V shows P."""
+    worst = parse("mha-N2-L71-S71-H1-D5-outproj-padding-maskedrows-float64-peaky-s11")
+    (first, *_) = run_case(candidate(SILENT), worst, JudgeSettings()).check_results
+    (picture,) = closest(candidate(SILENT), first, JudgeSettings())
+    assert (9, 9) == (picture.case.keys, picture.case.head_dim)
+    seen = np.isfinite(picture.reference_weights)
+    assert picture.candidate_weights is not None
+    assert picture.reference_weights[seen] == pytest.approx(
+        picture.candidate_weights[seen], abs=SOLVED
+    )
+
+
 def test_fitting_keeps_groups() -> None:
     """Sizes are cut to what can be drawn, but for the heads of grouped queries."""
     case = parse("qkv-N2-L50-S70-H8-D30-G2-V9-cross-float64-s2")
