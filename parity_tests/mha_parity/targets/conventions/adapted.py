@@ -16,8 +16,8 @@ from mha_parity.targets.attention_call import AttentionCall
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call
-from mha_parity.targets.conventions.functions import returned
 from mha_parity.targets.conventions.probing import accepts
+from mha_parity.targets.conventions.returned_weights import returned
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from mha_parity.core.features import offer
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows
-from mha_parity.targets.conventions.functions import layouts, returned
+from mha_parity.targets.conventions.functions import layouts
+from mha_parity.targets.conventions.returned_weights import returned
 from mha_parity.targets.conventions.sdpa import joined_mask
 from mha_parity.targets.conventions.signatures import by_letter, constructor, forward, signature
 

@@ -12,8 +12,8 @@ from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import FeatureProbe
-from mha_parity.targets.conventions.functions import returned
 from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
+from mha_parity.targets.conventions.returned_weights import returned
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.fit import weights

@@ -13,6 +13,7 @@ from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import lay_rows
+from mha_parity.targets.conventions.returned_weights import returned
 from mha_parity.targets.conventions.signatures import by_letter, signature
 
 if TYPE_CHECKING:
@@ -34,13 +35,6 @@ def layouts(case: Case) -> Iterator[FeatureProbe]:
     batched = case.replace(layout="batch_first", batch=2)
     yield FeatureProbe("layout", "batch_first", (batched,))
     yield FeatureProbe("size", "empty", (case.replace(queries=0, keys=0),))
-
-
-def returned(case: Case) -> Iterator[FeatureProbe]:
-    """Yield the trials of the weights that a function may return beside its output."""
-    yield FeatureProbe("weights", "per_head", (case.replace(weights="per_head"),))
-    if case.heads_count > 1:
-        yield FeatureProbe("weights", "averaged", (case.replace(weights="averaged"),))
 
 
 class QKVHeads(Convention):

@@ -23,9 +23,9 @@ from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, split_result
 from mha_parity.targets.conventions.constructors import DROPOUTS, LENGTH, Sizes, counts_heads
 from mha_parity.targets.conventions.from_torch import loader, taken_over
-from mha_parity.targets.conventions.functions import returned
 from mha_parity.targets.conventions.linears import ROWS, SMALL, built, misfit, order
 from mha_parity.targets.conventions.packing import ProjectionSlot, laid, slots, state_shapes
+from mha_parity.targets.conventions.returned_weights import returned, weights_switches
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
 from mha_parity.targets.conventions.single_sample import takes_single
@@ -258,8 +258,9 @@ class LinearModule(TorchModule):
 
     def _called_with(self, module: Any, rows: list[Any], arguments: Arguments) -> Call:
         function = module if callable(module) else forward(module)
-        call = Call(function, (*rows, *[None] * self._more), given=tuple(arguments.given))
-        return self.masked(call, arguments)
+        switches = weights_switches(self._named[1], arguments.problem.case)
+        args = (*rows, *[None] * self._more)
+        return self.masked(Call(function, args, switches, tuple(arguments.given)), arguments)
 
     @property
     def slots(self) -> tuple[ProjectionSlot, ...]:

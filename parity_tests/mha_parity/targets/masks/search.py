@@ -158,15 +158,20 @@ class _Search:
         """Yield the masks that are taken: those that fit exactly, or else those that are near.
 
         A shape that only comes near beside one that fits is broadcast into another meaning, and
-        nobody asks for it, unless it is one of torch's own.
+        nobody asks for it, unless it is one of torch's own. Those are asked for wherever the call
+        takes them, whatever they do there.
         """
         shapes = (self._asked.only,) if self._asked.only else self._shapes()
         found = [taken for axes in shapes for taken in self._of_shape(axes)]
         if any(taken.fit >= EXACT for taken in found):
             found = [t for t in found if t.fit >= EXACT or t.axes in self._asked.shapes]
-        if not found:
-            found = [t for t in self._demanded() if t.axes in self._answered]
-        yield from found
+        known = {t.axes for t in found}
+        missing = (t for t in self._demanded() if t.axes not in known and t.axes in self._answered)
+        yield from (*found, *(t for t in missing if not found or self._one_of_heads(t.axes)))
+
+    def _one_of_heads(self, axes: Axes) -> bool:
+        """Whether a shape has an axis of heads that no other axis is broadcast against."""
+        return "NH" in axes and self._experiment.shape[1] > 1
 
     def _shapes(self) -> tuple[Axes, ...]:
         if self._experiment.problem.case.layout == "unbatched":

@@ -1,0 +1,67 @@
+"""Weights are asked for by the switches of a call, and torch's masks of three axes are passed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mha_parity.core.case import parse
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.targets.conventions.returned_weights import weights_switches
+
+FILE = "weights_on_request.py"
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
+    """Return the function that checks a layer of the file in float64."""
+    return lambda name: check_subject(f"{FILE}:{name}", cases=80, dtypes=("float64",))
+
+
+@pytest.mark.parametrize("name", ["OnRequest", "TwoAxes"])
+def test_weights_are_asked_for(judged: Callable[[str], Verdict], name: str) -> None:
+    """Both forms of weights are drawn, no switch is left unpassed, and the right layer passes."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict
+    drawn = {row.value for row in verdict.features if row.axis == "weights" and row.cases}
+    assert {"none", "averaged", "per_head"} == drawn
+    assert "never passed" not in verdict.sentence
+    masks = {row.value for row in verdict.features if row.axis == "attn" and row.cases}
+    assert ("bool3d" in masks) is (name == "OnRequest")
+
+
+@pytest.mark.parametrize("name", ["BiasForgotten", "HeadsFirst"])
+def test_what_is_wrong_only_when_asked_for_is_seen(
+    judged: Callable[[str], Verdict], name: str
+) -> None:
+    """The output beside weights, and a mask of a sample and head, are held to torch's."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome, verdict
+    features = {"BiasForgotten": ("weights", "none"), "HeadsFirst": ("attn", "bool3d")}
+    axis, value = features[name]
+    failing = [each.case for each in verdict.failures]
+    assert {getattr(case, axis) == value for case in failing} == {name == "HeadsFirst"}
+
+
+def test_switches_are_known_by_name_and_default() -> None:
+    """True or False by what a case asks; other names, and values that are no switch, are left."""
+
+    def call(
+        query: Any, need_weights: bool = True, average_attn_weights: bool = False,
+        output_attentions: None = None, return_dict: bool = True, num_weights: int = 3,
+    ) -> Any:  # fmt: skip
+        """Take many switches."""
+
+    named = inspect.signature(call).parameters.values()
+    case = parse("mha-N2-L5-S7-H3-D4-cross-bias-weights-float32-s81")
+    for weights, expected in (
+        ("none", (False, False, False)),
+        ("averaged", (True, True, True)),
+        ("per_head", (True, False, True)),
+    ):
+        found = weights_switches(named, case.replace(weights=weights))
+        names = ("need_weights", "average_attn_weights", "output_attentions")
+        assert dict(zip(names, expected, strict=True)) == found
