@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.global_state import GlobalState
@@ -13,8 +13,9 @@ from mha_parity.targets.attribution import raised_by
 from mha_parity.targets.conventions.adapted import Adapted
 from mha_parity.targets.conventions.crash_report import crash
 from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import accepts, offer_unprobed, probe_offer
-from mha_parity.targets.instance import adopt, layer_of
+from mha_parity.targets.instance import adopt, layer_of, narrow
 from mha_parity.targets.known import KNOWN, named
 from mha_parity.targets.onnx_model import OnnxModel
 from mha_parity.targets.state_dict import give_weights
@@ -56,18 +57,17 @@ def bind(
     """
     state = GlobalState.now()
     try:
-        if isinstance(subject, OnnxModel) and num_heads is not None:
-            subject.num_heads, num_heads = num_heads, None
+        if isinstance(subject, OnnxModel):
+            subject.num_heads, num_heads = subject.heads(num_heads), None
         layer = layer_of(subject)
         bound = _bound(subject if layer is None else type(layer), name, device, path, call=probe)
         bound.name = label or bound.name
         bound.mask_meanings, bound.without = dict(masks), tuple(without)
         if not bound.states_offer:
             (probe_offer if probe else offer_unprobed)(bound)
-        if layer is not None:
-            adopt(bound, layer)
-        if state_dict is not None or num_heads is not None:
-            give_weights(bound, state_dict, num_heads)
+        if not probe and (layer is not None or state_dict is not None):
+            bound.offer = bound.offer | {"dtype": bound.library.dtypes}  # the weights say which
+        _take_weights(bound, layer, state_dict, num_heads)
         bound.passed = {}  # the trials were no cases
     except (TargetError, CandidateError):
         raise
@@ -82,6 +82,18 @@ def bind(
         return bound
     finally:
         state.restore()
+
+
+def _take_weights(
+    bound: Convention, layer: Any, state_dict: str | None, num_heads: int | None
+) -> None:
+    """Give a convention the weights that it is judged with over all else, if there are any."""
+    if layer is not None:
+        adopt(bound, layer)
+    if state_dict is not None or num_heads is not None:
+        give_weights(bound, state_dict, num_heads)
+    if isinstance(bound, OnnxLayer) and bound.own_weights is not None:
+        narrow(bound, bound.own_weights)
 
 
 def _name(subject: object) -> str:

@@ -10,6 +10,7 @@ from mha_parity.targets.command import Command
 from mha_parity.targets.conventions.exec_protocol import ExecProtocol
 from mha_parity.targets.conventions.functions import QKVHeads, XWeights
 from mha_parity.targets.conventions.onnx_attention import OnnxAttention
+from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.projections import Projections
 from mha_parity.targets.conventions.signatures import constructor, forward, signature
@@ -49,7 +50,7 @@ def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) 
     if isinstance(subject, Command):
         return ExecProtocol.name
     if isinstance(subject, OnnxModel):
-        return OnnxAttention.name
+        return OnnxLayer.name if subject.graph.layer else OnnxAttention.name
     if isinstance(subject, type):
         return _of_class(subject, call=call)
     return _of_function(subject, libraries if call else ())

@@ -22,6 +22,7 @@ from mha_parity.targets.conventions.jax_attention import JaxAttention
 from mha_parity.targets.conventions.keras_layer import KerasLayer
 from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.onnx_attention import OnnxAttention
+from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.projections import Projections
 from mha_parity.targets.conventions.sdpa import SDPA
 from mha_parity.targets.conventions.torch_module import TorchModule
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _KINDS: tuple[type[Convention], ...] = (
     QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, Projections,
     ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, JaxAttention, KerasLayer, Fitted,
-    ExecProtocol, Adapted, OnnxAttention,
+    ExecProtocol, Adapted, OnnxAttention, OnnxLayer,
 )  # fmt: skip
 KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 

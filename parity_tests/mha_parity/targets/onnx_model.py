@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.backends.numpy_arrays import NumpyArrays
 from mha_parity.targets.conventions.signatures import by_letter
+from mha_parity.targets.onnx_weights import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mha_parity.core.arrays import Array
 
 SUFFIX = ".onnx"
 ROWS = ("query", "key", "value")
@@ -25,7 +29,7 @@ AXES = {
     3: ("batch", "length", "head_dim"),
     2: ("length", "head_dim"),
 }
-SERVED = frozenset({"heads_count", "head_dim"})
+DYNAMIC = frozenset({"batch", "length"})
 # What onnxruntime calls the types that NumPy has too.
 FLOATS = {"tensor(double)": "float64", "tensor(float)": "float32", "tensor(float16)": "float16"}
 MASKS = FLOATS | {"tensor(bool)": "bool", "tensor(int64)": "int64", "tensor(int32)": "int32"}
@@ -63,24 +67,55 @@ class OnnxModel:
         """
         self.__name__ = self.__qualname__ = text
         self._session = session(text)
+        self.graph = _graph(text)
+        self._opened: Any = None
         given = [_input(text, each) for each in self._session.get_inputs()]
         floats = [each for each in given if each.dtype in FLOATS.values() and not _is_mask(each)]
+        counts = (1, 2, 3) if self.graph.layer else (3,)
         kinds = {(len(each.shape), each.dtype) for each in floats}
-        if len(floats) != len(ROWS) or len(kinds) != 1 or not {rank for rank, _ in kinds} & {*AXES}:
+        ranks = {2, 3} if self.graph.layer else {*AXES}
+        if len(floats) not in counts or len(kinds) != 1 or not {rank for rank, _ in kinds} & ranks:
             listed = ", ".join(f"{each.name} {each.dtype} {_shown(each)}" for each in given)
             raise TargetError(
                 f"got {text} with the inputs {listed or 'none'}, but should have q, k and v of one "
-                "rank and dtype, and masks besides."
+                "rank and dtype, and masks besides, or rows of a layer with weights in the graph."
             )
-        roles = by_letter([each.name for each in floats])
-        self.rows = tuple(floats[roles.index(role)] for role in range(len(ROWS)))
+        roles = by_letter([each.name for each in floats]) if len(floats) == 3 else (0, 1, 2)
+        self.rows = tuple(floats[roles.index(role)] for role in range(len(floats)))
+        for each in self.rows:
+            leading = zip(AXES[len(each.shape)], each.shape, strict=True)
+            if any(size is not None for name, size in leading if name in DYNAMIC):
+                raise TargetError(
+                    f"got {text} with {each.name} {_shown(each)}, but the numbers of samples, "
+                    "queries and keys should be dynamic; export it with dynamic axes."
+                )
         self.masks = tuple(each for each in given if each not in floats)
         self.library = OfOneDtype(floats[0].dtype)
-        self.num_heads = 0 if len(floats[0].shape) == 4 else _num_heads(text, len(floats[0].shape))
+        self.num_heads = 0  # of rank 4 they are an axis
         self.inputs = {re.sub(r"\W", "_", each.name): each for each in (*self.rows, *self.masks)}
         self.__signature__ = Signature(
             [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self.inputs]
         )
+
+    def heads(self, given: int | None) -> int:
+        """Return the number of heads: what is given, or what the graph says; 0 if it is an axis.
+
+        Raises
+        ------
+        TargetError
+            The graph does not say it.
+
+        """
+        shape = self.rows[0].shape
+        if len(shape) == 4:
+            return 0
+        found = given or self.graph.num_heads(shape[-1] or 0, len(shape))
+        if not found:
+            raise TargetError(
+                f"got {self.__name__}, but no constant of a Reshape in it says how many heads it "
+                "has; pass --num-heads N."
+            )
+        return found
 
     def sizes(self) -> dict[str, int]:
         """Return the fields of a case that the graph leaves no choice of: heads and their width.
@@ -88,7 +123,7 @@ class OnnxModel:
         Raises
         ------
         TargetError
-            Samples, queries or keys are static, or q, k and v differ.
+            q, k and v differ.
 
         """
         found = {"heads_count": self.num_heads} if self.num_heads else {}
@@ -99,65 +134,57 @@ class OnnxModel:
                     continue
                 whole = name == "head_dim" and self.num_heads
                 width, rest = divmod(size, self.num_heads) if whole else (size, 0)
-                if name not in SERVED or rest or found.setdefault(name, width) != width:
+                if rest or found.setdefault(name, width) != width:
                     raise TargetError(
-                        f"got {self.__name__} with {each.name} {_shown(each)}, but numbers of "
-                        "samples, queries and keys should be dynamic, and heads and widths be "
-                        "those of q; export it with dynamic axes."
+                        f"got {self.__name__} with {each.name} {_shown(each)}, but should have the "
+                        f"{name} {found.get(name)} of q, and {self.num_heads or 1} heads."
                     )
         return found
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the first output, and the second where there is one."""
+    def __call__(
+        self, *args: Any, weights: Mapping[str, Array] | None = None, **kwargs: Any
+    ) -> Any:
+        """Return the first output, and the second where there is one.
+
+        ``weights`` stand in for initialisers of these names; without them the model is as it is.
+        """
         bound = self.__signature__.bind(*args, **kwargs).arguments
-        outputs = self._session.run(None, {self.inputs[n].name: a for n, a in bound.items()})
+        fed = {self.inputs[name].name: array for name, array in bound.items()}
+        if weights and self._opened is None:
+            self._opened = session(self.__name__, self.graph.opened(weights))
+        asked = self._opened if weights else self._session
+        outputs = asked.run(None, fed | dict(weights or {}))
         return outputs[0] if len(outputs) == 1 else tuple(outputs[:2])
 
 
-def session(text: str) -> Any:
-    """Return onnxruntime's session of a model, on one thread."""
-    if find_spec("onnxruntime") is None:
+def _graph(text: str) -> Graph:
+    import onnx
+
+    return Graph(onnx.load(Path(text).expanduser()))
+
+
+def session(text: str, model: bytes | None = None) -> Any:
+    """Return onnxruntime's session of a file, or of the bytes of a model, on one thread."""
+    if find_spec("onnxruntime") is None or find_spec("onnx") is None:
         raise TargetError(
-            f"got {text}, which onnxruntime computes, but it is not installed; pip install "
+            f"got {text}, but onnx and onnxruntime are not both installed; pip install "
             "'mha-parity[onnx]'."
         )
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what fails raises as well
     path = Path(text).expanduser()
     if not path.is_file():
         raise TargetError(f"got the target {text!r}, but there is no file {path}; check the path.")
     try:
-        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(
+            model or path, options, providers=["CPUExecutionProvider"]
+        )
     except Exception as error:  # noqa: BLE001  (its exceptions have no base class of their own)
         said = str(error).partition("\n")[0].rstrip(".")
         raise TargetError(f"got the target {text!r}, but onnxruntime says: {said}.") from None
-
-
-def _num_heads(text: str, rank: int) -> int:
-    """Return into how many heads a graph reshapes rows of this rank by a constant; 1 if none."""
-    import onnx
-
-    graph = onnx.load(text, load_external_data=False).graph
-    constants = {each.name: each for each in graph.initializer}
-    made = {output: node for node in graph.node for output in node.output}
-
-    def numbers(name: str) -> list[int]:
-        """Return the numbers of a shape, 0 for each that is computed."""
-        node = made.get(name)
-        if name in constants:
-            return [int(n) for n in onnx.numpy_helper.to_array(constants[name]).reshape(-1)]
-        if node is not None and node.op_type == "Constant":
-            given = onnx.helper.get_attribute_value(node.attribute[0])
-            array = onnx.numpy_helper.to_array(given) if hasattr(given, "dims") else given
-            return [int(n) for n in np.reshape(array, -1)]
-        if node is not None and node.op_type == "Concat":
-            return [n for each in node.input for n in numbers(each)]
-        return [0]
-
-    shapes = (numbers(node.input[1]) for node in graph.node if node.op_type == "Reshape")
-    return next((s[-2] for s in shapes if len(s) == rank + 1 and s[-2] > 1), 1)
 
 
 def _input(text: str, given: Any) -> Input:

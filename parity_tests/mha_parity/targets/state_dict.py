@@ -38,14 +38,15 @@ def give_weights(bound: Convention, text: str | None, num_heads: int | None) -> 
         own, or takes none.
 
     """
+    if bound.own_weights is not None:
+        raise TargetError(
+            f"got --state-dict or --num-heads for {bound.name}, which has weights of its own; "
+            "leave them out, or name its class."
+        )
     if text is None or num_heads is None:
         raise TargetError(
             "got one of --state-dict and --num-heads, but should get both: a file of weights does "
             "not say how many heads they have."
-        )
-    if bound.own_weights is not None:
-        raise TargetError(
-            f"got --state-dict for {bound.name}, which has weights of its own; name its class."
         )
     state = _of_layer(text, _read(text))
     found: list[Entry] = []

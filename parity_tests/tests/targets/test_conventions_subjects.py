@@ -175,7 +175,7 @@ def test_wrong_ones_fail_in_a_notebook(text: str, in_a_notebook: Callable[[str],
 
 def test_every_convention_has_a_right_one_and_a_wrong_one() -> None:
     """No convention goes untested; those of frameworks and programs have tests of their own."""
-    others = {"jax-attention", "keras-layer", "exec", "onnx"}
+    others = {"jax-attention", "keras-layer", "exec", "onnx", "onnx-layer"}
     assert set(KNOWN) - others == set(RIGHT.values()) == set(WRONG.values())
 
 

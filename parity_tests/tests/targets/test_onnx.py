@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.checks.call_effects import MonitoredCandidate
-from mha_parity.core.candidate import TargetError
+from mha_parity.core.candidate import CandidateError, TargetError
+from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.run.check import check
 from mha_parity.targets import load, onnx_model
 from mha_parity.targets.bind import bind
+from mha_parity.targets.fit.search import attention
 from mha_parity.worker.client import isolated
 
 if TYPE_CHECKING:
@@ -135,6 +138,83 @@ def merged(folder: Path, *, heads: int = 3) -> str:
     return saved(folder, nodes, inputs, arrays, ("out",))
 
 
+APART = ("q_proj", "k_proj", "v_proj", "o_proj")
+SMALL: dict[str, Any] = {
+    "seed": 1,
+    "batch": 2,
+    "queries": 4,
+    "keys": 4,
+    "heads_count": 3,
+    "head_dim": 8,
+}
+UNNAMED = tuple(f"onnx::MatMul_{n}" for n in range(4))
+
+
+def layer(
+    folder: Path,
+    *,
+    names: tuple[str, ...] = APART,
+    gemm: bool = False,
+    mask: bool = False,
+    sequence_first: bool = False,
+    by_head: bool = False,
+    change: str = "",
+) -> str:
+    """Return the file of a layer of three heads of width 8 on x; ``change`` plants a bug.
+
+    Of two names, the first is that of a packed projection.
+    """
+    from onnx.helper import make_attribute, make_node
+
+    rng = np.random.default_rng(4)
+    heads, width = 3, 24
+    arrays: dict[str, Any] = {"split": [0, 0, heads, width // heads], "join": [0, 0, width]}
+    arrays |= {"scale": np.float32(1 if change == "scale-none" else 8**-0.5)}
+    turn = make_node("Transpose" if sequence_first else "Identity", ["x"], ["r"])
+    turn.attribute.extend([make_attribute("perm", [1, 0, 2])] if sequence_first else [])
+    nodes = [turn]
+
+    def linear(rows: str, name: str, made: str, many: int = 1) -> None:
+        weight = rng.standard_normal((width, many * width)) / 5
+        arrays[name] = (weight.T if gemm else weight).astype("float32")
+        arrays[f"{name}.bias"] = rng.standard_normal(many * width).astype("float32")
+        turned = f"{name}.turned"
+        nodes.extend([make_node("Transpose", [name], [turned], perm=[1, 0])] if gemm else [])
+        nodes.append(make_node("MatMul", [rows, turned if gemm else name], [f"{made}0"]))
+        nodes.append(make_node("Add", [f"{made}0", f"{name}.bias"], [made]))
+
+    if len(names) == 2:
+        linear("r", names[0], "qkv", 3)
+        split = ["q", "k", "v"]
+        if by_head:
+            arrays["whole"] = [0, 0, heads, 3 * width // heads]
+            nodes += [make_node("Reshape", ["qkv", "whole"], ["rows3"])]
+            split = ["q4", "k4", "v4"]
+        nodes += [make_node("Split", ["rows3" if by_head else "qkv"], split, axis=-1)]
+    else:
+        for name, made in zip(names, "kqv" if change == "exchanged" else "qkv", strict=False):
+            linear("r", name, made)
+    for name in "qkv":
+        perm = [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]
+        nodes += [] if by_head else [make_node("Reshape", [name, "split"], [f"{name}4"])]
+        nodes += [make_node("Transpose", [f"{name}4"], [f"{name}h"], perm=perm)]
+    nodes += [make_node("MatMul", ["qh", "kh"], ["s"]), make_node("Mul", ["s", "scale"], ["t"])]
+    inputs: dict[str, tuple[str, Shape]] = {"x": ("float32", ("N", "L", width))}
+    if mask:
+        inputs["attn_mask"] = ("float32", ("L", "S"))
+        nodes += [make_node("Add", ["t", "attn_mask"], ["masked"])]
+    nodes += [
+        make_node("Softmax", ["masked" if mask else "t"], ["p"], axis=-1),
+        make_node("MatMul", ["p", "vh"], ["mixed"]),
+        make_node("Transpose", ["mixed"], ["rows"], perm=[0, 2, 1, 3]),
+        make_node("Reshape", ["rows", "join"], ["merged"]),
+    ]
+    linear("merged", names[-1], "last")
+    back = make_node(turn.op_type, ["last"], ["out"])
+    back.attribute.extend(turn.attribute)
+    return saved(folder, [*nodes, back], inputs, arrays, ("out",))
+
+
 def judged(file: str, num_heads: int | None = None, **options: Any) -> Verdict:
     """Return the verdict on a model in this process."""
     few = {"cases": 12, "diagnose": False, "shrink": False} | options
@@ -203,9 +283,90 @@ def test_heads_are_read_from_the_graph_or_said(tmp_path: Path) -> None:
     assert judged(merged(tmp_path), num_heads=2).failed
 
 
-def test_a_mask_of_another_name_is_found_out(tmp_path: Path) -> None:
-    """What True means in it is seen by small calls and said, and no case fails."""
-    found = judged(exported(tmp_path, mask="bool", name="visible_mask"))
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "q_proj as w_q, q_proj.bias as b_q, k_proj as w_k"),
+        ({"gemm": True, "mask": True}, "o_proj as w_out, o_proj.bias as b_out"),
+        ({"names": UNNAMED}, "onnx::MatMul_2 as w_v, onnx::MatMul_2.bias as b_v, onnx::MatMul_3"),
+        ({"sequence_first": True}, "k_proj.bias as b_k"),
+        ({"names": ("in_proj_weight", "out_proj")}, "in_proj_weight as w_q w_k w_v"),
+        ({"names": ("a.qkv", "a.proj"), "by_head": True}, "a.qkv as w_q w_k w_v"),
+        ({"names": UNNAMED[:2]}, "onnx::MatMul_0.bias as b_q b_k b_v, onnx::MatMul_1 as w_out"),
+    ],
+    ids=["named", "transposed", "unnamed", "sequence-first", "packed", "by-head", "packed-unnamed"],
+)
+def test_layers_pass_with_the_weights_of_the_graph(
+    tmp_path: Path, settings: dict[str, Any], said: str
+) -> None:
+    """Initialisers are read by name or by use, and the report says which went where."""
+    # Three heads of three parts: [0, 0, 3, 24] may be (N, L, 3, E) as well.
+    found = judged(layer(tmp_path, **settings), 3 if "by_head" in settings else None)
+    assert "onnx-layer" == found.convention
+    assert (0, 0) == (found.failed, found.inconclusive), str(found)
+    assert said in found.notes[0]
+    first = "sequence_first" if "sequence_first" in settings else "batch_first"
+    assert {first} == {r.value for r in found.features if r.axis == "layout" and r.cases}
+
+
+@pytest.mark.parametrize(("change", "bug"), [("scale-none", "scale-none"), ("exchanged", "qk")])
+def test_wrong_layers_fail_by_their_bug_s_name(tmp_path: Path, change: str, bug: str) -> None:
+    """Scores that are not scaled, and initialisers of q and k that are exchanged, are named."""
+    found = judged(layer(tmp_path, change=change), diagnose=True, cases=20)
+    assert found.failed
+    assert bug in str(found.diagnosis[0].bug)
+
+
+def test_a_fresh_process_answers_alike(tmp_path: Path) -> None:
+    """One that makes no small calls at first finds how packed rows lie all the same."""
+    file = layer(tmp_path, names=("a.qkv", "a.proj"), by_head=True)
+    with isolated(file, num_heads=3) as candidate, candidate.fresh() as fresh:
+        own = candidate.own_weights
+        assert own is not None
+        problem = own.problem(make_problem(own.case(Case(**SMALL))))
+        assert own.are_of(problem)
+        np.testing.assert_array_equal(candidate(problem).output, fresh(problem).output)
+        other = make_problem(own.case(Case(**SMALL)))
+        np.testing.assert_array_equal(candidate(other).output, fresh(other).output)
+
+
+def test_two_layers_in_a_graph_are_refused(tmp_path: Path) -> None:
+    """Where a projection has two weights by their names, none of them is taken for it."""
+    with pytest.raises(TargetError, match=r"with the weights q_proj, .* export that alone\.$"):
+        bind(load.load(layer(tmp_path, names=("q_proj", "k_proj", "v_proj", "layers.1.q_proj"))))
+
+
+def test_heads_that_no_constant_says_are_asked_for(tmp_path: Path) -> None:
+    """Of a Reshape to a computed shape the number of heads is no guess."""
+    import onnx
+
+    file = layer(tmp_path)
+    model = onnx.load(file)
+    (split,) = [each for each in model.graph.initializer if each.name == "split"]
+    split.name = "said"
+    model.graph.node.insert(0, onnx.helper.make_node("Abs", ["said"], ["split"]))
+    onnx.save(model, file)
+    with pytest.raises(TargetError, match=r"how many heads it has; pass --num-heads N\.$"):
+        bind(load.load(file))
+
+
+def test_other_weights_are_put_into_the_graph(tmp_path: Path) -> None:
+    """A problem of the layer's sizes with weights of its own is answered by these weights."""
+    bound = bind(load.load(layer(tmp_path)))
+    problem = make_problem(bound.plain_case())
+    due = attention(problem, causal=False)
+    np.testing.assert_allclose(bound(problem).output, due, atol=1e-5)
+    with pytest.raises(CandidateError, match=r"the graph has sizes of its own"):
+        bound(make_problem(bound.plain_case().replace(heads_count=2)))
+
+
+@pytest.mark.parametrize("shape", [HEADS, ("N", 2, "L", 4)], ids=["dynamic", "narrow"])
+def test_a_mask_of_another_name_is_found_out(tmp_path: Path, shape: Shape) -> None:
+    """What True means in it is seen by small calls and said, and no case fails.
+
+    So it is of heads that are narrower than the experiment's seven keys.
+    """
+    found = judged(exported(tmp_path, mask="bool", name="visible_mask", shape=shape))
     assert (0, 0) == (found.failed, found.inconclusive), str(found)
     assert any("`visible_mask`: True or 1 keeps" in note for note in found.notes)
 
@@ -220,7 +381,7 @@ def test_a_model_is_loaded_in_its_own_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"shape": ("N", "H", 16, "D")}, r"q \(\?, \?, 16, \?\), but numbers of samples, quer"),
+        ({"shape": ("N", "H", 16, "D")}, r"q \(\?, \?, 16, \?\), but the numbers of samples, que"),
         ({"name": "extra", "mask": "float32"}, r"extra float32 .* should have q, k and v of one"),
         ({"shape": ("N", "H", "G", "L", "D")}, r"but should have q, k and v of one rank and dtype"),
     ],
@@ -242,5 +403,7 @@ def test_what_cannot_be_loaded_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(TargetError, match=r"bad\.onnx', but onnxruntime says: "):
         load.load(str(tmp_path / "bad.onnx"))
     monkeypatch.setattr(onnx_model, "find_spec", lambda _: None)
-    with pytest.raises(TargetError, match=r"is not installed; pip install 'mha-parity\[onnx\]'\.$"):
+    with pytest.raises(
+        TargetError, match=r"not both installed; pip install 'mha-parity\[onnx\]'\.$"
+    ):
         load.load("none.onnx")

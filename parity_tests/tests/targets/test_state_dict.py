@@ -15,6 +15,7 @@ from mha_parity.core.options import Options
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
+from mha_parity.worker.client import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,7 +130,7 @@ def test_weights_of_no_layer_are_refused(
 @pytest.mark.parametrize(
     ("target", "sentence"),
     [
-        ("loaded.py:linear", r"Attention, which has weights of its own; name its class\.$"),
+        ("loaded.py:linear", r"Attention, which has weights of its own; leave them"),
         ("packed_weights.py:f", r"of bias=yes, but f is judged only with bias=no; give it one"),
         ("wrong_scale.py:f", r"of form=mha, but f is judged only with form=qkv; give it one"),
     ],
@@ -143,6 +144,15 @@ def test_targets_that_take_no_such_weights_are_refused(
     file = saved(tmp_path, drawn({n: k for n, k in names.items() if n != "Wo"}))
     with pytest.raises(TargetError, match=sentence):
         bound(f"{subjects}/{target}", file)
+
+
+def test_half_precision_is_judged_in_a_fresh_process_too(tmp_path: Path) -> None:
+    """A process that makes no small calls takes the dtype of the weights."""
+    state = {name: a.astype(np.float16) for name, a in drawn(STYLES["plain"][0]).items()}
+    with isolated(NUMPY, state_dict=saved(tmp_path, state), num_heads=2) as candidate:
+        assert ("float16",) == candidate.offer["dtype"]
+        with candidate.fresh() as fresh:
+            assert ("float16",) == fresh.offer["dtype"]
 
 
 def test_a_damaged_file_ends_the_command_with_one_sentence(

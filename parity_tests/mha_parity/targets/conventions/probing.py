@@ -159,7 +159,7 @@ def _has_weights(case: Case, whole: tuple[int, int, int, int], answer: Answer) -
 def offer_unprobed(convention: Convention) -> None:
     """Offer what the signature claims, in both usual dtypes: for candidates that break a probe."""
     both = tuple(d for d in ("float64", "float32") if d in convention.library.dtypes)
-    convention.offer = convention.offer | {"dtype": both}
+    convention.offer = convention.offer | {"dtype": both or convention.library.dtypes}
 
 
 def _dtypes(convention: Convention) -> tuple[str, ...]:

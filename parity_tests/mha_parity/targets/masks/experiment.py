@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 BATCH, HEADS, QUERIES, KEYS, HEAD_DIM = 2, 3, 5, 7, 8
+MIN_KEYS = 4  # that fewer can be hidden in several ways
 MIN_WEIGHT = 1e-7  # of a weight, before its logarithm is taken
 FARTHEST = 8.0  # a logarithm of a ratio beyond it says no more
 SILENT = 1e-3  # a mask whose effect on all logarithms is smaller has none
@@ -135,6 +136,9 @@ def posed(convention: Convention, layout: str, *, square: bool) -> Problem:
     )
     if convention.own_weights is not None:
         case = case.replace(**convention.own_weights.sizes)
+        fewer = max(case.head_dim, MIN_KEYS)  # the values are unit vectors, one a key
+        keys = min(case.keys, fewer)
+        case = case.replace(keys=keys, queries=keys if square else min(case.queries, keys - 1))
     return with_readable_weights(make_problem(case))
 
 
@@ -176,6 +180,8 @@ def weights(problem: Problem, output: Array) -> Array:
         The output has another shape.
 
     """
+    if problem.case.head_dim < problem.case.keys:
+        raise CandidateError("structure", f"heads of width {problem.case.head_dim} show no weights")
     if output.shape != problem.output_shape:
         got = f"the output has shape {output.shape}, not {problem.output_shape}"
         raise CandidateError("structure", got)

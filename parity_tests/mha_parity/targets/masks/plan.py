@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.masks.mask_format import MaskSearchResult
 
 PADDING = ("bool", "float", "lengths")
+SEEDS = 3  # problems tried of a feature: the masks of two samples may be equal by chance
 ATTN = ("bool2d", "float2d", "bool3d", "float3d", "causal")
 
 
@@ -87,9 +88,10 @@ class MaskPlan:
         """Return whether a case can be posed in every layout that the offer has."""
         for layout in offer["layout"]:
             sizes = {"batch": 1 if layout == "unbatched" else 2, "layout": layout}
-            problem = make_problem(case.replace(**sizes, keys=case.queries))
-            if not any(True for _ in self._ways(problem)):
-                return False
+            for seed in range(case.seed, case.seed + SEEDS):
+                problem = make_problem(case.replace(**sizes, keys=case.queries, seed=seed))
+                if not any(True for _ in self._ways(problem)):
+                    return False
         return True
 
 

@@ -1,0 +1,160 @@
+"""A layer in a graph of ONNX: its weights are initialisers, its rows and masks inputs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import NOT_ASKED, CandidateError, TargetError
+from mha_parity.core.case import Case
+from mha_parity.core.features import offer
+from mha_parity.targets.conventions.base import Convention
+from mha_parity.targets.conventions.calls import Arguments, Call
+from mha_parity.targets.conventions.canonical_layout import lay_rows
+from mha_parity.targets.conventions.returned_weights import returned
+from mha_parity.targets.fit.search import attention
+from mha_parity.targets.instance import own_weights
+from mha_parity.targets.onnx_model import OnnxModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.own_weights import OwnWeights
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.backends.base import Library
+    from mha_parity.targets.conventions.base import FeatureProbe
+
+INPUTS = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
+PLAIN = Case(seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3)
+ORDERS = ("parts", "heads", "columns")  # of packed rows, as in ``packing``
+
+
+class OnnxLayer(Convention):
+    """A graph on x, or q, k and v, of rank 3 or 2, with W_q, W_k, W_v among its initialisers.
+
+    Problems with its own weights go to the model as it is, others of its sizes to one whose
+    initialisers are inputs. How rows and packed weights lie is what comes nearest to attention.
+    """
+
+    name = "onnx-layer"
+    call = "FILE.onnx with the inputs x, or q, k, v, and masks, and the weights in the graph"
+
+    def __init__(
+        self, subject: Any, *, library: Library | None = None, path: str | None = None
+    ) -> None:
+        del library
+        if not isinstance(subject, OnnxModel) or not subject.graph.layer:
+            raise TargetError(
+                "got no model with weights, but the convention onnx-layer asks one; name FILE.onnx."
+            )
+        super().__init__(subject, library=subject.library, path=path)
+        self.filled = frozenset([*subject.inputs][: len(subject.rows)])
+        self.own_weights = self._own
+        self._looked = False
+
+    def claims(self) -> Offer:
+        """Return what the inputs and the weights say."""
+        self._single = len(self.subject.rows[0].shape) == 2
+        self._linears = self.subject.graph.layer
+        self._own = self._read()
+        plain = self.plain_case()
+        biased = any(each.bias for each in self._linears)
+        projected = "w_out" in self._own.arrays
+        return offer(
+            layout=plain.layout,
+            inputs=INPUTS[len(self.subject.rows)],
+            heads=plain.heads,
+            projection=self._own.features["projection"],
+            bias=("no", "yes") if biased else "no",
+            out_proj=("identity", "general") if projected else "identity",
+            size=("small", "medium", "equal", "ones"),
+            memory="c",
+        )
+
+    def _read(self) -> OwnWeights:
+        graph, heads = self.subject.graph, self.subject.num_heads
+        held = [part for each in graph.layer for part in each.slot.parts]
+        if len({*held}) < len(held):
+            listed = ", ".join(each.slot.name for each in graph.layer)
+            raise TargetError(
+                f"got {self.name} with the weights {listed}, but should have those of one layer of "
+                "attention; export that alone."
+            )
+        names = [n for each in graph.layer for n in (each.slot.name, each.bias) if n]
+        if len({*names}) < len(names):
+            raise TargetError(
+                f"got {self.name}, in which projections share one of {', '.join(names)}, but each "
+                "should have initialisers of its own; export it without merging equal ones."
+            )
+        state = {n: a for n, a in graph.arrays.items() if a.dtype.kind == "f" and a.ndim}
+        return own_weights(graph.entries(heads), state, heads, self.name)
+
+    def plain_case(self) -> Case:
+        """Two samples in the layer's sizes, without biases."""
+        projection = self._own.features["projection"]
+        offered = vars(self).get("offer", {"layout": ("batch_first",)})
+        return PLAIN.replace(
+            dtype=self.library.dtypes[0],
+            layout="unbatched" if self._single else offered["layout"][0],
+            batch=1 if self._single else 2,
+            projection=projection,
+            inputs="distinct" if projection == "separate" else "self",
+            **self._own.sizes,
+        )
+
+    def probes(self) -> Iterator[FeatureProbe]:
+        """Look how rows lie, and yield the trial of the weights."""
+        self._look()
+        yield from returned(self.plain_case())
+
+    def _look(self) -> None:
+        """Find the layout and the order of packed rows under which it is nearest to attention."""
+        self._looked = True
+        layouts = ("unbatched",) if self._single else ("batch_first", "sequence_first")
+        packed = any(len(each.slot.parts) > 1 for each in self._linears)
+        given, near = self._linears, []
+        for layout, order in product(layouts, ORDERS if packed else ORDERS[:1]):
+            self._linears = tuple(each.ordered(order) for each in given)
+            problem = make_problem(self.plain_case().replace(layout=layout))
+            with suppress(CandidateError), np.errstate(invalid="ignore"):
+                output, due = self(problem).output, attention(problem, causal=False)
+                if output.shape == due.shape:
+                    fit = np.nan_to_num(np.corrcoef(output.ravel(), due.ravel())[0, 1])
+                    near.append((float(fit), layout, self._linears))
+        best = max(near, key=lambda each: each[0], default=(0.0, layouts[0], given))
+        self.offer = self.offer | {"layout": (best[1],)}
+        self._linears = self.subject.graph.layer = best[2]
+        self._own = self.own_weights = self._read()
+
+    def prepare(self, problem: Problem) -> Call:
+        """Pass rows by position, and weights where they are not the layer's own."""
+        # Without probes it is the first problem that asks, once masks can be passed.
+        if not self._looked and (self.masks is not None or not self.subject.masks):
+            self._look()
+        sizes = self._own.sizes
+        if any(getattr(problem.case, name) != size for name, size in sizes.items()):
+            raise CandidateError("inconclusive", f"{NOT_ASKED}: the graph has sizes of its own")
+        arguments = Arguments(problem, self.library)
+        rows = arguments.rows(lay_rows(problem))[: len(self.subject.rows)]
+        weights = None if self._own.are_of(problem) else self._weights(problem)
+        call = Call(self.subject, rows, {"weights": weights}, tuple(arguments.given))
+        return self.masked(call, arguments)
+
+    def _weights(self, problem: Problem) -> dict[str, Array]:
+        """Return the problem's weights as the initialisers hold them; identity and 0 for none."""
+        width, dtype = problem.query.shape[-1], problem.dtype
+        found: dict[str, Array] = {}
+        for each in self._linears:
+            for kind, name in (("w", each.slot.name), ("b", each.bias)):
+                if name:
+                    none = np.eye(width, dtype=dtype) if kind == "w" else np.zeros(width, dtype)
+                    named = {p: getattr(problem, f"{kind}_{p}") for p in each.slot.parts}
+                    held = {p: none if a is None else a for p, a in named.items()}
+                    found[name] = np.ascontiguousarray(each.slot.joined(held, problem.num_heads))
+        return found
