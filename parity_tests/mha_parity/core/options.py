@@ -242,7 +242,9 @@ def with_keywords(options: Options, keywords: Mapping[str, object]) -> Options:
             field = _one_of(name, known, "option")
             given[field] = _parsed(field, value)
         except argparse.ArgumentTypeError as error:
-            raise ValueError(f"{name}: {error}." if name in known else f"{error}.") from None
+            end = "" if str(error).endswith("?") else "."
+            said = f"{name}: {error}" if name in known else str(error)
+            raise ValueError(f"{said}{end}") from None
     return dataclasses.replace(options, **given)
 
 

@@ -273,7 +273,7 @@ def _masked_rows(check_results: Iterable[CheckResult]) -> Iterator[str]:
         each.detail for each in named if not each.severity.fails and "are nan" not in each.detail
     )
     said: dict[str, list[str]] = {}
-    for sentence, count in found.items():
+    for sentence, count in found.most_common():
         rows, _, what = sentence.removesuffix(".").partition(" are ")
         said.setdefault(rows, []).append(f"{what} in {_cases(count)}")
     for rows, counts in said.items():

@@ -107,7 +107,7 @@ def test_options_come_whole_or_one_by_one() -> None:
 
 
 REFUSED = {
-    "option": ({"case": 3}, "got 'case', but no such option; did you mean 'cases'"),
+    "option": ({"case": 3}, r"got 'case', but no such option; did you mean 'cases'\?$"),
     "cases": ({"cases": 0}, "cases: got '0', but should be a whole number from 1 up"),
     "dtypes": ({"dtypes": ("float31",)}, "dtypes: got 'float31', but no such dtype; did you mean"),
     "policy": ({"fully_masked": "half"}, "fully_masked: got 'half', but no such policy"),

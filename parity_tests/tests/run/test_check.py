@@ -8,11 +8,15 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from mha_parity import catalogue
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
+from mha_parity.core.case import parse
+from mha_parity.core.check_result import MASKED_ROWS, CheckResult, Severity
 from mha_parity.core.features import offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome
+from mha_parity.run.case_run import CaseResult
 from mha_parity.run.check import check
+from mha_parity.run.summary import notes
 from mha_parity.targets.bind import bind
 
 OFFERED = offer(
@@ -148,3 +152,25 @@ def _torchs_own() -> type:
     import torch
 
     return torch.nn.MultiheadAttention
+
+
+def test_rows_without_a_key_are_counted_in_one_note() -> None:
+    """What they are, most often first, stands in one note; torch's NaN is not counted."""
+    case = parse("qkv-N1-L2-S2-H2-D1-unbatched-float64-s0")
+    policies = ("uniform", "uniform", "nan", "zero")
+    found = [
+        CaseResult(
+            case=case,
+            check_results=(
+                CheckResult(
+                    case=case,
+                    check=MASKED_ROWS,
+                    severity=Severity.MATCH,
+                    detail=f"output: rows that see no key are {policy}.",
+                ),
+            ),
+        )
+        for policy in policies
+    ]
+    said = "are uniform in 2 cases, zero in 1 case, where torch's module has NaN."
+    assert (f"output: rows that see no key {said}",) == notes(found)
