@@ -42,6 +42,8 @@ NAMES = {
 REMEDIES = {
     "statelessness": "keep nothing from one call to the next, or only under what it depends on: "
     "look for buffers, caches and attributes that a call writes",
+    "global state unchanged": "draw from a generator of your own (np.random.default_rng, "
+    "torch.Generator), and put back what is set",
     "output aliasing": "return an array of its own: neither an input, nor a buffer that is used "
     "again",
 }

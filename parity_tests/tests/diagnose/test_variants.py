@@ -11,6 +11,7 @@ from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import offer
 from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.features import features
 from mha_parity.diagnose.experiments.head_count import head_count
 from mha_parity.diagnose.experiments.masks import mask_pairs, masks
@@ -204,3 +205,18 @@ def test_the_features_that_are_wrong_together_alone_are_said() -> None:
         == needed(caller(HalvedTogether, PROJECTED | axes), case)
     )
     assert not needed(caller(Attention, PROJECTED | axes), case)
+
+
+class SumOfAll(Attention):
+    """The largest score of all is subtracted, and a constant added to the row sum."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Divide by the sum and 1e-6."""
+        powers = np.exp(scores - scores.max())
+        return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + 1e-6))
+
+
+def test_a_part_of_a_term_is_no_padded_key() -> None:
+    """What is added to the denominator shows from which scores the maximum was taken."""
+    found = findings(examine(caller(SumOfAll, PROJECTED)))
+    assert found[0].text.startswith("1e-06 is added to the denominator, and the largest score of")

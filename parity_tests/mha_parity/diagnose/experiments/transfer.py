@@ -211,8 +211,10 @@ def denominator(found: Curve) -> str:
     shifted = np.exp(scores - top[..., None]).sum(axis=-1)
     low, high = float(sums.min()), float(sums.max())
     for text, extra in _added(1 / sums - 1, shifted, top):
-        if np.ptp(extra) <= 1e-4 * np.abs(extra).max() + 1e-9:
-            return text.format(c=float(extra.mean()))
+        mean = float(extra.mean())
+        counted = "terms" not in text or abs(mean - round(mean)) <= 1e-3 * abs(mean)
+        if counted and np.ptp(extra) <= 1e-4 * np.abs(extra).max():
+            return text.format(c=mean)
     if np.ptp(sums) <= 1e-6:
         return f"every row of weights sums to {low:.6g}, due is 1"
     return f"rows of weights sum to {low:.4g} … {high:.4g}, due is 1"
@@ -224,6 +226,11 @@ def _added(excess: Array, shifted: Array, top: Array) -> Iterator[tuple[str, Arr
     yield padded, excess * shifted * np.exp(top)
     constant = "{c:.4g} is added to the denominator, after the row maximum is subtracted"
     yield constant, excess * shifted
+    whole = (
+        "{c:.4g} is added to the denominator, and the largest score of all rows is subtracted, "
+        "not that of each row"
+    )
+    yield whole, excess * shifted * np.exp(top - top.max())
 
 
 def describe_channels(found: Sequence[Array]) -> str:
