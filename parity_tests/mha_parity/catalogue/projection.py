@@ -92,11 +92,12 @@ class InterleavedHeads(Attention):
 @register_bug(
     "w-not-transposed",
     1,
-    "the projection multiplies by W where torch multiplies by its transpose",
+    "q, k and v are projected with their weights transposed",
     wrong="x @ W",
     right="x @ W.T, as torch stores W as (out, in)",
     visible="always; unlike widths crash",
-    remedy="transpose the weights: x @ W.T",
+    remedy="apply the weights of q, k and v the other way round: x @ W.T where they are (out, in) "
+    "as torch's, x @ W where they are (in, out)",
     sources="skyzh/tiny-llm#41 vllm-project/vllm#44113",
     needs="projection=packed",
     variants=({"turned": ("w_q", "w_k", "w_v", "w_out")},),
