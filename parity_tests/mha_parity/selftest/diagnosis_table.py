@@ -28,6 +28,7 @@ HALVES = {
     "development": "Development half: seen while the experiments were written",
     "held out": "Held-out half: judged once, and read only then",
 }
+BATCHES = ("First attentions", "Further attentions, written after the first were published")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,8 @@ class SettledDiagnosis:
 
     ``verdict`` is *named* (the catalogue's name), *described* (the line would be found by what is
     measured), *vague*, *misleading* or *not red* (no case fails: nothing is diagnosed). ``later``
-    is the verdict after what a held-out miss taught, where that is another.
+    is the verdict after what a held-out miss taught, where that is another. ``batch`` is its place
+    in ``BATCHES``.
     """
 
     id: str
@@ -47,6 +49,7 @@ class SettledDiagnosis:
     diagnosis: str
     settled: str
     later: str = ""
+    batch: int = 0
 
 
 def read_settled(path: Path = SETTLED) -> list[SettledDiagnosis]:
@@ -56,8 +59,12 @@ def read_settled(path: Path = SETTLED) -> list[SettledDiagnosis]:
 
 
 def tables(settled: Sequence[SettledDiagnosis]) -> str:
-    """Return the tables of both halves, and what was missed, as Markdown."""
-    return "\n".join(line for half in HALVES for line in _half(settled, half))
+    """Return the tables of both halves of each batch, and what was missed, as Markdown."""
+    lines = []
+    for number, title in enumerate(BATCHES):
+        own = [each for each in settled if each.batch == number]
+        lines += [f"## {title}", "", *(line for half in HALVES for line in _half(own, half))]
+    return "\n".join(lines)
 
 
 def share_found(settled: Sequence[SettledDiagnosis], half: str) -> tuple[int, int]:
@@ -69,7 +76,7 @@ def share_found(settled: Sequence[SettledDiagnosis], half: str) -> tuple[int, in
 def _half(settled: Sequence[SettledDiagnosis], half: str) -> Iterator[str]:
     own = [each for each in settled if each.half == half]
     found, red = share_found(settled, half)
-    yield from (f"## {HALVES[half]}", "", f"{found} of {red} red ones are named or described.", "")
+    yield from (f"### {HALVES[half]}", "", f"{found} of {red} red ones are named or described.", "")
     yield "| group | attentions | red | named or described | vague | misleading |"
     yield "|---|--:|--:|--:|--:|--:|"
     for group in GROUPS:
