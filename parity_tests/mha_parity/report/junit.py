@@ -11,7 +11,9 @@ import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 from mha_parity.core.parameters import Status
+from mha_parity.core.verdict import Outcome
 from mha_parity.report import correlations, wording
+from mha_parity.report.by_feature import ALL_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,6 +56,10 @@ def _suite(root: ET.Element, verdict: Verdict) -> None:
         _check(suite, verdict, check)
     for parameter in verdict.parameters:
         _parameter(suite, verdict, parameter)
+    if verdict.outcome is Outcome.FAIL and suite.find(".//failure") is None:
+        case = _case(suite, verdict, "run", ALL_CASES)
+        case.set("time", "0.000000")
+        _say(case, "failure", "fail", verdict.sentence, _text(verdict))
     _time(suite, verdict)
     _count(suite, verdict.seconds)
 

@@ -182,6 +182,13 @@ def test_a_refused_target_stands_beside_a_verdict() -> None:
     jsonschema.Draft202012Validator(LOG).validate(json.loads(texts["sarif"]))
 
 
+def test_a_failed_run_is_red_in_junit() -> None:
+    """Where no feature and no check of its own is red, the run is."""
+    root = ET.fromstring(files.MAKE["junit"]([failed()], []))  # noqa: S314  (our own file)
+    (red,) = [case for case in root.iter("testcase") if case.find("failure") is not None]
+    assert (red.get("name"), root.get("failures")) == ("all-cases", "1")
+
+
 def test_only_what_does_not_hold_is_annotated() -> None:
     """An inconclusive run is a warning; one that holds, nothing; no file, no place."""
     verdict = dataclasses.replace(failed(), source=None)
