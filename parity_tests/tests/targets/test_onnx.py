@@ -37,6 +37,8 @@ pytestmark = [
 ]
 Shape = tuple[int | str, ...]
 HEADS: Shape = ("N", "H", "L", "D")
+FORMS = ("plain", "float64", "float16", "bool", "added", "one-head",
+         "order", "weights", "one-sample", "static-heads")  # fmt: skip
 
 
 def saved(
@@ -139,14 +141,7 @@ def merged(folder: Path, *, heads: int = 3) -> str:
 
 
 APART = ("q_proj", "k_proj", "v_proj", "o_proj")
-SMALL: dict[str, Any] = {
-    "seed": 1,
-    "batch": 2,
-    "queries": 4,
-    "keys": 4,
-    "heads_count": 3,
-    "head_dim": 8,
-}
+SMALL = Case(seed=1, batch=2, queries=4, keys=4, heads_count=3, head_dim=8)
 UNNAMED = tuple(f"onnx::MatMul_{n}" for n in range(4))
 
 
@@ -236,18 +231,7 @@ def judged(file: str, num_heads: int | None = None, **options: Any) -> Verdict:
         ({"shape": ("L", "D")}, {"heads=one", "layout=unbatched"}),
         ({"shape": ("N", 3, "L", 8)}, {"heads=many"}),
     ],
-    ids=[
-        "plain",
-        "float64",
-        "float16",
-        "bool",
-        "added",
-        "one-head",
-        "order",
-        "weights",
-        "one-sample",
-        "static-heads",
-    ],
+    ids=FORMS,
 )
 def test_right_graphs_pass_in_what_they_declare(
     tmp_path: Path, settings: dict[str, Any], offered: set[str]
@@ -323,10 +307,10 @@ def test_a_fresh_process_answers_alike(tmp_path: Path) -> None:
     with isolated(file, num_heads=3) as candidate, candidate.fresh() as fresh:
         own = candidate.own_weights
         assert own is not None
-        problem = own.problem(make_problem(own.case(Case(**SMALL))))
+        problem = own.problem(make_problem(own.case(SMALL)))
         assert own.are_of(problem)
         np.testing.assert_array_equal(candidate(problem).output, fresh(problem).output)
-        other = make_problem(own.case(Case(**SMALL)))
+        other = make_problem(own.case(SMALL))
         np.testing.assert_array_equal(candidate(other).output, fresh(other).output)
 
 
