@@ -104,10 +104,11 @@ def _exponential(seen: Examination) -> Iterator[ExperimentResult]:
             sentence="not measured: the inputs cannot be set to exact scores",
         )  # fmt: skip
         return
-    if len(seen.scales) >= MIN_SCALES and not _is_scaled(seen):
-        yield ExperimentResult(
-            experiment="exponential", sentence="not measured: the scale is another", as_torch=None
-        )
+    hidden = any(visibility(each) or irregular(each) for each in _normal(seen))
+    if hidden or (len(seen.scales) >= MIN_SCALES and not _is_scaled(seen)):
+        why = "some keys are not seen" if hidden else "the scale is another"
+        text = f"not measured: {why}"
+        yield ExperimentResult(experiment="exponential", sentence=text, as_torch=None)
         return
     allowed = ROUNDINGS["float64"] * (1 + np.abs(found.scores))
     right = bool((found.ulps <= allowed).all())
@@ -122,8 +123,13 @@ def _exponential(seen: Examination) -> Iterator[ExperimentResult]:
     )  # fmt: skip
 
 
+def _normal(seen: Examination) -> list[SampleWeights]:
+    """Return the readings whose scores leave no weight too small to be read."""
+    return [r for r in seen.readings if r.problem.case.regime == "normal"]
+
+
 def _window(seen: Examination) -> Iterator[ExperimentResult]:
-    normal = [r for r in seen.readings if r.problem.case.regime == "normal"]
+    normal = _normal(seen)
     if not normal:
         yield ExperimentResult(experiment="keys of a row", sentence=UNREAD, as_torch=None)
         return

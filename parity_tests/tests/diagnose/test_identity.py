@@ -181,3 +181,22 @@ def test_the_document_and_the_page_have_every_experiment() -> None:
     assert finite == shown.count("<circle")
     odd = sum(int((m.reached != m.expected).sum()) for m in found.influence)
     assert odd == shown.count('stroke="var(--bad)"') > 0
+
+
+class NearKeys(Attention):
+    """Keys further than 8 places away are not seen."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide what is far."""
+        i, j = np.indices(scores.shape[-2:])
+        return np.where(np.abs(i - j) <= 8, super().mask_scores(scores), -np.inf)
+
+
+@pytest.mark.parametrize(("kind", "measured"), [(NearKeys, False), (Attention, True)])
+def test_an_exponential_is_not_blamed_for_keys_that_are_not_seen(
+    kind: type[Attention], measured: bool
+) -> None:
+    """What a window hides has no weight, whatever the exponential."""
+    line = next(each for each in card(kind).measures if each.experiment == "exponential")
+    assert (line.as_torch is True) is measured
+    assert line.as_torch is not False
