@@ -25,6 +25,8 @@ RECOGNISED = {
     "functions_of_weights.py:lists": "for head in range(call.num_heads)]",
     "functions_of_weights.py:ByName": "layer.W['q'] = call.q_proj_weight.T",
     "layers_in_the_wild.py:ListOfHeads": "for head in range(call.num_heads):",
+    "given_weights.py:OneKernel": "kernel=np.zeros((call.embed_dim, 3 * call.embed_dim))",
+    "given_weights.py:rows_of_heads": "call.query.reshape(*call.query.shape[:2], call.num_",
     "mask_meanings.py:Keeps": '~call.hidden("N H L S")',
     "mask_meanings.py:TorchNames": "call.value, call.attn_mask, call.key_padding_mask)",
     "mask_meanings.py:lengths_of_keys": 'call.lengths("N")',

@@ -52,6 +52,9 @@ RIGHT = {
     "full_width.py:ListOfWideHeads": "each head as wide as the input",
     "full_width.py:OneLinearOfWideHeads": "toqueries, tovalues, unify as Linears; (N, L, E); each",
     "full_width.py:WideHeadsSideBySide": "tokeys, toqueries, tovalues as Linears; (N, L, E); each",
+    "given_weights.py:ByTorchsNames": "W.0, W.1, W.2, Wo applied as X @ W.T; (N, L, E)",
+    "given_weights.py:OneKernel": "applied as X @ W and rows column by column; (N, L, E)",
+    "given_weights.py:rows_of_heads": "no weights; (N, L, H, D)",
     "residual.py:PostNormed": "`layer_norm` taken out; the input that is added",
     "functions_of_weights.py:ByName": "W.q, W.k, W.v, W.o applied as X @ W",
     "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
@@ -61,6 +64,7 @@ WRONG = [
     "own_layers.py:UnscaledNumpyLayer", "own_layers.py:DropsAlways",
     "own_layers.py:KnowsNoEvaluation",
     "own_layers.py:UnscaledOfMaps", "own_layers.py:MaskForgotten",
+    "given_weights.py:KeysAndValuesCrossed", "given_weights.py:rows_of_heads_unscaled",
     "residual.py:AddsTwice", "full_width.py:WideHeadsScaledAsNarrow",
     "full_width.py:WideHeadsInterleaved",
 ]  # fmt: skip

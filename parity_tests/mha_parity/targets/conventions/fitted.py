@@ -19,6 +19,7 @@ from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes
+from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.search import NEAR, SMALL, InterpretationResult, Search, posed, refusal
 
 if TYPE_CHECKING:
@@ -148,11 +149,11 @@ class Fitted(InterpretedCalls):
         case = self.plain_case()
         self._narrow(case)
         self._look_at_one_head()
-        if case.layout == "batch_first" and self.how.arrangement in {"rows", "heads"}:
+        if case.layout == "batch_first" and self.how.arrangement in {"rows", *OF_HEADS}:
             single = case.replace(layout="unbatched", batch=1)
             if takes_single(self, single):
                 yield FeatureProbe("layout", "unbatched", (single,))
-        if not self.how.parts and self.how.arrangement == "heads":
+        if not self.how.parts and self.how.arrangement in OF_HEADS:
             yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
         empty = [case.replace(queries=0, keys=0)]
         if "cross" in self.offer["inputs"]:

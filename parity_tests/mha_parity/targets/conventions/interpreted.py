@@ -22,6 +22,7 @@ from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit import roles as calls
 from mha_parity.targets.fit.build import move, new_layer, take_out
 from mha_parity.targets.fit.construct import LENGTH, Construction, Sizes, meanings
+from mha_parity.targets.fit.interpretation import OF_HEADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,11 +170,12 @@ class InterpretedCalls(Convention):
             return lambda rows: np.ascontiguousarray(rows.swapaxes(1, 2))
         if arrangement == "columns":
             return lambda rows: np.ascontiguousarray(only_sample(rows).T)
-        if arrangement == "heads":
+        if arrangement in OF_HEADS:
 
             def heads(rows: Array) -> Array:
                 shape = (*rows.shape[:2], problem.num_heads, rows.shape[2] // problem.num_heads)
-                split = rows.reshape(shape).swapaxes(1, 2)
+                split = rows.reshape(shape)
+                split = split.swapaxes(1, 2) if arrangement == "heads" else split
                 return only_sample(split) if unbatched else split
 
             return heads
@@ -229,8 +231,9 @@ class InterpretedCalls(Convention):
             return array.swapaxes(1, 2)
         if arrangement == "columns" and array.ndim == 2:
             return array.T[None]
-        if arrangement == "heads" and array.ndim == (3 if unbatched else 4):
-            whole = (array[None] if unbatched else array).swapaxes(1, 2)
+        if arrangement in OF_HEADS and array.ndim == (3 if unbatched else 4):
+            whole = array[None] if unbatched else array
+            whole = whole.swapaxes(1, 2) if arrangement == "heads" else whole
             return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
         whole = canonical(problem, array)
         return full_width.narrowed(problem, whole) if self.how.full_width else whole

@@ -13,7 +13,12 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import roles as calls
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.construct import Sizes, constructions, globals_read
-from mha_parity.targets.fit.interpretation import LAYOUTS, OF_CONVOLUTIONS, Interpretation
+from mha_parity.targets.fit.interpretation import (
+    LAYOUTS,
+    OF_CONVOLUTIONS,
+    OF_HEADS,
+    Interpretation,
+)
 from mha_parity.targets.fit.search import SMALL
 
 if TYPE_CHECKING:
@@ -30,7 +35,7 @@ def of_function(named: Sequence[inspect.Parameter]) -> Iterator[Interpretation]:
             given.container == "list" or "h" in given.axes for _, given in roles.weights
         )
         for layout, arrangement in LAYOUTS:
-            heads = arrangement == "heads"
+            heads = arrangement in OF_HEADS
             if arrangement in OF_CONVOLUTIONS | {"grid"}:
                 continue
             if heads and (roles.weights or roles.heads):
@@ -78,13 +83,13 @@ class Layers:
             for roles, (layout, arrangement), slots in itertools.product(
                 calls.of_layer(named), LAYOUTS, found
             ):
-                if arrangement == "heads" and kept.weights:
+                if arrangement in OF_HEADS and kept.weights:
                     continue
                 if (arrangement in OF_CONVOLUTIONS) != kept.convolves:
                     continue
                 if full_width and arrangement != "rows":
                     continue
-                many = arrangement == "heads" if not kept.weights else by_name and heads > 1
+                many = arrangement in OF_HEADS if not kept.weights else by_name and heads > 1
                 how = Interpretation(
                     roles, layout, arrangement, construction, slots, norms, many_heads=many,
                     full_width=full_width,

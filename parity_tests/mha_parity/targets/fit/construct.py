@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.targets.fit.names import is_weight, parts
+from mha_parity.targets.fit.names import bias_parts, is_weight, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +43,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 # What is given though it has a default.
 GIVEN = frozenset({"width", "heads", "head_dim", "bias", "dropout", "length"})
+PACKED = ("packed_columns", "packed_rows")
 UNKNOWN = ("width", "heads", "head_dim", "length", "none")
 
 
@@ -63,14 +64,19 @@ class Sizes:
             "width": self.width, "heads": self.heads, "head_dim": self.width // self.heads,
             "kv_heads": self.kv_heads or self.heads, "length": self.length, "bias": self.bias,
             "off": False, "dropout": self.dropout, "zero": 0, "device": "cpu", "none": None,
-            "matrix": np.zeros((self.width, self.width)),
+            "matrix": np.zeros((self.width, self.width)), "vector": np.zeros(self.width),
+            "packed_rows": np.zeros((3 * self.width, self.width)),
+            "packed_columns": np.zeros((self.width, 3 * self.width)),
+            "packed_vector": np.zeros(3 * self.width),
         }[meaning]  # fmt: skip
 
 
 def meanings(name: str) -> tuple[str, ...]:
     """Return what an argument of this name may mean; () if nothing is known."""
     if is_weight(name) and parts(name):
-        return ("matrix",)
+        return ("matrix",) if len(parts(name)) == 1 else PACKED
+    if name.lower() in {"kernel", "weight", "w"}:
+        return PACKED
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     return next((found for pattern, found in _MEANINGS if re.search(pattern, plain)), ())
 
@@ -177,9 +183,12 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
     config, annotation = "", None
     choices: list[list[tuple[str, str]]] = []
+    weighed = {"matrix", *PACKED} & {m for each in named for m in meanings(each.name)}
     for each in named:
         known = meanings(each.name)
         required = each.default is each.empty
+        if weighed and required and known == ("bias",):  # an array beside those of the weights
+            known = _vectors(each.name)
         said = scope.get(each.annotation) if isinstance(each.annotation, str) else each.annotation
         is_config = CONFIG.search(each.name.lower()) or (required and is_dataclass(said))
         if is_config and not config:
@@ -192,6 +201,11 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
         if len({m for _, m in chosen if m == "heads"}) <= 1:
             yield Construction(tuple(chosen), config, annotation)
+
+
+def _vectors(name: str) -> tuple[str, ...]:
+    """Return what a bias may be that a constructor takes: of one projection, or of three."""
+    return ("vector",) if len(bias_parts(name)) == 1 else ("packed_vector", "vector")
 
 
 def _is_given(name: str, default: object, meaning: str) -> bool:

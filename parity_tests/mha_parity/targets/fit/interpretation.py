@@ -18,11 +18,13 @@ LAYOUTS = {
     ("unbatched", "rows"): "(L, E)",
     ("sequence_first", "rows"): "(L, N, E)",
     ("batch_first", "heads"): "(N, H, L, D)",
+    ("batch_first", "rows_of_heads"): "(N, L, H, D)",
     ("batch_first", "grid"): "(N, height, width, E)",
     ("unbatched", "columns"): "(E, L)",
     ("batch_first", "map"): "(N, E, height, width)",
     ("batch_first", "channels"): "(N, E, L)",
 }
+OF_HEADS = frozenset({"heads", "rows_of_heads"})  # only where nothing projects
 OF_CONVOLUTIONS = frozenset({"map", "channels"})  # only where convolutions of width 1 project
 _APPLIED = {"e": "applied as X @ W", "h": "with an axis of heads"}
 _LIES = {"hpd": "head by head", "hdp": "column by column"}

@@ -12,7 +12,7 @@ from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.build import offline
 from mha_parity.targets.fit.construct import Config, Sizes, globals_read, required_of, settable_of
 from mha_parity.targets.fit.expressions import Expressions
-from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS
+from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS, OF_HEADS
 from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ SIZES = {
     "width": "call.embed_dim", "heads": "call.num_heads", "head_dim": "call.head_dim",
     "kv_heads": "call.num_heads", "length": "max(128, call.query.shape[1])", "bias": "True",
     "off": "False", "dropout": "0.0", "zero": "0", "device": '"cpu"', "none": "None",
-    "matrix": "call.q_proj_weight",
+    "matrix": "call.q_proj_weight", "vector": "call.q_proj_bias",
+    "packed_rows": "np.zeros((3 * call.embed_dim, call.embed_dim))",
+    "packed_columns": "np.zeros((call.embed_dim, 3 * call.embed_dim))",
+    "packed_vector": "np.zeros(3 * call.embed_dim)",
 }  # fmt: skip
 NUMPY = "import numpy as np"
 IMPORTS = {"torch": "import torch", "jax": "import jax.numpy as jnp"}
@@ -172,6 +175,10 @@ class Skeleton:
             else:
                 yield values[each.name]
 
+    @property
+    def _turned(self) -> str:
+        return ".swapaxes(1, 2)" if self._how.arrangement == "heads" else ""
+
     def _rows(self, role: str) -> str:
         """Return rows of the call as the target takes them."""
         if self._how.layout == "unbatched":
@@ -184,9 +191,9 @@ class Skeleton:
         if self._how.arrangement in OF_CONVOLUTIONS:
             channels = f"{rows}.swapaxes(1, 2)"
             return f"{channels}[:, :, None]" if self._how.arrangement == "map" else channels
-        if self._how.arrangement == "heads":
+        if self._how.arrangement in OF_HEADS:
             shape = f"*{rows}.shape[:2], call.num_heads, -1"
-            return f"{rows}.reshape({shape}).swapaxes(1, 2)"
+            return f"{rows}.reshape({shape}){self._turned}"
         return rows
 
     def _canonical(self, output: str) -> str:
@@ -198,8 +205,8 @@ class Skeleton:
         if self._how.arrangement in OF_CONVOLUTIONS:
             flat = f"{output}[:, :, 0]" if self._how.arrangement == "map" else output
             return f"{flat}.swapaxes(1, 2)"
-        if self._how.arrangement == "heads":
-            return f"{output}.swapaxes(1, 2).reshape(*call.query.shape[:2], -1)"
+        if self._how.arrangement in OF_HEADS:
+            return f"{output}{self._turned}.reshape(*call.query.shape[:2], -1)"
         return output
 
     def _sample_by_sample(self, call: str, place: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -216,6 +216,10 @@ def sorted_by_name(found: Sequence[Leaf]) -> SortedLeaves:
     others = [leaf for leaf, parts in named if not parts]
     by_stem = {_stem(leaf.path): parts for leaf, parts in named}
     of_bias = [(leaf, _bias_of(leaf, by_stem)) for leaf in biases]
+    unnamed = [leaf for leaf, parts in of_bias if not parts]
+    if len(unnamed) == 3:  # in the order of the rows that they are added to
+        order = dict(zip(unnamed, names.ROWS, strict=True))
+        of_bias = [(leaf, parts or (order[leaf],)) for leaf, parts in of_bias]
     others += [leaf for leaf, parts in of_bias if not parts]
     return SortedLeaves(
         tuple(_with_heads([each for each in named if each[1]])),
@@ -293,8 +297,18 @@ def slots(kept: SortedLeaves, sizes: Mapping[str, int]) -> list[tuple[Slot, ...]
             if not found:
                 return []
             options.append(found)
-    most = max((len(each) for each in options), default=0)
-    return [tuple(each[min(place, len(each) - 1)] for each in options) for place in range(most)]
+    packed = max((len(each) for each in options if len(each[0].parts) > 1), default=1)
+    single = max((len(each) for each in options if len(each[0].parts) == 1), default=1)
+    return [
+        tuple(_chosen(each, *places) for each in options)
+        for places in product(range(packed), range(single))
+    ]
+
+
+def _chosen(options: Sequence[Slot], packed: int, single: int) -> Slot:
+    """Return the option of one array, by its place among those of its kind, or the last one."""
+    place = packed if len(options[0].parts) > 1 else single
+    return options[min(place, len(options) - 1)]
 
 
 def renumbered(slot: Slot, head: int) -> Slot:

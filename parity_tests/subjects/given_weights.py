@@ -1,0 +1,71 @@
+"""Layers of NumPy whose constructors take the arrays, and functions on heads that are split."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def softmax(scores):
+    """Return weights that sum to 1 along the last axis."""
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def of_heads(q, k, v, scale):
+    """Return the attention of (N, L, H, D), in the same layout."""
+    return np.einsum("nhls,nshd->nlhd", softmax(np.einsum("nlhd,nshd->nhls", q, k) * scale), v)
+
+
+class ByTorchsNames:
+    """Takes the packed array that torch has, and splits it."""
+
+    order = (0, 1, 2)
+
+    def __init__(self, embed_dim, num_heads, in_proj_weight, in_proj_bias, out_weight, out_bias):
+        self.dim, self.h = embed_dim, num_heads
+        self.W = np.split(in_proj_weight, 3)
+        self.b = np.split(in_proj_bias, 3)
+        self.Wo, self.bo = out_weight, out_bias
+
+    def forward(self, query, key, value):
+        """Return (N, L, E)."""
+        rows = (query, key, value)
+        q, k, v = (
+            (x @ self.W[i].T + self.b[i]).reshape(*x.shape[:2], self.h, -1)
+            for x, i in zip(rows, self.order, strict=True)
+        )
+        heads = of_heads(q, k, v, (self.dim // self.h) ** -0.5)
+        return heads.reshape(query.shape) @ self.Wo.T + self.bo
+
+
+class KeysAndValuesCrossed(ByTorchsNames):
+    """Projects keys by the rows of the values."""
+
+    order = (0, 2, 1)
+
+
+class OneKernel:
+    """Columns of its packed kernel lie head by head, channel by channel."""
+
+    def __init__(self, kernel, bias, out_kernel, out_bias, heads):
+        self.kernel, self.bias = kernel, bias
+        self.out_kernel, self.out_bias = out_kernel, out_bias
+        self.heads = heads
+
+    def __call__(self, x):
+        """Return (N, L, E)."""
+        split = (x @ self.kernel + self.bias).reshape(*x.shape[:2], self.heads, -1, 3)
+        q, k, v = np.moveaxis(split, -1, 0)
+        merged = of_heads(q, k, v, q.shape[-1] ** -0.5).reshape(x.shape)
+        return merged @ self.out_kernel + self.out_bias
+
+
+def rows_of_heads(*, values, keys, queries, bias=None):
+    """Return (N, L, H, D), every argument by keyword; the bias is added to the scores."""
+    scores = np.einsum("nlhd,nshd->nhls", queries, keys) / np.sqrt(queries.shape[-1])
+    return np.einsum("nhls,nshd->nlhd", softmax(scores if bias is None else scores + bias), values)
+
+
+def rows_of_heads_unscaled(queries, keys, values):
+    """Forget the scale."""
+    return of_heads(queries, keys, values, 1.0)
