@@ -84,9 +84,10 @@ def _has_packed_names(bound: Convention) -> bool:
         return False
     try:
         with target_errors():
-            return bool(PACKED_STATE & set(getattr(bound.subject(6, 2), "state_dict", dict)()))
+            kept = set(getattr(bound.subject(6, 2), "state_dict", dict)())
     except CandidateError:
         return False
+    return bool(PACKED_STATE & kept) and "out_proj.weight" in kept
 
 
 def _of_class(kind: type, *, call: bool) -> str:

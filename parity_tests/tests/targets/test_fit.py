@@ -55,6 +55,10 @@ RIGHT = {
     "given_weights.py:ByTorchsNames": "W.0, W.1, W.2, Wo applied as X @ W.T; (N, L, E)",
     "given_weights.py:OneKernel": "applied as X @ W and rows column by column; (N, L, E)",
     "given_weights.py:rows_of_heads": "no weights; (N, L, H, D)",
+    "whole_masks.py:WholeMaskWanted": "w_q, w_k, w_v, w_o applied as X @ W; (N, L, E); `query`",
+    "whole_masks.py:HeadOfMany": "key, query, value as Linears; (N, L, E)",
+    "whole_masks.py:OutputByTorchsPrefix": "in_proj_weight, out_proj_weight applied as X @ W.T",
+    "whole_masks.py:TwoOfOneName": "c_attn, c_attn2, c_proj as Linears; (N, L, E); `x` the query",
     "residual.py:PostNormed": "`layer_norm` taken out; the input that is added",
     "functions_of_weights.py:ByName": "W.q, W.k, W.v, W.o applied as X @ W",
     "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
@@ -65,6 +69,9 @@ WRONG = [
     "own_layers.py:KnowsNoEvaluation",
     "own_layers.py:UnscaledOfMaps", "own_layers.py:MaskForgotten",
     "given_weights.py:KeysAndValuesCrossed", "given_weights.py:rows_of_heads_unscaled",
+    "whole_masks.py:WholeMaskUnscaled", "whole_masks.py:HeadOfManyDoubled",
+    "whole_masks.py:OutputByTorchsPrefixDoubled", "whole_masks.py:TwoOfOneNameUnscaled",
+    "whole_masks.py:CausalWithoutItself", "whole_masks.py:Float32HeadsShifted",
     "residual.py:AddsTwice", "full_width.py:WideHeadsScaledAsNarrow",
     "full_width.py:WideHeadsInterleaved",
 ]  # fmt: skip
@@ -102,6 +109,24 @@ def test_right_ones_pass(name: str) -> None:
     assert any("called as" in note for note in verdict.notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "said"),
+    [
+        ("MaskedSelf", "call.attn_mask", "True or 1 keeps"),
+        ("CausalOfEqualLengths", "call.causal", "hides the keys behind a query, of as many keys"),
+        ("Float32Heads", "call.padding_mask", "True or 1 keeps"),
+    ],
+)
+def test_masks_are_tried_as_they_can_be(name: str, key: str, said: str) -> None:
+    """A mask is no key, a square switch gives way to a mask, and float32 serves where it must."""
+    bound = bind(load.load(f"{SUBJECTS}/whole_masks.py:{name}"))
+    assert said in bound.meanings[key]
+    assert ("cross" in bound.offer["inputs"]) == (name == "CausalOfEqualLengths")
+    assert ("float64" in bound.offer["dtype"]) == (name != "Float32Heads")
+    verdict = judged(f"whole_masks.py:{name}")
+    assert (0, {}) == (verdict.failed, bound.untried), verdict
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_names_win_over_the_fit(name: str) -> None:
     """Where another reading of the names would fit, the departure is the finding."""
@@ -125,6 +150,7 @@ def test_refusals_name_their_reason(name: str, sentence: str) -> None:
         ("heads.0.key.weight", "k"), ("query.linear.weight", "q"), ("q_lin.weight", "q"),
         ("W_query", "q"), ("toqueries.weight", "q"), ("c_attn.weight", "qkv"), ("W.o", "out"),
         ("in_proj_weight", "qkv"), ("to_kv.weight", "kv"), ("kqv.weight", "kqv"),
+        ("heads.0.embeddings_to_queries_layer.weight", "q"),
         ("qkv_nets.0.weight", "qkv"), ("rotary.inv_freq", ""), ("linears.3.weight", ""),
     ],
 )  # fmt: skip

@@ -67,6 +67,8 @@ class Convention(ABC):
     drops_as_torch: ClassVar[bool] = False
     # The dtypes in which its calls would not be the target's own arithmetic, each with the reason.
     left_out_dtypes: Mapping[str, str] = MappingProxyType({})
+    # The dtype of small calls, where that of the plain case is the reason that they raise.
+    trial_dtype = ""
     # The mask parameters whose meaning the convention knows; all others are searched for.
     own_masks: frozenset[str] = frozenset()
     # The parameters of the call that inputs, weights and sizes take: no masks.

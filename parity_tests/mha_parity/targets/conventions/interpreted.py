@@ -128,7 +128,7 @@ class InterpretedCalls(Convention):
         for name, each in roles.weights:
             values[name] = self._weight(each, problem, arguments)
         case = problem.case
-        extents = {"N": case.batch, "L": case.queries, "S": case.keys}
+        extents = {"N": case.batch, "H": case.heads_count, "L": case.queries, "S": case.keys}
         for name in roles.none:
             mask = calls.filled(roles.filler, extents, problem.dtype)
             values[name] = None if mask is None else arguments.array(name, mask)

@@ -30,7 +30,7 @@ from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_
 from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
-from mha_parity.targets.fit.roles import inputs_of
+from mha_parity.targets.fit.roles import inputs_of, is_other
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -99,7 +99,7 @@ class LinearModule(TorchModule):
         """Return keys and values that may be left out: the names of their parameters and roles."""
         if len(self._rows) > 1:
             return ()
-        found = inputs_of(parameters.named(call))
+        found = inputs_of([p for p in parameters.named(call) if not is_other(p)])
         return found[1:] if found and found[0][0] == self._called.required[0] else ()
 
     def plain_case(self) -> Case:

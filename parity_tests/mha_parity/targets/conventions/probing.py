@@ -42,10 +42,11 @@ class ProbeResult:
 
 def probe_offer(convention: Convention) -> None:
     """Widen or narrow the convention's offer to what small calls prove."""
+    _settle_dtype(convention)
     fill_required(convention)
     for probe in convention.probes():
         held = convention.offer[probe.axis]
-        shown = [accepts(convention, case) for case in probe.cases]
+        shown = [accepts(convention, _in_trial_dtype(convention, case)) for case in probe.cases]
         if all(each.offered for each in shown):
             convention.offer = convention.offer | {probe.axis: (*held, probe.value)}
         else:
@@ -55,6 +56,23 @@ def probe_offer(convention: Convention) -> None:
     find_masks(convention)
     _try_claims(convention)
     convention.offer = convention.offer | {"dtype": _dtypes(convention)}
+
+
+def _settle_dtype(convention: Convention) -> None:
+    """Make small calls in a narrower dtype where that of the plain case makes them raise."""
+    plain = _plain(convention)
+    if not _raised(convention, plain):
+        return
+    for dtype in NARROWER.get(plain.dtype, ()):
+        if dtype in convention.library.dtypes and not _raised(
+            convention, plain.replace(dtype=dtype)
+        ):
+            convention.trial_dtype = dtype
+            return
+
+
+def _in_trial_dtype(convention: Convention, case: Case) -> Case:
+    return case.replace(dtype=convention.trial_dtype) if convention.trial_dtype else case
 
 
 def _try_claims(convention: Convention) -> None:
@@ -186,6 +204,7 @@ def _dtypes(convention: Convention) -> tuple[str, ...]:
 
 def _plain(convention: Convention) -> Case:
     case = convention.plain_case()
+    case = _in_trial_dtype(convention, case)
     layout = convention.offer["layout"]
     if case.layout in layout:
         return case

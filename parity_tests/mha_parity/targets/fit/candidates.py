@@ -68,14 +68,31 @@ class Layers:
                 )
                 continue
             yield from self._of(construction, layer)
+            if construction.has("head_dim") and not construction.has("heads"):
+                yield from self._of_one_head(construction)
 
-    def _of(self, construction: Construction, layer: Any) -> Iterator[Interpretation]:
+    def _of_one_head(self, construction: Construction) -> Iterator[Interpretation]:
+        """Yield how a layer that is told how wide a head is, and not how many, may be one."""
+        try:
+            layer = self.new(construction, Sizes(SMALL.embed_dim, 1))
+        except CandidateError:
+            return
+        yield from self._of(construction, layer, one_head=True)
+
+    def _of(
+        self, construction: Construction, layer: Any, *, one_head: bool = False
+    ) -> Iterator[Interpretation]:
         named = parameters.named(forward(layer))
         kept = weights.sorted_by_name(weights.leaves(layer))
         by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind))
+        by_name = by_name and not one_head
         # A constructor that knows no heads has one, or its own number of them.
         for heads in (
-            (SMALL.heads_count,) if by_name or not kept.weights else (SMALL.heads_count, 1)
+            (1,)
+            if one_head
+            else (SMALL.heads_count,)
+            if by_name or not kept.weights
+            else (SMALL.heads_count, 1)
         ):
             full_width, found = self._slots(kept, heads)
             self._find_offenders(kept, named, fits=bool(found))

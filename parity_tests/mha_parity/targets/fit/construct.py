@@ -23,7 +23,7 @@ CONFIG = re.compile(r"^(.*_)?(config|cfg|args|hparams|params|conf|hp|opt|configu
 _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"drop|^p$|^p_|_p$|_prob", ("dropout",)),
     (r"idx|index|axis", ("zero",)),
-    (r"rel.*bias|pos.*bias", ()),
+    (r"rel.*bias|pos.*bias|^add_bias", ()),
     (r"bias", ("bias",)),
     (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
     (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),

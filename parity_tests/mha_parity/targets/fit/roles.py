@@ -50,7 +50,7 @@ class WeightArgument:
 # nothing if its True hides, if its True keeps, or if it is added; by the axes of the mask.
 FILLERS = (
     "none", "False LS", "True LS", "0 LS", "False NLS", "True NLS", "False N11S", "True N11S",
-    "0 N11S",
+    "0 N11S", "False NHLS", "True NHLS", "0 NHLS",
 )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def of_function(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignm
     rest = [p for p in required if p not in weighed and p is not number]
     other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
     sequences = [p for p in rest if p not in other]
-    optional = [p for p in named if p.default is None and not _is_other(p)]
+    optional = [p for p in named if p.default is None and not is_other(p)]
     found = inputs_of([*sequences, *optional])
     if not found:
         return
@@ -161,7 +161,8 @@ _NEVER_INPUT = frozenset({
 })  # fmt: skip
 
 
-def _is_other(parameter: inspect.Parameter) -> bool:
+def is_other(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter of a call is a mask, a switch or a cache by its name: no input."""
     return parameters.role(parameter.name, "call", parameter.default) in _NEVER_INPUT
 
 
@@ -229,7 +230,7 @@ def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArg
 
 
 def filled(filler: str, sizes: dict[str, int], dtype: Any) -> Array | None:
-    """Return what a required mask gets that should hide nothing; ``sizes`` are N, L and S."""
+    """Return what a required mask gets that should hide nothing; ``sizes`` are N, H, L and S."""
     if filler == "none":
         return None
     value, axes = filler.split()

@@ -256,6 +256,7 @@ def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
     if len(packed) == 3 and len({leaf.shape for leaf in packed}) == 1:  # a list called `qkv`
         order = dict(zip(packed, names.ROWS, strict=True))
         named = [(leaf, (order[leaf],) if leaf in order else parts) for leaf, parts in named]
+    named = [(leaf, _of_its_size(leaf, parts)) for leaf, parts in named]
     unnamed = [leaf for leaf, parts in named if not parts]
     has = {part for _, parts in named for part in parts}
     if len(unnamed) == 3 and not has & set(names.ROWS):
@@ -266,6 +267,16 @@ def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
         one = names.ROWS if not has & set(names.ROWS) else one
         return [(leaf, parts or tuple(one)) for leaf, parts in named]
     return named
+
+
+def _of_its_size(leaf: Leaf, parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the parts of a Linear called `c_attn`: of queries, or of keys and values, by its size.
+
+    In cross-attention two of them share the name.
+    """
+    if names.word(leaf.path.rpartition(".")[0]) not in names.WHOLE or len(leaf.shape) != 2:
+        return parts
+    return {1: ("q",), 2: ("k", "v")}.get(max(leaf.shape) // min(leaf.shape), parts)
 
 
 def _with_heads(

@@ -131,7 +131,8 @@ def posed(convention: Convention, layout: str, *, square: bool) -> Problem:
         head_dim=HEAD_DIM if "many" in offer["heads"] else 2 * HEAD_DIM,
         v_head_dim=0,
         kv_heads_count=0,
-        dtype=next(dtype for dtype in AXES["dtype"] if dtype in convention.library.dtypes),
+        dtype=convention.trial_dtype
+        or next(dtype for dtype in AXES["dtype"] if dtype in convention.library.dtypes),
         seed=SEED,
     )
     if convention.own_weights is not None:

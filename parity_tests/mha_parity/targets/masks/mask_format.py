@@ -68,12 +68,14 @@ class MaskFormat:
     ``kind``: "bool", "int" (0 and 1), "float" (0 and 1), "added" (to the scores), "lengths" (how
     many keys are visible), or "switch" (True or False: causal or not). ``hides``: whether True or 1
     hides. ``fit`` is how near the experiment came to it, 1: exactly, and rows keep their sums.
+    ``square``: a switch that raises where there are not as many keys as queries.
     """
 
     axes: Axes
     kind: str
     hides: bool = True
     fit: float = 1.0
+    square: bool = False
 
     def value(self, content: MaskContent, dtype: np.dtype[Any]) -> Any:
         """Return what to pass for a content, None where this cannot say it."""
@@ -101,7 +103,9 @@ class MaskFormat:
             return None
         if not content.hidden.any():
             return not self.hides
-        return self.hides if (content.hidden == causal).all() else None
+        length, keys = content.hidden.shape[-2:]
+        served = length == keys or not self.square
+        return self.hides if served and (content.hidden == causal).all() else None
 
     def _lengths(self, content: MaskContent) -> Array | None:
         keys = content.hidden.shape[-1]
@@ -116,7 +120,8 @@ class MaskFormat:
     def meaning(self) -> str:
         """What a value does."""
         if self.kind == SWITCH:
-            return f"{self.hides} hides the keys behind a query"
+            where = ", of as many keys as queries" if self.square else ""
+            return f"{self.hides} hides the keys behind a query{where}"
         if self.kind == LENGTHS:
             return "the number of visible keys"
         if self.kind == ADDED:

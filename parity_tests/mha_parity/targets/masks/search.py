@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,10 +62,14 @@ def search(
 ) -> MaskSearchResult:
     """Return what a parameter takes; a later experiment is made where an earlier shows nothing."""
     found = MaskSearchResult(parameter, reason=f"`{parameter.name}` was not tried")
+    raised = False
     for experiment in experiments:
-        found = _Search(experiment, parameter, asked).found()
+        tried = _Search(experiment, parameter, asked)
+        found = tried.found()
         if found.taken:
-            return found
+            square = raised and parameter.role is Role.CAUSAL
+            return replace(found, taken=tuple(replace(t, square=square) for t in found.taken))
+        raised = tried.raised
     return found
 
 
@@ -92,6 +96,11 @@ class _Search:
             for way in ways if lengths_first else ways[::-1]:
                 taken = taken or list(way())
         return MaskSearchResult(self._parameter, tuple(taken), "" if taken else self._reason())
+
+    @property
+    def raised(self) -> bool:
+        """Whether a call raised."""
+        return bool(self._raised)
 
     def _reason(self) -> str:
         name = self._parameter.name
