@@ -14,6 +14,7 @@ from mha_parity.catalogue import (
     equivalents,
     gradients,
     head_layout,
+    kept_state,
     layer_base,
     layer_bugs,
     mask_values,
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 # Loading a module of a family enters its bugs.
 MODULES = (
     projection, biases, head_layout, scaling, softmax, block_softmax, masks, mask_values, causal,
-    appended, outputs, precision, batching, state, side_effects, equivalents,
+    appended, outputs, precision, batching, state, side_effects, kept_state,
+    equivalents,
     gradients, layer_bugs, not_drawn,
 )  # fmt: skip
 
@@ -50,6 +52,6 @@ def catalogue() -> Mapping[str, Bug]:
 __all__ = [
     "CATALOGUE", "FAMILIES", "MODULES", "Attention", "Bug", "appended", "attend", "batching",
     "biases", "block_softmax", "catalogue", "causal", "equivalents", "gradients", "head_layout",
-    "layer_base", "layer_bugs", "mask_values", "masks", "not_drawn", "outputs", "precision",
-    "projection", "scaling", "side_effects", "softmax", "state", "whole_offer",
+    "kept_state", "layer_base", "layer_bugs", "mask_values", "masks", "not_drawn", "outputs",
+    "precision", "projection", "scaling", "side_effects", "softmax", "state", "whole_offer",
 ]  # fmt: skip

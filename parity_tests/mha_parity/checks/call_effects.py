@@ -10,13 +10,15 @@ import contextlib
 import dataclasses
 import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mha_parity.cases.asking_order import FIRST, TURN
 from mha_parity.cases.covering import case_index
 from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs, state
+from mha_parity.checks.altered_problems import other_problem
+from mha_parity.checks.call_sequence import copied
 from mha_parity.checks.forbidden_modules import ForbiddenModules
 from mha_parity.core.candidate import REMARK, Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
@@ -71,7 +73,8 @@ CHECKS: Mapping[str, str] = MappingProxyType(
     | nonfinite_inputs.CHECKS
 )
 REPEAT = Schedule(first=FIRST, every=TURN)  # of repeated calls
-EXTRA = Schedule(first=12, every=101)  # of dropout, rejected inputs and NaN, on further problems
+# Of dropout, rejected inputs, NaN and sequences of calls, on further problems.
+EXTRA = Schedule(first=12, every=101)
 ALWAYS = ("inputs unchanged", "output aliasing", "global state unchanged")
 
 
@@ -114,7 +117,7 @@ class MonitoredCandidate:
         before_call.restore()
         answer = self.bound.answered(problem, call, result)
         failed += _aliases(call, answer)
-        kept = dataclasses.replace(answer, output=answer.output.copy(), seconds=seconds)
+        kept = dataclasses.replace(copied(answer), seconds=seconds)
         findings = [*ALWAYS, *(["forbidden modules"] if self._forbid else []), *failed]
         # The second problem of a relation has the case of the first: ask nothing more of it.
         related = problem.case == self._last
@@ -123,6 +126,8 @@ class MonitoredCandidate:
             findings += self._repeated(problem, call, answer, kept)
         if not related and (number := EXTRA.number(problem.case)):
             findings += self._extra(problem, number)
+            if not failed:
+                findings += state.check_state(self.bound, problem, number)
         before_call.restore()  # the further calls may have changed it again
         return with_findings(kept, findings)
 
@@ -160,15 +165,13 @@ class MonitoredCandidate:
         other = other_problem(problem)
         second = self.bound(other).output
         if not np.array_equal(answer.output, kept.output, equal_nan=True):
-            yield "output aliasing: a later call wrote into the output of an earlier one."
+            yield f"output aliasing: {state.OVERWRITES.format('output')}."
         # To the bit: in bfloat16 two problems may differ by less than the order of sums does.
         # Answers that are NaN throughout say nothing.
         elif np.array_equal(kept.output, second, equal_nan=True) and np.nan_to_num(second).any():
             yield "statelessness: another problem of these shapes got the same answer."
         yield from self._unchanged("after another problem", self.bound(problem), kept)
         yield from self._unchanged("of the same object", self._answer(problem, call), kept)
-        yield from state.after_others(self.bound, problem, call, kept)
-        yield from state.in_other_modes(self.bound, problem, call, kept)
         yield from self._contiguous(problem, kept)
         yield from self._modes(problem, other, kept)
 
@@ -229,18 +232,6 @@ def _repeatable(problem: Problem) -> bool:
     case = problem.case
     plain = case.regime == "normal" and case.masked_rows == "none"
     return plain and problem.query.size > 0 and case.keys > 0
-
-
-def other_problem(problem: Problem) -> Problem:
-    """Return another problem of the same shapes: reversed columns times -1.5."""
-    changes: dict[str, Any] = {}
-    changed: dict[int, Array] = {}
-    for name in ("query", "key", "value", "w_q", "w_k", "w_v", "b_v", "bias_v", "w_out"):
-        array = getattr(problem, name)
-        if array is not None:
-            other = (array[..., ::-1] * array.dtype.type(-1.5)).astype(array.dtype)
-            changes[name] = changed.setdefault(id(array), other)
-    return problem.replace(**changes)
 
 
 def _inputs_changed(call: Call, before: list[Array]) -> Iterator[str]:

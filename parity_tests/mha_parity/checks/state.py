@@ -1,134 +1,276 @@
-"""Check that an object answers alike before and after calls of other sizes, masks and modes."""
+"""Check that one object answers a sequence of calls as new objects do.
+
+Where an answer departs, the earlier call that changes it is looked for, and what the answer has of
+that call: both are named in the finding.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-from typing import TYPE_CHECKING, Any
+import itertools
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.candidate import CandidateError
-from mha_parity.core.compare import describe_difference, equal_up_to_rounding
-from mha_parity.targets.conventions.base import has_modes, set_mode
+from mha_parity.cases.generate import make_problem
+from mha_parity.cases.variants import beside
+from mha_parity.checks import altered_problems as altered
+from mha_parity.checks.call_sequence import AS_BUILT, CallSequence, Response, Step, differs
+from mha_parity.core.features import PLAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
+    from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.conventions.calls import Call
 
-MIN_LENGTH = 2  # queries and keys, of which half can be left out
-# torch's own path for inference is another computation, of another accuracy in 16 bits.
-MODES_DTYPES = ("float64", "float32")
-
-
-def after_others(bound: Convention, problem: Problem, call: Call, kept: Answer) -> Iterator[str]:
-    """Yield the difference that other sizes and masks make to the answers of one object.
-
-    Another problem is computed by a new object and by that of ``call``, and then the first problem
-    again by that of ``call``. What an object does not take is not checked.
-    """
-    for other, said in _others(problem):
-        with contextlib.suppress(CandidateError):
-            expected = _output(bound, other, bound.prepare(other))
-            actual = _output(
-                bound, other, dataclasses.replace(bound.prepare(other), function=call.function)
-            )
-            if not equal_up_to_rounding(expected, actual):
-                difference = describe_difference(expected, actual)
-                yield (
-                    f"statelessness: {difference} between a new object and one that answered "
-                    f"a problem of {said[0]} before."
-                )
-                return
-            again = _output(bound, problem, call)
-            if not equal_up_to_rounding(kept.output, again):
-                difference = describe_difference(kept.output, again)
-                yield (
-                    f"statelessness: {difference} in the answer of the same object after a "
-                    f"problem of {said[1]}."
-                )
-                return
-
-
-def _others(problem: Problem) -> Iterator[tuple[Problem, tuple[str, str]]]:
-    """Yield other problems, with what to call the first one and the other."""
-    if min(problem.case.queries, problem.case.keys) >= MIN_LENGTH:
-        half = shortened(problem)
-        yield (
-            half,
-            tuple(  # type: ignore[misc]  # mypy does not count the loop
-                f"{each.case.queries} queries and {each.case.keys} keys" for each in (problem, half)
-            ),
-        )
-    masked = remasked(problem)
-    if masked is not None:
-        yield masked, ("the same sizes and other masks", "the same sizes and other masks")
-
-
-def _lengths(problem: Problem) -> str:
-    return f"{problem.case.queries} queries and {problem.case.keys} keys"
-
-
-def in_other_modes(bound: Convention, problem: Problem, call: Call, kept: Answer) -> Iterator[str]:
-    """Yield the difference that evaluation mode makes, and calls of torch without autograd.
-
-    Only layers that are in training mode are switched, and put back.
-    """
-    if bound.path is not None or problem.case.dtype not in MODES_DTYPES:
-        return
-    layer: Any = getattr(call.function, "__self__", call.function)
-    if has_modes(layer) and getattr(layer, "training", False):
-        with contextlib.suppress(CandidateError):
-            set_mode(layer, training=False)
-            yield from _same(kept, _output(bound, problem, call), "in evaluation mode")
-            set_mode(layer, training=True)
-    if bound.library.name == "torch":
-        import torch
-
-        with contextlib.suppress(CandidateError), torch.no_grad():
-            yield from _same(kept, _output(bound, problem, call), "without autograd")
-
-
-def _same(kept: Answer, again: Array, when: str) -> Iterator[str]:
-    if not equal_up_to_rounding(kept.output, again):
-        yield f"statelessness: {describe_difference(kept.output, again)} in the answer {when}."
-
-
-def shortened(problem: Problem) -> Problem:
-    """Return the problem with the first half of its queries and keys."""
-    queries, keys = problem.case.queries // 2, problem.case.keys // 2
-    changes: dict[str, object] = {}
-    cut: dict[int, Array] = {}
-    for name, length in (("query", queries), ("key", keys), ("value", keys)):
-        array = getattr(problem, name)
-        changes[name] = cut.setdefault(id(array), array[:, :length].copy())
-    if problem.key_padding_mask is not None:
-        changes["key_padding_mask"] = problem.key_padding_mask[:, :keys].copy()
-    if problem.attn_mask is not None:
-        changes["attn_mask"] = problem.attn_mask[..., :queries, :keys].copy()
-    return problem.replace(case=problem.case.replace(queries=queries, keys=keys), **changes)
-
-
-def remasked(problem: Problem) -> Problem | None:
-    """Return the problem with its masks moved on by one key; None where that changes nothing.
-
-    Lengths hide the last keys and no others: they are left as they are.
-    """
-    changes: dict[str, Array] = {
-        name: np.roll(mask, 1, axis=-1)
-        for name in ("key_padding_mask", "attn_mask")
-        if (mask := getattr(problem, name)) is not None
-        and not (name == "key_padding_mask" and problem.case.padding == "lengths")
+SIZES = (6, 9, 3)  # queries, keys and head width, of which the first half is another problem
+REPEATS = 32  # equal calls of one object
+OVERWRITES = "a later call overwrites the {} of an earlier one"
+# Clauses that end a finding -> the bug of the catalogue that they are of.
+MASKS_KEPT = "it is the answer due with the masks of that call"
+KEYS_KEPT = "it is the answer due with the keys and values of that call"
+KEYS_APPENDED = "it is the answer due with the keys and values of that call before its own"
+ANSWER_KEPT = "it is the answer to that call"
+BY_IDENTITY = "written into the arrays of the call before"
+FIRST_SHORTER = "the first of the two was shorter"
+FIRST_LONGER = "the first of the two was longer"
+VALUES_KEPT = "something of the values of that call is kept"
+COUNTED = "equal calls of one object"
+CAUSES: Mapping[str, str] = MappingProxyType(
+    {
+        OVERWRITES.format("weights"): "weights-buffer-reused",
+        OVERWRITES.format("output"): "output-buffer-reused",
+        MASKS_KEPT: "stale-mask",
+        KEYS_APPENDED: "keys-appended",
+        KEYS_KEPT: "keys-kept",
+        ANSWER_KEPT: "cached-answer",
+        BY_IDENTITY: "identity-keyed-cache",
+        FIRST_SHORTER: "buffer-of-first-call",
+        FIRST_LONGER: "tail-of-longer-call",
+        VALUES_KEPT: "values-kept",
+        COUNTED: "counts-calls",
     }
-    if all(np.array_equal(mask, getattr(problem, name)) for name, mask in changes.items()):
+)
+# What is asked to get such an answer: a function of the later and the earlier problem.
+_EXPECTED_THEN: Mapping[str, Callable[[Problem, Problem], Problem | None]] = {
+    MASKS_KEPT: altered.with_masks_of,
+    ANSWER_KEPT: lambda _, earlier: earlier,
+    KEYS_APPENDED: altered.after_keys_of,
+    KEYS_KEPT: altered.with_keys_of,
+}
+
+
+def check_state(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
+    """Yield what an object answers otherwise than new ones do, or overwrites: one finding at most.
+
+    ``number`` is that of the case among those for which this is asked. A layer that is given as it
+    is answers the problem itself, any other a small one of its kind.
+    """
+    if bound.own_weights is None:
+        small = small_problem(problem.case, bound.offer, number)
+    else:
+        small = problem if _is_plain(problem) else None
+    if small is None:
+        return
+    sequence = CallSequence(bound, small)
+    # What a new object answers in two ways is not deterministic, which is another check.
+    if sequence.departure(sequence.this, _after(sequence, (), sequence.this)):
+        return
+    checks = (_in_sequence, _rewritten, _reloaded, *([_repeated] if number % 3 == 1 else []))
+    sequence.mode = sequence.modes[-1] if number % 4 > 1 and sequence.modes else AS_BUILT
+    yield from itertools.islice(itertools.chain(*(each(sequence) for each in checks)), 1)
+
+
+def small_problem(case: Case, offer: Offer, number: int) -> Problem | None:
+    """Return a small problem of the kind of a case, every second one with a mask."""
+    small = beside(case, offer, *SIZES)
+    if small is None:
         return None
-    return problem.replace(**changes)
+    masks = [
+        {axis: value} for axis in ("attn", "padding") for value in offer[axis] if value != "none"
+    ]
+    if number % 2 and masks:
+        small = small.replace(**masks[number // 2 % len(masks)])
+    return make_problem(small)
 
 
-def _output(bound: Convention, problem: Problem, call: Call) -> Array:
-    return bound.answer(problem, call.make()).output
+def _is_plain(problem: Problem) -> bool:
+    case = problem.case
+    return (case.regime, case.masked_rows) == (PLAIN["regime"], PLAIN["masked_rows"])
+
+
+def _in_sequence(sequence: CallSequence) -> Iterator[str]:
+    """Yield what departs in the sequence of calls, or is overwritten in it."""
+    function = sequence.new()
+    responses: list[Response] = []
+    try:
+        for number, step in enumerate(sequence.steps):
+            response = sequence.ask(function, step)
+            responses.append(response)
+            if sequence.departure(step, response):
+                yield from _explained(sequence, number, response)
+    finally:
+        sequence.restore(function)
+    for number, (step, response) in enumerate(zip(sequence.steps, responses, strict=True)):
+        if part := _overwritten(sequence, step, response):
+            later = _overwriting(sequence, step, sequence.steps[number + 1 :])
+            yield f"output aliasing: {OVERWRITES.format(part)}: {later} after {step}."
+
+
+def _explained(sequence: CallSequence, number: int, response: Response) -> Iterator[str]:
+    """Yield which earlier call makes the answer depart, or that the mode does.
+
+    What a new object refuses in a mode is no state.
+    """
+    step = sequence.steps[number]
+    alone = _after(sequence, (), step)
+    departure = sequence.departure(step, alone)
+    if departure and step.mode is not AS_BUILT:
+        if alone.answer is not None:
+            yield f"statelessness: {departure} in the answer{step.mode.said}."
+        return
+    if not departure:
+        for earlier in dict.fromkeys(reversed(sequence.steps[:number])):
+            found = _after(sequence, (earlier,), step)
+            if departure := sequence.departure(step, found):
+                cause = _cause(sequence, *_without_masks(sequence, earlier, step, found))
+                yield f"statelessness: {_said(departure, step)} {earlier} before: {cause}."
+                return
+    departure = sequence.departure(step, response)
+    yield f"statelessness: {_said(departure, step)} {number} other calls before."
+
+
+def _said(departure: str, step: Step) -> str:
+    return f"{departure} in the answer to {step} by an object that answered"
+
+
+def _after(sequence: CallSequence, earlier: Sequence[Step], step: Step) -> Response:
+    """Return the response to a step of a new object that answered the earlier ones."""
+    function = sequence.new()
+    for each in earlier:
+        sequence.ask(function, each)
+    response = sequence.ask(function, step)
+    sequence.restore(function)
+    return response
+
+
+def _without_masks(
+    sequence: CallSequence, earlier: Step, step: Step, response: Response
+) -> tuple[Step, Step, Answer | None]:
+    """Return two calls and the later answer without masks, if it departs without them as well.
+
+    An answer to more keys than a mask has is an error, which says nothing about the keys.
+    """
+    bare = [
+        each._replace(problem=sequence.bare(each.problem) or each.problem)
+        for each in (earlier, step)
+    ]
+    if bare[1].problem is not step.problem:
+        found = _after(sequence, bare[:1], bare[1])
+        if sequence.departure(bare[1], found):
+            return bare[0], bare[1], found.answer
+    return earlier, step, response.answer
+
+
+def _cause(sequence: CallSequence, earlier: Step, step: Step, answer: Answer | None) -> str:
+    """Return the clause that says what an answer has of an earlier call."""
+    if answer is not None:
+        for clause, change in _EXPECTED_THEN.items():
+            mixed = change(step.problem, earlier.problem)
+            expected = None if mixed is None else sequence.expected(mixed)
+            if expected is not None and not differs(expected, answer):
+                return clause
+    keys = earlier.problem.case.keys, step.problem.case.keys
+    if keys[0] != keys[1] and not _depends_on_values(sequence, step):
+        return FIRST_SHORTER if keys[0] < keys[1] else FIRST_LONGER
+    return VALUES_KEPT
+
+
+def _depends_on_values(sequence: CallSequence, step: Step) -> bool:
+    """Return whether a call of the same sizes with other values changes the answer to a step."""
+    others = (
+        step._replace(problem=altered.scaled_rows(step.problem, factor)) for factor in (0.5, 2)
+    )
+    return any(sequence.departure(step, _after(sequence, (other,), step)) != "" for other in others)
+
+
+def _overwritten(sequence: CallSequence, step: Step, response: Response) -> str:
+    """Return which part of an answer changed since the call; empty where none did."""
+    if response.answer is None:
+        return ""
+    now = sequence.bound.answer(step.problem, response.result)
+    pairs = {
+        "output": (response.answer.output, now.output),
+        "weights": (response.answer.weights, now.weights),
+    }
+    return next(
+        (
+            part
+            for part, (first, second) in pairs.items()
+            if first is not None
+            and second is not None
+            and not np.array_equal(first, second, equal_nan=True)
+        ),
+        "",
+    )
+
+
+def _overwriting(sequence: CallSequence, step: Step, others: Sequence[Step]) -> str:
+    """Say by which other call the answer to a step is overwritten, where one alone does it."""
+    for other in others:
+        function = sequence.new()
+        response = sequence.ask(function, step)
+        sequence.ask(function, other)
+        sequence.restore(function)
+        if _overwritten(sequence, step, response):
+            return str(other)
+    return "several calls"
+
+
+def _rewritten(sequence: CallSequence) -> Iterator[str]:
+    """Yield that an answer is kept by the identity of the arrays."""
+    this, other = (each._replace(mode=sequence.mode) for each in (sequence.this, sequence.other))
+    call = sequence.bound.prepare(this.problem)
+    first = sequence.make(call, this)
+    if first.answer is None or sequence.expected(other.problem) is None:
+        return
+    if sequence.rewrite(call, other.problem):
+        second = sequence.make(call, other)
+        departure = sequence.departure(other, second)
+        if departure:
+            yield f"statelessness: {departure} in the answer to {other}, {BY_IDENTITY}."
+    sequence.restore(call.function)
+
+
+def _repeated(sequence: CallSequence) -> Iterator[str]:
+    """Yield the number of the first of some equal calls that is answered otherwise."""
+    step = sequence.this._replace(mode=sequence.mode)
+    function = sequence.new()
+    for number in range(1, REPEATS + 1):
+        response = sequence.ask(function, step)
+        if response.answer is None and number == 1:
+            return
+        if departure := sequence.departure(step, response):
+            yield (
+                f"statelessness: {departure} in the answer to call {number} of {REPEATS} "
+                f"{COUNTED}, {step}."
+            )
+            break
+    sequence.restore(function)
+
+
+def _reloaded(sequence: CallSequence) -> Iterator[str]:
+    """Yield that weights loaded after a call in a mode are not those that the next one has."""
+    problem, step = sequence.this.problem, sequence.this._replace(mode=sequence.mode)
+    if step.mode is AS_BUILT:
+        return
+    earlier = step._replace(problem=altered.other_problem(problem))
+    call = sequence.bound.reloaded(
+        problem, earlier.problem, lambda before: sequence.make(before, earlier)
+    )
+    if call is not None and (departure := sequence.departure(step, sequence.make(call, step))):
+        yield f"weights reloaded: {departure} from a newly constructed layer{step.mode.said}."

@@ -9,7 +9,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.state import INPUTS, WEIGHTS
-from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs
+from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs, state
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import Observation, Prediction, as_float64, observe
@@ -74,8 +74,10 @@ def from_findings(
 def _from_finding(note: str) -> Diagnosis:
     """Return a finding under the catalogue's name where it has one."""
     check, _, sentence = note.partition(": ")
-    if check in NAMES:
-        return _known(NAMES[check], sentence)[0]
+    causes = (bug for clause, bug in state.CAUSES.items() if clause in sentence)
+    bug = NAMES.get(check) or next(causes, None)
+    if bug is not None:
+        return _known(bug, sentence)[0]
     return Diagnosis(
         bug=None, title=sentence, explains=1.0, evidence=f"the check: {check}",
         remedy=REMEDIES.get(check, ""),

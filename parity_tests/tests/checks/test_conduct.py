@@ -39,7 +39,7 @@ MISDEEDS = {
     "views": ("output aliasing", "the output is a view of `"),
     "reuses_its_output": (
         "output aliasing",
-        "a later call wrote into the output of an earlier one",
+        "a later call overwrites the output of an earlier one",
     ),
     "varies": ("determinism", "between two equal calls"),
     "counts_calls": ("determinism", "between two equal calls"),

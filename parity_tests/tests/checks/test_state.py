@@ -9,11 +9,20 @@ import pytest
 import torch
 
 from mha_numpy import MultiheadAttention
+from mha_parity.catalogue import catalogue, kept_state
+from mha_parity.catalogue.layer_base import Layer, bound_layer
 from mha_parity.checks.call_effects import MonitoredCandidate
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
+
+
+def kept_state_bugs() -> list[str]:
+    """Return the ids of the layers that keep something from call to call."""
+    return [name for name, bug in catalogue().items() if bug.layer is not None
+            and bug.layer().__module__ == kept_state.__name__]  # fmt: skip
+
 
 # Calls are repeated on plain cases alone.
 PLAIN = {"features": (("regime", "normal"), ("masked_rows", "none")), "diagnose": False,
@@ -91,28 +100,135 @@ class ForEvaluation(torch.nn.MultiheadAttention):
         return super().forward(query * (1 + (not self.training)), *rest, **options)
 
 
+class CachesForInference(torch.nn.MultiheadAttention):
+    """Keep the keys and values of the first call without autograd; ``reads`` says when."""
+
+    kept: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def reads(self, key: torch.Tensor) -> bool:
+        """Return whether the kept ones have the shapes of these."""
+        return self.kept is not None and self.kept[0].shape == key.shape
+
+    def forward(  # type: ignore[override]  # the other parameters are passed on
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any
+    ) -> Any:
+        """Return attention to the kept keys where no gradient can be asked for."""
+        if not torch.is_grad_enabled() and not self.training:
+            if self.kept is None or not self.reads(key):
+                self.kept = key.clone(), value.clone()
+            key, value = self.kept
+        return super().forward(query, key, value, **options)
+
+
+class CachesByValue(CachesForInference):
+    """Keep keys and values of a call without autograd, and use them for equal ones alone."""
+
+    def reads(self, key: torch.Tensor) -> bool:
+        """Return whether the kept ones are these."""
+        return self.kept is not None and torch.equal(self.kept[0], key)
+
+
+class FoldsForEvaluation(torch.nn.MultiheadAttention):
+    """Keep the output projection of the first call in evaluation mode."""
+
+    def forward(self, query: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        """Return the product with the kept projection."""
+        if not self.training:
+            with torch.no_grad():
+                kept = self.__dict__.setdefault("kept", self.out_proj.weight.clone())
+                self.out_proj.weight.copy_(kept)
+        return super().forward(query, *rest, **options)
+
+
+class ReusesBuffer(Layer):
+    """Write each output into one buffer of its shape; ``handed`` is what the caller gets."""
+
+    def output(self, query: np.ndarray, output: np.ndarray) -> np.ndarray:
+        """Fill the buffer."""
+        buffers = self.__dict__.setdefault("buffers", {})
+        buffer = buffers.setdefault((output.shape, output.dtype), np.empty_like(output))
+        buffer[...] = output
+        return self.handed(super().output(query, buffer))
+
+    def handed(self, buffer: np.ndarray) -> np.ndarray:
+        """Return the buffer itself."""
+        return buffer
+
+
+class CopiesBuffer(ReusesBuffer):
+    """Write each output into one buffer of its shape, and return a copy."""
+
+    def handed(self, buffer: np.ndarray) -> np.ndarray:
+        """Return a copy of the buffer."""
+        return buffer.copy()
+
+
+class CutsBuffer(Layer):
+    """Write keys and values into buffers of the longest call, and use the part that is theirs."""
+
+    def inputs(self, *given: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Count the calls, and take the rows of this one out of the buffers again."""
+        query, *pair = super().inputs(*given)
+        self.calls = getattr(self, "calls", 0) + 1
+        buffers = self.__dict__.setdefault("buffers", [each.copy() for each in pair])
+        for place, each in enumerate(pair):
+            if any(b < a for a, b in zip(each.shape, buffers[place].shape, strict=True)):
+                buffers[place] = each.copy()
+            part = tuple(slice(size) for size in each.shape)
+            buffers[place][part] = each
+            pair[place] = buffers[place][part]
+        return query, *pair
+
+
 def judged(target: object) -> Verdict:
     """Judge a target over the first cases, in which each call is repeated."""
-    return check(MonitoredCandidate(bind(target)), Options(cases=16, **PLAIN))  # type: ignore[arg-type]  # options vary
+    return check(MonitoredCandidate(bind(target)), Options(cases=12, **PLAIN))  # type: ignore[arg-type]  # options vary
+
+
+def found(target: object, check_name: str) -> list[str]:
+    """Return what the failures of a check say."""
+    return [
+        each.check_result.detail
+        for each in judged(target).failures
+        if each.check_result.check == check_name
+    ]
 
 
 @pytest.mark.parametrize(
-    ("target", "sentence"),
-    [(KeepsKeys, "between a new object and one that answered"),
-     (KeepsLength, "in the answer of the same object after a problem"),
-     (KeepsMasks, "one that answered a problem of the same sizes and other masks before"),
-     (ForInference, "in the answer without autograd"),
-     (ForEvaluation, "in the answer in evaluation mode")],
+    ("target", "name", "sentence"),
+    [(KeepsKeys, "statelessness", "before: the first of the two was longer"),
+     (KeepsLength, "statelessness", "before: the first of the two was shorter"),
+     (KeepsMasks, "statelessness", "before: it is the answer due with the masks of that call"),
+     (ForInference, "statelessness", "in the answer without autograd"),
+     (ForEvaluation, "statelessness", "in the answer in evaluation mode"),
+     (CachesForInference, "statelessness", "it is the answer due with the keys and values of that"),
+     (FoldsForEvaluation, "weights reloaded", "from a newly constructed layer in evaluation mode"),
+     (ReusesBuffer, "output aliasing", "other rows of the same shapes after this problem")],
 )  # fmt: skip
-def test_what_stays_or_depends_on_a_mode_is_named(target: type, sentence: str) -> None:
-    """Each is a finding of statelessness that names the other call or the mode."""
-    found = [
-        each.check_result.detail
-        for each in judged(target).failures
-        if each.check_result.check == "statelessness"
-    ]
+def test_what_stays_or_depends_on_a_mode_is_named(target: type, name: str, sentence: str) -> None:
+    """Each is a finding that names the two calls, or the mode."""
+    said = found(target, name)
 
-    assert any(sentence in detail for detail in found), found
+    assert any(sentence in detail for detail in said), said
+
+
+@pytest.mark.parametrize("target", [CachesByValue, CopiesBuffer, CutsBuffer])
+def test_state_that_changes_no_answer_passes(target: type) -> None:
+    """A cache keyed by values, a buffer that is copied or cut, and a counter fail nothing."""
+    assert () == judged(target).failures
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", [*kept_state_bugs(), "output-buffer-reused"])
+def test_a_planted_state_is_named(name: str, seed: int) -> None:
+    """The diagnosis names each state that the catalogue plants in a layer, and no other."""
+    bug = catalogue()[name]
+    assert bug.layer is not None
+    candidate = MonitoredCandidate(bound_layer(bug.layer()))
+    verdict = check(candidate, Options(cases=4, seed=seed, shrink=False, draw=False))
+
+    assert name == verdict.diagnosis[0].bug, verdict.diagnosis
+    assert verdict.diagnosis[0].confident
 
 
 @pytest.mark.parametrize("target", [MultiheadAttention, torch.nn.MultiheadAttention])

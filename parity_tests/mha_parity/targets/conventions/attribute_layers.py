@@ -68,11 +68,13 @@ class AttributeModule(Convention):
     def posed(self, layer: Any, arguments: Arguments) -> Call:
         """Return the call of ``layer`` on the problem of ``arguments``."""
 
-    def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
+    def reloaded(
+        self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
+    ) -> Call | None:
         """Return the call of a layer that answered ``earlier`` before it got its weights."""
         before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
         layer = self.build(earlier, before)
-        self.posed(layer, before).make()
+        ask(self.posed(layer, before))
         self.load(layer, problem, arguments)
         return self.posed(layer, arguments)
 

@@ -200,9 +200,14 @@ class Convention(ABC):
     def prepare(self, problem: Problem) -> Call:
         """Return the call that poses ``problem``, on fresh arrays."""
 
-    def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
-        """Return the call of a layer that answered ``earlier`` before it got its weights."""
-        del problem, earlier
+    def reloaded(
+        self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
+    ) -> Call | None:
+        """Return the call of a layer that answered ``earlier`` before it got its weights.
+
+        ``ask`` makes the call for ``earlier``.
+        """
+        del problem, earlier, ask
         return None
 
     def not_saved(self, problem: Problem, call: Call) -> str:

@@ -238,13 +238,15 @@ class InterpretedCalls(Convention):
         whole = canonical(problem, array)
         return full_width.narrowed(problem, whole) if self.how.full_width else whole
 
-    def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
+    def reloaded(
+        self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
+    ) -> Call | None:
         """Return the call of a layer that answered ``earlier`` before it got its weights."""
         if self.how.construction is None or not self.how.parts:
             return None
         before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
         layer = self.build(earlier, before)
-        self.posed(layer, before).make()
+        ask(self.posed(layer, before))
         self.load(layer, problem, arguments)
         return self.posed(layer, arguments)
 

@@ -60,10 +60,12 @@ class KerasLayer(Convention):
         arguments = Arguments(problem, self.library)
         return self._posed(self._built(problem), arguments)
 
-    def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
+    def reloaded(
+        self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
+    ) -> Call | None:
         """Return the call of a layer that answered ``earlier`` before it got its weights."""
         layer = self._built(earlier)
-        self._posed(layer, Arguments(earlier, self.library)).make()
+        ask(self._posed(layer, Arguments(earlier, self.library)))
         with target_errors():
             layer.set_weights(to_keras(problem.state(), problem))
         return self._posed(layer, Arguments(problem, self.library))

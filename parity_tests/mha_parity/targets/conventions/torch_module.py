@@ -150,13 +150,15 @@ class TorchModule(Convention):
         said = second_value(result) if unasked and type(self) is TorchModule else ""
         return replace(answer, remarks=(*answer.remarks, said)) if said else answer
 
-    def reloaded(self, problem: Problem, earlier: Problem) -> Call | None:
+    def reloaded(
+        self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
+    ) -> Call | None:
         """Return the call of a module that answered ``earlier`` before it got its weights."""
         if self.owned(problem, 0.0):
             return None
         before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
         module = self.build(earlier, before)
-        self._posed(module, before).make()
+        ask(self._posed(module, before))
         with target_errors():
             self.load(module, problem, arguments)
         return self._posed(module, arguments)

@@ -1,0 +1,123 @@
+"""Problems to ask of the object that was built for another: other rows, masks and lengths.
+
+Weights, dtype, batch, heads and layout stay: whoever answers the problem answers these as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+
+MIN_LENGTH = 2  # queries and keys, of which half can be left out
+ROWS = ("query", "key", "value")
+MASKS = ("key_padding_mask", "attn_mask")
+
+
+def other_problem(problem: Problem) -> Problem:
+    """Return another problem of the same shapes: rows and weights reversed, times -1.5."""
+    weights = ("w_q", "w_k", "w_v", "b_v", "bias_v", "w_out")
+    return _changed(problem, (*ROWS, *weights), lambda a: a[..., ::-1] * a.dtype.type(-1.5))
+
+
+def other_rows(problem: Problem) -> Problem:
+    """Return the problem with its rows reversed, or their sign where they have one column.
+
+    Their sums and norms stay: a result that is kept by one of these is taken for theirs.
+    """
+    several = min(getattr(problem, name).shape[-1] for name in ROWS) > 1
+    return _changed(problem, ROWS, lambda array: array[..., ::-1] if several else -array)
+
+
+def scaled_rows(problem: Problem, factor: float) -> Problem:
+    """Return the problem with all rows times a factor."""
+    return _changed(problem, ROWS, lambda array: array * array.dtype.type(factor))
+
+
+def _changed(problem: Problem, names: Iterable[str], change: Callable[[Array], Array]) -> Problem:
+    """Return the problem with each of these arrays changed; what was one array stays one."""
+    changes: dict[str, Any] = {}
+    changed: dict[int, Array] = {}
+    for name in names:
+        array = getattr(problem, name)
+        if array is not None:
+            changes[name] = changed.setdefault(id(array), change(array).astype(array.dtype))
+    return problem.replace(**changes)
+
+
+def shortened(problem: Problem) -> Problem | None:
+    """Return the problem with the first half of its queries and keys; None where there is none."""
+    if min(problem.case.queries, problem.case.keys) < MIN_LENGTH:
+        return None
+    queries, keys = problem.case.queries // 2, problem.case.keys // 2
+    changes: dict[str, object] = {}
+    cut: dict[int, Array] = {}
+    for name, length in zip(ROWS, (queries, keys, keys), strict=True):
+        array = getattr(problem, name)
+        changes[name] = cut.setdefault(id(array), array[:, :length].copy())
+    if problem.key_padding_mask is not None:
+        changes["key_padding_mask"] = problem.key_padding_mask[:, :keys].copy()
+    if problem.attn_mask is not None:
+        changes["attn_mask"] = problem.attn_mask[..., :queries, :keys].copy()
+    return problem.replace(case=problem.case.replace(queries=queries, keys=keys), **changes)
+
+
+def other_masks(problem: Problem) -> Problem | None:
+    """Return the problem with its masks moved on by one key; None where that changes nothing.
+
+    Lengths hide the last keys and no others: they are left as they are.
+    """
+    changes: dict[str, Array] = {
+        name: np.roll(mask, 1, axis=-1)
+        for name in MASKS
+        if (mask := getattr(problem, name)) is not None
+        and not (name == "key_padding_mask" and problem.case.padding == "lengths")
+    }
+    if all(np.array_equal(mask, getattr(problem, name)) for name, mask in changes.items()):
+        return None
+    return problem.replace(**changes)
+
+
+def without_masks(problem: Problem, offer: Offer) -> Problem | None:
+    """Return the problem with all keys visible; None where it is, or nobody can be asked that."""
+    case = problem.case
+    hidden = problem.is_causal or any(getattr(problem, name) is not None for name in MASKS)
+    if not hidden or not all("none" in offer[axis] for axis in ("padding", "attn")):
+        return None
+    return problem.replace(case=case.replace(padding="none", attn="none"), **dict.fromkeys(MASKS))
+
+
+def with_keys_of(problem: Problem, earlier: Problem) -> Problem | None:
+    """Return the problem with the keys and values of an earlier one of the same shapes."""
+    if problem.key.shape != earlier.key.shape:
+        return None
+    return problem.replace(key=earlier.key, value=earlier.value)
+
+
+def with_masks_of(problem: Problem, earlier: Problem) -> Problem | None:
+    """Return the problem with the masks of an earlier one of the same lengths."""
+    masks = {name: getattr(earlier, name) for name in MASKS}
+    own = {name: getattr(problem, name) for name in MASKS}
+    sizes = [(each.case.queries, each.case.keys) for each in (problem, earlier)]
+    if sizes[0] != sizes[1] or all(masks[name] is own[name] for name in MASKS):
+        return None
+    case = problem.case.replace(padding=earlier.case.padding, attn=earlier.case.attn)
+    return problem.replace(case=case, **masks)
+
+
+def after_keys_of(problem: Problem, earlier: Problem) -> Problem | None:
+    """Return the problem with the keys and values of an earlier one before its own."""
+    if problem.is_causal or any(getattr(problem, name) is not None for name in MASKS):
+        return None
+    key, value = (
+        np.concatenate((getattr(earlier, name), getattr(problem, name)), axis=1)
+        for name in ("key", "value")
+    )
+    return problem.replace(key=key, value=value, case=problem.case.replace(keys=key.shape[1]))

@@ -1,0 +1,86 @@
+"""Altered problems are other ones of the shapes they name, and nobody's arrays are written into."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.catalogue.registry import whole_offer
+from mha_parity.checks import altered_problems as altered
+from mha_parity.core.case import Case
+from mha_parity.core.problem import Problem
+
+CASE = Case(seed=3, batch=2, queries=5, keys=7, heads_count=2, head_dim=3, inputs="distinct",
+            attn="bool2d", padding="bool")  # fmt: skip
+
+
+@pytest.fixture
+def problem() -> Problem:
+    """Return a problem with two masks."""
+    return make_problem(CASE)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_other_rows_have_the_sums_or_norms_of_the_rows(width: int) -> None:
+    """A result that is kept by shape, sum and norm would be taken for that of the other rows."""
+    own = make_problem(CASE.replace(heads_count=1, head_dim=width))
+    other = altered.other_rows(own)
+    for name in altered.ROWS:
+        before, after = getattr(own, name), getattr(other, name)
+        assert not np.array_equal(before, after)
+        assert np.linalg.norm(before) == pytest.approx(np.linalg.norm(after))
+        assert width == 1 or before.sum() == pytest.approx(after.sum())
+    assert other.w_q is own.w_q
+
+
+def test_rows_that_are_one_array_stay_one() -> None:
+    """Self-attention stays self-attention, whatever is altered."""
+    own = make_problem(CASE.replace(keys=5, inputs="self"))
+    half = altered.shortened(own)
+    for each in (altered.other_problem(own), altered.other_rows(own), half):
+        assert each is not None
+        assert each.query is each.key is each.value
+
+
+def test_half_a_problem_has_half_the_lengths(problem: Problem) -> None:
+    """Rows and masks are cut to the first queries and keys; one query has no half."""
+    half = altered.shortened(problem)
+    assert half is not None
+    assert (2, 3) == (half.query.shape[1], half.value.shape[1])
+    assert half.attn_mask is not None
+    assert (2, 3) == half.attn_mask.shape
+    assert altered.shortened(make_problem(CASE.replace(queries=1))) is None
+
+
+def test_masks_are_moved_taken_away_or_taken_over(problem: Problem) -> None:
+    """Other masks differ; none are left where the offer has none; an earlier problem lends its."""
+    moved = altered.other_masks(problem)
+    bare = altered.without_masks(problem, whole_offer())
+    assert moved is not None
+    assert bare is not None
+    assert not np.array_equal(moved.hidden(), problem.hidden())
+    assert not bare.hidden().any()
+    assert altered.without_masks(bare, whole_offer()) is None
+    assert altered.without_masks(problem, whole_offer() | {"attn": ("causal",)}) is None
+    lent = altered.with_masks_of(bare, problem)
+    assert lent is not None
+    assert np.array_equal(lent.hidden(), problem.hidden())
+    assert altered.with_masks_of(problem, altered.other_rows(problem)) is None
+
+
+def test_keys_are_taken_over_or_put_before(problem: Problem) -> None:
+    """Keys of an earlier problem replace those of a later one, or precede them where none hides."""
+    bare = altered.without_masks(problem, whole_offer())
+    assert bare is not None
+    other = altered.other_rows(bare)
+    taken = altered.with_keys_of(other, bare)
+    joined = altered.after_keys_of(other, bare)
+    assert taken is not None
+    assert joined is not None
+    assert taken.key is bare.key
+    assert np.array_equal(joined.key, np.concatenate((bare.key, other.key), axis=1))
+    assert altered.after_keys_of(problem, bare) is None
+    half = altered.shortened(bare)
+    assert half is not None
+    assert altered.with_keys_of(bare, half) is None
