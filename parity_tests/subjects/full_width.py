@@ -87,3 +87,17 @@ class WideHeadsInterleaved(OneLinearOfWideHeads):
         """Return (N, L, E)."""
         q, k, v = (self.split(f(x)) for f in (self.toqueries, self.tokeys, self.tovalues))
         return self.unify(attend(q, k, v).reshape(*x.shape[:2], -1))
+
+
+class WideHeadsReversed(OneLinearOfWideHeads):
+    """Merges heads from the last to the first."""
+
+    def split(self, rows):
+        """Return (N, H, L, E)."""
+        return super().split(rows).flip(1)
+
+
+class WideHeadsReversedSideBySide(WideHeadsReversed):
+    """Returns them in that order, (N, L, H E)."""
+
+    joined = False

@@ -60,6 +60,7 @@ RIGHT = {
     "whole_masks.py:OutputByTorchsPrefix": "in_proj_weight, out_proj_weight applied as X @ W.T",
     "whole_masks.py:TwoOfOneName": "c_attn, c_attn2, c_proj as Linears; (N, L, E); `x` the query",
     "residual.py:PostNormed": "`layer_norm` taken out; the input that is added",
+    "residual.py:Float32Inside": "`layer_norm` taken out; the input that is added",
     "functions_of_weights.py:ByName": "W.q, W.k, W.v, W.o applied as X @ W",
     "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
 }
@@ -72,8 +73,10 @@ WRONG = [
     "whole_masks.py:WholeMaskUnscaled", "whole_masks.py:HeadOfManyDoubled",
     "whole_masks.py:OutputByTorchsPrefixDoubled", "whole_masks.py:TwoOfOneNameUnscaled",
     "whole_masks.py:CausalWithoutItself", "whole_masks.py:Float32HeadsShifted",
-    "residual.py:AddsTwice", "full_width.py:WideHeadsScaledAsNarrow",
-    "full_width.py:WideHeadsInterleaved",
+    "residual.py:AddsTwice", "residual.py:Float32Twice", "residual.py:Float32SlightlyMore",
+    "residual.py:Float32TwiceWhereLong", "full_width.py:WideHeadsScaledAsNarrow",
+    "full_width.py:WideHeadsInterleaved", "full_width.py:WideHeadsReversed",
+    "full_width.py:WideHeadsReversedSideBySide",
 ]  # fmt: skip
 REFUSED = {
     "without_counterpart.py:TalkingHeads": "but `talk` has no counterpart in torch's layer",

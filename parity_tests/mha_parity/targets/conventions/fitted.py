@@ -58,7 +58,8 @@ class Fitted(InterpretedCalls):
         self.how = self.fit.interpretation
         self.filled = self.how.roles.filled
         self.place = self._place()
-        if self.how.residual:
+        # An inexact one is judged as it is: what is added may depend on the size of the rest.
+        if self.how.residual and self.fit.exact and self.how.parts & {"out", "v"}:
             self.above_residual = ABOVE_RESIDUAL
         if self.how.full_width or self.how.residual:
             self.left_out_dtypes = {"float16": FULL_WIDTH if self.how.full_width else RESIDUAL}

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.roles import WeightArgument
 
 # An input that is added to the output rounds it. So the last weights are this much larger, which
-# rounds nothing, and the output is divided by it again.
+# rounds nothing, and the output is divided by it again. What is added is then below the rounding:
+# it is judged by a second call, with last weights of 0.
 ABOVE_RESIDUAL = 2.0**30
 MODES = frozenset({"training", "is_training", "train"})  # where calls and no methods choose
 
@@ -193,11 +194,29 @@ class InterpretedCalls(Convention):
         if self.how.residual and output.shape == problem.output_shape:
             whole, added = (np.asarray(a, np.float64) for a in (output, problem.query))
             attention = (whole.astype(np.longdouble) - added) / self.above_residual
+            if self.above_residual > 1:
+                attention = attention + self._added_amiss(problem)
             output = attention.astype(np.float64).astype(output.dtype)
         wants = problem.case.weights != "none"
         others = [each for at, each in enumerate(several) if at != place]
         held = canonical_weights(problem, others[0]) if wants and others else None
         return Answer(output=output, weights=held)
+
+    def _added_amiss(self, problem: Problem) -> Array:
+        """Return what a layer whose last weights are 0 gives beyond its input: 0, to the bit."""
+        scale, self.above_residual = self.above_residual, 0.0
+        try:
+            several = self._several(self.prepare(problem).make())
+        finally:
+            self.above_residual = scale
+        alone = self.output_of(problem, several)[1]
+        if alone.shape != problem.output_shape:
+            raise CandidateError(
+                "structure", f"with last weights of 0, the output has shape {alone.shape}."
+            )
+        amiss = alone.astype(np.float64) - problem.query.astype(alone.dtype).astype(np.float64)
+        # 0 times what is not finite is NaN: of such numbers the first call alone tells.
+        return np.where(np.isfinite(amiss), amiss, 0)
 
     def _several(self, result: Any) -> list[Any]:
         given = list(result.values()) if isinstance(result, dict) else result

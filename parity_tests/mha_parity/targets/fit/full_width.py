@@ -41,13 +41,15 @@ def padded(problem: Problem, rows: Array) -> Array:
 
 
 def narrowed(problem: Problem, output: Array) -> Array:
-    """Return an output (N, L, E) without those zeros; without output projection, heads together."""
-    width, heads = wide(problem), problem.num_heads
+    """Return an output (N, L, E) without those zeros; without output projection, head by head."""
+    width, heads, dim = wide(problem), problem.num_heads, problem.head_dim
     if output.ndim != 3 or output.shape[-1] not in {width, heads * width}:
         return output
-    split = output.reshape(*output.shape[:-1], output.shape[-1] // width, width)
-    joined: Array = split.sum(axis=-2, dtype=output.dtype)
-    return joined[..., : problem.query.shape[-1]]
+    if output.shape[-1] == width:
+        return output[..., : problem.query.shape[-1]]
+    # A head has its own columns: one in another's place is 0 there.
+    starts = [head * (width + dim) for head in range(heads)]
+    return np.concatenate([output[..., start : start + dim] for start in starts], axis=-1)
 
 
 def arrays_of(problem: Problem, *, bias: bool) -> dict[str, Array]:
@@ -57,8 +59,8 @@ def arrays_of(problem: Problem, *, bias: bool) -> dict[str, Array]:
     found = {}
     for part, array in weights.arrays_of(problem, bias=bias).items():
         if part == "out":
-            square = np.pad(array, [(0, width - size) for size in array.shape])
-            found[part] = square if bias else np.tile(square, (1, heads))
+            rows = np.pad(array, [(0, width - size) for size in array.shape])
+            found[part] = rows if bias else _head_by_head(rows, heads, dim)
             continue
         rows = np.zeros((heads, width, *[width] * (array.ndim - 1)), array.dtype)
         for head in range(heads):
@@ -68,3 +70,12 @@ def arrays_of(problem: Problem, *, bias: bool) -> dict[str, Array]:
         flat = rows.reshape(heads * width, *rows.shape[2:])
         found[part] = flat * array.dtype.type(factor) if part == "q" else flat
     return found
+
+
+def _head_by_head(weight: Array, heads: int, dim: int) -> Array:
+    """Return an output projection that takes from each head its own columns alone."""
+    blocks = np.zeros((weight.shape[0], heads, weight.shape[1]), weight.dtype)
+    for head in range(heads):
+        own = slice(head * dim, (head + 1) * dim)
+        blocks[:, head, own] = weight[:, own]
+    return blocks.reshape(weight.shape[0], heads * weight.shape[1])
