@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -100,13 +101,20 @@ def seeded(
     Draws advance a generator from its seed: two seeds, two states. A call after which the states
     are equal has seeded the generator itself. The generators are left as they were found.
     """
+    with seeded_generators(seed) as generators:
+        result = candidate(problem).output.copy()
+        return result, {owner: each.key(each.state()) for owner, each in generators.items()}
+
+
+@contextmanager
+def seeded_generators(seed: int) -> Iterator[dict[str, Generator]]:
+    """Seed the global generators, and leave them as they were found."""
     generators = _generators()
     found = {owner: each.state() for owner, each in generators.items()}
     try:
         for each in generators.values():
             each.seed(seed)
-        result = candidate(problem).output.copy()
-        return result, {owner: each.key(each.state()) for owner, each in generators.items()}
+        yield generators
     finally:
         for owner, each in generators.items():
             each.set_state(found[owner])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError, TargetError
+from mha_parity.core.global_state import seeded_generators
 from mha_parity.core.own_weights import OwnWeights
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.base import has_modes, set_mode
@@ -61,7 +62,7 @@ def layer_of(subject: Any) -> Any:
     if not inspect.isfunction(subject) or inspect.signature(subject).parameters:
         return None
     try:
-        with target_errors():
+        with seeded_generators(0), target_errors():  # the same weights in every process
             made = subject()
     except CandidateError as error:
         raise TargetError(

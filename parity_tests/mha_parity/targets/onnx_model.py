@@ -112,8 +112,8 @@ class OnnxModel:
         found = given or self.graph.num_heads(shape[-1] or 0, len(shape))
         if not found:
             raise TargetError(
-                f"got {self.__name__}, but no constant of a Reshape in it says how many heads it "
-                "has; pass --num-heads N."
+                f"got {self.__name__}, but no attribute and no constant of a Reshape says how many "
+                "heads it has; pass --num-heads N."
             )
         return found
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from mha_parity.targets.instance import Entry
 
 
+# Attributes of the operators that are attention as a whole.
+HEADS = ("q_num_heads", "num_heads")
+
+
 @dataclass(frozen=True, slots=True)
 class Linear:
     """A product with an initialiser of two axes, and the bias that is added; "" for none.
@@ -86,15 +90,18 @@ class Graph:
             held = parted(slot, self.arrays[slot.name], heads)
             yield slot.name, {f"w_{part}": array for part, array in held.items()}
             if each.bias:
-                held = parted(slot, self.arrays[each.bias], heads)
+                held = parted(slot, self.arrays[each.bias].reshape(-1), heads)
                 yield each.bias, {f"b_{part}": array for part, array in held.items()}
 
     def num_heads(self, width: int, rank: int) -> int:
-        """Return into how many heads a Reshape by a constant parts rows of this width.
+        """Return into how many heads an attribute or a Reshape parts rows of this width.
 
-        1 where there is no Reshape, 0 where none of them tells. Of a width that is not known (0),
-        only what makes one axis more counts.
+        1 where nothing parts the rows of the one softmax, 0 where it is not told. Of a width that
+        is not known (0), only a Reshape that makes one axis more counts.
         """
+        told = [a.i for n in self.nodes for a in n.attribute if a.name in HEADS]
+        if told:
+            return int(told[0])
         shapes = [self._numbers(n.input[1]) for n in self.nodes if n.op_type == "Reshape"]
         for shape in (each for each in shapes if len(each) > 2):
             heads, last = shape[-2:]
@@ -104,7 +111,8 @@ class Graph:
         for last in (each[-1] for each in shapes if len(each) > 2):
             if 0 < last < width and width % last == 0:
                 return width // last
-        return 0 if shapes else 1
+        kinds = [each.op_type for each in self.nodes]
+        return 1 if kinds.count("Softmax") == 1 and not {*kinds} & {"Reshape", "Split"} else 0
 
     def _numbers(self, name: str) -> list[int]:
         """Return the numbers of a shape, 0 for each that is computed."""
@@ -197,15 +205,17 @@ class Graph:
             turned = not turned
         if name not in self.arrays or self.arrays[name].ndim != 2:
             return None
-        bias = node.input[2] if len(node.input) > 2 else self._added(node.output[0])
+        width = self.arrays[name].shape[1 if turned else 0]
+        bias = node.input[2] if len(node.input) > 2 else self._added(node.output[0], width)
         return Linear(ProjectionSlot(name, (), turned=turned), bias)
 
-    def _added(self, name: str) -> str:
-        """Return the initialiser of one axis that is added to a value."""
+    def _added(self, name: str, width: int) -> str:
+        """Return the initialiser of so many numbers in its last axis that is added to a value."""
         for node in self.nodes:
             if node.op_type == "Add" and name in node.input:
                 for each in node.input:
-                    if each in self.arrays and self.arrays[each].ndim == 1:
+                    array = self.arrays.get(each)
+                    if array is not None and array.shape[-1:] == (width,) == (array.size,):
                         return str(each)
         return ""
 

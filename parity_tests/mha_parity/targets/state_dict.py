@@ -9,6 +9,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.safetensors import FormatError, load
 from mha_parity.targets.conventions.linear_layers import LinearModule
@@ -17,7 +19,7 @@ from mha_parity.targets.fit.names import bias_parts, parts
 from mha_parity.targets.instance import narrow, of_linears, of_torch, own_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.targets.conventions.base import Convention
@@ -50,15 +52,37 @@ def give_weights(bound: Convention, text: str | None, num_heads: int | None) -> 
         )
     state = _of_layer(text, _read(text))
     found: list[Entry] = []
+    slots = bound.slots if isinstance(bound, LinearModule) else ()
     if isinstance(bound, LinearModule):
         found = list(of_linears(bound, state, num_heads))
-    complete = bool(found)  # the file is one of this class
-    if not complete:
+    # Whether the file is one of this class.
+    complete = bool(slots) and all(f"{slot.name}.weight" in state for slot in slots)
+    if not complete:  # the usual names fill what is lacking
         torchs = any(name in state for name in TORCHS)
-        found = list(of_torch(state) if torchs else _by_names(state, num_heads))
+        usual = of_torch(state) if torchs else _by_names(state, num_heads)
+        held = {part[2:] for _, arrays in found for part in arrays}
+        found += [each for each in usual if held.isdisjoint(part[2:] for part in each[1])]
+    _finite(text, state, found)
     own = own_weights(found, state, num_heads, text)
+    projects = any("out" in slot.parts for slot in slots) and "w_out" not in own.arrays
+    matrices = [name for name in own.left_over if state[name].ndim == 2]
+    if projects and matrices:
+        raise TargetError(
+            f"got the state dict {text}, in which no name tells the weight of {bound.name}'s "
+            f"output, but {', '.join(matrices[:SOME])} left over; name it out_proj.weight."
+        )
     narrow(bound, own, complete=complete)
     bound.own_weights = own
+
+
+def _finite(text: str, state: Mapping[str, Array], found: Iterable[Entry]) -> None:
+    """Refuse weights with which every output is NaN."""
+    for name, _ in found:
+        if not np.isfinite(state[name]).all():
+            raise TargetError(
+                f"got the state dict {text}, but {name} has NaN or infinity, and so has every "
+                "output; give finite weights."
+            )
 
 
 def _read(text: str) -> dict[str, Array]:

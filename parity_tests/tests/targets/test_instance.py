@@ -15,6 +15,7 @@ from mha_parity.run.case_run import run_case
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.torch_module import TorchModule
+from mha_parity.targets.instance import layer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,3 +111,16 @@ def test_a_function_without_parameters_makes_the_layer(subjects: Path) -> None:
     assert "in_proj_bias as b_q b_k b_v" in getattr(bind(made).own_weights, "sentence", "")
     with pytest.raises(ValueError, match=r"raising, which should make a layer, but raised Runtime"):
         bind(raising)
+
+
+def test_a_function_makes_the_same_layer_each_time() -> None:
+    """The generators are seeded for it, and left as they were found."""
+    import torch
+
+    def made() -> Any:
+        return torch.nn.MultiheadAttention(6, 2)
+
+    before = torch.get_rng_state()
+    first, second = layer_of(made), layer_of(made)
+    assert torch.equal(first.in_proj_weight, second.in_proj_weight)
+    assert torch.equal(before, torch.get_rng_state())

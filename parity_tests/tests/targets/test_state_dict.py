@@ -170,3 +170,25 @@ def test_a_damaged_file_ends_the_command_with_one_sentence(
         assert 2 == main(["check", NUMPY, "--in-process", "--state-dict", *given])
         (line,) = capsys.readouterr().err.splitlines()
         assert said in line
+
+
+def test_the_usual_names_fill_what_the_class_s_names_lack(tmp_path: Path, subjects: Path) -> None:
+    """With W_o called o_proj it is read all the same; by a name that says nothing, it is refused.
+
+    Were it left over, the layer would be judged with the identity in its place.
+    """
+    target = f"{subjects}/linear_layers.py:Attention"
+    state = drawn({f"{name}.weight": "w" for name in ("W_q", "W_k", "W_v", "o_proj")})
+    own = bound(target, saved(tmp_path, state)).own_weights
+    np.testing.assert_array_equal(state["o_proj.weight"], own.arrays["w_out"])
+    state["last.weight"] = state.pop("o_proj.weight")
+    with pytest.raises(TargetError, match=r"Attention's output, but last\.weight left over; name"):
+        bound(target, saved(tmp_path, state))
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    """The tensor with a NaN is named: with it, no case could show anything."""
+    state = drawn(STYLES["torch"][0])
+    state["out_proj.bias"][2] = np.nan
+    with pytest.raises(TargetError, match=r"but out_proj\.bias has NaN or infinity"):
+        bound(NUMPY, saved(tmp_path, state))

@@ -12,8 +12,12 @@ from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.own_weights import OwnWeights
 from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.canonical_layout import only_sample
+from mha_parity.targets.conventions.onnx_fit import (
+    graph_fit,
+    refuse_unlike,
+    settle_causal,
+)
 from mha_parity.targets.conventions.sdpa import PLAIN, SDPA, joined_mask
-from mha_parity.targets.fit.search import attention
 from mha_parity.targets.onnx_model import OnnxModel
 
 if TYPE_CHECKING:
@@ -80,14 +84,14 @@ class OnnxAttention(SDPA):
 
     def plain_case(self) -> Case:
         """Two samples, two heads of width 3, as far as the graph leaves it open."""
-        case = PLAIN.replace(dtype=self.library.dtypes[0], **self._static)
+        attn = "causal" if self.hides_future else "none"
+        case = PLAIN.replace(attn=attn, dtype=self.library.dtypes[0], **self._static)
         return case if self._rank > 2 else case.replace(layout="unbatched", batch=1)
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Look which boolean mask hides nothing; then wider values, weights and empty axes."""
+        """Look what it hides by itself; then wider values, weights and empty axes."""
+        self._look(make_problem(self.plain_case()))
         case = self.plain_case()
-        if self.own_masks and self.subject.inputs[MASK].dtype == "bool":
-            self._look(make_problem(case))
         if "head_dim" not in self._static:
             yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
         yield FeatureProbe("weights", "per_head", (case.replace(weights="per_head"),))
@@ -95,12 +99,15 @@ class OnnxAttention(SDPA):
 
     def _look(self, problem: Problem) -> None:
         """Find what hides nothing: of an inverted mask, False; its cases with a mask then fail."""
-        due = attention(problem, causal=False).ravel()
-        near = {}
-        for self._nothing in (True, False):
-            with suppress(CandidateError), np.errstate(invalid="ignore"):
-                near[self._nothing] = np.corrcoef(self(problem).output.ravel(), due)[0, 1]
-        self._nothing = np.nan_to_num(near.get(True, 0)) >= np.nan_to_num(near.get(False, 0))
+        boolean = bool(self.own_masks) and self.subject.inputs[MASK].dtype == "bool"
+        fits = {}
+        for self._nothing in (True, False) if boolean else (True,):
+            with suppress(CandidateError):  # the trials say what it raised
+                fits[self._nothing] = graph_fit(self, problem)
+        self._nothing = max(fits, key=lambda each: fits[each][:2], default=True)
+        if fits:
+            settle_causal(self, problem, fits[self._nothing])
+            refuse_unlike(self, fits[self._nothing])
 
     def _heads(self, problem: Problem, rows: Array, heads: int) -> Array:
         """Return (N, L, H D) in the rank of the graph."""

@@ -15,8 +15,13 @@ from mha_parity.core.features import offer
 from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import lay_rows
+from mha_parity.targets.conventions.onnx_fit import (
+    graph_fit,
+    refuse_unlike,
+    settle_causal,
+)
 from mha_parity.targets.conventions.returned_weights import returned
-from mha_parity.targets.fit.search import attention
+from mha_parity.targets.fit.names import ROWS, parts
 from mha_parity.targets.instance import own_weights
 from mha_parity.targets.onnx_model import OnnxModel
 
@@ -100,6 +105,7 @@ class OnnxLayer(Convention):
         projection = self._own.features["projection"]
         offered = vars(self).get("offer", {"layout": ("batch_first",)})
         return PLAIN.replace(
+            attn="causal" if self.hides_future else "none",
             dtype=self.library.dtypes[0],
             layout="unbatched" if self._single else offered["layout"][0],
             batch=1 if self._single else 2,
@@ -109,7 +115,7 @@ class OnnxLayer(Convention):
         )
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Look how rows lie, and yield the trial of the weights."""
+        """Look how rows lie and what it hides, and yield the trial of the weights."""
         self._look()
         yield from returned(self.plain_case())
 
@@ -117,20 +123,32 @@ class OnnxLayer(Convention):
         """Find the layout and the order of packed rows under which it is nearest to attention."""
         self._looked = True
         layouts = ("unbatched",) if self._single else ("batch_first", "sequence_first")
-        packed = any(len(each.slot.parts) > 1 for each in self._linears)
-        given, near = self._linears, []
-        for layout, order in product(layouts, ORDERS if packed else ORDERS[:1]):
+        packed = [each.slot.name for each in self._linears if len(each.slot.parts) > 1]
+        torchs = all(name.rpartition(".")[2] == "in_proj_weight" for name in packed)
+        orders = ORDERS[:1] if torchs else ORDERS  # torch's name says the order
+        given, fits = self._linears, []
+        for layout, order in product(layouts, orders):
             self._linears = tuple(each.ordered(order) for each in given)
             problem = make_problem(self.plain_case().replace(layout=layout))
-            with suppress(CandidateError), np.errstate(invalid="ignore"):
-                output, due = self(problem).output, attention(problem, causal=False)
-                if output.shape == due.shape:
-                    fit = np.nan_to_num(np.corrcoef(output.ravel(), due.ravel())[0, 1])
-                    near.append((float(fit), layout, self._linears))
-        best = max(near, key=lambda each: each[0], default=(0.0, layouts[0], given))
-        self.offer = self.offer | {"layout": (best[1],)}
-        self._linears = self.subject.graph.layer = best[2]
+            with suppress(CandidateError):  # the trials say what it raised
+                fits.append((graph_fit(self, problem), layout, order))
+        fit, layout, order = max(
+            fits, key=lambda each: each[0][:2], default=(None, layouts[0], ORDERS[0])
+        )
+        self.offer = self.offer | {"layout": (layout,)}
+        self._linears = self.subject.graph.layer = tuple(each.ordered(order) for each in given)
         self._own = self.own_weights = self._read()
+        if order != ORDERS[0]:
+            lie = {"heads": "head by head", "columns": "column by column"}[order]
+            self.remarks = tuple(
+                f"the rows of {name} lie {lie}, and were read so." for name in packed
+            )
+        if fit is not None:
+            settle_causal(self, make_problem(self.plain_case()), fit)
+            named = {part for each in given for part in parts(each.slot.name)} >= {*ROWS}
+            arrays = self.subject.graph.arrays
+            more = [name for name in self._own.left_over if arrays[name].size > 1]
+            refuse_unlike(self, fit, named=named, left_over=more)
 
     def prepare(self, problem: Problem) -> Call:
         """Pass rows by position, and weights where they are not the layer's own."""
@@ -156,5 +174,8 @@ class OnnxLayer(Convention):
                     none = np.eye(width, dtype=dtype) if kind == "w" else np.zeros(width, dtype)
                     named = {p: getattr(problem, f"{kind}_{p}") for p in each.slot.parts}
                     held = {p: none if a is None else a for p, a in named.items()}
-                    found[name] = np.ascontiguousarray(each.slot.joined(held, problem.num_heads))
+                    joined = each.slot.joined(held, problem.num_heads)
+                    found[name] = np.ascontiguousarray(
+                        joined.reshape(self.subject.graph.arrays[name].shape)
+                    )
         return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
@@ -15,7 +16,7 @@ CAUSAL = f"{HIDES}, so it was judged as causal attention."
 
 
 def hides_the_future(convention: Convention, problem: Problem) -> bool:
-    """Return whether the first row stays the same to the bit when the last one changes.
+    """Return whether the first row stays the same to the bit when the last ones change.
 
     The rows between may see too much of the future: that is for the judge, and no name of a class
     or a file has a say.
@@ -26,9 +27,16 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
         The target raised.
 
     """
-    changed = problem.query.copy()
-    changed[:, -1] += 1
-    other = problem.replace(query=changed, key=changed, value=changed)
+    changed: dict[int, Array] = {}  # one for each array: queries may be the keys as well
+    for array in (problem.query, problem.key, problem.value):
+        if id(array) not in changed:
+            changed[id(array)] = array.copy()
+            changed[id(array)][:, -1] += 1
+    other = problem.replace(
+        query=changed[id(problem.query)],
+        key=changed[id(problem.key)],
+        value=changed[id(problem.value)],
+    )
     before, after = (convention(each).output for each in (problem, other))
     stays = np.array_equal(before[:, 0], after[:, 0])
     return stays and not np.array_equal(before[:, -1], after[:, -1])
