@@ -134,6 +134,7 @@ class Verdict:
     ``accuracy`` is the target's, a row a dtype over all cases; ``accuracy_table`` has every
     contender over all cases, and target and pinned path over those of each feature that varies.
     ``parameters`` are the target's, each with whether some case passed it.
+    ``reasons`` counts the inconclusive cases by why they are.
     ``power`` counts, of the ``weighed`` cases, those that would have shown each gross error.
     ``stopped_early``: the run ended at the first failure, as ``--fail-fast`` asks.
     ``dtype_finding`` says that answers have a narrower dtype than the inputs, where cases fail so.
@@ -166,6 +167,7 @@ class Verdict:
     dtype_finding: str = ""
     source: Source | None = None
     stopped_early: bool = False
+    reasons: dict[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return the sentence: all the data would fill pages."""
@@ -184,8 +186,7 @@ class Verdict:
     def sentence(self) -> str:
         """Say the verdict in one sentence."""
         if self.outcome is Outcome.PASS:
-            left = f"; {self.inconclusive} inconclusive: {TOO_COARSE}" if self.inconclusive else ""
-            cases = f"{self.passed} of {self.run} cases{left}{self._left_out}"
+            cases = f"{self.passed} of {self.run} cases{self._inconclusive}{self._left_out}"
             return f"Parity holds: {self.target} equals torch in {cases}."
         if self.outcome is Outcome.FAIL:
             left = f"; {self.inconclusive} could not be judged" if self.inconclusive else ""
@@ -213,6 +214,16 @@ class Verdict:
             more = f" and {len(further)} more" if further else ""
             what = f"no case could have shown a bug in {', '.join(named)}{more}"
         return f"Inconclusive: {self.target}: {what}{self._left_out}."
+
+    @property
+    def _inconclusive(self) -> str:
+        """Count the inconclusive cases of a run that holds, with the reason that most have."""
+        if not self.inconclusive:
+            return ""
+        said = f"; {self.inconclusive} inconclusive"
+        reason, count = max(self.reasons.items(), key=lambda each: each[1], default=("", 0))
+        most = "" if count == self.inconclusive else f", {count} of them"
+        return f"{said}{most}: {reason}" if reason else said
 
     @property
     def _over_run(self) -> str:

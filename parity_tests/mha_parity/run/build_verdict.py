@@ -82,6 +82,7 @@ def build_verdict(
         ),
         failed=len(failing),
         inconclusive=sum(case_result.inconclusive for case_result in case_results),
+        reasons=summary.reasons(case_results),
         features=rows,
         parameters=parameters,
         checks=summary.check_rows(case_results, run_check_results),

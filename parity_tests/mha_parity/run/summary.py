@@ -12,8 +12,16 @@ from mha_parity.core.check_result import MASKED_ROWS, Severity
 from mha_parity.core.features import AXES
 from mha_parity.core.parameters import Status, with_status
 from mha_parity.core.pictures import CaseError
-from mha_parity.core.verdict import PINNED_PATH, TARGET, CheckRow, FeatureRow, Outcome
+from mha_parity.core.verdict import (
+    PINNED_PATH,
+    TARGET,
+    TOO_COARSE,
+    CheckRow,
+    FeatureRow,
+    Outcome,
+)
 from mha_parity.judging import accuracy
+from mha_parity.judging.output import OVERFLOWS
 from mha_parity.run.case_run import ANSWERED
 
 if TYPE_CHECKING:
@@ -110,6 +118,19 @@ def _row(
         return FeatureRow(axis, value, "pass", seen[key])
     note = "no case drawn" if not seen[key] else "no case could have shown a bug"
     return FeatureRow(axis, value, "inconclusive", seen[key], note)
+
+
+def reasons(case_results: Iterable[CaseResult]) -> dict[str, int]:
+    """Count the inconclusive cases by why: a call not made, float16's range, or rounding."""
+    found: Counter[str] = Counter()
+    for case_result in (each for each in case_results if each.inconclusive):
+        first = next(
+            each for each in case_result.check_results if each.severity is Severity.INCONCLUSIVE
+        )
+        said = first.check == ANSWERED or first.detail == OVERFLOWS
+        detail = first.detail.partition("\n")[0].rstrip(".")
+        found[detail if said else TOO_COARSE] += 1
+    return dict(found)
 
 
 def parameters(

@@ -116,7 +116,11 @@ def test_right_ones_pass(name: str) -> None:
     ("name", "key", "said"),
     [
         ("MaskedSelf", "call.attn_mask", "True or 1 keeps"),
-        ("CausalOfEqualLengths", "call.causal", "hides the keys behind a query, of as many keys"),
+        (
+            "CausalOfEqualLengths",
+            "call.causal",
+            "hides the keys behind a query, taken at L = S alone",
+        ),
         ("Float32Heads", "call.padding_mask", "True or 1 keeps"),
     ],
 )

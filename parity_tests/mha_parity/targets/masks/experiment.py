@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
@@ -67,6 +68,15 @@ class MaskExperiment:
 
         """
         return weights(self.problem, self.convention.tried_with(self.problem, given).output)
+
+    def answers(self, parameter: Parameter, queries: int, keys: int) -> bool:
+        """Return whether a call of these lengths with a switch that is True does not raise."""
+        problem = make_problem(self.problem.case.replace(queries=queries, keys=keys))
+        try:
+            self.convention.tried_with(problem, {parameter.key: True})
+        except CandidateError as error:
+            return error.severity != "crash"
+        return True
 
     def effect(self, given: Mapping[str, Any]) -> Array:
         """Return the change of the logarithms of all weights, each row's mean taken off.

@@ -177,7 +177,9 @@ def meaning(found: MaskSearchResult) -> str:
         shapes = said.setdefault(taken.meaning, [])
         shape = shown(taken.axes) if taken.axes else ""
         shapes += [shape] if shape and shape not in shapes else []
-    return "; ".join(f"{text}{_shapes(shapes)}" for text, shapes in said.items())
+    three = found.three_axes and f"its three axes are {shown(found.three_axes)}, not (N*H, L, S)"
+    every = (f"{text}{_shapes(shapes)}" for text, shapes in said.items())
+    return "; ".join((*every, *([three] if three else [])))
 
 
 def _shapes(shapes: list[str]) -> str:

@@ -23,6 +23,11 @@ SHAPES: tuple[Axes, ...] = (
     ("1", "1", "L", "S"), ("H", "L", "S"), ("L", "S"),
     ("N", "1", "1", "S"), ("N", "1", "S"), ("N", "S"), ("S",),
 )  # fmt: skip
+TORCH_HEADS: Axes = ("NH", "L", "S")  # torch's mask of a sample and head
+THREE_AXES: tuple[Axes, ...] = (
+    ("N", "L", "S"),
+    ("H", "L", "S"),
+)  # what else three axes are read as
 # Of one sample without its axis.
 SINGLE_SHAPES: tuple[Axes, ...] = (("H", "L", "S"), ("1", "L", "S"), ("L", "S"), ("S",))
 LENGTH_SHAPES: tuple[Axes, ...] = (("N",), ("N", "L"))
@@ -68,7 +73,7 @@ class MaskFormat:
     ``kind``: "bool", "int" (0 and 1), "float" (0 and 1), "added" (to the scores), "lengths" (how
     many keys are visible), or "switch" (True or False: causal or not). ``hides``: whether True or 1
     hides. ``fit`` is how near the experiment came to it, 1: exactly, and rows keep their sums.
-    ``square``: a switch that raises where there are not as many keys as queries.
+    ``square``: a switch that raises wherever there are not as many keys as queries.
     """
 
     axes: Axes
@@ -120,7 +125,7 @@ class MaskFormat:
     def meaning(self) -> str:
         """What a value does."""
         if self.kind == SWITCH:
-            where = ", of as many keys as queries" if self.square else ""
+            where = ", taken at L = S alone" if self.square else ""
             return f"{self.hides} hides the keys behind a query{where}"
         if self.kind == LENGTHS:
             return "the number of visible keys"
@@ -134,11 +139,15 @@ class MaskFormat:
 
 @dataclass(frozen=True, slots=True)
 class MaskSearchResult:
-    """What one parameter takes in one layout, best first, or the reason why nothing is known."""
+    """What one parameter takes in one layout, best first, or the reason why nothing is known.
+
+    ``three_axes``: as what it reads a mask of torch's shape (N * H, L, S), () where as that.
+    """
 
     parameter: Parameter
     taken: tuple[MaskFormat, ...] = ()
     reason: str = ""
+    three_axes: Axes = ()
 
 
 def shown(axes: Axes) -> str:

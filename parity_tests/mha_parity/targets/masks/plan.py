@@ -49,8 +49,16 @@ class MaskPlan:
         ways = list(self._ways(problem))
         if not ways:
             message = "the mask parameters cannot express the masks of this case"
+            if self._of_equal_lengths(problem):
+                message = "the causal switch is taken at L = S alone"
             raise CandidateError("inconclusive", message)
         return random.Random(problem.case.seed).choice(ways)
+
+    def _of_equal_lengths(self, problem: Problem) -> bool:
+        """Whether the rule is causal, L and S differ, and a switch is taken where they do not."""
+        found = self.by_layout.get(problem.case.layout, ())
+        square = any(taken.square for each in found for taken in each.taken)
+        return square and problem.is_causal and problem.case.queries != problem.case.keys
 
     def _ways(self, problem: Problem) -> Iterator[dict[str, MaskArgument]]:
         """Yield every way of passing the masks of a problem, each in one parameter or joined."""

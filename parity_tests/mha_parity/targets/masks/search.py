@@ -9,7 +9,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
-from mha_parity.targets.masks.experiment import likeness, log_ratio, slope
+from mha_parity.targets.masks.experiment import SILENT, likeness, log_ratio, slope
 from mha_parity.targets.masks.mask_format import (
     ADDED,
     LENGTH_SHAPES,
@@ -17,6 +17,8 @@ from mha_parity.targets.masks.mask_format import (
     SHAPES,
     SINGLE_SHAPES,
     SWITCH,
+    THREE_AXES,
+    TORCH_HEADS,
     VALUES,
     MaskContent,
     MaskFormat,
@@ -37,6 +39,8 @@ STEEP = 1.5  # what an addend's unit adds to a logarithm at most; a threshold or
 STRONG = 5.0  # what a hidden key loses in logarithms at least, where nothing else says it is hidden
 # Where each new shape is compiled, those that most people use.
 FEW: tuple[Axes, ...] = (("N", "1", "L", "S"), ("L", "S"), ("N", "1", "1", "S"), ("N", "S"))
+# (L, S) at which a causal switch that raised at one of unequal lengths is called again.
+UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))
 WEAK = 1.5  # a 1 that changes a logarithm by less than it, beside an addend's effect, is added
 
 
@@ -68,6 +72,7 @@ def search(
         found = tried.found()
         if found.taken:
             square = raised and parameter.role is Role.CAUSAL
+            square = square and not any(experiment.answers(parameter, *each) for each in UNEQUAL)
             return replace(found, taken=tuple(replace(t, square=square) for t in found.taken))
         raised = tried.raised
     return found
@@ -84,6 +89,7 @@ class _Search:
         self._asked = asked
         self._raised = ""
         self._answered: list[Axes] = []
+        self._three_axes: Axes = ()
 
     def found(self) -> MaskSearchResult:
         """Return all that is taken, or why nothing is."""
@@ -95,7 +101,8 @@ class _Search:
             taken = []
             for way in ways if lengths_first else ways[::-1]:
                 taken = taken or list(way())
-        return MaskSearchResult(self._parameter, tuple(taken), "" if taken else self._reason())
+        reason = "" if taken else self._reason()
+        return MaskSearchResult(self._parameter, tuple(taken), reason, self._three_axes)
 
     @property
     def raised(self) -> bool:
@@ -168,19 +175,42 @@ class _Search:
 
         A shape that only comes near beside one that fits is broadcast into another meaning, and
         nobody asks for it, unless it is one of torch's own. Those are asked for wherever the call
-        takes them, whatever they do there.
+        takes them, whatever they do there, unless it reads three axes as others than torch's.
         """
         shapes = (self._asked.only,) if self._asked.only else self._shapes()
         found = [taken for axes in shapes for taken in self._of_shape(axes)]
+        self._three_axes = next((t.axes for t in found if self._reads_heads_as(t)), ())
+        demanded = [
+            each for each in self._demanded() if not self._three_axes or each.axes != TORCH_HEADS
+        ]
         if any(taken.fit >= EXACT for taken in found):
-            found = [t for t in found if t.fit >= EXACT or t.axes in self._asked.shapes]
+            own = {each.axes for each in demanded}
+            found = [t for t in found if t.fit >= EXACT or t.axes in own]
         known = {t.axes for t in found}
-        missing = (t for t in self._demanded() if t.axes not in known and t.axes in self._answered)
+        missing = (t for t in demanded if t.axes not in known and t.axes in self._answered)
         yield from (*found, *(t for t in missing if not found or self._one_of_heads(t.axes)))
 
     def _one_of_heads(self, axes: Axes) -> bool:
         """Whether a shape has an axis of heads that no other axis is broadcast against."""
         return "NH" in axes and self._experiment.shape[1] > 1
+
+    def _reads_heads_as(self, taken: MaskFormat) -> bool:
+        """Whether a mask (N * H, L, S) is read as this shape of three axes, its rest not at all.
+
+        So does a call that goes through samples, or heads, one by one. Where the rest has an effect
+        the call distinguishes the two shapes, and torch's is demanded.
+        """
+        known = taken.axes in THREE_AXES and taken.fit >= EXACT and TORCH_HEADS in self._answered
+        if not known or TORCH_HEADS not in self._asked.shapes:
+            return False
+        whole = replace(taken, axes=TORCH_HEADS).value(
+            MaskContent(self._experiment.hidden(TORCH_HEADS)), self._experiment.problem.dtype
+        )
+        size = self._experiment.shape["NH".index(taken.axes[0])]
+        effects = self._effect(whole), self._effect(whole[:size])
+        if effects[0] is None or effects[1] is None:
+            return False
+        return bool(np.abs(effects[0] - effects[1]).max() < SILENT)
 
     def _shapes(self) -> tuple[Axes, ...]:
         if self._experiment.problem.case.layout == "unbatched":

@@ -1,0 +1,61 @@
+"""Causal switches that raise at some lengths, and three axes that are read as samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.verdict import TOO_COARSE, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FILE = "masks_in_part.py"
+ALONE = "taken at L = S alone"
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
+    """Return the function that checks a layer of the file in float64."""
+    return lambda name: check_subject(f"{FILE}:{name}", cases=80, dtypes=("float64",))
+
+
+def test_a_switch_of_equal_lengths_holds_there_and_the_sentence_says_so(
+    judged: Callable[[str], Verdict],
+) -> None:
+    """The cases of other lengths are inconclusive for that reason, which no rounding is."""
+    verdict = judged("CausalAtEqualLengths")
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert verdict.inconclusive > 0
+    assert f"the causal switch is {ALONE}" in verdict.sentence
+    assert TOO_COARSE not in verdict.sentence
+    assert any(ALONE in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize("name", ["CausalAtTheEnd", "CausalAtTheEndOfFewer"])
+def test_a_switch_that_answers_some_unequal_lengths_is_judged_there(
+    judged: Callable[[str], Verdict], name: str
+) -> None:
+    """One raised call at unequal lengths hides no rule that is wrong at others."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome, verdict
+    wrong = [each for each in verdict.failures if each.check_result.check == "output"]
+    assert {"causal"} == {each.case.attn for each in wrong}
+    assert all(each.case.queries != each.case.keys for each in wrong)
+    assert not any(ALONE in note for note in verdict.notes)
+
+
+def test_three_axes_that_are_samples_are_not_torchs(judged: Callable[[str], Verdict]) -> None:
+    """A mask (N, L, S) read sample by sample holds, and the note says that it is no (N*H, L, S)."""
+    verdict = judged("BySamples")
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert any("its three axes are (N, L, S), not (N*H, L, S)" in n for n in verdict.notes)
+
+
+@pytest.mark.parametrize("name", ["BySamplesOfOthers", "BySamplesHeadsFirst"])
+def test_wrong_three_axes_fail(judged: Callable[[str], Verdict], name: str) -> None:
+    """The mask of another sample, and torch's read in another order beside one of samples."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome, verdict
+    assert not any("its three axes are" in note for note in verdict.notes)
