@@ -1,4 +1,4 @@
-"""From a case to its problem: draws the arrays, shapes them to the regime, makes the masks."""
+"""From a case to its problem: draws the arrays and shapes them to the regime."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.rng import SPREAD, Stream, largest_number, numpy_dtype
+from mha_parity.cases.masks import draw_masks
+from mha_parity.cases.rng import SPREAD, Stream, numpy_dtype
 from mha_parity.core.problem import Problem
 
 if TYPE_CHECKING:
@@ -33,18 +34,17 @@ SUBNORMAL = {
 }
 RISE, STEPS = 12.0, 4.0  # logits between first and last key; how far the key's first channel goes
 SLOPES = {"rising": 1.0, "falling": -1.0}
+BY_ROLE = {"constant", "wide_range", *SLOPES}  # regimes that shape query and key unlike
 # These keep further streams separate from the problem's.
-COTANGENT, LARGE_MASK = 0xC07A << 32, 0x1A56 << 32
-# Finite numbers that programs hide keys with, and what is added to a whole row.
-MASKED_BY, LOWERED = (-1e4, -1e9, -math.inf), -1e4
-LARGE_SHARE = 2  # of plain cases with a float mask, one in so many has finite large numbers
+COTANGENT, SHARED = 0xC07A << 32, 0x5A4E << 32
+SHARES = ("", "key", "key", "value", "value")  # what the query is too, where three may differ
 
 
 def make_problem(case: Case) -> Problem:
     """Return the problem that ``case`` describes: the same bits on every machine."""
     stream = Stream(case.seed)
     arrays = _weighted(case, stream) if case.form == "mha" else _projected(case, stream)
-    masks = _masks(case, stream)
+    masks = draw_masks(case, stream)
     scale = None
     if case.scale == "given":
         scale = (0.375 + stream.below(8) / 8) / math.sqrt(case.head_dim)
@@ -57,6 +57,14 @@ def make_problem(case: Case) -> Problem:
         for name, array in (arrays | masks).items()
     }
     return Problem(case=case, given_scale=scale, **rounded)
+
+
+def query_shared_with(case: Case) -> str:
+    """Return which of key and value the query is too where the case says distinct, by the seed."""
+    able = (case.inputs, case.projection) == ("distinct", "packed")
+    if not able or case.queries != case.keys or case.regime in BY_ROLE:
+        return ""
+    return SHARES[Stream(case.seed ^ SHARED).below(len(SHARES))]
 
 
 def _weighted(case: Case, stream: Stream) -> dict[str, Array]:
@@ -101,6 +109,8 @@ def _inputs(case: Case, stream: Stream, kdim: int, vdim: int) -> tuple[Array, Ar
     key = query if case.inputs == "self" else stream.normal(case.batch, case.keys, kdim)
     shared = case.inputs != "distinct"
     value = key if shared else stream.normal(case.batch, case.keys, vdim)
+    if query_shared_with(case):
+        key, value = (query, value) if query_shared_with(case) == "key" else (key, query)
     factor = TINY if case.regime == "tiny" else 1.0
     seen: dict[int, Array] = {}
     shaped = partial(_shape_rows, case, factor, seen)
@@ -202,71 +212,6 @@ def _projected(case: Case, stream: Stream) -> dict[str, Array]:
     if case.regime == "large_head":
         value[..., : case.v_head_dim or case.head_dim] *= LOUD.get(case.dtype, 1e4)
     return {"query": query, "key": key, "value": value}
-
-
-def _masks(case: Case, stream: Stream) -> dict[str, Array]:
-    """Return the masks; one anchor key stays visible to all, except in rows masked on purpose."""
-    masks: dict[str, Array] = {}
-    anchor = 0 if case.attn == "causal" or case.padding == "lengths" else stream.below(case.keys)
-    if case.padding != "none":
-        masks["key_padding_mask"] = _padding(case, stream, anchor)
-    if case.attn not in {"none", "causal"}:
-        masks["attn_mask"] = _attn_mask(case, stream, anchor)
-    _hide_by_numbers(case, masks)
-    return masks
-
-
-def may_hide_by_numbers(case: Case, seed: int) -> bool:
-    """Return whether a case with this seed has a finite number for -inf in a float mask."""
-    plain = case.regime == "normal" and case.masked_rows == "none"
-    return plain and Stream(seed ^ LARGE_MASK).below(LARGE_SHARE) == 0
-
-
-def _hide_by_numbers(case: Case, masks: dict[str, Array]) -> None:
-    """Put a finite large number for -inf into one float mask of some cases, in place.
-
-    One row is lowered at all of its keys, which torch's softmax does not see; in 16 bits the scores
-    would be lost next to such a number.
-    """
-    floats = [mask for mask in masks.values() if mask.dtype != bool]
-    if not floats or not may_hide_by_numbers(case, case.seed):
-        return
-    stream = Stream(case.seed ^ LARGE_MASK)
-    stream.below(LARGE_SHARE)  # drawn by `may_hide_by_numbers`
-    mask = floats[stream.below(len(floats))]
-    number = MASKED_BY[stream.below(len(MASKED_BY))]
-    mask[np.isneginf(mask)] = max(number, -largest_number(case.dtype))
-    if case.dtype in {"float64", "float32"}:
-        mask[tuple(stream.below(length) for length in mask.shape[:-1])] += LOWERED
-
-
-def _padding(case: Case, stream: Stream, anchor: int) -> Array:
-    if case.padding == "lengths":
-        lengths = np.array([1 + stream.below(case.keys) for _ in range(case.batch)])
-    else:
-        hidden = stream.chance(0.375, case.batch, case.keys)
-        hidden[:, anchor] = False
-    emptied = case.masked_rows == "some" and case.attn in {"none", "causal"}
-    sample = stream.below(case.batch)
-    if case.padding == "lengths":
-        lengths[sample] = 0 if emptied else lengths[sample]
-        return np.asarray(np.arange(case.keys) >= lengths[:, None])
-    hidden[sample] |= emptied
-    if case.padding == "bool":
-        return hidden
-    return np.where(hidden, -np.inf, stream.normal(case.batch, case.keys))
-
-
-def _attn_mask(case: Case, stream: Stream, anchor: int) -> Array:
-    blocks = case.batch * case.heads_count if case.attn.endswith("3d") else 1
-    hidden = stream.chance(0.375, blocks, case.queries, case.keys)
-    hidden[..., anchor] = False
-    if case.masked_rows == "some":
-        hidden[stream.below(blocks), stream.below(case.queries)] = True
-    mask = hidden
-    if case.attn.startswith("float"):
-        mask = np.where(hidden, -np.inf, 1.5 * stream.normal(*hidden.shape))
-    return mask if case.attn.endswith("3d") else mask[0]
 
 
 def cotangent(problem: Problem) -> Array:

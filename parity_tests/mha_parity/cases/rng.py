@@ -44,6 +44,11 @@ class Stream:
         words = self._words.random_raw(math.prod(shape)) >> np.uint64(32)
         return np.asarray(words.reshape(shape) < probability * 2**32)
 
+    def indices(self, bound: int, *shape: int) -> NDArray[np.int64]:
+        """Return integers from 0 to ``bound`` - 1."""
+        words = self._words.random_raw(math.prod(shape)) % np.uint64(bound)
+        return np.asarray(words.reshape(shape), dtype=np.int64)
+
     def below(self, bound: int) -> int:
         """Return one integer from 0 to ``bound`` - 1."""
         return int(self._words.random_raw() % bound) if bound > 1 else 0

@@ -3,12 +3,14 @@
 Kernels treat a size apart where it crosses a tile, a vector or a power of two, and tests of one
 shape never meet it. Each size has a list of values, dealt in a random order, each once a round:
 head widths around every power of two up to 128, every length to 33 and then those around powers of
-two and the edges of tiles up to 2,100, heads to 32, batches to 9, and pairs of equal sizes.
-What one axis may take is limited by the time that the case costs.
+two and the edges of tiles up to 2,100, heads to 32, batches to 64, and pairs of equal sizes.
+What one axis may take is limited by the time that the case costs; few layers are as wide as real
+ones are.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from mha_parity.core.case import BLOCK
@@ -25,13 +27,18 @@ HEAD_DIMS = (
     *(63, 64, 65, 72, 80, 96, 111, 112, 127, 128),
 )
 HEADS = (*range(2, 13), 15, 16, 17, 24, 32)
-BATCHES = tuple(range(2, 10))
+BATCHES = (*range(2, 10), 12, 16, 32, 33, 64)
 SHORT = (*range(2, 34), 40, 48, 63, 64)
 LONGEST = 2100
 EDGES = tuple(2**power + step for power in range(6, 12) for step in (-1, 0, 1))
-TAILS = tuple(3 * tile + step for tile in (32, 64) for step in (-1, 0, 1))
-OTHERS = (71, 160, 1999)  # primes, halves of tiles, round numbers
-LONG = tuple(n for n in sorted({*EDGES, *TAILS, *OTHERS, LONGEST}) if n > BLOCK)
+TAILS = (*(3 * tile + step for tile in (64, 128, 256) for step in (-1, 1)), 5 * 256 - 1)
+LONG = tuple(n for n in sorted({*EDGES, *TAILS, LONGEST}) if n > BLOCK)
+LAYERS = ((6, 48), (8, 64), (12, 64))  # heads and head width of common models: E = 288, 512, 768
+LAYER_EVERY = 120  # of all cases, one in so many is as wide as those
+WIDEST_FLOAT64 = 512  # long double takes long
+# So many cases long others are waited for: at these widths rounding may mix an error of an eighth
+# through out_proj unseen, but in float64.
+WAIT = 150
 GROUPED = ((4, 2), (6, 2), (6, 3), (4, 1), (8, 2), (8, 1), (9, 3), (12, 4), (16, 4))
 PLAIN_HEADS, PLAIN_HEAD_DIMS = (2, 3, 4, 5), (2, 3, 5, 6, 7, 9, 11)
 PLAIN_BATCHES, PLAIN_LENGTHS = (2, 3, 4), (4, 5, 6, 7, 9, 10, 11, 13)
@@ -42,12 +49,18 @@ EQUAL_SIZES = (
     ("queries", "keys"),
 )  # fmt: skip
 FOLDED = ("queries", "keys")  # made equal to N H, or to E
-DEALT, COINCIDENT, WIDE_AND_LONG = 0.65, 0.25, 0.25
-LONG_SHARES = (0.4, 0.35, 0.25)  # of long cases: keys, queries, both
+TWO_READINGS = 0.5  # of equal sizes beside a 2-D mask: N = L, so that (L, S) may be read as (N, S)
+# kdim and vdim less the width: wider, narrower, equal to each other or, one of them, to the width.
+KV_WIDTHS = (
+    (1, 3), (2, 4), (8, 16), (1, 4), (16, 3), (2, 2), (0, 3), (1, 0), (-1, 2), (2, -1), (-1, -1),
+)  # fmt: skip
+SHARED = 0.85  # of layers with three inputs of one width: L = S, so that one may be another
+DEALT, COINCIDENT, WIDE_AND_LONG = 0.8, 0.25, 0.25
+LONG_SHARES = (0.4, 0.3, 0.3)  # of long cases: keys, queries, both
 FULL_LENGTH = 0.02  # of long cases: what makes self-attention past a thousand keys possible
 # Microseconds that a score, a weight and an element of a row cost oracle, bound and judge together.
 PER_SCORE, PER_WEIGHT, PER_ELEMENT = 0.3, 0.15, 0.25
-LIMIT, LONG_LIMIT, FULL_LIMIT = 12e3, 25e3, 350e3
+LIMIT, LONG_LIMIT, FULL_LIMIT = 11e3, 25e3, 350e3
 
 
 class Round:
@@ -76,22 +89,16 @@ class SizeDraw:
     def __init__(self, chance: random.Random) -> None:
         """Start the rounds with this source of chance."""
         self.chance = chance
-        self.rounds = {
-            "batch": Round(BATCHES, chance),
-            "queries": Round(SHORT, chance),
-            "keys": Round(SHORT, chance),
-            "heads_count": Round(HEADS, chance),
-            "head_dim": Round(HEAD_DIMS, chance),
-            "long queries": Round(LONG, chance),
-            "long keys": Round(LONG, chance),
-            "square": Round(range(2, 17), chance),
-            "coincidence": Round(range(len(EQUAL_SIZES) + 2 * len(FOLDED)), chance),
-            "least": Round(range(4), chance),
-        }
+        # In 16 bits an error of an eighth may be rounding: what is dealt there is dealt again.
+        self.rounds_of = {in_16_bits: _rounds(chance) for in_16_bits in (False, True)}
+        self.rounds = self.rounds_of[False]
+        self.drawn = self.layers = 0
 
     def sizes(self, features: Features) -> Sizes:
         """Return sizes that fit the features, every length of self-attention once."""
         kind = features["size"]
+        self.drawn += 1
+        self.rounds = self.rounds_of[features["dtype"] in {"float16", "bfloat16"}]
         sizes = self._plain(features)
         least = self._least(features) if kind in {"ones", "empty"} else ""
         dealt = self.chance.random() < DEALT
@@ -103,8 +110,14 @@ class SizeDraw:
             self._coincide(sizes, features)
         elif kind != "empty" and dealt:
             self._deal_short(sizes, features, least)
+        if kind == "small":
+            self._widen(sizes, features)
         if least:
             sizes[least] = int(kind == "ones")
+        three = features["inputs"] == "distinct" and features["projection"] == "packed"
+        if three and kind == "small" and self.chance.random() < SHARED:
+            kept = self.chance.choice(FOLDED)
+            sizes["queries"] = sizes["keys"] = sizes[kept]
         if features["inputs"] == "self":
             sizes["queries"] = sizes["keys"] = _one_length(sizes, kind)
         return sizes | self._derived(sizes, features)
@@ -184,14 +197,33 @@ class SizeDraw:
         lengths = ["queries", "keys"]
         if features["inputs"] == "self":
             lengths.remove(self.chance.choice(lengths))
-        axes = {"head_dim", "heads_count", "batch", *lengths} - {least}
+        axes = {"head_dim", "heads_count", *lengths} - {least}
         self._deal(sizes, features, LIMIT, sorted(axes))
+        if least != "batch":  # the last one, lest a large one leave no time for the others
+            self._deal(sizes, features, LIMIT, ("batch",))
         if features["inputs"] == "self":
             sizes["queries"] = sizes[lengths[0]]
+
+    def _widen(self, sizes: Sizes, features: Features) -> None:
+        """Give one case in `LAYER_EVERY`, a plain layer, the heads and width of a common model."""
+        plain = (features["form"], features["regime"]) == ("mha", "normal")
+        if not plain or not self._free("heads_count", features):
+            return
+        exact = features["dtype"] == "float64"
+        shows = exact or (features["dtype"], features["out_proj"]) == ("float32", "identity")
+        due = LAYER_EVERY // 4 + LAYER_EVERY * self.layers
+        if self.drawn >= due + WAIT * (not shows):
+            widest = WIDEST_FLOAT64 if exact else math.inf
+            number = self.rounds["layer"].deal(lambda i: math.prod(LAYERS[i]) <= widest)
+            heads, head_dim = LAYERS[number or 0]
+            self.layers += 1
+            sizes |= self._plain(features) | {"heads_count": heads, "head_dim": head_dim}
 
     def _coincide(self, sizes: Sizes, features: Features) -> None:
         """Make two sizes equal, or a length equal to N H or to E."""
         number = self.rounds["coincidence"].deal(lambda _: True) or 0
+        if features["attn"].endswith("2d") and self.chance.random() < TWO_READINGS:
+            number = EQUAL_SIZES.index(("batch", "queries"))
         if number < len(EQUAL_SIZES):
             kept, changed = EQUAL_SIZES[number]
             if not self._free(changed, features):
@@ -222,11 +254,28 @@ class SizeDraw:
             others = [sizes["head_dim"] + more for more in (1, 2, 3)] + [8, 16]
             found["v_head_dim"] = chance.choice([d for d in others if d != sizes["head_dim"]])
         if features["projection"] == "separate":
-            found |= {
-                "kdim": width + chance.choice((1, 2, 8)),
-                "vdim": width + chance.choice((3, 4, 16)),
-            }
+            widths = KV_WIDTHS[self.rounds["kv widths"].deal(lambda _: True) or 0]
+            kdim, vdim = (max(width + more, 1) for more in widths)
+            found |= {"kdim": kdim, "vdim": vdim + (kdim == vdim == width)}
         return found
+
+
+def _rounds(chance: random.Random) -> dict[str, Round]:
+    """Return a round over the values of each size."""
+    return {
+        "batch": Round(BATCHES, chance),
+        "queries": Round(SHORT, chance),
+        "keys": Round(SHORT, chance),
+        "heads_count": Round(HEADS, chance),
+        "head_dim": Round(HEAD_DIMS, chance),
+        "long queries": Round(LONG, chance),
+        "long keys": Round(LONG, chance),
+        "square": Round(range(2, 17), chance),
+        "coincidence": Round(range(len(EQUAL_SIZES) + 2 * len(FOLDED)), chance),
+        "least": Round(range(4), chance),
+        "layer": Round(range(len(LAYERS)), chance),
+        "kv widths": Round(range(len(KV_WIDTHS)), chance),
+    }
 
 
 def _one_length(sizes: Sizes, kind: str) -> int:

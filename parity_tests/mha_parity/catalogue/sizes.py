@@ -8,7 +8,7 @@ drawn from.
 from __future__ import annotations
 
 import operator
-from itertools import chain
+from itertools import chain, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -47,14 +47,16 @@ ABOVE = {
     "S": (1, 2, 8, 16, 32, 64, 128, 256, 512, 1024),
     "L": (1, 2, 8, 16, 32, 64, 128, 256),
     "H": (4, 7, 8, 15),
-    "N": (2, 4, 7),
+    "N": (2, 4, 7, 9, 32, 63),
+    "E": (256, 511),
 }
 SINGLE = {
     "D": (1, 2, 3, 4, 5, 8, 16, 24, 32, 40, 64, 96, 128),
     "S": (1, 2, 3, 4, 8, 15, 16, 17, 20, 31, 32, 33, 40, 48, 63, 64),
     "L": (1, 2, 3, 4, 8, 15, 16, 17, 20, 31, 32, 33, 40, 48, 63, 64),
-    "H": (1, 2, 6, 8, 12, 16),
-    "N": (1, 2, 4, 8, 9),
+    "H": (1, 2, 6, 8, 12, 16, 32),
+    "N": (1, 2, 4, 8, 9, 12, 16, 32, 64),
+    "E": (288, 512),
 }
 RANGES = (("S", 17, 48), ("L", 17, 48), ("D", 17, 31), ("D", 33, 63), ("S", 129, 255))
 EQUAL = (
@@ -126,6 +128,9 @@ def _by_two_sizes() -> Iterator[Planted]:
 
 def _by_tiles() -> Iterator[Planted]:
     """Yield bugs at the tails of tiles, and in their last rows."""
+    for name, tail in product(("S", "L"), range(2, 15)):
+        at_tail = _both(_within(SIZES[name], 17), _multiple(SIZES[name], 16, tail))
+        yield _where("tile", f"{name} > 16 and {name} % 16 == {tail}", at_tail)
     for tile in TILES:
         for name in ("S", "L"):
             longer = _within(SIZES[name], tile + 1)

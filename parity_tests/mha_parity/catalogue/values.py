@@ -149,6 +149,41 @@ class LowMaskDropped(Attention):
         return super().apply_mask(scores, np.where(dropped, self.work_dtype.type(0), mask))
 
 
+class HiddenFirstTile(Attention):
+    """Start an online softmax from a tile of hidden keys: exp(-inf - -inf) is NaN."""
+
+    tile = 16
+
+    def softmax(self, scores: Array) -> Array:
+        """Return the softmax, NaN where the first tile is hidden whole and another is not."""
+        hidden = np.isneginf(scores[..., : self.tile].max(axis=-1, keepdims=True, initial=-np.inf))
+        weights = super().softmax(scores)
+        return np.asarray(np.where(hidden & (scores.shape[-1] > self.tile), np.nan, weights))
+
+
+class TileSkippedByFirstRow(Attention):
+    """Skip a tile of keys where the first query sees none of it."""
+
+    tile = 16
+
+    def softmax(self, scores: Array) -> Array:
+        """Return the softmax without the tiles that are hidden from the first query."""
+        for start in range(0, scores.shape[-1], self.tile):
+            tile = scores[..., start : start + self.tile]
+            skipped = np.isneginf(tile[..., :1, :]).all(axis=-1, keepdims=True)
+            tile[...] = np.where(skipped, -np.inf, tile)
+        return super().softmax(scores)
+
+
+class LoneKeyDropped(Attention):
+    """Return 0 where a row sees one key of several."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Return the weights, 0 in rows with a single number."""
+        lone = np.isfinite(scores).sum(axis=-1, keepdims=True) == 1
+        return np.asarray(super().softmax(scores) * ~(lone & (scores.shape[-1] > 1)))
+
+
 KINDS: tuple[tuple[str, type[Attention]], ...] = (
     ("a score is exactly 0", ZeroScoreHidden),
     ("a value is -0.0", NegativeZeroRow),
@@ -158,14 +193,26 @@ KINDS: tuple[tuple[str, type[Attention]], ...] = (
     ("a row is hidden by a finite number below -100", LowMaskHides),
     ("a key is hidden by a finite number below -10", LowMaskDropped),
     ("there is one key", OneKeyIgnored),
+    ("a row sees one key of several", LoneKeyDropped),
     ("all key rows are equal", EqualRowsStandardised),
     ("the maximum lies 8 above in the first tile", FirstTileOnly),
+    *(
+        (f"the first tile of {tile} is hidden", type("Hidden", (HiddenFirstTile,), {"tile": tile}))
+        for tile in (4, 16, 32, 64)
+    ),
+    *(
+        (
+            f"a tile of {tile} is hidden from the first query alone",
+            type("Skipped", (TileSkippedByFirstRow,), {"tile": tile}),
+        )
+        for tile in (4, 16, 32, 64, 128)
+    ),
     *(
         (
             f"the maximum grows in {where} tile of {tile}",
             type("MaximumNotRaised", (MaximumNotRaised,), {"tile": tile, "where": which}),
         )
-        for tile in (4, 16, 64)
+        for tile in (4, 16, 64, 128)
         for where, which in (("a later", "any"), ("the second", "second"), ("the last", "last"))
     ),
 )

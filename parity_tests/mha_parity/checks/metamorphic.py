@@ -65,7 +65,8 @@ def permute_rows(problem: Problem, count: int) -> RelatedProblem | None:
     order[chosen] = np.roll(chosen, 1)
     changes: dict[str, object] = {"query": problem.query[:, order]}
     if problem.query is problem.key:
-        changes |= {"key": changes["query"], "value": changes["query"]}
+        value = changes["query"] if problem.value is problem.key else problem.value[:, order]
+        changes |= {"key": changes["query"], "value": value}
     mask = problem.attn_mask
     if mask is not None:
         rows = mask[..., order, :]

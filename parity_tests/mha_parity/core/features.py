@@ -41,11 +41,11 @@ AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "inputs": {
             "self": "self-attention",
             "cross": "cross-attention, key is value",
-            "distinct": "query, key and value all distinct",
+            "distinct": "query, key and value as three arguments",
         },
         "projection": {
             "packed": "packed in_proj",
-            "separate": "kdim and vdim unlike embed_dim",
+            "separate": "kdim or vdim unlike embed_dim",
             "none": "no projections",
         },
         "bias": {"no": "no in_proj bias", "yes": "in_proj bias"},

@@ -17,6 +17,7 @@ from rich.table import Table
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import whole_offer
+from mha_parity.catalogue.arguments import planted_arguments
 from mha_parity.catalogue.sizes import planted_sizes
 from mha_parity.catalogue.values import planted_values
 from mha_parity.core.candidate import CandidateError
@@ -57,7 +58,7 @@ class Detection:
 
 def planted() -> tuple[Planted, ...]:
     """Return all planted bugs."""
-    return (*planted_sizes(), *planted_values())
+    return (*planted_sizes(), *planted_arguments(), *planted_values())
 
 
 def detections(

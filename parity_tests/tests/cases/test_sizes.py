@@ -11,7 +11,7 @@ from mha_parity.cases.sizes import (
     BATCHES,
     HEAD_DIMS,
     HEADS,
-    LIMIT,
+    LAYERS,
     LONG,
     LONG_LIMIT,
     LONGEST,
@@ -60,7 +60,9 @@ def test_long_cases_are_few_and_cheap(inputs: str) -> None:
     long = [case for case in cases if max(case.queries, case.keys) > BLOCK]
 
     assert len(long) < len(cases) / 4
-    assert all(dear(case) < 2 * LIMIT for case in cases if case not in long)
+    layers = [case for case in cases if (case.heads_count, case.head_dim) in LAYERS]
+    assert len(layers) < 6
+    assert all(dear(case) < 2 * LONG_LIMIT for case in cases if case not in [*long, *layers])
     assert sum(dear(case) > LONG_LIMIT for case in long) < len(cases) / 50
 
 
