@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let array libraries compute in the calling thread, and leave them as they were found.
+    """Let libraries on OpenMP, torch among them, compute in this thread, and then as before.
 
-    Their threads wait for each other by spinning: on busy cores, problems as small as cases take
-    five to ten times as long with two.
+    OpenMP's threads wait for each other by spinning: on busy cores, problems as small as cases take
+    five to ten times as long with two. The limit is the calling thread's own. OpenBLAS takes a
+    second thread for larger products alone, and its limit, the whole process's, is left as it is.
     """
-    with threadpool_limits(1):
+    with threadpool_limits(1, user_api="openmp"):
         yield

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from threadpoolctl import threadpool_limits
+
 from mha_parity.oracle.recorded import asks_torch
 from mha_parity.run import answer_dtype
 from mha_parity.run.case_run import ANSWERED, run_cases
@@ -28,6 +30,15 @@ def diagnosed(
 
     Cases answered in a narrower dtype are asked again in that: what fails there has another cause.
     """
+    # The products of a diagnosis are many and small: threads that wait for each other's cores take
+    # three times the processor time.
+    with threadpool_limits(1):
+        return _diagnosed(candidate, failing, settings)
+
+
+def _diagnosed(
+    candidate: Candidate, failing: list[CaseResult], settings: JudgeSettings
+) -> tuple[Diagnosis, ...]:
     narrower = [each for each in failing if asks_torch() and answer_dtype.is_narrower(each)]
     cases = [each.case.replace(dtype=each.answer_dtype) for each in narrower[:FAILURES]]
     others = [each for each in failing if not answer_dtype.is_narrower(each)]

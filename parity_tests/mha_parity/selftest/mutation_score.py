@@ -48,6 +48,7 @@ ROOMS = {
 }
 # Of the reference: what torch was seen to do and where, and problems to show it on. No verdict.
 NO_RUN = ("trial", "_trial_masks", "_trial_values", "_evidence", "_report", "example")
+LEAST_SCORE = 0.95
 SECONDS = 900  # for one folder of tests: a change that makes a loop endless is seen by this
 
 Place = tuple[int, int]
@@ -79,6 +80,16 @@ class ChangeResult:
 
     change: Change
     outcome: str
+
+
+def outdated(root: Path, path: Path = EQUIVALENTS) -> list[str]:
+    """Return the lines of changes that have no reason, or that the code under ``root`` lacks."""
+    changes = [Change(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+    return [
+        each.line
+        for each in changes
+        if not each.why or each.line not in " ".join((root / each.path).read_text("utf-8").split())
+    ]
 
 
 def read_equivalents(path: Path = EQUIVALENTS) -> dict[tuple[str, str, str], str]:
@@ -149,7 +160,7 @@ def run_tests(change: Change, text: str, root: Path) -> ChangeResult:
     source = module.read_text("utf-8")
     module.write_text(text, "utf-8")
     try:
-        seen = any(not _pass(root, folder) for folder in ROOMS[change.room])
+        seen = any(not is_green(root, folder) for folder in ROOMS[change.room])
     finally:
         module.write_text(source, "utf-8")
     if seen:
@@ -180,7 +191,13 @@ def run_changes(count: int, seed: int, rooms: Sequence[str], jobs: int) -> list[
             clone = ["git", "clone", "--quiet", ".", str(root)]
             subprocess.run(clone, check=True)
             free.put(root)
-        for result in pool.map(one, list(draw(root, count, seed, rooms))):
+        drawn = list(draw(root, count, seed, rooms))
+        for folder in sorted({ROOMS[change.room][0] for change, _ in drawn}):
+            if not is_green(root, folder):
+                raise RuntimeError(
+                    f"the tests of {folder} fail on the code as it is; mend it first."
+                )
+        for result in pool.map(one, drawn):
             tested.append(result)
             tick(len(tested), count)
     return tested
@@ -218,7 +235,8 @@ def tables(tested: Sequence[ChangeResult], seed: int) -> str:
     return "\n".join([*lines, ""])
 
 
-def _pass(root: Path, folder: str) -> bool:
+def is_green(root: Path, folder: str) -> bool:
+    """Return whether the tests of a folder pass on the code under ``root``."""
     paths = os.pathsep.join(str(root / part) for part in ("impl", "reference", "parity_tests"))
     command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     try:
@@ -227,7 +245,7 @@ def _pass(root: Path, folder: str) -> bool:
             cwd=root,
             env={
                 **os.environ,
-                "PYTHONPATH": os.pathsep.join(paths),
+                "PYTHONPATH": paths,
                 "PYTHONDONTWRITEBYTECODE": "1",
             },
             stdout=subprocess.DEVNULL,
@@ -259,7 +277,7 @@ def _unseen(tree: ast.Module) -> Iterator[tuple[Place, Place]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Test a sample, print its tables, and return 1 where a change survives."""
+    """Test a sample, print its tables, and return 1 where a test sees too few."""
     parser = argparse.ArgumentParser(description="Test changes of the code that decides verdicts.")
     parser.add_argument("--count", type=int, default=24, help="changes to draw (24)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the draw (0)")
@@ -273,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.markdown:
         options.markdown.write_text(text, encoding="utf-8")
     sys.stdout.write(text)
-    return int(any(one.outcome == "survived" for one in tested))
+    return int(score(tested) < LEAST_SCORE)
 
 
 if __name__ == "__main__":

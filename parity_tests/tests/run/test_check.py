@@ -54,20 +54,23 @@ def test_a_run_without_power_is_inconclusive(monkeypatch: pytest.MonkeyPatch) ->
     assert {row.note for row in offered} == {"no case could have shown a bug"}
 
 
-def test_a_run_has_one_thread_and_leaves_the_callers() -> None:
-    """Cases and diagnosis wait for no other core, whatever the caller's libraries may use."""
-    threads: set[int] = set()
+def test_a_run_has_one_thread_of_openmp_and_leaves_the_callers() -> None:
+    """Cases wait for no other core, the diagnosis for BLAS's neither; then all is as before."""
+    threads: dict[str, list[int]] = {"openmp": [], "blas": []}
 
     def zeros(problem: Problem) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
-        threads.update(each["num_threads"] for each in threadpool_info())
+        for each in threadpool_info():
+            threads[each["user_api"]].append(each["num_threads"])
         return np.zeros(problem.output_shape, problem.dtype)
 
+    before = {each["filepath"]: each["num_threads"] for each in threadpool_info()}
     with threadpool_limits(2):
         found = check(FunctionCandidate("zeros", zeros, OFFERED), Options(cases=3, shrink=False))
-        after = max(each["num_threads"] for each in threadpool_info())
+        assert {2} == {each["num_threads"] for each in threadpool_info()}
+    assert before == {each["filepath"]: each["num_threads"] for each in threadpool_info()}
     assert "zeros-returned" == found.diagnosis[0].bug
-    assert {1} == threads
-    assert 2 == after
+    assert {1} == set(threads["openmp"])
+    assert [2, 1] == [threads["blas"][0], threads["blas"][-1]]
 
 
 def test_junk_fails_and_blind_cases_do_not_hide_it() -> None:

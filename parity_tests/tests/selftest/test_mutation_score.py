@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from mha_parity.selftest.mutation_score import (
-    EQUIVALENTS,
     ROOMS,
     Change,
     ChangeResult,
     apply,
     describe,
     draw,
+    outdated,
     places,
     read_equivalents,
     score,
     tables,
+    is_green,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -65,14 +66,29 @@ def test_a_change_is_told_by_the_lines_that_differ() -> None:
     assert describe(f"{JUDGING}/output.py", "x\n  a + b\ny\n", "x\n  a - b\ny\n") == change()
 
 
-def test_every_equivalent_change_has_a_reason_and_its_line() -> None:
-    """An entry whose line the code no longer has excuses nothing."""
-    for line in EQUIVALENTS.read_text(encoding="utf-8").splitlines():
-        known = Change(**json.loads(line))
-        assert known.why, f"{known.path}: {known.line} has no reason"
-        text = (ROOT / known.path).read_text(encoding="utf-8")
-        assert known.line in " ".join(text.split()), f"{known.path} has no line {known.line}"
-        assert known.key in read_equivalents()
+def test_every_equivalent_change_has_a_reason_and_its_line(tmp_path: Path) -> None:
+    """An entry without a reason, or whose line the code no longer has, excuses nothing."""
+    assert [] == outdated(ROOT)
+    (tmp_path / "code.py").write_text("first = 1\nsecond = 2\n", encoding="utf-8")
+    known = [("first = 1", "it is unused"), ("second = 2", ""), ("third = 3", "it is unused")]
+    entries = [{"path": "code.py", "line": a, "changed": "", "why": why} for a, why in known]
+    listed = tmp_path / "list.jsonl"
+    listed.write_text("\n".join(map(json.dumps, entries)), encoding="utf-8")
+    assert ["second = 2", "third = 3"] == outdated(tmp_path, listed)
+    assert "it is unused" == read_equivalents(listed)["code.py", "first = 1", ""]
+
+
+def test_the_tests_run_on_the_changed_copy(tmp_path: Path) -> None:
+    """A module of the copy is the one that its tests import, and what breaks it is seen."""
+    tests = tmp_path / "parity_tests" / "tests" / "core"
+    tests.mkdir(parents=True)
+    tests.joinpath("test_of_it.py").write_text(
+        "from only_in_the_copy import one\n\n\ndef test_one():\n    assert one == 1\n"
+    )
+    module = tmp_path / "parity_tests" / "only_in_the_copy.py"
+    for text, passes in (("one = 1\n", True), ("one = 2\n", False)):
+        module.write_text(text, encoding="utf-8")
+        assert is_green(tmp_path, "core") is passes
 
 
 def test_every_room_and_its_tests_exist() -> None:
