@@ -70,3 +70,25 @@ class TwoAxes(OnRequest):
     def laid(self, attn_mask, samples):
         """Refuse a third axis."""
         raise ValueError(f"attn_mask has {attn_mask.ndim} axes, but should have 2")
+
+
+class WrongByDefault(OnRequest):
+    """Wrong: by default half as much again comes out, with weights (N, L, S, H)."""
+
+    def forward(self, query, key, value, need_weights=True):
+        """Return (output, weights or None)."""
+        output, weights = super().forward(
+            query, key, value, need_weights=need_weights, average_attn_weights=False
+        )
+        return (1.5 * output, weights.movedim(1, -1)) if need_weights else (output, None)
+
+
+class ReturnsScores(OnRequest):
+    """Right: the scores before the softmax are returned on request."""
+
+    def forward(self, query, key, value, return_scores=False):
+        """Return the output, perhaps with scores (N, H, L, S)."""
+        output, weights = super().forward(
+            query, key, value, need_weights=True, average_attn_weights=False
+        )
+        return (output, weights.log()) if return_scores else output

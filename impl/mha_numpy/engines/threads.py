@@ -92,9 +92,11 @@ def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
     try:
         take_part()
     finally:
-        for helper in helpers:
-            if not helper.cancel():
-                helper.result()
+        begun = [helper for helper in helpers if not helper.cancel()]
+        for helper in begun:
+            helper.exception()  # waits: nothing goes on writing once this has ended
+    for helper in begun:
+        helper.result()
 
 
 @cache

@@ -192,11 +192,9 @@ def run_changes(count: int, seed: int, rooms: Sequence[str], jobs: int) -> list[
             subprocess.run(clone, check=True)
             free.put(root)
         drawn = list(draw(root, count, seed, rooms))
-        for folder in sorted({ROOMS[change.room][0] for change, _ in drawn}):
-            if not is_green(root, folder):
-                raise RuntimeError(
-                    f"the tests of {folder} fail on the code as it is; mend it first."
-                )
+        for tests in sorted({ROOMS[change.room][0] for change, _ in drawn}):
+            if not is_green(root, tests):
+                raise RuntimeError(f"the tests of {tests} fail on unchanged code; mend it first.")
         for result in pool.map(one, drawn):
             tested.append(result)
             tick(len(tested), count)

@@ -105,29 +105,54 @@ def test_a_helper_that_comes_late_is_not_waited_for(monkeypatch: pytest.MonkeyPa
 
         def hold() -> None:
             working.set()
-            may_end.wait()
+            may_end.wait(60)
 
         busy.submit(hold)
-        working.wait()
+        working.wait(60)
         done: list[int] = []
-        run(done.append, 3, 2)
-        may_end.set()
+        try:
+            run(done.append, 3, 2)
+        finally:
+            may_end.set()
     assert [0, 1, 2] == done
 
 
 def test_a_piece_that_a_helper_has_is_waited_for() -> None:
     """A job ends with its last piece, whichever thread has it."""
-    started = threading.Barrier(2)
-    done: list[str] = []
+    started, caller_is_done = threading.Barrier(2, timeout=60), threading.Event()
+    done: list[bool] = []
 
     def work(_: int) -> None:
         started.wait()
-        if threading.current_thread() is not threading.main_thread():
-            time.sleep(0.05)
-        done.append(threading.current_thread().name)
+        is_caller = threading.current_thread() is threading.main_thread()
+        assert is_caller or caller_is_done.wait(60)
+        done.append(is_caller)
+        if is_caller:
+            caller_is_done.set()
 
     run(work, 2, 2)
-    assert ("MainThread", 2) == (done[0], len(done))
+    assert [True, False] == done
+
+
+def test_an_exception_waits_for_the_pieces_of_all_helpers() -> None:
+    """One helper raises while another writes: the job ends when both are done, and raises."""
+    started, raised = threading.Barrier(3, timeout=60), threading.Event()
+    order, done = iter(range(2)), []
+
+    def work(_: int) -> None:
+        started.wait()
+        if threading.current_thread() is threading.main_thread():
+            return
+        if next(order) == 0:
+            raised.set()
+            raise ArithmeticError
+        assert raised.wait(60)
+        time.sleep(0.05)
+        done.append(True)
+
+    with pytest.raises(ArithmeticError):
+        run(work, 3, 3)
+    assert [True] == done
 
 
 @pytest.mark.parametrize("rows", [1, 7, 128, 129])

@@ -14,12 +14,12 @@ from mha_parity.selftest.mutation_score import (
     apply,
     describe,
     draw,
+    is_green,
     outdated,
     places,
     read_equivalents,
     score,
     tables,
-    is_green,
 )
 
 ROOT = Path(__file__).parents[3]

@@ -33,6 +33,22 @@ def test_weights_are_asked_for(judged: Callable[[str], Verdict], name: str) -> N
     assert ("bool3d" in masks) is (name == "OnRequest")
 
 
+def test_a_default_that_returns_weights_of_another_form_is_judged(
+    judged: Callable[[str], Verdict],
+) -> None:
+    """Where weights are not offered, the call is made as it is by default, and fails."""
+    verdict = judged("WrongByDefault")
+    assert Outcome.FAIL == verdict.outcome, verdict
+    assert {"none"} == {
+        row.value for row in verdict.features if row.axis == "weights" and row.cases
+    }
+
+
+def test_scores_are_no_weights(judged: Callable[[str], Verdict]) -> None:
+    """A switch that returns what is before the softmax is not passed."""
+    assert Outcome.PASS == judged("ReturnsScores").outcome
+
+
 @pytest.mark.parametrize("name", ["BiasForgotten", "HeadsFirst"])
 def test_what_is_wrong_only_when_asked_for_is_seen(
     judged: Callable[[str], Verdict], name: str
@@ -47,21 +63,22 @@ def test_what_is_wrong_only_when_asked_for_is_seen(
 
 
 def test_switches_are_known_by_name_and_default() -> None:
-    """True or False by what a case asks; other names, and values that are no switch, are left."""
+    """What differs from the default is passed; other names, and what is no switch, are left."""
 
     def call(
         query: Any, need_weights: bool = True, average_attn_weights: bool = False,
         output_attentions: None = None, return_dict: bool = True, num_weights: int = 3,
+        return_scores: bool = False, return_only_weights: bool = False,
     ) -> Any:  # fmt: skip
         """Take many switches."""
 
     named = inspect.signature(call).parameters.values()
     case = parse("mha-N2-L5-S7-H3-D4-cross-bias-weights-float32-s81")
     for weights, expected in (
-        ("none", (False, False, False)),
-        ("averaged", (True, True, True)),
-        ("per_head", (True, False, True)),
+        ("none", {"need_weights": False}),
+        ("averaged", {"average_attn_weights": True, "output_attentions": True}),
+        ("per_head", {"output_attentions": True}),
     ):
-        found = weights_switches(named, case.replace(weights=weights))
-        names = ("need_weights", "average_attn_weights", "output_attentions")
-        assert dict(zip(names, expected, strict=True)) == found
+        found = weights_switches(named, case.replace(weights=weights), ["averaged"])
+        assert expected == found
+    assert {} == weights_switches(named, case.replace(weights="none"), [])

@@ -258,7 +258,8 @@ class LinearModule(TorchModule):
 
     def _called_with(self, module: Any, rows: list[Any], arguments: Arguments) -> Call:
         function = module if callable(module) else forward(module)
-        switches = weights_switches(self._named[1], arguments.problem.case)
+        given = [each for each in self.offer["weights"] if each != "none"]
+        switches = weights_switches(self._named[1], arguments.problem.case, given)
         args = (*rows, *[None] * self._more)
         return self.masked(Call(function, args, switches, tuple(arguments.given)), arguments)
 

@@ -11,11 +11,11 @@ from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from mha_parity.core.case import Case
 
-WEIGHTS = re.compile(r"attn|attention|weight|score|prob")
+WEIGHTS = re.compile(r"(attn|attention|weight|prob|map|attention_score)s?$")
 
 
 def returned(case: Case) -> Iterator[FeatureProbe]:
@@ -25,16 +25,23 @@ def returned(case: Case) -> Iterator[FeatureProbe]:
         yield FeatureProbe("weights", "averaged", (case.replace(weights="averaged"),))
 
 
-def weights_switches(named: Iterable[inspect.Parameter], case: Case) -> dict[str, bool]:
-    """Return what the switches of a call get: True where a case asks for weights.
+def weights_switches(
+    named: Iterable[inspect.Parameter], case: Case, offered: Sequence[str]
+) -> dict[str, bool]:
+    """Return the switches of a call that differ from their defaults: what a case asks for.
 
     ``need_weights``, ``return_attention``, ``output_attentions`` and the like, off by default, on,
-    or None; ``average_attn_weights`` is whether they are averaged over the heads.
+    or None; ``average_attn_weights`` is whether they are averaged over the heads. One that is on by
+    default is switched off only where weights are offered: else the default is what is judged.
     """
     switches = {}
     for each in named:
         is_switch = each.default is None or isinstance(each.default, bool)
-        if is_switch and role(each.name, "call") is Role.RETURN and WEIGHTS.search(each.name):
+        if not is_switch or role(each.name, "call") is not Role.RETURN:
+            continue
+        if "only" not in each.name and WEIGHTS.search(each.name):
             averaging = each.name.startswith("average")
-            switches[each.name] = case.weights in {"averaged", "" if averaging else "per_head"}
+            wanted = case.weights in {"averaged", "" if averaging else "per_head"}
+            if wanted is not bool(each.default) and (case.weights != "none" or offered):
+                switches[each.name] = wanted
     return switches
