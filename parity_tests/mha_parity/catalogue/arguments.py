@@ -21,16 +21,16 @@ def _attn(case: Case, ends: str) -> bool:
     return case.attn.endswith(ends)
 
 
-def _apart(case: Case) -> bool:
+def _separate(case: Case) -> bool:
     return case.projection == "separate"
 
 
 CONDITIONS: Mapping[str, Callable[[Case], bool]] = {
-    "kdim == embed_dim": lambda c: _apart(c) and c.kdim == c.embed_dim,
-    "vdim == embed_dim": lambda c: _apart(c) and c.vdim == c.embed_dim,
-    "kdim == vdim": lambda c: _apart(c) and c.kdim == c.vdim,
-    "kdim < embed_dim": lambda c: _apart(c) and c.kdim < c.embed_dim,
-    "vdim < embed_dim": lambda c: _apart(c) and c.vdim < c.embed_dim,
+    "kdim == embed_dim": lambda c: _separate(c) and c.kdim == c.embed_dim,
+    "vdim == embed_dim": lambda c: _separate(c) and c.vdim == c.embed_dim,
+    "kdim == vdim": lambda c: _separate(c) and c.kdim == c.vdim,
+    "kdim < embed_dim": lambda c: _separate(c) and c.kdim < c.embed_dim,
+    "vdim < embed_dim": lambda c: _separate(c) and c.vdim < c.embed_dim,
     "query is key, not value": lambda c: query_shared_with(c) == "key",
     "query is value, not key": lambda c: query_shared_with(c) == "value",
     "key is value, not query": lambda c: c.form == "mha" and c.inputs == "cross",
