@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
 
 FIRST, EARLY, WINDOW = 24, 40, 500
-TURN = 8  # calls are repeated on each eighth drawn case
+REPEAT_EVERY = 8  # calls are repeated on each eighth drawn case
 SINGLE = 20.0  # pairs that count as much as a feature that no case has yet
 ANY_CASE = 5e3  # microseconds that a case takes whatever its sizes
 SIZES = ("batch", "queries", "keys", "heads_count", "head_dim")
@@ -67,7 +67,7 @@ def _traits(case: Case) -> set[tuple[str, object]]:
     sizes = {name: getattr(case, name) for name in SIZES}
     keys = case.keys + (case.bias_kv == "yes") + (case.zero_attn == "yes")
     comparable = (case.regime, case.masked_rows) == (PLAIN["regime"], PLAIN["masked_rows"])
-    repeated = comparable and case_index(case) % TURN == 0
+    repeated = comparable and case_index(case) % REPEAT_EVERY == 0
     return {
         *case.features().items(),
         *((f"binary digits of {name}", size.bit_length()) for name, size in sizes.items()),

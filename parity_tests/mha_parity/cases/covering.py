@@ -20,7 +20,7 @@ Pair = tuple[tuple[str, str], tuple[str, str]]
 HALF = 0.5
 # Takes no part in the draw: a run with gradients has the cases of a run without.
 UNCOVERED_AXIS = "gradients"
-SEED_STRIDE = 1_000_003  # how far the seeds of two runs' cases are apart
+SEED_STRIDE = 1_000_003  # the distance between the seeds of two runs' cases
 # Runs whose seeds fit into 32 bits; the run after the last has the values of the first again.
 RUNS = 2**32 // SEED_STRIDE
 ATTEMPTS = 8  # candidates per greedy step: more make the list a little shorter, and slower
@@ -86,7 +86,7 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
 
 GROUPED_LAYER: Features = {"form": "mha", "kv_heads": "fewer"}
 
-# For each feature, what it cannot occur beside.
+# For each feature, what it cannot occur with.
 _EXCLUDED: dict[tuple[str, str], list[Features]] = {}
 for _left, _right in CLASHES:
     _clash = _left | _right
@@ -111,13 +111,11 @@ def case_index(case: Case) -> int:
 
 
 def reachable(offer: Offer) -> Offer:
-    """Return the offer without the values that no case can have beside the rest of the offer."""
-    chance = random.Random(0)
+    """Return the offer without the values that no case can have with the rest of the offer."""
+    rng = random.Random(0)
     drawn = _drawn(offer)
     return offer | {
-        axis: tuple(
-            v for v in values if any(_fill(drawn, {axis: v}, chance) for _ in range(ATTEMPTS))
-        )
+        axis: tuple(v for v in values if any(_fill(drawn, {axis: v}, rng) for _ in range(ATTEMPTS)))
         for axis, values in drawn.items()
     }
 
@@ -138,14 +136,14 @@ def drawing(offer: Offer, count: int, seed: int) -> Iterator[Case]:
     Where ``count`` is smaller than the cover, the first ``count`` cases of it: they cover the most.
     All of them ask for gradients where the offer has them.
     """
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     drawn, sizes = _drawn(offer), SizeDraw(random.Random(f"sizes of {seed}"))
-    features = itertools.chain(cover(drawn, chance), _random(drawn, chance))
+    features = itertools.chain(cover(drawn, rng), _random(drawn, rng))
     for i, each in enumerate(itertools.islice(features, count)):
         yield _case(each | {UNCOVERED_AXIS: offer[UNCOVERED_AXIS][-1]}, sizes, seed, i)
 
 
-def cover(offer: Offer, chance: random.Random) -> Iterator[Features]:
+def cover(offer: Offer, rng: random.Random) -> Iterator[Features]:
     """Yield features until every possible pair of offered values has occurred together."""
     axes = [axis for axis, values in offer.items() if len(values) > 1]
     pairs = [
@@ -159,7 +157,7 @@ def cover(offer: Offer, chance: random.Random) -> Iterator[Features]:
         if pair not in left:
             continue
         left.discard(pair)
-        drawn = [f for f in (_fill(offer, dict(pair), chance) for _ in range(ATTEMPTS)) if f]
+        drawn = [f for f in (_fill(offer, dict(pair), rng) for _ in range(ATTEMPTS)) if f]
         if drawn:
             best = max(drawn, key=lambda features: len(left & _pairs(features, axes)))
             left -= _pairs(best, axes)
@@ -170,35 +168,35 @@ def _pairs(features: Features, axes: list[str]) -> set[Pair]:
     return set(itertools.combinations([(axis, features[axis]) for axis in axes], 2))
 
 
-def _fill(offer: Offer, fixed: Features, chance: random.Random) -> Features | None:
+def _fill(offer: Offer, fixed: Features, rng: random.Random) -> Features | None:
     """Return whole features that contain ``fixed``, or None where none are possible."""
-    # Beside functions of Q, K and V, whose keys are grouped as they are, layers are not grouped.
-    apart = GROUPED_LAYER if "qkv" in offer["form"] else {}
-    if not possible(fixed) or (apart and apart.items() <= fixed.items()):
+    # Where functions of Q, K and V are drawn, whose keys are grouped as they are, layers are not.
+    excluded = GROUPED_LAYER if "qkv" in offer["form"] else {}
+    if not possible(fixed) or (excluded and excluded.items() <= fixed.items()):
         return None
     features = dict(fixed)
     axes = [axis for axis in offer if axis not in fixed]
-    chance.shuffle(axes)
+    rng.shuffle(axes)
     for axis in axes:
         values = [value for value in offer[axis] if _fits(features, axis, value)]
-        if axis in apart:
-            values = [v for v in values if not apart.items() <= {*features.items(), (axis, v)}]
+        if axis in excluded:
+            values = [v for v in values if not excluded.items() <= {*features.items(), (axis, v)}]
         if not values:
             return None
-        features[axis] = chance.choice(values)
+        features[axis] = rng.choice(values)
     return features
 
 
-def _random(offer: Offer, chance: random.Random) -> Iterator[Features]:
+def _random(offer: Offer, rng: random.Random) -> Iterator[Features]:
     """Yield random features for ever, half of the axes plain so that single causes show too."""
     while True:
         fixed: Features = {}
         for axis, values in offer.items():
             plain = PLAIN[axis]
             open_axis = axis in {"form", "dtype", "heads"} or plain not in values
-            if not open_axis and chance.random() < HALF and _fits(fixed, axis, plain):
+            if not open_axis and rng.random() < HALF and _fits(fixed, axis, plain):
                 fixed[axis] = plain
-        features = _fill(offer, fixed, chance) or _fill(offer, {}, chance)
+        features = _fill(offer, fixed, rng) or _fill(offer, {}, rng)
         if features is not None:
             yield features
 

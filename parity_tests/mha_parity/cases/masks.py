@@ -1,7 +1,7 @@
 """Draw the masks of a case: which keys are hidden, by True, by -inf or by a finite number.
 
 Hidden keys are drawn one by one; among more than a tile of them, half of the masks leave a window
-visible instead: kernels treat a tile apart whose keys are all hidden, or all visible.
+visible instead: kernels have a branch for a tile whose keys are all hidden, or all visible.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _attn_mask(case: Case, stream: Stream, anchor: int) -> Array:
 
 def _hidden(stream: Stream, windows: Stream, shape: tuple[int, ...], anchor: int) -> Array:
     """Return which keys are hidden, one by one or around windows; the anchor is not."""
-    hidden = np.asarray(stream.chance(HIDDEN, *shape))
+    hidden = np.asarray(stream.booleans(HIDDEN, *shape))
     kind = windows.below(4) if shape[-1] > TILE else 0
     if kind < 2:
         hidden[..., anchor] = False
@@ -102,7 +102,7 @@ def _hidden(stream: Stream, windows: Stream, shape: tuple[int, ...], anchor: int
     rows = shape[:-1] if kind == 2 else (*shape[:-2], 1)
     before, behind = windows.indices(anchor + 1, *rows), windows.indices(shape[-1] - anchor, *rows)
     if kind == 2:
-        several = ~windows.chance(LONE, *rows)
+        several = ~windows.booleans(LONE, *rows)
         before, behind = before * several, behind * several
     distance = np.arange(shape[-1]) - anchor
     outside = (distance < -before[..., None]) | (distance > behind[..., None])

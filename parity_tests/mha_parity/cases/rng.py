@@ -39,7 +39,7 @@ class Stream:
         """Return values near the standard normal (bounded by 3.47)."""
         return self.integers(*shape) / SPREAD
 
-    def chance(self, probability: float, *shape: int) -> NDArray[np.bool_]:
+    def booleans(self, probability: float, *shape: int) -> NDArray[np.bool_]:
         """Return booleans, true with ``probability``."""
         words = self._words.random_raw(math.prod(shape)) >> np.uint64(32)
         return np.asarray(words.reshape(shape) < probability * 2**32)

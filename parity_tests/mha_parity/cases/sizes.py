@@ -1,6 +1,6 @@
 """Draw the sizes of a case: half small and unlike each other, half from rounds over every size.
 
-Kernels treat a size apart where it crosses a tile, a vector or a power of two, and tests of one
+Kernels have a branch where a size crosses a tile, a vector or a power of two, and tests of one
 shape never meet it. Each size has a list of values, dealt in a random order, each once a round:
 head widths around every power of two up to 128, every length to 33 and then those around powers of
 two and the edges of tiles up to 2,100, heads to 32, batches to 64, and pairs of equal sizes.
@@ -49,13 +49,13 @@ EQUAL_SIZES = (
     ("queries", "keys"),
 )  # fmt: skip
 FOLDED = ("queries", "keys")  # made equal to N H, or to E
-TWO_READINGS = 0.5  # of equal sizes beside a 2-D mask: N = L, so that (L, S) may be read as (N, S)
+TWO_READINGS = 0.5  # of equal sizes with a 2-D mask: N = L, so that (L, S) may be read as (N, S)
 # kdim and vdim less the width: wider, narrower, equal to each other or, one of them, to the width.
 KV_WIDTHS = (
     (1, 3), (2, 4), (8, 16), (1, 4), (16, 3), (2, 2), (0, 3), (1, 0), (-1, 2), (2, -1), (-1, -1),
 )  # fmt: skip
 SHARED = 0.85  # of layers with three inputs of one width: L = S, so that one may be another
-DEALT, COINCIDENT, WIDE_AND_LONG = 0.8, 0.25, 0.25
+DEALT, COINCIDENT, BROAD_AND_LONG = 0.8, 0.25, 0.25
 LONG_SHARES = (0.4, 0.3, 0.3)  # of long cases: keys, queries, both
 FULL_LENGTH = 0.02  # of long cases: what makes self-attention past a thousand keys possible
 # Microseconds that a score, a weight and an element of a row cost oracle, bound and judge together.
@@ -66,9 +66,9 @@ LIMIT, LONG_LIMIT, FULL_LIMIT = 11e3, 25e3, 350e3
 class Round:
     """Values dealt in a random order, each once before any comes again."""
 
-    def __init__(self, values: Sequence[int], chance: random.Random) -> None:
+    def __init__(self, values: Sequence[int], rng: random.Random) -> None:
         """Take the values; the first round is shuffled when it is dealt."""
-        self._values, self._chance = tuple(values), chance
+        self._values, self._rng = tuple(values), rng
         self._left: list[int] = []
 
     def deal(self, fits: Callable[[int], bool]) -> int | None:
@@ -78,7 +78,7 @@ class Round:
                 if fits(value):
                     return self._left.pop(i)
             more = [value for value in self._values if value not in self._left]
-            self._chance.shuffle(more)
+            self._rng.shuffle(more)
             self._left += more
         return None
 
@@ -86,11 +86,11 @@ class Round:
 class SizeDraw:
     """The sizes of the cases of one run, one case after the other."""
 
-    def __init__(self, chance: random.Random) -> None:
-        """Start the rounds with this source of chance."""
-        self.chance = chance
+    def __init__(self, rng: random.Random) -> None:
+        """Start the rounds with this generator."""
+        self.rng = rng
         # In 16 bits an error of an eighth may be rounding: what is dealt there is dealt again.
-        self.rounds_of = {in_16_bits: _rounds(chance) for in_16_bits in (False, True)}
+        self.rounds_of = {in_16_bits: _rounds(rng) for in_16_bits in (False, True)}
         self.rounds = self.rounds_of[False]
         self.drawn = self.layers = 0
 
@@ -101,12 +101,12 @@ class SizeDraw:
         self.rounds = self.rounds_of[features["dtype"] in {"float16", "bfloat16"}]
         sizes = self._plain(features)
         least = self._least(features) if kind in {"ones", "empty"} else ""
-        dealt = self.chance.random() < DEALT
+        dealt = self.rng.random() < DEALT
         if kind == "medium":
             self._lengthen(sizes, features)
         elif kind == "equal":
             self._square(sizes, features, dealt=dealt)
-        elif kind == "small" and dealt and self.chance.random() < COINCIDENT:
+        elif kind == "small" and dealt and self.rng.random() < COINCIDENT:
             self._coincide(sizes, features)
         elif kind != "empty" and dealt:
             self._deal_short(sizes, features, least)
@@ -115,8 +115,8 @@ class SizeDraw:
         if least:
             sizes[least] = int(kind == "ones")
         three = features["inputs"] == "distinct" and features["projection"] == "packed"
-        if three and kind == "small" and self.chance.random() < SHARED:
-            kept = self.chance.choice(FOLDED)
+        if three and kind == "small" and self.rng.random() < SHARED:
+            kept = self.rng.choice(FOLDED)
             sizes["queries"] = sizes["keys"] = sizes[kept]
         if features["inputs"] == "self":
             sizes["queries"] = sizes["keys"] = _one_length(sizes, kind)
@@ -124,15 +124,15 @@ class SizeDraw:
 
     def _plain(self, features: Features) -> Sizes:
         """Return small sizes that differ from each other."""
-        chance = self.chance
-        heads = 1 if features["heads"] == "one" else chance.choice(PLAIN_HEADS)
-        head_dim = chance.choice([d for d in PLAIN_HEAD_DIMS if d != heads])
-        batch = chance.choice([n for n in PLAIN_BATCHES if n != heads])
-        queries, keys = chance.sample(PLAIN_LENGTHS, 2)
+        rng = self.rng
+        heads = 1 if features["heads"] == "one" else rng.choice(PLAIN_HEADS)
+        head_dim = rng.choice([d for d in PLAIN_HEAD_DIMS if d != heads])
+        batch = rng.choice([n for n in PLAIN_BATCHES if n != heads])
+        queries, keys = rng.sample(PLAIN_LENGTHS, 2)
         if features["layout"] == "unbatched":
             batch = 1
         if features["kv_heads"] == "fewer":
-            heads = chance.choice(GROUPED)[0]
+            heads = rng.choice(GROUPED)[0]
         return {
             "batch": batch, "queries": queries, "keys": keys, "heads_count": heads,
             "head_dim": head_dim,
@@ -140,7 +140,7 @@ class SizeDraw:
 
     def _deal(self, sizes: Sizes, features: Features, limit: float, axes: Sequence[str]) -> None:
         """Replace sizes by the next of their rounds, axis by axis in a random order."""
-        for axis in self.chance.sample(axes, len(axes)):
+        for axis in self.rng.sample(axes, len(axes)):
             name = axis.removeprefix("long ")
             if not self._free(name, features):
                 continue
@@ -164,23 +164,23 @@ class SizeDraw:
 
     def _lengthen(self, sizes: Sizes, features: Features) -> None:
         """Make keys, queries or both longer than a block."""
-        chance = self.chance
+        rng = self.rng
         sizes["batch"] = min(sizes["batch"], 2)
         if self._free("heads_count", features):
             sizes["heads_count"] = min(sizes["heads_count"], 2)
         sizes["head_dim"] = min(sizes["head_dim"], 5)
         sizes["head_dim"] += sizes["heads_count"] == sizes["head_dim"]
-        limit = FULL_LIMIT if chance.random() < FULL_LENGTH else LONG_LIMIT
+        limit = FULL_LIMIT if rng.random() < FULL_LENGTH else LONG_LIMIT
         long = self._long(features)
         sizes |= dict.fromkeys(long, BLOCK + 1)
-        wide = ("head_dim",) * (chance.random() < WIDE_AND_LONG)
-        self._deal(sizes, features, limit, (*(f"long {name}" for name in long), *wide))
+        broad = ("head_dim",) * (rng.random() < BROAD_AND_LONG)
+        self._deal(sizes, features, limit, (*(f"long {name}" for name in long), *broad))
 
     def _long(self, features: Features) -> tuple[str, ...]:
         """Return which lengths are long; in self-attention one stands for both."""
         if features["inputs"] == "self":
             return ("keys",)
-        return self.chance.choices((("keys",), ("queries",), ("keys", "queries")), LONG_SHARES)[0]
+        return self.rng.choices((("keys",), ("queries",), ("keys", "queries")), LONG_SHARES)[0]
 
     def _square(self, sizes: Sizes, features: Features, *, dealt: bool) -> None:
         """Make L = S and H = D."""
@@ -196,7 +196,7 @@ class SizeDraw:
         """Deal the sizes that are free, without the one that is to be 1."""
         lengths = ["queries", "keys"]
         if features["inputs"] == "self":
-            lengths.remove(self.chance.choice(lengths))
+            lengths.remove(self.rng.choice(lengths))
         axes = {"head_dim", "heads_count", *lengths} - {least}
         self._deal(sizes, features, LIMIT, sorted(axes))
         if least != "batch":  # the last one, lest a large one leave no time for the others
@@ -211,8 +211,8 @@ class SizeDraw:
             return
         exact = features["dtype"] == "float64"
         shows = exact or (features["dtype"], features["out_proj"]) == ("float32", "identity")
-        due = LAYER_EVERY // 4 + LAYER_EVERY * self.layers
-        if self.drawn >= due + WAIT * (not shows):
+        expected = LAYER_EVERY // 4 + LAYER_EVERY * self.layers
+        if self.drawn >= expected + WAIT * (not shows):
             widest = WIDEST_FLOAT64 if exact else math.inf
             number = self.rounds["layer"].deal(lambda i: math.prod(LAYERS[i]) <= widest)
             heads, head_dim = LAYERS[number or 0]
@@ -222,7 +222,7 @@ class SizeDraw:
     def _coincide(self, sizes: Sizes, features: Features) -> None:
         """Make two sizes equal, or a length equal to N H or to E."""
         number = self.rounds["coincidence"].deal(lambda _: True) or 0
-        if features["attn"].endswith("2d") and self.chance.random() < TWO_READINGS:
+        if features["attn"].endswith("2d") and self.rng.random() < TWO_READINGS:
             number = EQUAL_SIZES.index(("batch", "queries"))
         if number < len(EQUAL_SIZES):
             kept, changed = EQUAL_SIZES[number]
@@ -245,14 +245,14 @@ class SizeDraw:
 
     def _derived(self, sizes: Sizes, features: Features) -> Sizes:
         """Return the sizes that follow from the others."""
-        chance, found = self.chance, {}
+        rng, found = self.rng, {}
         width = sizes["heads_count"] * sizes["head_dim"]
         if features["kv_heads"] == "fewer":
             groups = [kv for heads, kv in GROUPED if heads == sizes["heads_count"]]
-            found["kv_heads_count"] = chance.choice(groups)
+            found["kv_heads_count"] = rng.choice(groups)
         if features["v_dim"] == "other":
             others = [sizes["head_dim"] + more for more in (1, 2, 3)] + [8, 16]
-            found["v_head_dim"] = chance.choice([d for d in others if d != sizes["head_dim"]])
+            found["v_head_dim"] = rng.choice([d for d in others if d != sizes["head_dim"]])
         if features["projection"] == "separate":
             widths = KV_WIDTHS[self.rounds["kv widths"].deal(lambda _: True) or 0]
             kdim, vdim = (max(width + more, 1) for more in widths)
@@ -260,21 +260,21 @@ class SizeDraw:
         return found
 
 
-def _rounds(chance: random.Random) -> dict[str, Round]:
+def _rounds(rng: random.Random) -> dict[str, Round]:
     """Return a round over the values of each size."""
     return {
-        "batch": Round(BATCHES, chance),
-        "queries": Round(SHORT, chance),
-        "keys": Round(SHORT, chance),
-        "heads_count": Round(HEADS, chance),
-        "head_dim": Round(HEAD_DIMS, chance),
-        "long queries": Round(LONG, chance),
-        "long keys": Round(LONG, chance),
-        "square": Round(range(2, 17), chance),
-        "coincidence": Round(range(len(EQUAL_SIZES) + 2 * len(FOLDED)), chance),
-        "least": Round(range(4), chance),
-        "layer": Round(range(len(LAYERS)), chance),
-        "kv widths": Round(range(len(KV_WIDTHS)), chance),
+        "batch": Round(BATCHES, rng),
+        "queries": Round(SHORT, rng),
+        "keys": Round(SHORT, rng),
+        "heads_count": Round(HEADS, rng),
+        "head_dim": Round(HEAD_DIMS, rng),
+        "long queries": Round(LONG, rng),
+        "long keys": Round(LONG, rng),
+        "square": Round(range(2, 17), rng),
+        "coincidence": Round(range(len(EQUAL_SIZES) + 2 * len(FOLDED)), rng),
+        "least": Round(range(4), rng),
+        "layer": Round(range(len(LAYERS)), rng),
+        "kv widths": Round(range(len(KV_WIDTHS)), rng),
     }
 
 

@@ -1,4 +1,4 @@
-"""Problems posed beside a case: of its kind, but plain, and in sizes of their own."""
+"""Further problems of the kind of a case, but plain, and in sizes of their own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SAMPLES, HEADS = 2, 2
 EXACT = ("float64", "float32")
 
 
-def beside(case: Case, offer: Offer, queries: int, keys: int, head_dim: int) -> Case | None:
+def plain_variant(case: Case, offer: Offer, queries: int, keys: int, head_dim: int) -> Case | None:
     """Return a plain case of the kind of ``case``; None where the candidate has too few digits.
 
-    Query, key and value are distinct where the candidate takes them apart.
+    Query, key and value are distinct where the candidate takes three.
     """
     dtypes = [dtype for dtype in (case.dtype, *EXACT) if dtype in EXACT and dtype in offer["dtype"]]
     if not dtypes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mha_parity.cases.asking_order import FIRST, TURN
+from mha_parity.cases.asking_order import FIRST, REPEAT_EVERY
 from mha_parity.cases.covering import case_index
 from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs, state
 from mha_parity.checks.altered_problems import other_problem
@@ -72,7 +72,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
     | rejected_inputs.CHECKS
     | nonfinite_inputs.CHECKS
 )
-REPEAT = Schedule(first=FIRST, every=TURN)  # of repeated calls
+REPEAT = Schedule(first=FIRST, every=REPEAT_EVERY)  # of repeated calls
 # Of dropout, rejected inputs, NaN and sequences of calls, on further problems.
 EXTRA = Schedule(first=12, every=101)
 ALWAYS = ("inputs unchanged", "output aliasing", "global state unchanged")

@@ -21,7 +21,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.unit_values import with_one_hot_values
-from mha_parity.cases.variants import beside
+from mha_parity.cases.variants import plain_variant
 from mha_parity.checks.dropout_gradients import check_dropout_gradients
 from mha_parity.core.compare import (
     describe_difference,
@@ -76,12 +76,12 @@ def divergence(share: float) -> float:
 def dropout_problem(case: Case, offer: Offer, number: int) -> Problem | None:
     """Return a plain problem like ``case`` with enough weights to tell p from 1 - p."""
     needed = -math.log(false_alarm(number)) / divergence(0.5)
-    sized = beside(case, offer, 1, 1, 1)
+    sized = plain_variant(case, offer, 1, 1, 1)
     if sized is None:
         return None
     blocks = sized.batch * sized.heads_count
     keys = math.ceil(math.sqrt((2 if sized.attn == "causal" else 1) * needed / blocks))
-    sized = beside(case, offer, keys, keys, 2 * keys)
+    sized = plain_variant(case, offer, keys, keys, 2 * keys)
     # Some layers return weights along another path: ask for them where ``number`` is odd.
     wanted = [each for each in ("per_head", "averaged") if each in offer["weights"]]
     weights = wanted[0] if wanted and number % 2 else case.weights

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.cases.variants import beside
+from mha_parity.cases.variants import plain_variant
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 
@@ -45,7 +45,7 @@ ROWS = ("query", "key", "value")
 
 def check_rejected_inputs(bound: Convention, case: Case) -> Iterator[str]:
     """Yield the findings on plain problems like ``case``."""
-    sized = beside(case, bound.offer, *SIZES)
+    sized = plain_variant(case, bound.offer, *SIZES)
     if sized is None:
         return
     problem = make_problem(sized.replace(gradients="no"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.cases.variants import beside
+from mha_parity.cases.variants import plain_variant
 from mha_parity.checks import altered_problems as altered
 from mha_parity.checks.call_sequence import AS_BUILT, CallSequence, Response, Step, differs
 from mha_parity.core.features import PLAIN
@@ -87,7 +87,7 @@ def check_state(bound: Convention, problem: Problem, number: int) -> Iterator[st
 
 def small_problem(case: Case, offer: Offer, number: int) -> Problem | None:
     """Return a small problem of the kind of a case, every second one with a mask."""
-    small = beside(case, offer, *SIZES)
+    small = plain_variant(case, offer, *SIZES)
     if small is None:
         return None
     masks = [

@@ -55,7 +55,6 @@ NAMES = {
     "posed": "problem",
 }
 NOT_YET = {
-    "parity_tests/mha_parity/cases": "the families of sizes are being rewritten",
     "parity_tests/mha_parity/targets": "the conventions are being rewritten",
 }
 
