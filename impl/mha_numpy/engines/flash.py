@@ -37,11 +37,13 @@ if TYPE_CHECKING:
 class RowSums(NamedTuple):
     """What the weights are computed again from: E / total, E = exp(scores - shift), both (N, H, L).
 
-    `shift` is in the unit of `softmax.exponential`.
+    `shift` is in the unit of `softmax.exponential`. `shifted`: whether the row needs it, which may
+    be 0: without, what is hidden may overflow, and 0 * inf is NaN.
     """
 
     shift: NDArray[Any]
     total: NDArray[Any]
+    shifted: NDArray[np.bool_]
 
 
 def attend_flash(
@@ -108,6 +110,7 @@ def _attend_task(
                 shift, total = _attend_block(block, v, problem.out[block.place], held)
                 if sums is not None:
                     sums.shift[block.place], sums.total[block.place] = shift, total
+                    sums.shifted[block.place] = isinstance(shift, np.ndarray)
                 if weights is not None and held is not None and weights.ndim == 3:
                     mean = weights[sample, rows]
                     np.add(mean if head else 0, held, out=mean)

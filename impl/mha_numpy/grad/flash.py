@@ -89,7 +89,8 @@ def attend_flash_vjp(
     `pull` does not read the weights. `tiles` are those of the backward pass.
     """
     keys = k.shape[2]
-    sums = RowSums(np.zeros(q.shape[:3], q.dtype), np.ones(q.shape[:3], q.dtype))
+    rows = q.shape[:3]
+    sums = RowSums(np.zeros(rows, q.dtype), np.ones(rows, q.dtype), np.zeros(rows, np.bool_))
     heads_out, weights = attend_flash(
         q, k, v, masking, scale, need_weights=need_weights, threads=threads, sums=sums
     )
@@ -224,7 +225,7 @@ class _BackwardBlock:
         return tile
 
     def _shift_and_total(self) -> tuple[NDArray[Any] | None, NDArray[Any]]:
-        """Return the rows' shift, None where all are 0, and their sums, each (rows, 1)."""
+        """Return the rows' shift, None where none needs it, and their sums, each (rows, 1)."""
         sums, place = self.backward.sums, self.block.place
         shift, total = sums.shift[place][:, None], sums.total[place][:, None]
         if total.max() > FARTHEST_SUM or total.min() < 1 / FARTHEST_SUM:
@@ -232,8 +233,8 @@ class _BackwardBlock:
             unit = exponential(total.dtype).unit
             log_sum = np.log(total.astype(np.float64)) * unit + shift
             shift = log_sum.astype(total.dtype)
-            total = np.exp((log_sum - shift) / unit).astype(total.dtype)
-        return (shift if shift.any() else None), total
+            return shift, np.exp((log_sum - shift) / unit).astype(total.dtype)
+        return (shift if sums.shifted[place].any() else None), total
 
     def _cotangent(self) -> NDArray[Any]:
         """Return G = [dO, -level] / total, in scratch memory."""

@@ -64,11 +64,7 @@ def test_the_numbers_are_those_of_the_case(name: str) -> None:
     ("name", "sentence"),
     [
         ("weights-transposed", "weights, wrong (float64)"),
-        pytest.param(
-            "s0-undefined",
-            "output, wrong: none, it raises an error",
-            marks=pytest.mark.xfail(reason="S = 0 is in none of the first 150 cases drawn"),
-        ),
+        ("s0-undefined", "output, wrong: none, it raises an error"),
         ("mask-1e9-full-row", "output, right (float64) [[ nan]"),
         ("bool-inverted", "attn_mask (True: hidden)"),
         ("mutates-inputs", "No example: it takes more than one call"),

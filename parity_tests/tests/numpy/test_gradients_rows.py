@@ -212,3 +212,14 @@ def test_bad_input_is_refused(call: Callable[[], Any], error: Any, message: str)
     """Each wrong call is refused in one sentence that names the argument and what it got."""
     with pytest.raises(error, match=re.escape(message)):
         call()
+
+
+@pytest.mark.parametrize("engine", ["plain", "flash"])
+def test_a_hidden_score_that_overflows_leaves_gradients_finite(engine: str) -> None:
+    """The largest score that is seen is 0, the zero key's, and exp of the hidden one is inf."""
+    q, v = np.ones((1, 1, 4, 2)), np.ones((1, 1, 3, 2))
+    k = np.array([[4000.0, 4000.0], [0.0, 0.0], [-9.0, -9.0]])[None, None]
+    seen = np.array([[False, True, True]] * 4)  # as F.scaled_dot_product_attention has it
+    output, pull = scaled_dot_product_attention_vjp(q, k, v, attn_mask=seen, engine=engine)
+    assert np.isfinite(output).all()
+    assert all(np.isfinite(each).all() for each in pull(np.ones_like(output)).values())
