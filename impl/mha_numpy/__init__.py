@@ -5,7 +5,7 @@
     (output, weights), pull = layer.vjp(x, x, x)
     gradients = pull(cotangent)
 
-`textbook`, `lengths`, `costs` and `plot` are loaded when they are first asked for: importing this
+`textbook`, `costs` and `plot` are loaded when they are first asked for: importing this
 loads NumPy and nothing else of weight.
 """
 
@@ -23,7 +23,7 @@ from mha_numpy.sdpa import scaled_dot_product_attention
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from mha_numpy import costs, lengths, plot, textbook
+    from mha_numpy import costs, plot, textbook
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "__version__",
     "costs",
     "get_num_threads",
-    "lengths",
     "multi_head_attention_forward",
     "plot",
     "scaled_dot_product_attention",

@@ -1,9 +1,10 @@
-"""Scaled dot-product attention, as in its formula: the page to read first.
+"""Scaled dot-product attention with masks and dropout, for samples and heads at once.
 
     scores = scale * q k^T + M        P = softmax(scores) over the keys        heads_out = P v
 
-This is the plain engine: all scores of all heads are held at once. `engines.flash` computes the
-same function by tiles that fit the cache, without holding the scores.
+The first of four pages that say what the layer computes: `attention`, `projections`, `multihead`,
+`module`; `textbook.plain` is the formula alone. This is the plain engine: all scores of all heads
+are held at once. `engines.flash` computes the same function by tiles that fit the cache.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from mha_numpy.softmax import exponential, exponentiate, trusted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+RUN = 512  # keys in one product of weights and values
 
 
 def attend(
@@ -63,7 +66,7 @@ def attend(
         merged[...] = 0
         no_weights = np.zeros((n, heads, queries, k.shape[2]), q.dtype)
         return heads_out, no_weights if need_weights else None
-    for shifted in (False, True):
+    for shifted in (False, True):  # the row maxima cost two passes and are seldom needed
         weights = masked_scores(q, k, masking, scale)
         if shifted:
             subtract_maxima(weights, empty_rows_are_zero=empty_rows_are_zero)
@@ -107,8 +110,15 @@ def subtract_maxima(scores: NDArray[Any], *, empty_rows_are_zero: bool) -> None:
 
 
 def apply_weights(weights: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
-    """Return weights @ v, (N, H, L, Dv)."""
-    mixed: NDArray[Any] = by_key_head(weights, v.shape[1]) @ v
+    """Return weights @ v, (N, H, L, Dv), summed over runs of keys.
+
+    A product of few rows may be one running sum over all keys, whose rounding errors grow with
+    their number: those of a run are smaller.
+    """
+    rows = by_key_head(weights, v.shape[1])
+    mixed: NDArray[Any] = rows[..., :RUN] @ v[:, :, :RUN]
+    for start in range(RUN, v.shape[2], RUN):
+        mixed += rows[..., start : start + RUN] @ v[:, :, start : start + RUN]
     return mixed.reshape(*weights.shape[:3], v.shape[3])
 
 

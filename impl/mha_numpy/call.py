@@ -78,11 +78,7 @@ class Call(NamedTuple):
 
 
 def check_call(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    parameters: Projections,
-    options: Options,
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, parameters: Projections, options: Options
 ) -> Call:
     """Check all inputs and return them batched and in the working dtype."""
     dtype = parameters.out_proj.weight.dtype

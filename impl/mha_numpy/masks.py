@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_numpy.dtypes import BOOL
+
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
-
-BOOL = np.dtype(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)

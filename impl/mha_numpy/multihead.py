@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 def multi_head_attention(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    parameters: Projections,
-    options: Options,
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, parameters: Projections, options: Options
 ) -> Results:
     """Return (output, weights or None), all inputs checked; in the caller's dtype and layout."""
     call = check_call(query, key, value, parameters, options)

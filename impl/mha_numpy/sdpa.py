@@ -77,17 +77,9 @@ def scaled_dot_product_attention(
     is refused. float16 and bfloat16 are computed in float32 and rounded once.
     Source: torch.nn.functional.scaled_dot_product_attention, torch 2.13.
     """
-    options = Options(
-        attn_mask=attn_mask,
-        is_causal=is_causal,
-        need_weights=False,
-        dropout_p=dropout_p,
-        rng=rng,
-        engine=engine,
-        precise=precise,
-    )
-    call = check_heads(query, key, value, scale, enable_gqa, options)
-    out, _ = attend_heads(call.heads, choose_engine(options, call.heads.scores))
+    asked = query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+    call = check_heads(*asked, rng, engine, precise)
+    out, _ = attend_heads(call.heads, call.engine)
     return out.reshape(*call.lead, *out.shape[-2:]).astype(call.dtype, copy=False)
 
 
@@ -95,6 +87,7 @@ class HeadsCall(NamedTuple):
     """One call, checked: the arrays as heads in the working dtype, and how the caller had them."""
 
     heads: Heads
+    engine: str
     lead: tuple[int, ...]
     """The leading axes of the result."""
     dtype: np.dtype[Any]
@@ -104,12 +97,17 @@ def check_heads(
     query: ArrayLike,
     key: ArrayLike,
     value: ArrayLike,
+    attn_mask: ArrayLike | None,
+    dropout_p: float,
+    is_causal: bool,
     scale: float | None,
     enable_gqa: bool,
-    options: Options,
+    rng: np.random.Generator | None,
+    engine: str,
+    precise: bool,
 ) -> HeadsCall:
-    """Check all arrays and options, and return the arrays as heads."""
-    check_options("dropout_p", options.dropout_p, options.rng, options.engine, drops=True)
+    """Check all arguments, and return the arrays as heads with the engine that takes them."""
+    check_options("dropout_p", dropout_p, rng, engine, drops=True)
     if scale is not None:
         check_number("scale", scale)
     q, k, v = (
@@ -123,8 +121,9 @@ def check_heads(
     else:
         lead = broadcast_axes(q, k, v)
     shape = (*lead, q.shape[-2], k.shape[-2])
-    masking = _masking(options.attn_mask, options.is_causal, dtype, shape)
-    working = working_dtype(dtype, precise=options.precise)
+    masking = _masking(attn_mask, is_causal, dtype, shape)
+    working = working_dtype(dtype, precise=precise)
+    options = Options(need_weights=False, dropout_p=dropout_p, rng=rng, engine=engine)
     heads = Heads(
         as_heads(q, lead).astype(working, copy=False),
         as_heads(k, lead, grouped=enable_gqa).astype(working, copy=False),
@@ -133,7 +132,7 @@ def check_heads(
         1 / math.sqrt(q.shape[-1] or 1) if scale is None else float(scale),
         options,
     )
-    return HeadsCall(heads, lead, dtype)
+    return HeadsCall(heads, choose_engine(options, heads.scores), lead, dtype)
 
 
 def _check_pair_shapes(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]) -> None:
@@ -157,10 +156,7 @@ def _check_pair_shapes(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]) -> Non
 
 
 def _masking(
-    attn_mask: ArrayLike | None,
-    is_causal: bool,
-    dtype: np.dtype[Any],
-    shape: tuple[int, ...],
+    attn_mask: ArrayLike | None, is_causal: bool, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> Masking:
     """Return the masks of logits of `shape` (..., L, S) as the engines read them."""
     if attn_mask is None:

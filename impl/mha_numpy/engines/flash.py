@@ -20,13 +20,7 @@ import numpy as np
 
 from mha_numpy.engines.blocks import Block, Problem, scratch
 from mha_numpy.engines.parallel import on_all_threads
-from mha_numpy.engines.tiles import (
-    Task,
-    Tiles,
-    choose_tiles,
-    cut_tasks,
-    spans,
-)
+from mha_numpy.engines.tiles import Task, Tiles, choose_tiles, cut_tasks, spans
 from mha_numpy.masks import NO_MASK, Masking
 from mha_numpy.softmax import row_sums, trusted
 
@@ -56,7 +50,6 @@ def attend_flash(
     need_weights: bool = False,
     average_weights: bool = False,
     tiles: Tiles | None = None,
-    threads: int | None = None,
     sums: RowSums | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Return (heads_out, weights) of softmax(scale * q k^T + M) v.
@@ -69,9 +62,9 @@ def attend_flash(
 
     Rows that see no key are 0, or NaN where weights are needed. Keys that no query of a block may
     see (padding at either end, the future) are not read, so a NaN there does not spread; from a
-    hidden key in between it does, by 0 * NaN, as everywhere in torch. The result does not depend
-    on `threads`, bit for bit; `tiles` replaces the sizes that would be chosen. Where `sums` is
-    given it is written into; a row that sees no key gets the shift 0 and the total 1.
+    hidden key in between it does, by 0 * NaN, as everywhere in torch. The number of threads does
+    not change the result, bit for bit; `tiles` replaces the sizes that would be chosen. Where
+    `sums` is given it is written into; a row that sees no key gets the shift 0 and the total 1.
     """
     n, heads, queries, _ = q.shape
     _, key_heads, keys, width = v.shape
@@ -88,7 +81,7 @@ def attend_flash(
     problem = Problem(q, k, v, heads_out, masking, scale, tiles)
     averages = need_weights and average_weights
     tasks = cut_tasks(n, key_heads, queries, tiles.queries, whole_heads=not averages)
-    on_all_threads(lambda i: _attend_task(problem, tasks[i], weights, sums), len(tasks), threads)
+    on_all_threads(lambda i: _attend_task(problem, tasks[i], weights, sums), len(tasks))
     return heads_out, weights
 
 

@@ -82,7 +82,6 @@ def attend_flash_vjp(
     *,
     need_weights: bool = False,
     tiles: Tiles | None = None,
-    threads: int | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any] | None, Pull]:
     """Return (heads_out, weights, pull), 0 in rows that see no key; shapes as in `attend_flash`.
 
@@ -91,9 +90,7 @@ def attend_flash_vjp(
     keys = k.shape[2]
     rows = q.shape[:3]
     sums = RowSums(np.zeros(rows, q.dtype), np.ones(rows, q.dtype), np.zeros(rows, np.bool_))
-    heads_out, weights = attend_flash(
-        q, k, v, masking, scale, need_weights=need_weights, threads=threads, sums=sums
-    )
+    heads_out, weights = attend_flash(q, k, v, masking, scale, need_weights=need_weights, sums=sums)
     if weights is not None:
         unseen = np.broadcast_to(masking.unseen(q.shape[2], keys, q.dtype), q.shape[:3])
         heads_out[unseen] = weights[unseen] = 0
@@ -108,7 +105,7 @@ def attend_flash_vjp(
             for target in into[:3]:
                 target[...] = 0
             return
-        _pull_back(problem, sums, d_heads, d_weights, into, threads)
+        _pull_back(problem, sums, d_heads, d_weights, into)
 
     return heads_out, weights, pull
 
@@ -119,7 +116,6 @@ def _pull_back(
     d_heads: NDArray[Any],
     d_weights: NDArray[Any] | None,
     into: HeadGradients,
-    threads: int | None,
 ) -> None:
     """Write all gradients, task by task on the pool."""
     n, key_heads = problem.k.shape[:2]
@@ -142,7 +138,7 @@ def _pull_back(
         for (sample, head), index in tasks[task]:
             _pull_task(backward, sample, head, runs[index], index)
 
-    on_all_threads(compute, len(tasks), threads)
+    on_all_threads(compute, len(tasks))
     if len(runs) > 1:
         np.add.reduce(d_k, axis=0, out=into.k)
         np.add.reduce(d_v, axis=0, out=into.v)

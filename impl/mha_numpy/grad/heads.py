@@ -8,7 +8,7 @@ For the cotangent dO of heads_out = P v, with P = softmax(scale * q k^T + M):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mha_numpy.attention import draw_kept
 from mha_numpy.grad.flash import attend_flash_vjp
@@ -21,22 +21,14 @@ if TYPE_CHECKING:
     from mha_numpy.grad.targets import Pull
 
 
-class Attended(NamedTuple):
-    """Heads after attention, and their backward pass.
+def attend_heads_vjp(heads: Heads, engine: str) -> tuple[NDArray[Any], NDArray[Any] | None, Pull]:
+    """Return (heads_out, weights, pull): attention as in `dispatch`, and its backward pass.
 
-    `heads_out` (N, H, L, Dv) is 0 in rows that see no key; `weights` (N, H, L, S), after
-    dropout, belongs to `pull` and is None where nothing holds it.
+    heads_out (N, H, L, Dv) is 0 in rows that see no key; weights (N, H, L, S), after dropout,
+    belong to `pull`, and are None where nothing holds them.
     """
-
-    heads_out: NDArray[Any]
-    weights: NDArray[Any] | None
-    pull: Pull
-
-
-def attend_heads_vjp(heads: Heads, engine: str) -> Attended:
-    """Attend as `dispatch.attend_heads` does and return the function back as well."""
     options = heads.options
     if engine == "flash":
-        return Attended(*attend_flash_vjp(*heads[:5], need_weights=options.need_weights))
+        return attend_flash_vjp(*heads[:5], need_weights=options.need_weights)
     kept = draw_kept(heads.scores, options.dropout_p, options.rng, heads.q.dtype)
-    return Attended(*attend_plain_vjp(*heads[:5], kept=kept))
+    return attend_plain_vjp(*heads[:5], kept=kept)

@@ -15,9 +15,9 @@ from mha_numpy.engines.dispatch import choose_engine
 from mha_numpy.engines.parallel import product
 from mha_numpy.engines.threads import owning_cores
 from mha_numpy.errstate import quiet
-from mha_numpy.grad.heads import Attended, attend_heads_vjp
+from mha_numpy.grad.heads import attend_heads_vjp
 from mha_numpy.grad.projections import ProjectedGradients, column_sums
-from mha_numpy.grad.targets import HeadGradients, to_cotangent, zeros_for
+from mha_numpy.grad.targets import HeadGradients, Pull, to_cotangent, zeros_for
 from mha_numpy.multihead import as_given, heads_of
 from mha_numpy.projections import Projections, linear, merge_heads, split_heads
 
@@ -36,16 +36,13 @@ class _Pass(NamedTuple):
     call: Call
     masks: dict[str, NDArray[Any]]
     """The float masks, by name, as they were given."""
-    attended: Attended
     merged: NDArray[Any]
+    weights: NDArray[Any] | None
+    pull: Pull
 
 
 def layer_vjp(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    parameters: Projections,
-    options: Options,
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, parameters: Projections, options: Options
 ) -> tuple[Results, Callable[..., Gradients]]:
     """Return ((output, weights or None), pull) of multi-head attention, all inputs checked.
 
@@ -58,9 +55,9 @@ def layer_vjp(
     call = check_call(query, key, value, parameters, options)
     engine = choose_engine(call.options, call.scores)
     with owning_cores(engine):
-        attended = attend_heads_vjp(heads_of(call), engine)
-        merged = merge_heads(attended.heads_out, batch_first=call.options.batch_first)
-        done = _Pass(call, masks, attended, merged)
+        heads_out, held, pull_heads = attend_heads_vjp(heads_of(call), engine)
+        merged = merge_heads(heads_out, batch_first=call.options.batch_first)
+        done = _Pass(call, masks, merged, held, pull_heads)
         output, weights = _results(done)
     shape, of_weights = output.shape, None if weights is None else weights.shape
 
@@ -92,7 +89,7 @@ def _float_masks(options: Options) -> dict[str, NDArray[Any]]:
 
 def _results(done: _Pass) -> Results:
     """Return output and weights as the caller gets them, NaN where torch has NaN."""
-    call, held = done.call, done.attended.weights
+    call, held = done.call, done.weights
     output = np.ascontiguousarray(linear(done.merged, call.parameters.out_proj))
     if not call.options.need_weights or held is None:
         return as_given(call, output, None)
@@ -122,7 +119,7 @@ def _gradients(
     done: _Pass, d_output: NDArray[Any], d_weights: NDArray[Any] | None
 ) -> dict[str, NDArray[Any]]:
     """Return every gradient by name, in the dtype of what it belongs to."""
-    call, masks, attended, merged = done
+    call, masks, merged, _, pull_heads = done
     options, working = call.options, merged.dtype
     d_rows = d_output.astype(working, copy=False).reshape(-1, d_output.shape[-1])
     out_proj = call.parameters.out_proj
@@ -130,7 +127,7 @@ def _gradients(
     (d_heads,) = split_heads(d_merged, 1, options.num_heads, options.batch_first)
     projected = ProjectedGradients(call)
     heads = _head_targets(call, projected)
-    attended.pull(d_heads, _for_each_head(call, d_weights), heads)
+    pull_heads(d_heads, _for_each_head(call, d_weights), heads)
     own = _appended_gradients(call, projected, heads)
     found = projected.gradients() | own
     found["out_proj.weight"] = product(d_rows.T, merged.reshape(-1, merged.shape[-1]).T, None)

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.call import Options
 from mha_numpy.dtypes import to_array
-from mha_numpy.engines.dispatch import choose_engine
 from mha_numpy.errstate import quiet
 from mha_numpy.grad.targets import HeadGradients, Pull, sum_to, to_cotangent, zeros_for
 from mha_numpy.sdpa import check_heads
@@ -68,29 +66,21 @@ def scaled_dot_product_attention_vjp(
     # Here, because most of those who import the package never go back.
     from mha_numpy.grad.heads import attend_heads_vjp
 
-    options = Options(
-        attn_mask=attn_mask,
-        is_causal=is_causal,
-        need_weights=False,
-        dropout_p=dropout_p,
-        rng=rng,
-        engine=engine,
-        precise=precise,
-    )
-    call = check_heads(query, key, value, scale, enable_gqa, options)
+    asked = query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+    call = check_heads(*asked, rng, engine, precise)
     given = {"query": query, "key": key, "value": value}
     if attn_mask is not None:
         given["attn_mask"] = attn_mask
     arrays = {name: to_array(each, name) for name, each in given.items()}
-    attended = attend_heads_vjp(call.heads, choose_engine(options, call.heads.scores))
-    shape = attended.heads_out.shape
-    output = attended.heads_out.reshape(*call.lead, *shape[2:]).astype(call.dtype)
+    heads_out, _, pull_heads = attend_heads_vjp(call.heads, call.engine)
+    shape = heads_out.shape
+    output = heads_out.reshape(*call.lead, *shape[2:]).astype(call.dtype)
 
     @quiet
     def pull(cotangent: ArrayLike) -> Gradients:
         d_output = to_cotangent(cotangent, "cotangent", "output", output.shape, call.dtype)
         d_heads = d_output.astype(call.heads.q.dtype, copy=False).reshape(shape)
-        return _gradients(call, attended.pull, d_heads, arrays)
+        return _gradients(call, pull_heads, d_heads, arrays)
 
     return output, pull
 

@@ -4,6 +4,7 @@ Two names, `self_attention` and `multi_head_attention`, are taught in two ways, 
 `MultiHeadAttention`, in two more; so each family is a namespace of its own:
 
 ==============  ==================================================================================
+`plain`         `attention(Q, K, V, n_heads)`: in twelve lines, nothing checked; to be read first
 `projected`     `compute_qkv(X, W_q, W_k, W_v)`, `self_attention(Q, K, V)`,
                 `multi_head_attention(Q, K, V, n_heads)`: what comes in is already projected
 `packed`        `self_attention(X, Wq, Wk, Wv)`, `multi_head_attention(X, Wq, Wk, Wv, H)`: the
@@ -24,6 +25,6 @@ need_weights=True.
 
 from __future__ import annotations
 
-from mha_numpy.textbook import keep_mask, packed, projected, valid_lens
+from mha_numpy.textbook import keep_mask, lengths, packed, plain, projected, valid_lens
 
-__all__ = ["keep_mask", "packed", "projected", "valid_lens"]
+__all__ = ["keep_mask", "lengths", "packed", "plain", "projected", "valid_lens"]

@@ -15,6 +15,7 @@ from mha_numpy.attention import attend
 from mha_numpy.engines import flash
 from mha_numpy.engines.blocks import Block
 from mha_numpy.engines.flash import attend_flash
+from mha_numpy.engines.threads import set_num_threads
 from mha_numpy.engines.tiles import Tiles, choose_tiles, cut_tasks, spans
 from mha_numpy.masks import NO_MASK, Masking, causal_hidden
 from mha_numpy.softmax import row_sums
@@ -274,7 +275,8 @@ def peak_memory(length: int) -> int:
     """Return the most memory that one call holds, in bytes."""
     q, k, v = problem(59, sizes=(1, 2, 1, length, length, 16, 16))
     tracemalloc.start()
-    flash_heads(q, k, v, Masking(causal=True), SCALE, threads=1)
+    set_num_threads(1)
+    flash_heads(q, k, v, Masking(causal=True), SCALE)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak
@@ -346,7 +348,8 @@ def test_causal_rule_halves_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(flash, "row_sums", count)
     q, k, v = problem(71, sizes=(1, 1, 1, 64, 64, 8, 8))
-    flash_heads(q, k, v, Masking(causal=True), SCALE, tiles=Tiles(8, 8), threads=1)
+    set_num_threads(1)
+    flash_heads(q, k, v, Masking(causal=True), SCALE, tiles=Tiles(8, 8))
     visible = (~causal_hidden(64, 64)).sum()
     assert visible <= sum(cells) <= visible + 64 * 8
 
@@ -416,20 +419,14 @@ def test_the_bound_on_weights_rejects_a_wrong_scale() -> None:
 def test_weights_do_not_depend_on_threads(average: bool) -> None:
     """Any number of threads gives the same bits."""
     q, k, v = problem(5)
-    one, four = (
-        attend_flash(
-            q,
-            k,
-            v,
-            Masking(causal=True),
-            SCALE,
-            need_weights=True,
-            average_weights=average,
-            tiles=Tiles(5, S),
-            threads=count,
+    options: dict[str, Any] = {"need_weights": True, "average_weights": average}
+    found = []
+    for count in (1, 4):
+        set_num_threads(count)
+        found.append(
+            attend_flash(q, k, v, Masking(causal=True), SCALE, tiles=Tiles(5, S), **options)
         )
-        for count in (1, 4)
-    )
+    one, four = found
     for first, second in zip(one, four, strict=True):
         assert first is not None
         assert second is not None

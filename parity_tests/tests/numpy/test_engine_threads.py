@@ -38,12 +38,6 @@ from mha_numpy.masks import Masking
 from mha_numpy.softmax import exponentiate
 
 
-@pytest.fixture(autouse=True)
-def restored_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the process's number of threads as it was."""
-    monkeypatch.setattr(pool, "_chosen", pool._chosen)
-
-
 @pytest.fixture
 def two_blas_threads() -> Iterator[None]:
     """Give BLAS two threads, so that a limit to one shows."""
@@ -60,8 +54,9 @@ def blas_threads() -> list[int]:
     return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
 
 
-def flash_heads(*arrays: Any, **options: Any) -> NDArray[Any]:
-    """Return the heads that flash computes."""
+def flash_heads(*arrays: Any, threads: int, **options: Any) -> NDArray[Any]:
+    """Return the heads that flash computes on so many threads."""
+    set_num_threads(threads)
     return attend_flash(*arrays, **options)[0]
 
 
@@ -93,7 +88,8 @@ def test_products_are_right_on_any_number_of_threads(rows: int, threads: int) ->
     bias = rng.standard_normal(389).astype(np.float32)
     exact = x.astype(np.float64) @ weight.T.astype(np.float64) + bias
     allowed = 99 * np.finfo(np.float32).eps * (np.abs(x) @ np.abs(weight.T) + np.abs(bias))
-    assert (np.abs(spread_product(x, weight, bias, threads) - exact) <= allowed).all()
+    set_num_threads(threads)
+    assert (np.abs(spread_product(x, weight, bias) - exact) <= allowed).all()
     assert (np.abs(affine(x, weight, bias) - exact) <= allowed).all()
 
 

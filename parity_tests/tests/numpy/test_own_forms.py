@@ -18,6 +18,7 @@ SUBJECTS = Path(__file__).parents[2] / "subjects"
 OWN = {
     "mha_numpy:MultiheadAttention": "torch-module",
     "mha_numpy:scaled_dot_product_attention": "sdpa",
+    "mha_numpy.textbook.plain:attention": "qkv-heads",
     "mha_numpy.textbook.projected:compute_qkv": "projections",
     "mha_numpy.textbook.projected:self_attention": "qkv",
     "mha_numpy.textbook.projected:multi_head_attention": "qkv-heads",

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from mha_numpy.lengths import hidden_keys
 from mha_numpy.textbook import keep_mask, valid_lens
+from mha_numpy.textbook.lengths import hidden_keys
 
 Array: TypeAlias = npt.NDArray[Any]
 

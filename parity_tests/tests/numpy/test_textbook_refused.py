@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mha_numpy.lengths import hidden_keys
 from mha_numpy.textbook import keep_mask, packed, projected, valid_lens
+from mha_numpy.textbook.lengths import hidden_keys
 
 X = np.ones((5, 6))
 W = np.ones((6, 6))

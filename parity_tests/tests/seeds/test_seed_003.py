@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from mha_numpy.lengths import hidden_keys
+from mha_numpy.textbook.lengths import hidden_keys
 from mha_numpy.textbook.valid_lens import MultiHeadAttention
 
 Array: TypeAlias = npt.NDArray[Any]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mha_numpy._simulated import (
+from mha_numpy.plot.simulated import (
     EXAMPLE_MEANING,
     EXAMPLE_SYNTAX,
     EXAMPLE_TOKENS,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-__all__ = ["attention_heads", "simulated_heads", "specialised_heads"]
+__all__ = ["attention_heads", "specialised_heads"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
