@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.cases.rng import numpy_dtype
 from mha_parity.core.check_result import MASKED_ROWS, CheckResult, Severity
 from mha_parity.judging import accuracy, nonfinite
 from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.tolerance import OrderSpread
-from mha_parity.oracle.error_bound import bound, machine
+from mha_parity.oracle.error_bound import bound, machine, roundoff
+from mha_parity.oracle.probable_error import probable_error
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -179,9 +181,24 @@ class _OutputJudge:
         if (self._unexplained(judged, difference, error)).any():
             detail = f"{_found(judged, found, units)}; no rounding explains it."
             return self._check_result(check, Severity.WRONG, detail=detail, **numbers)
+        if (error > self.settings.k * self.order_spread.coarse(judged) + _coarse(judged)).any():
+            detail = f"{_found(judged, found, units)}; factors of 8 bits are more accurate."
+            return self._check_result(check, Severity.WRONG, detail=detail, **numbers)
         if void.any():
             return self._check_result(check, Severity.INCONCLUSIVE, detail=_VOID, **numbers)
-        return self._with_times_torch(self._check_result(check, Severity.LESS_ACCURATE, **numbers))
+        improbable = check == "output" and self._improbable(judged, difference)
+        return self._with_times_torch(
+            self._check_result(check, Severity.LESS_ACCURATE, improbable=improbable, **numbers)
+        )
+
+    def _improbable(self, judged: JudgedArray, difference: Array) -> bool:
+        """Return whether the worst row is beyond what roundings that scatter do to it."""
+        if self.problem.dtype.itemsize <= 2:
+            return False
+        units = np.where(judged.finite, difference / judged.spread(judged.rounding), 0)
+        sample, row, _ = np.unravel_index(int(units.argmax()), units.shape)
+        limit = probable_error(self.problem, self.reference, int(sample), int(row))
+        return bool((difference[sample, row] > limit).any())
 
     def _unexplained(self, judged: JudgedArray, difference: Array, error: Array) -> Array:
         """Return the groups with an error that no rounding explains."""
@@ -208,6 +225,8 @@ class _OutputJudge:
             return check_result
         times = accuracy.times_torch(self.problem, self.reference, self.answer.output)
         detail = f"the error is {times:.3g} times torch's own."
+        if check_result.improbable:
+            detail = f"{detail.removesuffix('.')}{_IMPROBABLE}"
         if most is not None and times > most:
             detail = f"the error is {times:.3g} times torch's own, but should be at most {most:g}."
             return replace(check_result, severity=Severity.WRONG, times_torch=times, detail=detail)
@@ -220,6 +239,17 @@ class _OutputJudge:
 OVERFLOWS = "q k^T passes float16's range before it is scaled: asked in one fixed case."
 _SANITISES = "It sanitises NaN and infinity behind masks; torch does not."
 _VOID = "an error of more than a tenth of the answer can be rounding here: nothing is proved."
+
+
+_IMPROBABLE = (
+    ", which roundings that scatter around 0 reach in fewer than one of 1e9 cases: fewer digits "
+    "than the dtype has, or a mistake."
+)
+
+
+def _coarse(judged: JudgedArray) -> Array:
+    """Return what roundings of the answer to bfloat16 can cost in each group."""
+    return np.asarray(ROUNDINGS * roundoff(numpy_dtype("bfloat16")) * judged.scale + judged.step)
 
 
 def _found(judged: JudgedArray, found: Array, units: Array) -> str:

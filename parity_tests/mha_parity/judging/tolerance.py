@@ -6,12 +6,14 @@ may stop as soon as what the orders computed so far allow is enough; most right 
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mha_parity.cases.rng import numpy_dtype
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, EvalOrder, Prepared, attend
 
 if TYPE_CHECKING:
@@ -72,7 +74,35 @@ class OrderSpread:
             return np.zeros(quantity.scale.shape)
         return _finite(quantity.error(quantity.of(*self._narrow)))
 
+    @cached_property
+    def _coarse(self) -> list[tuple[Array, Array]]:
+        """The answers of orders in bfloat16, to the problem rounded to it."""
+        problem, dtype = self._problem, numpy_dtype("bfloat16")
+        floats = {
+            each.name: array.astype(dtype)
+            for each in fields(problem)
+            if isinstance(array := getattr(problem, each.name), np.ndarray)
+            and array.dtype == problem.dtype
+        }
+        with np.errstate(all="ignore"):  # what passes its range is no number there
+            prepared = Prepared(problem.replace(**floats))
+            return [attend(prepared, order) for order in EVAL_ORDERS[:COARSE_ORDERS]]
 
+    def coarse(self, quantity: JudgedArray) -> Array:
+        """Return the largest error in each group of products of 8 bits summed in float32.
+
+        Infinity where such an answer is no number, and in 16-bit dtypes, of which it is one.
+        """
+        if self._problem.dtype.itemsize <= 2:
+            return np.full(quantity.scale.shape, np.inf)
+        worst = np.zeros(quantity.scale.shape)
+        for answer in self._coarse:
+            error = quantity.error(quantity.of(*answer))
+            worst = np.maximum(worst, np.where(np.isfinite(error), error, np.inf))
+        return worst
+
+
+COARSE_ORDERS = 4  # of the orders, those that differ most
 _KEPT: WeakKeyDictionary[Reference, OrderSpread] = WeakKeyDictionary()
 
 

@@ -239,7 +239,7 @@ def test_the_reports_show_the_table() -> None:
     worst, bits = told["worst_times_torch"], told["bits_right"]
     assert f"float32 {own:.2f} {worst:.2f} {bits:.1f} " in " ".join(text.split())
     assert re.search(rf"no-weights +{other:.2f}\n", text)
-    assert re.search(r"weakest +\S", text)
+    assert re.search(r"least accurate +\S", text)
     assert f'<td class="number">{own:.2f}</td>' in page
     assert '<th scope="row">no-weights</th>' in page
     assert ">causal</th>" in page

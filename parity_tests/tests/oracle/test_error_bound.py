@@ -83,8 +83,9 @@ def without_maximum(problem: Problem) -> np.ndarray:
     """Take exp of the logits as they are: right wherever they stay in its range."""
     work = np.float64 if problem.dtype == np.float64 else np.float32
     q, k, v = heads_of(problem, work)
-    logits = (q / work(math.sqrt(1 / problem.scale))) @ k.swapaxes(-1, -2)
-    logits = logits / work(math.sqrt(1 / problem.scale)) + mask_of(problem).astype(work)
+    root = math.sqrt(abs(problem.scale))
+    logits = (q * work(root)) @ k.swapaxes(-1, -2)
+    logits = logits * work(math.copysign(root, problem.scale)) + mask_of(problem).astype(work)
     powers = np.exp(logits)
     heads = (powers @ v) * (1 / powers.sum(axis=-1, keepdims=True))
     return out(problem, heads, work)
