@@ -78,6 +78,43 @@ class ColumnByColumn(HeadByHead):
     axis = -1
 
 
+class ByColumns(nn.Module):
+    """The first column of every head of q, k and v, then the second; the name says q, v, k."""
+
+    def __init__(self, dim, heads=8, dim_head=None):
+        super().__init__()
+        self.heads = heads
+        self.dim_head = dim_head or dim // heads
+        self.to_qvk = nn.Linear(dim, 3 * heads * self.dim_head, bias=False)
+        self.W_0 = nn.Linear(heads * self.dim_head, dim, bias=False)
+
+    def rows(self, x):
+        """Return q, k and v, each (N, L, D, H)."""
+        return self.to_qvk(x).unflatten(-1, (self.dim_head, 3, self.heads)).unbind(dim=-2)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        rows = (each.mT.flatten(-2) for each in self.rows(x))
+        return self.W_0(attend(*rows, self.heads))
+
+
+class ByColumnsCrossed(ByColumns):
+    """Wrong: values are weighed by queries and keys that stand in no order of the name."""
+
+    def rows(self, x):
+        """Return k, v and q."""
+        q, k, v = super().rows(x)
+        return k, v, q
+
+
+class PackedInterleaved(ByColumns):
+    """Wrong: a head has every H-th column of all queries, then of keys and of values."""
+
+    def rows(self, x):
+        """Return q, k and v, each (N, L, D, H)."""
+        return self.to_qvk(x).unflatten(-1, (3, self.dim_head, self.heads)).unbind(dim=-3)
+
+
 class Sequenced(nn.Module):
     """A width of heads of its own, the output in a Sequential."""
 

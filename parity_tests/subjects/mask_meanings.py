@@ -78,6 +78,27 @@ class Keeps(Layer):
         return self.attended(q, k, v, mask == 0)
 
 
+class KeepsByAxes(Layer):
+    """Wrong: True keeps in a mask of more than two axes, and hides in one of two."""
+
+    def forward(self, query, key, value, mask=None):
+        """Return (N, L, E)."""
+        if mask is None:
+            mask = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+        hidden = mask if mask.dim() == 2 else ~mask
+        return self.attended(query, key, value, hidden)
+
+
+class KeepsByDtype(Layer):
+    """Wrong: True hides, and the integer 1 keeps."""
+
+    def forward(self, query, key, value, mask=None):
+        """Return (N, L, E)."""
+        if mask is None:
+            mask = torch.zeros(1, 1, dtype=torch.bool)
+        return self.attended(query, key, value, mask if mask.dtype == torch.bool else mask == 0)
+
+
 class KeepsFlipped(Layer):
     """The same mask flipped: its name promises nothing, so that it is judged by what it does."""
 
@@ -115,6 +136,25 @@ class TokenMaskOfQueries(TokenMask):
     def placed(self, pad_mask):
         """Return which keys are hidden."""
         return pad_mask[:, None, :, None]
+
+
+class Lowered(Layer):
+    """A token of each sample, (N, S), 1 keeps: scores of hidden ones are lowered by 10,000."""
+
+    by = 1e4
+
+    def forward(self, x, mask):
+        """Return (N, L, E)."""
+        scores = self.scores(x, x)
+        if mask is not None:
+            scores = scores - self.by * (1 - mask[:, None, None, :].to(scores.dtype))
+        return self.mixed(scores.softmax(dim=-1), x)
+
+
+class LoweredTooLittle(Lowered):
+    """Wrong: enlarged keys are ten times as far above the others as they are lowered."""
+
+    by = 100.0
 
 
 class PairMask(Layer):
@@ -242,6 +282,19 @@ def after_softmax(q, k, v, mask=None):
     """Wrong: weights are masked, and no longer sum to 1."""
     weights = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
     return (weights if mask is None else weights * mask) @ v
+
+
+def drops_queries(q, k, v, mask=None, query_mask=None):
+    """Return (N, H, L, D); a True of `mask` hides a key, a 0 of `query_mask` a row of queries."""
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    weights = (scores if mask is None else scores.masked_fill(mask, -torch.inf)).softmax(-1)
+    return (weights if query_mask is None else weights * query_mask) @ v
+
+
+def drops_queries_and_keys(q, k, v, mask=None, query_mask=None):
+    """Wrong: hidden keys are dropped after the softmax, as queries are."""
+    kept = None if mask is None else ~mask
+    return drops_queries(q, k, v, None, query_mask if kept is None else kept)
 
 
 def unknown(q, k, v, mask=None):

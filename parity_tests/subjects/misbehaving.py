@@ -299,3 +299,24 @@ def raises_over_one_head(Q, K, V, n_heads):
 def exits_over_one_head(Q, K, V, n_heads):
     """Leave by os._exit where there is one head."""
     return (exits_hard if n_heads == 1 else right)(Q, K, V, n_heads)
+
+
+def only_at_ten_rows(misbehave):
+    """Return an attention that misbehaves on sequences of ten rows and is right elsewhere."""
+
+    def attention(Q, K, V, n_heads):
+        return (misbehave if len(Q) == 10 else right)(Q, K, V, n_heads)
+
+    return staticmethod(attention)
+
+
+class AtTenRows:
+    """Misbehaviours at a length that further calls have, and the cases of a test have not."""
+
+    raises = only_at_ten_rows(raises)
+    exits = only_at_ten_rows(exits)
+    exits_hard = only_at_ten_rows(exits_hard)
+    segfaults = only_at_ten_rows(segfaults)
+    hangs = only_at_ten_rows(hangs)
+    babbles = only_at_ten_rows(babbles)
+    takes_all_memory = only_at_ten_rows(takes_all_memory)

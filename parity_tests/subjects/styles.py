@@ -1,4 +1,4 @@
-"""Layers and functions in the styles that people write them in, all of them right."""
+"""Layers and functions in the styles that people write them in; what is wrong says so."""
 
 from __future__ import annotations
 
@@ -258,3 +258,37 @@ class ShortMask(nn.Module):
         """Return (N, L, E)."""
         q, k, v = (split(each, self.heads) for each in self.to_qkv(x).chunk(3, -1))
         return self.to_out(merge(attend(q, k, v, self.hidden[: x.shape[1], : x.shape[1]])))
+
+
+class NamedLongest(nn.Module):
+    """Causal up to a length that is called as few call it."""
+
+    first_hidden = 1
+
+    def __init__(self, h_dim, max_T, n_heads):
+        super().__init__()
+        self.heads = n_heads
+        self.q_net, self.k_net, self.v_net, self.proj_net = (
+            nn.Linear(h_dim, h_dim) for _ in range(4)
+        )
+        hidden = torch.ones(max_T, max_T).triu(self.first_hidden).bool()
+        self.register_buffer("hidden", hidden)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        length = x.shape[1]
+        q, k, v = (split(net(x), self.heads) for net in (self.q_net, self.k_net, self.v_net))
+        return self.proj_net(merge(attend(q, k, v, self.hidden[:length, :length])))
+
+
+class UnnamedLongest(NamedLongest):
+    """The same length under a name that says nothing."""
+
+    def __init__(self, h_dim, ticks, n_heads):
+        super().__init__(h_dim, ticks, n_heads)
+
+
+class UnnamedLongestLoose(UnnamedLongest):
+    """Wrong: every query sees the key behind it."""
+
+    first_hidden = 2

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.masks.mask_format import MaskArgument, MaskContent, reduced
-from mha_parity.targets.masks.plan import contents
+from mha_parity.targets.masks.mask_format import MaskArgument, MaskContent, reduce_axes
+from mha_parity.targets.masks.plan import mask_contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,7 +247,7 @@ class AttentionCall:
         return handed
 
     def _joined(self, *, causal: bool) -> MaskContent:
-        parts = contents(self._problem, causal_inside=not causal)
+        parts = mask_contents(self._problem, causal_inside=not causal)
         nothing = MaskContent(np.zeros(self._problem.weights_shape, dtype=bool))
         for part in parts:
             nothing = nothing.joined(part)
@@ -262,7 +262,7 @@ class AttentionCall:
         named = tuple(axes.split())
         if not named or not set(named) <= _AXES:
             raise ValueError(f"got a mask of axes {axes!r}, but should be like 'N 1 L S'.")
-        found = reduced(array, named)
+        found = reduce_axes(array, named)
         if found is None:
             raise _unsaid("masks", f"one of shape ({', '.join(named)})")
         return np.ascontiguousarray(found)

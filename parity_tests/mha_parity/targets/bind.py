@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.global_state import GlobalState
 from mha_parity.targets import backends
@@ -15,8 +16,10 @@ from mha_parity.targets.conventions.crash_report import crash
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import accepts, offer_unprobed, probe_offer
-from mha_parity.targets.instance import adopt, layer_of, narrow
-from mha_parity.targets.known import KNOWN, named
+from mha_parity.targets.fit.search import refusal
+from mha_parity.targets.fit.without_counterpart import offenders
+from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
+from mha_parity.targets.known import KNOWN, convention_named
 from mha_parity.targets.onnx_model import OnnxModel
 from mha_parity.targets.state_dict import give_weights
 
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
     from mha_parity.targets.backends.base import Library
     from mha_parity.targets.conventions.base import Convention
 
-__all__ = ["KNOWN", "bind", "named"]
+__all__ = ["KNOWN", "bind", "convention_named"]
+
+EVEN_HEAD_DIM = 8  # of the call that is watched: rotary positions halve a head
 
 
 def bind(
@@ -58,7 +63,7 @@ def bind(
     state = GlobalState.now()
     try:
         if isinstance(subject, OnnxModel):
-            subject.num_heads, num_heads = subject.heads(num_heads), None
+            subject.num_heads, num_heads = subject.find_num_heads(num_heads), None
         layer = layer_of(subject)
         bound = _bound(subject if layer is None else type(layer), name, device, path, call=probe)
         bound.name = label or bound.name
@@ -89,11 +94,11 @@ def _take_weights(
 ) -> None:
     """Give a convention the weights that it is judged with over all else, if there are any."""
     if layer is not None:
-        adopt(bound, layer)
+        use_layer(bound, layer)
     if state_dict is not None or num_heads is not None:
         give_weights(bound, state_dict, num_heads)
     if isinstance(bound, OnnxLayer) and bound.own_weights is not None:
-        narrow(bound, bound.own_weights)
+        narrow_offer(bound, bound.own_weights)
 
 
 def _name(subject: object) -> str:
@@ -129,7 +134,7 @@ def _bound(
         if not fits:
             raise refused[-1]
         return fits[-1]
-    return _in_its_library(named(name), subject, libraries, path, call=call)
+    return _in_its_library(convention_named(name), subject, libraries, path, call=call)
 
 
 def _in_its_library(
@@ -157,24 +162,60 @@ def _recognised(subject: object, libraries: list[Library], path: str | None) -> 
     searched = inspect.isclass(subject) or inspect.isroutine(subject)
     if path is not None or not searched:
         name = recognise(subject, libraries)
-        return _in_its_library(named(name), subject, libraries, path, call=True)
+        return _in_its_library(convention_named(name), subject, libraries, path, call=True)
     found: list[Convention] = []
     refused: list[TargetError] = []
     try:
         name = recognise(subject, libraries)
-        found.append(_in_its_library(named(name), subject, libraries, path, call=True))
+        found.append(_in_its_library(convention_named(name), subject, libraries, path, call=True))
         if computes_attention(found[0]):
             return found[0]
     except TargetError as error:
         refused.append(error)
     fits, why = _fits(subject, libraries, path)
-    if fits and fits[-1].fit.exact:
+    if fits and fits[-1].fit.exact and not _leaves_out_heads(fits[-1], found):
         return fits[-1]
-    if found and accepts(found[0], found[0].plain_case()).offered:
-        return found[0]
-    if fits:
-        return fits[-1]
-    raise (*refused, *why)[-1]
+    answering = [each for each in found if accepts(each, each.plain_case()).offered]
+    nearest = (*answering, *fits[::-1])[:1]
+    if not nearest:
+        raise (*refused, *why)[-1]
+    _refuse_without_counterpart(nearest[0])
+    return nearest[0]
+
+
+def _leaves_out_heads(fitted: Convention, found: list[Convention]) -> bool:
+    """Return whether rows without heads alone fit, where arrays of heads are answered as well.
+
+    What mixes samples or heads is right of a single one.
+    """
+    answers = (
+        accepts(each, each.plain_case()).offered for each in found if each.convention == "sdpa"
+    )
+    return "many" not in fitted.offer["heads"] and any(answers)
+
+
+def _refuse_without_counterpart(bound: Convention) -> None:
+    """Refuse what departs from attention by what torch's layer cannot express.
+
+    Raises
+    ------
+    TargetError
+        A small call runs what is called after it; the sentence names that.
+
+    """
+    case = bound.plain_case().replace(head_dim=EVEN_HEAD_DIM)
+    case = case.replace(dtype=bound.trial_dtype) if bound.trial_dtype else case
+    try:
+        call = bound.prepare(make_problem(case))
+    except CandidateError:
+        return  # the run says what it raised
+    layer = call.function
+    modules: Iterable[tuple[str, Any]] = getattr(layer, "named_modules", tuple)()
+    # An identity stands where a LayerNorm was taken out.
+    paths = {id(each): path for path, each in modules if type(each).__name__ != "Identity"}
+    named = offenders(call.make, paths)
+    if named:
+        raise TargetError(refusal(bound.name, [], named))
 
 
 def _fits(

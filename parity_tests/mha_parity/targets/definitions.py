@@ -41,12 +41,14 @@ def execute(
         except ModuleNotFoundError:
             raise
         except Exception as error:  # noqa: BLE001  (whatever somebody's definition raises)
-            said = explained(error, left_out) if isinstance(error, NameError) else str(error)
+            said = (
+                explain_name_error(error, left_out) if isinstance(error, NameError) else str(error)
+            )
             reason = f"{at}: {type(error).__name__}: {said}"
             left_out |= dict.fromkeys(_bound_by(statement), reason)
 
 
-def trains(path: Path) -> bool:
+def has_training_loop(path: Path) -> bool:
     """Return whether a file has a loop of training, outside of its definitions."""
     try:
         body = ast.parse(path.read_bytes()).body
@@ -91,7 +93,7 @@ def _bound_by(statement: ast.stmt) -> Iterator[str]:
             yield node.id
 
 
-def explained(error: NameError, left_out: dict[str, str]) -> str:
+def explain_name_error(error: NameError, left_out: dict[str, str]) -> str:
     """Return the message of a missing name, and that its statement was left out."""
     place = left_out.get(error.name or "")
     if place is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.core.candidate import TargetError
+from mha_parity.core.candidate import ADAPTER, TargetError
 from mha_parity.targets.command import Command
 from mha_parity.targets.conventions.exec_protocol import ExecProtocol
 from mha_parity.targets.conventions.functions import QKVHeads, XWeights
@@ -29,11 +29,10 @@ BY_COUNT = {3: "qkv", 5: "x-weights-heads", 6: "x-weights-out-heads"}
 TORCH_STATE = frozenset({"in_proj_weight", "q_proj_weight", "out_proj.weight"})
 PACKED_STATE = frozenset({"in_proj_weight", "q_proj_weight"})
 # Conventions whose names leave nothing to experiments.
-SELF_EVIDENT = frozenset({"keras-layer", "jax-attention", "sdpa", "projections"})
+SELF_EVIDENT = frozenset({"keras-layer", "jax-attention", "projections"})
 REMEDY = (
     "a layer should be built from a width and a number of heads and have four Linears, or one for "
-    "q, k and v and one for the output; judge an adapter that calls it, which "
-    "`mha-parity adapt` begins, or name a convention."
+    f"q, k and v and one for the output; {ADAPTER}, or name a convention."
 )
 FOUR: tuple[type[Convention], ...] = (QKVHeads, XWeights, Projections)
 
@@ -62,7 +61,11 @@ def computes_attention(bound: Convention) -> bool:
     from mha_parity.core.candidate import CandidateError
     from mha_parity.targets.fit.search import attention, is_rounding
 
-    if bound.convention in SELF_EVIDENT or _has_packed_names(bound):
+    # Others have some of sdpa's keywords too, and heads behind the rows.
+    evident = bound.convention in SELF_EVIDENT or (
+        bound.convention == "sdpa" and not bound.parameters
+    )
+    if evident or _has_packed_names(bound):
         return True
     dtype = "float64" if "float64" in bound.library.dtypes else "float32"
     problem = make_problem(bound.plain_case().replace(dtype=dtype))
@@ -200,6 +203,5 @@ def _unsure(subject: Any, called: Signature | None, fitting: str) -> TargetError
     seen = f"{name}{called}" if called else f"{name} without a readable signature"
     return TargetError(
         f"got {seen}, but should be recognisable as one convention; these would fit or were tried "
-        f"({fitting}): name it with --convention NAME, or "
-        "judge an adapter that calls it, which `mha-parity adapt` begins."
+        f"({fitting}): name it with --convention NAME, or {ADAPTER}."
     )

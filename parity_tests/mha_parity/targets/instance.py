@@ -20,7 +20,7 @@ from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.base import has_modes, set_mode
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.linear_layers import LinearModule
-from mha_parity.targets.conventions.packing import ProjectionSlot, parted
+from mha_parity.targets.conventions.packing import ProjectionSlot, unpack
 from mha_parity.targets.conventions.torch_module import TorchModule
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def layer_of(subject: Any) -> Any:
     return made if is_instance(made) else None
 
 
-def adopt(bound: Convention, layer: Any) -> None:
+def use_layer(bound: Convention, layer: Any) -> None:
     """Let a convention that is bound to the class of a layer judge the layer itself.
 
     Raises
@@ -94,11 +94,11 @@ def adopt(bound: Convention, layer: Any) -> None:
             "of heads; set one."
         )
     state = {name: to_numpy(a, f"`{name}`") for name, a in layer.state_dict().items()}
-    found = of_linears(bound, state, int(heads)) if isinstance(bound, LinearModule) else ()
-    own = own_weights(found or of_torch(state), state, int(heads), bound.name)
+    found = linear_entries(bound, state, int(heads)) if isinstance(bound, LinearModule) else ()
+    own = own_weights(found or torch_entries(state), state, int(heads), bound.name)
     zero_attn = _yes(bool(getattr(layer, "add_zero_attn", False)))
     own = replace(own, features=own.features | {"zero_attn": zero_attn})
-    narrow(bound, own, getattr(layer, "batch_first", None), complete=True)
+    narrow_offer(bound, own, getattr(layer, "batch_first", None), complete=True)
     if has_modes(layer):
         layer = set_mode(layer, training=False)
     bound.instance, bound.own_weights = layer, own
@@ -167,22 +167,24 @@ def _of_one_layer(arrays: Mapping[str, Array], width: int, heads: int, name: str
         raise TargetError(f"got {name} of width {width}, but should divide into {heads} heads.")
     for part, array in arrays.items():
         matrix = part.startswith("w_")
-        due = (width, array.shape[-1] if part in {"w_k", "w_v"} else width)[: 1 + matrix]
-        if array.shape != due or array.dtype != arrays["w_q"].dtype:
-            got, of = f"{part} {array.dtype} {array.shape}", arrays["w_q"].dtype
-            raise TargetError(f"got {name} with {got}, but should have {of} {due}.")
+        expected = (width, array.shape[-1] if part in {"w_k", "w_v"} else width)[: 1 + matrix]
+        if array.shape != expected or array.dtype != arrays["w_q"].dtype:
+            raise TargetError(
+                f"got {name} with {part} {array.dtype} {array.shape}, but should have "
+                f"{arrays['w_q'].dtype} {expected}."
+            )
 
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def of_torch(state: Mapping[str, Array]) -> Iterator[Entry]:
+def torch_entries(state: Mapping[str, Array]) -> Iterator[Entry]:
     """Yield what the tensors of a state hold that has torch's own names."""
     for name, array in state.items():
         kind = "w" if name.endswith("weight") else "b"
         if name.startswith("in_proj_"):
-            thirds = parted(ProjectionSlot(name, PARTS), array, 1)
+            thirds = unpack(ProjectionSlot(name, PARTS), array, 1)
             yield name, {f"{kind}_{part}": each for part, each in thirds.items()}
         elif name in {f"{part}_proj_weight" for part in PARTS}:
             yield name, {f"w_{name[0]}": array}
@@ -192,17 +194,17 @@ def of_torch(state: Mapping[str, Array]) -> Iterator[Entry]:
             yield name, {f"{kind}_out": array}
 
 
-def of_linears(bound: LinearModule, state: Mapping[str, Array], heads: int) -> Iterator[Entry]:
+def linear_entries(bound: LinearModule, state: Mapping[str, Array], heads: int) -> Iterator[Entry]:
     """Yield what the Linears of a state hold, as trials of the class showed that it lies."""
     for slot in bound.slots:
         for kind in ("weight", "bias"):
             name = f"{slot.name}.{kind}"
             if name in state:
-                parts = parted(slot, state[name], heads)
+                parts = unpack(slot, state[name], heads)
                 yield name, {f"{kind[0]}_{part}": array for part, array in parts.items()}
 
 
-def narrow(
+def narrow_offer(
     bound: Convention, own: OwnWeights, batch_first: bool | None = None, *, complete: bool = False
 ) -> None:
     """Leave of an offer what serves these weights.

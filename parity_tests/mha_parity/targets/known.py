@@ -40,7 +40,7 @@ _KINDS: tuple[type[Convention], ...] = (
 KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 
 
-def named(name: str) -> type[Convention]:
+def convention_named(name: str) -> type[Convention]:
     """Return the convention called ``name``.
 
     Raises

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import re
+import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -21,6 +23,7 @@ from mha_parity.targets.stand_ins import needed_by
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+ATTENTION = re.compile(r"attention|attn|mha|sdpa|head", re.IGNORECASE)
 FORMS = "`package.module:attr`, `path/to/file.py:attr` or `path/to/notebook.ipynb:attr`"
 SOME = 6  # names listed where an attribute is missing and none is close
 
@@ -57,8 +60,10 @@ def load(text: str) -> Any:
             f"install {library}."
         )
     if not callable(found):
-        got = f"{text!r} is of type {type(found).__name__}"
-        raise TargetError(f"{got}, but should be a function or a class; name one of these.")
+        raise TargetError(
+            f"{text!r} is of type {type(found).__name__}, but should be a function or a class; "
+            "name one of these."
+        )
     return found
 
 
@@ -69,8 +74,13 @@ def _incomplete(text: str) -> str:
         return f"which is a folder, but should be {FORMS}"
     if path.is_file():
         names = _defined_in(path)
-        example = f"{text}:{names[0]}; it has {_few(names)}" if names else f"{text}:attr"
-        return f"which is a file without the name of a function or a class in it, as {example}"
+        named = f", which has {_few(names)}" if names else ""
+        # The likeliest to be meant comes first.
+        first = next((each for each in names if ATTENTION.search(each)), (*names, "attr")[0])
+        return (
+            f"which is a file without the name of a function or a class in it{named}; name one, "
+            f"as in: mha-parity check {shlex.quote(f'{text}:{first}')}"
+        )
     return f"but should be {FORMS}"
 
 
@@ -110,8 +120,8 @@ def _from_file(text: str, place: str, attribute: str) -> ModuleType:
     if path.is_dir():
         raise TargetError(f"got the target {text!r}, but {place} is a folder; name a file in it.")
     if not path.is_file():
-        near = difflib.get_close_matches(path.name, _names_in(path.parent), n=1)
-        hint = f"did you mean {path.parent / near[0]}?" if near else "check the path."
+        closest = difflib.get_close_matches(path.name, _names_in(path.parent), n=1)
+        hint = f"did you mean {path.parent / closest[0]}?" if closest else "check the path."
         raise TargetError(f"got the target {text!r}, but there is no file {place}; {hint}")
     return from_file(path.resolve(), attribute)
 
@@ -162,7 +172,7 @@ def _attribute(text: str, module: ModuleType, dotted: str) -> Any:
 
 
 def _missing(text: str, holder: Any, word: str) -> str:
-    """Say which attribute is missing, why, and which are near."""
+    """Say which attribute is missing, why, and which are closest."""
     left_out = getattr(holder, "__left_out__", {})
     if word in left_out:
         return f"got the target {text!r}, but {word!r} was left out ({left_out[word]}): {KEPT}."

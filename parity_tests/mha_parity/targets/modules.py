@@ -1,4 +1,4 @@
-"""Import a file: in its package, beside its neighbours, or its definitions alone."""
+"""Import a file: in its package, with its folder on the path, or its definitions alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def from_file(path: Path, attribute: str) -> ModuleType:
     if path.suffix == ".ipynb":
         name = f"{PREFIX}{path.stem}"
         return _with_missing(path, lambda: notebook.module(path, name))
-    if definitions.trains(path) and (module := _definitions(path, package, attribute)):
+    if definitions.has_training_loop(path) and (module := _definitions(path, package, attribute)):
         return module
     try:
         return _with_missing(path, lambda: _executed(path, package))
@@ -111,7 +111,7 @@ def _root(module: str) -> str:
 
 def _with_missing(path: Path, run: Callable[[], ModuleType]) -> ModuleType:
     """Run, and run again with what was missing: a folder above the file, or a stand-in."""
-    with stand_ins.allowed():
+    with stand_ins.imports_allowed():
         for _ in range(MOST_MISSING):
             known = set(sys.modules)
             try:

@@ -29,8 +29,8 @@ def module(path: Path, name: str) -> ModuleType:
     left_out: dict[str, str] = {}
     vars(made)["__left_out__"] = left_out
     sys.modules[name] = made
-    cells = nbformat.read(path, as_version=4).cells  # type: ignore[no-untyped-call]  # it ships no types
-    codes = [cell.source for cell in cells if cell.cell_type == "code"]
+    read = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # it ships no types
+    codes = [cell.source for cell in read.cells if cell.cell_type == "code"]
     for number, source in enumerate(codes, start=1):
         text = python_of(source)
         execute(text, f"{path.name}[cell {number}]", f"cell {number}", vars(made), left_out)

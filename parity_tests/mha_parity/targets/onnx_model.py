@@ -35,7 +35,7 @@ FLOATS = {"tensor(double)": "float64", "tensor(float)": "float32", "tensor(float
 MASKS = FLOATS | {"tensor(bool)": "bool", "tensor(int64)": "int64", "tensor(int32)": "int32"}
 
 
-class OfOneDtype(NumpyArrays):
+class SingleDtypeArrays(NumpyArrays):
     """NumPy's arrays of the one floating-point type that a graph declares."""
 
     memory: tuple[str, ...] = ("c",)
@@ -90,14 +90,14 @@ class OnnxModel:
                     "queries and keys should be dynamic; export it with dynamic axes."
                 )
         self.masks = tuple(each for each in given if each not in floats)
-        self.library = OfOneDtype(floats[0].dtype)
+        self.library = SingleDtypeArrays(floats[0].dtype)
         self.num_heads = 0  # of rank 4 they are an axis
         self.inputs = {re.sub(r"\W", "_", each.name): each for each in (*self.rows, *self.masks)}
         self.__signature__ = Signature(
             [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self.inputs]
         )
 
-    def heads(self, given: int | None) -> int:
+    def find_num_heads(self, given: int | None) -> int:
         """Return the number of heads: what is given, or what the graph says; 0 if it is an axis.
 
         Raises
@@ -151,7 +151,7 @@ class OnnxModel:
         bound = self.__signature__.bind(*args, **kwargs).arguments
         fed = {self.inputs[name].name: array for name, array in bound.items()}
         if weights and self._opened is None:
-            self._opened = session(self.__name__, self.graph.opened(weights))
+            self._opened = session(self.__name__, self.graph.with_inputs(weights))
         asked = self._opened if weights else self._session
         outputs = asked.run(None, fed | dict(weights or {}))
         return outputs[0] if len(outputs) == 1 else tuple(outputs[:2])

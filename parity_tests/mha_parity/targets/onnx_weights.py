@@ -1,7 +1,7 @@
 """The weights of a layer in the initialisers of a graph: which of them is which projection.
 
 Their names decide where they tell all of q, k and v, as in a state dict. Elsewhere it is decided by
-where they are used: before the product that is the softmax's input, beside its output, behind it.
+where they are used: in the product that the softmax takes, in that with its output, or after it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.targets.conventions.packing import ROWS, ProjectionSlot, names_output, parted
+from mha_parity.targets.conventions.packing import ROWS, ProjectionSlot, names_output, unpack
 from mha_parity.targets.fit.names import parts
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ HEADS = ("q_num_heads", "num_heads")
 class Linear:
     """A product with an initialiser of two axes, and the bias that is added; "" for none.
 
-    ``slot.turned``: the weight is (in, out).
+    ``slot.transposed``: the weight is (in, out).
     """
 
     slot: ProjectionSlot
@@ -40,10 +40,12 @@ class Linear:
         """Return it as that of these projections."""
         return replace(self, slot=replace(self.slot, parts=held))
 
-    def ordered(self, each: str) -> Linear:
+    def with_packing(self, packing: str) -> Linear:
         """Return it with packed rows that lie so."""
         return (
-            replace(self, slot=replace(self.slot, each=each)) if len(self.slot.parts) > 1 else self
+            replace(self, slot=replace(self.slot, packing=packing))
+            if len(self.slot.parts) > 1
+            else self
         )
 
 
@@ -64,7 +66,7 @@ class Graph:
             each.output[0]: found for each in self.nodes if (found := self._linear(each))
         }
 
-    def opened(self, names: Iterable[str]) -> bytes:
+    def with_inputs(self, names: Iterable[str]) -> bytes:
         """Return the model with these initialisers as inputs, so that others can be given."""
         from onnx import ModelProto, helper
 
@@ -87,21 +89,21 @@ class Graph:
         """Yield which weights the initialisers of the layer hold."""
         for each in self.layer:
             slot = each.slot
-            held = parted(slot, self.arrays[slot.name], heads)
+            held = unpack(slot, self.arrays[slot.name], heads)
             yield slot.name, {f"w_{part}": array for part, array in held.items()}
             if each.bias:
-                held = parted(slot, self.arrays[each.bias].reshape(-1), heads)
+                held = unpack(slot, self.arrays[each.bias].reshape(-1), heads)
                 yield each.bias, {f"b_{part}": array for part, array in held.items()}
 
     def num_heads(self, width: int, rank: int) -> int:
         """Return into how many heads an attribute or a Reshape parts rows of this width.
 
-        1 where nothing parts the rows of the one softmax, 0 where it is not told. Of a width that
+        1 where nothing parts the rows of the one softmax, 0 where nothing says it. Of a width that
         is not known (0), only a Reshape that makes one axis more counts.
         """
-        told = [a.i for n in self.nodes for a in n.attribute if a.name in HEADS]
-        if told:
-            return int(told[0])
+        stated = [a.i for n in self.nodes for a in n.attribute if a.name in HEADS]
+        if stated:
+            return int(stated[0])
         shapes = [self._numbers(n.input[1]) for n in self.nodes if n.op_type == "Reshape"]
         for shape in (each for each in shapes if len(each) > 2):
             heads, last = shape[-2:]
@@ -197,17 +199,17 @@ class Graph:
         scaled = any(each.name in {"alpha", "beta"} and each.f != 1 for each in node.attribute)
         if node.op_type not in {"MatMul", "Gemm"} or scaled:
             return None
-        name, turned = node.input[1], True
+        name, transposed = node.input[1], True
         before = self.made.get(name)
         if before is not None and before.op_type == "Transpose":
-            name, turned = before.input[0], False
+            name, transposed = before.input[0], False
         if any(each.name == "transB" and each.i for each in node.attribute):
-            turned = not turned
+            transposed = not transposed
         if name not in self.arrays or self.arrays[name].ndim != 2:
             return None
-        width = self.arrays[name].shape[1 if turned else 0]
+        width = self.arrays[name].shape[1 if transposed else 0]
         bias = node.input[2] if len(node.input) > 2 else self._added(node.output[0], width)
-        return Linear(ProjectionSlot(name, (), turned=turned), bias)
+        return Linear(ProjectionSlot(name, (), transposed=transposed), bias)
 
     def _added(self, name: str, width: int) -> str:
         """Return the initialiser of so many numbers in its last axis that is added to a value."""

@@ -11,16 +11,18 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.parameters import Parameter, Role
+from mha_parity.targets.keywords import keywords_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-# The first pattern that is found in the name (lower case, words parted by "_") decides.
+# The first pattern that is found in the name (lower case, words unpack by "_") decides.
 _BY_NAME: tuple[tuple[Role, str], ...] = (
     (Role.RETURN, r"^(return|output|need|average|with|get)_|^(need_weights|verbose)$"),
     (Role.DROPOUT, r"drop|^p$"),
     (Role.CAUSAL, r"causal|look_?ahead|autoregressive|future|unidirectional|^masked$|^decoder$"),
+    (Role.HEADS, r"^head_mask$"),  # multiplies the weights of whole heads, after the softmax
     (Role.MASK, r"mask|padding|^pad$"),
     (Role.SCORE_BIAS, r"alibi|rel(ative)?_?(pos|.*bias)|(attn|attention|position|pos|score)_?bias"),
     (Role.CACHE, r"cache|past|incremental|_state$|^state$|^mems?$"),
@@ -56,7 +58,7 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     return found or (Role.SIZE if _SIZE.search(plain) else Role.OTHER)
 
 
-def listed(named: Iterable[inspect.Parameter], of: str) -> tuple[Parameter, ...]:
+def described(named: Iterable[inspect.Parameter], of: str) -> tuple[Parameter, ...]:
     """Return what reports say of parameters of a constructor or of a call."""
     return tuple(
         Parameter(
@@ -70,7 +72,7 @@ def listed(named: Iterable[inspect.Parameter], of: str) -> tuple[Parameter, ...]
     )
 
 
-def passed(
+def passed_keys(
     named: Iterable[inspect.Parameter], of: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, bool]:
     """Return the keys of the parameters that a call passes: True if not at their default.
@@ -84,10 +86,13 @@ def passed(
     return {f"{of}.{each.name}": _differs(value, each.default) for each, value in given}
 
 
-def named(function: Any, *, skip_self: bool = False) -> tuple[inspect.Parameter, ...]:
+def of_callable(
+    function: Any, *, skip_self: bool = False, owner: type | None = None
+) -> tuple[inspect.Parameter, ...]:
     """Return the parameters of a callable, none where Python cannot know them.
 
-    Those of a constructor that takes ``**kwargs`` are its base class's as well.
+    Behind the ``**kwargs`` of a constructor are those of its base class, and behind those of a
+    function, or of a method of ``owner``, what it reads of them or passes on.
     """
     found: dict[str, inspect.Parameter] = {}
     bases = function.__mro__[1:-1] if isinstance(function, type) else ()
@@ -99,7 +104,28 @@ def named(function: Any, *, skip_self: bool = False) -> tuple[inspect.Parameter,
         found = {p.name: p for p in parameters if p.kind not in _VARIADIC} | found
         if all(p.kind is not p.VAR_KEYWORD for p in parameters):
             break
-    return tuple(found.values())[skip_self:]
+    own = tuple(found.values())[skip_self:]
+    if isinstance(function, type):
+        return own
+    behind = keywords_of(function, owner or _owner(function)).named
+    return (*own, *(p for name, p in behind.items() if name not in found))
+
+
+def _owner(function: Any) -> type | None:
+    bound_to = getattr(function, "__self__", None)
+    return bound_to if bound_to is None or isinstance(bound_to, type) else type(bound_to)
+
+
+def unfollowed(function: Any, owner: type | None) -> tuple[Parameter, ...]:
+    """Return the ``**kwargs`` of a function that are read, but not by names that can be found."""
+    said = keywords_of(function, owner).unknown
+    if not said:
+        return ()
+    reason = f"the call passes them on or reads them in `{said}`, which says no names"
+    name = next(
+        p.name for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_KEYWORD
+    )
+    return (Parameter(name=name, of="call", role=Role.KEYWORDS, reason=reason),)
 
 
 def _differs(value: object, default: object) -> bool:

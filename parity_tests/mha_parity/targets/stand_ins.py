@@ -103,7 +103,7 @@ def stand_in_for(root: str) -> None:
 
 
 @contextmanager
-def allowed() -> Iterator[None]:
+def imports_allowed() -> Iterator[None]:
     """Let imports of the libraries named by ``stand_in_for`` pass."""
     sys.meta_path.append(_FINDER)
     StandIn.loading = True

@@ -14,9 +14,9 @@ import numpy as np
 from mha_parity.core.candidate import TargetError
 from mha_parity.core.safetensors import FormatError, load
 from mha_parity.targets.conventions.linear_layers import LinearModule
-from mha_parity.targets.conventions.packing import ProjectionSlot, names_output, parted
+from mha_parity.targets.conventions.packing import ProjectionSlot, names_output, unpack
 from mha_parity.targets.fit.names import bias_parts, parts
-from mha_parity.targets.instance import narrow, of_linears, of_torch, own_weights
+from mha_parity.targets.instance import linear_entries, narrow_offer, own_weights, torch_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -54,12 +54,12 @@ def give_weights(bound: Convention, text: str | None, num_heads: int | None) -> 
     found: list[Entry] = []
     slots = bound.slots if isinstance(bound, LinearModule) else ()
     if isinstance(bound, LinearModule):
-        found = list(of_linears(bound, state, num_heads))
+        found = list(linear_entries(bound, state, num_heads))
     # Whether the file is one of this class.
     complete = bool(slots) and all(f"{slot.name}.weight" in state for slot in slots)
     if not complete:  # the usual names fill what is lacking
         torchs = any(name in state for name in TORCHS)
-        usual = of_torch(state) if torchs else _by_names(state, num_heads)
+        usual = torch_entries(state) if torchs else _by_names(state, num_heads)
         held = {part[2:] for _, arrays in found for part in arrays}
         found += [each for each in usual if held.isdisjoint(part[2:] for part in each[1])]
     _finite(text, state, found)
@@ -71,7 +71,7 @@ def give_weights(bound: Convention, text: str | None, num_heads: int | None) -> 
             f"got the state dict {text}, in which no name tells the weight of {bound.name}'s "
             f"output, but {', '.join(matrices[:SOME])} left over; name it out_proj.weight."
         )
-    narrow(bound, own, complete=complete)
+    narrow_offer(bound, own, complete=complete)
     bound.own_weights = own
 
 
@@ -130,19 +130,19 @@ def _held(name: str, array: Array) -> tuple[str, ...]:
 def _by_names(state: Mapping[str, Array], heads: int) -> Iterator[Entry]:
     """Yield what the tensors hold by their names; of two for the same, that next to the queries'.
 
-    Packed rows lie part by part; a packed weight (in, out) is turned, and so is its companion.
+    Packed rows lie part by part; a packed weight (in, out) is transposed, and so is its companion.
     """
     weights = {name: held for name, array in state.items() if (held := _held(name, array))}
     query = next((name for name, held in weights.items() if "q" in held), "")
-    turned = (
+    transposed = (
         bool(query) and len(weights[query]) > 1 and state[query].shape[0] < max(state[query].shape)
     )
     found: set[str] = set()
     for name in sorted(weights, key=lambda each: -_shared(each, query)):
         if found.isdisjoint(weights[name]):
             found |= {*weights[name]}
-            slot = ProjectionSlot(name, weights[name], turned=turned)
-            yield name, {f"w_{part}": a for part, a in parted(slot, state[name], heads).items()}
+            slot = ProjectionSlot(name, weights[name], transposed=transposed)
+            yield name, {f"w_{part}": a for part, a in unpack(slot, state[name], heads).items()}
             yield from _bias(slot, state, heads)
 
 
@@ -156,6 +156,6 @@ def _bias(slot: ProjectionSlot, state: Mapping[str, Array], heads: int) -> Itera
     """Yield the bias that goes with a weight."""
     stem = slot.name.removesuffix("weight")
     for name, array in state.items():
-        beside = name == f"{stem}bias" if stem != slot.name else bias_parts(name) == slot.parts
-        if array.ndim == 1 and beside:
-            yield name, {f"b_{part}": a for part, a in parted(slot, array, heads).items()}
+        belongs = name == f"{stem}bias" if stem != slot.name else bias_parts(name) == slot.parts
+        if array.ndim == 1 and belongs:
+            yield name, {f"b_{part}": a for part, a in unpack(slot, array, heads).items()}

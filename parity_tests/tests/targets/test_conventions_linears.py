@@ -12,18 +12,19 @@ from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from mha_parity.targets.conventions.constructors import LENGTH, Config, Sizes, arguments
-from mha_parity.targets.conventions.linears import order
+from mha_parity.targets.conventions.constructors import Config, arguments
+from mha_parity.targets.conventions.linears import input_roles
 from mha_parity.targets.conventions.packing import ProjectionSlot, slots
 from mha_parity.targets.conventions.self_causal import CAUSAL
 from mha_parity.targets.conventions.signatures import Signature
+from mha_parity.targets.fit.construct import LENGTH, Sizes
 from mha_parity.worker.open_target import bind_in_process
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = [
     "ClonedLinears", "Packed", "HeadByHead", "ColumnByColumn", "Sequenced", "Crossed", "Configured",
     "WithContextLength", "ValuesFirst", "ListOfHeads",
-    "SingleHead", "InATuple", "WithCache", "BiasedRows",
+    "SingleHead", "InATuple", "WithCache", "BiasedRows", "ByColumns",
 ]  # fmt: skip
 
 
@@ -65,11 +66,19 @@ def test_wrong_ones_are_named(name: str, bug: str) -> None:
     assert bug in [each.bug for each in verdict.diagnosis]
 
 
+@pytest.mark.parametrize("name", ["ByColumnsCrossed", "PackedInterleaved"])
+def test_orders_that_no_name_and_no_torch_has_are_not_explained_away(name: str) -> None:
+    """Parts in neither the order of the name nor torch's, and interleaved heads, are red."""
+    assert Outcome.FAIL == judged(name, 24).outcome
+
+
 def test_what_was_found_out_is_said() -> None:
     """A reader learns how packed rows were filled, and that the future was hidden."""
     lies = "called as qkv, proj as Linears and rows {}; (N, L, E)."
     assert lies.format("head by head") in judged("HeadByHead", 8).notes
     assert lies.format("column by column") in judged("ColumnByColumn", 8).notes
+    said = "called as to_qvk, W_0 as Linears and rows by columns, parts and heads; (N, L, E)."
+    assert said in judged("ByColumns", 8).notes
     verdict = judged("WithContextLength", 8)
     assert CAUSAL in verdict.notes
     assert {"causal"} == {r.value for r in verdict.features if r.axis == "attn" and r.cases}
@@ -118,7 +127,9 @@ def test_inputs_follow_from_the_call() -> None:
         "x, mask": ("query",),
     }
     for names, expected in called.items():
-        assert expected == order(Signature(tuple(names.split(", ")), (), frozenset(), open=False))
+        assert expected == input_roles(
+            Signature(tuple(names.split(", ")), (), frozenset(), open=False)
+        )
 
 
 @pytest.mark.parametrize(
@@ -175,10 +186,10 @@ def test_linears_are_found(names: list[str], found: str) -> None:
 def test_weights_that_are_turned() -> None:
     """A packed weight of (in, 3 * out) is filled as x @ weight reads it."""
     first, second = slots({"c_attn.weight": (6, 18), "c_proj.weight": (6, 6)})
-    assert (True, True) == (first.turned, second.turned)
+    assert (True, True) == (first.transposed, second.transposed)
     arrays = {part: np.arange(36.0).reshape(6, 6) + 100 * i for i, part in enumerate("qkv")}
     expected = np.concatenate(list(arrays.values())).T
-    np.testing.assert_array_equal(expected, first.joined(arrays, 2))
+    np.testing.assert_array_equal(expected, first.pack(arrays, 2))
 
 
 @pytest.mark.parametrize(
@@ -192,13 +203,13 @@ def test_weights_that_are_turned() -> None:
 def test_packed_rows(each: str, rows: list[int]) -> None:
     """Two heads of width 2: how the rows of q (0 ...), k (10 ...) and v (20 ...) lie."""
     arrays = {part: np.arange(4) + 10 * i for i, part in enumerate("qkv")}
-    assert rows == ProjectionSlot("qkv", tuple("qkv"), each).joined(arrays, 2).tolist()
+    assert rows == ProjectionSlot("qkv", tuple("qkv"), each).pack(arrays, 2).tolist()
 
 
 def test_rows_of_one_head() -> None:
     """A Linear of one head has that head's rows."""
     arrays = {"k": np.arange(6)}
-    assert [2, 3] == ProjectionSlot("heads.1.key", ("k",), head=1).joined(arrays, 3).tolist()
+    assert [2, 3] == ProjectionSlot("heads.1.key", ("k",), head=1).pack(arrays, 3).tolist()
 
 
 def test_arguments_are_known_by_their_names() -> None:
@@ -218,6 +229,7 @@ def test_arguments_are_known_by_their_names() -> None:
     assert ((), known) == given("dim", optional=optional)
     width = {"embed_dim": 6, "num_heads": 2, "block_size": LENGTH}
     assert ((), width) == given("embed_dim", "num_heads", "block_size")
+    assert ((), {"embed_dim": 6, "max_T": LENGTH}) == given("embed_dim", "max_T")
     ((config,), none) = given("config")
     assert isinstance(config, Config)
     assert (6, 2, 0.5, False, {}) == (

@@ -35,6 +35,8 @@ RIGHT = {
     "styles.py:MaskWanted": "`q` the query, `k` the key, `v` the value",
     "styles.py:Weightless": "no weights",
     "styles.py:GlobalWidth": "qkv, proj as Linears",
+    "styles.py:NamedLongest": "q_net, k_net, v_net, proj_net as Linears",
+    "styles.py:UnnamedLongest": "q_net, k_net, v_net, proj_net as Linears",
     "functions_of_weights.py:all_seven": "W_q, W_k, W_v, W_o applied as X @ W",
     "functions_of_weights.py:packed": "W, Wp applied as X @ W",
     "functions_of_weights.py:lists": "Wqs, Wks, Wvs, Wp",
@@ -65,6 +67,7 @@ RIGHT = {
     "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
 }
 WRONG = [
+    "styles.py:UnnamedLongestLoose",
     "functions_of_weights.py:lists_crossed", "functions_of_weights.py:two_swapped",
     "own_layers.py:UnscaledNumpyLayer", "own_layers.py:DropsAlways",
     "own_layers.py:KnowsNoEvaluation",
@@ -173,6 +176,8 @@ def test_names_of_constructors() -> None:
         "model_dimension": "width", "hid_dim": "width", "n_feat": "width", "d_cond": "width",
         "emb": "width", "kv_heads": "kv_heads", "number_of_heads": "heads", "nhead": "heads",
         "dim_head": "head_dim", "context_length": "length", "attn_pdrop": "dropout",
+        "max_T": "length", "max_tokens": "length", "n_positions": "length", "seq": "length",
+        "max_heads": "heads",
     }  # fmt: skip
     assert read == {name: meanings(name)[0] for name in read}
     assert ("head_dim", "heads") == meanings("head_size")
@@ -189,6 +194,14 @@ def test_layers_of_one_head_may_differ() -> None:
 def test_default_lengths_give_way_to_long_cases() -> None:
     """A mask of 16 keys by default is built as long as the case."""
     bound = bind(load.load(f"{SUBJECTS}/styles.py:ShortMask"), "fitted")
+    case = bound.plain_case().replace(queries=300, keys=300)
+    assert (2, 300, 6) == bound(make_problem(case)).output.shape
+
+
+@pytest.mark.parametrize("name", ["NamedLongest", "UnnamedLongest"])
+def test_required_lengths_give_way_to_long_cases(name: str) -> None:
+    """A largest length is known by its name, or by a call of twice the length, which raises."""
+    bound = bind(load.load(f"{SUBJECTS}/styles.py:{name}"), "fitted")
     case = bound.plain_case().replace(queries=300, keys=300)
     assert (2, 300, 6) == bound(make_problem(case)).output.shape
 

@@ -11,7 +11,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.targets import load
-from mha_parity.targets.conventions.packing import ProjectionSlot, parted
+from mha_parity.targets.conventions.packing import ProjectionSlot, unpack
 from mha_parity.worker.open_target import bind_in_process
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
@@ -67,5 +67,5 @@ def test_parts_of_a_packed_weight_come_back(each: str, turned: bool) -> None:
     """A packed weight is taken apart into what it was made of."""
     slot = ProjectionSlot("qkv", ("q", "k", "v"), each, turned)
     weights = {part: np.random.default_rng(i).random((6, 6)) for i, part in enumerate("qkv")}
-    found = parted(slot, slot.joined(weights, 2), 2)
+    found = unpack(slot, slot.pack(weights, 2), 2)
     assert all(np.array_equal(weights[part], found[part]) for part in "qkv")

@@ -29,13 +29,15 @@ RIGHT = {
     "SelfMask": (KEEPS, {"attn=bool2d", "attn=causal"}),
     "CausalInside": (KEEPS, {"attn=causal", "attn=none", "padding=bool"}),
     "lengths_of_keys": ("the number of visible keys", {"padding=lengths", "attn=causal"}),
+    "Lowered": (KEEPS, {"padding=bool", "padding=lengths"}),
     "scaled": ("floats are added to the scores", {"attn=float2d", "padding=bool"}),
     "added": ("floats are added to the scores", {"attn=float2d"}),
 }
 WRONG = (
-    "TorchNamesInverted", "TorchNamesIgnored", "TokenMaskFirstHead",
+    "TorchNamesInverted", "TorchNamesIgnored", "TokenMaskFirstHead", "KeepsByAxes", "KeepsByDtype",
     "PairMaskOfOthers", "SelfMaskTransposed", "SelfMaskShifted", "CausalLoose", "lengths_inclusive",
-    "added_before_scaling", "filled_too_high", "scaled_masks", "multiplied", "after_softmax",
+    "added_before_scaling", "filled_too_high", "LoweredTooLittle", "scaled_masks",
+    "multiplied", "after_softmax", "drops_queries_and_keys",
 )  # fmt: skip
 
 
@@ -75,6 +77,14 @@ def test_what_has_no_near_meaning_is_not_green(name: str) -> None:
     assert Outcome.PASS is not judged(name).outcome
     assert Outcome.INCONCLUSIVE == judged("unknown").outcome
     assert "every call with `mask` raised" in judged("unknown").sentence
+
+
+def test_a_mask_of_queries_is_no_mask_of_keys() -> None:
+    """Its rows become zero: the verdict stays open by that reason, and is green without it."""
+    verdict = judged("drops_queries")
+    assert (Outcome.INCONCLUSIVE, 0) == (verdict.outcome, verdict.failed), verdict
+    assert "`query_mask` sets rows of queries to zero" in verdict.sentence
+    assert Outcome.PASS == judged("drops_queries", without=("query_mask",)).outcome
 
 
 def test_a_meaning_may_be_given() -> None:

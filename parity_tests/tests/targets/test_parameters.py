@@ -23,7 +23,7 @@ ROLES = {
     Role.CACHE: "kv_cache past_key_value use_cache layer_past incremental_state",
     Role.RETURN: "return_weights need_weights output_attentions average_attn_weights",
     Role.DROPOUT: "dropout dropout_p attn_drop p",
-    Role.HEADS: "num_heads n_heads h nhead heads",
+    Role.HEADS: "num_heads n_heads h nhead heads head_mask",
     Role.SIZE: "d_model embed_dim head_dim max_len k_dim",
     Role.WEIGHTS: "w_q Wk W_o wv",
     Role.PROJECTION_BIAS: "b_q bo",
@@ -51,7 +51,7 @@ def test_the_best_of_all_answers_counts() -> None:
     listed = [Parameter(name=name, of="call", role=Role.MASK) for name in "abcd"]
     answers = [{"call.a": False, "call.b": False}, {"call.a": True}, {"call.a": False}]
     found = with_status(listed, answers, excluded=("a", "d"))
-    expected = [Status.PASSED, Status.DEFAULT_ONLY, Status.NEVER_PASSED, Status.EXCLUDED]
+    expected = [Status.TRIED, Status.DEFAULT_ONLY, Status.NOT_TRIED, Status.EXCLUDED]
     assert expected == [each.status for each in found]
 
 
@@ -77,14 +77,14 @@ def test_no_green_while_what_hides_or_shifts_scores_is_untried() -> None:
     assert Outcome.INCONCLUSIVE == verdict.outcome
     said = "`score_bias` (score bias) was never tried: every call with `score_bias` raised"
     assert said in verdict.sentence
-    assert "--without score_bias; never passed: tile." in verdict.sentence
+    assert "--without score_bias; parameters not tried: tile." in verdict.sentence
 
 
 def test_what_is_left_out_knowingly_is_said() -> None:
     """It passes, and says without what."""
     verdict = judged(without=("score_bias",))
     assert Outcome.PASS == verdict.outcome
-    assert "; never passed: tile; excluded: score_bias." in verdict.sentence
+    assert "; parameters not tried: tile; parameters excluded: score_bias." in verdict.sentence
 
 
 def test_constructor_and_call_are_listed_apart() -> None:

@@ -28,7 +28,7 @@ def test_weights_are_asked_for(judged: Callable[[str], Verdict], name: str) -> N
     assert Outcome.PASS == verdict.outcome, verdict
     drawn = {row.value for row in verdict.features if row.axis == "weights" and row.cases}
     assert {"none", "averaged", "per_head"} == drawn
-    assert "never passed" not in verdict.sentence
+    assert "not tried" not in verdict.sentence
     masks = {row.value for row in verdict.features if row.axis == "attn" and row.cases}
     assert ("bool3d" in masks) is (name == "OnRequest")
 

@@ -94,11 +94,12 @@ def to_numpy(value: Any, what: str) -> Array:
         array = _as_numpy(value)
     except Exception as error:  # noqa: BLE001  (whatever somebody's array raises)
         said = str(error).partition("\n")[0]
-        got = f"{_describe(value)} that cannot be read ({type(error).__name__}: {said})"
-        raise CandidateError("structure", f"{what} is {got}, but should be an array.") from None
+        unreadable = f"{_describe(value)} that cannot be read ({type(error).__name__}: {said})"
+        raise CandidateError(
+            "structure", f"{what} is {unreadable}, but should be an array."
+        ) from None
     if array is None:
-        got = _describe(value)
-        raise CandidateError("structure", f"{what} is {got}, but should be an array.")
+        raise CandidateError("structure", f"{what} is {_describe(value)}, but should be an array.")
     if array.dtype.kind not in _NUMBERS and array.dtype.name != "bfloat16":
         message = f"{what} has dtype {array.dtype}, but should hold real floating-point numbers."
         raise CandidateError("structure", message)

@@ -29,8 +29,8 @@ class JaxArrays:
                 f"got the device {device!r}, but JAX has none of that name here ({said}); "
                 f"name one that JAX can use, or leave --device out."
             ) from None
-        wide = ("float64",) if jax.config.jax_enable_x64 else ()
-        self.dtypes: tuple[str, ...] = (*wide, "float32", "float16", "bfloat16")
+        enabled = ("float64",) if jax.config.jax_enable_x64 else ()
+        self.dtypes: tuple[str, ...] = (*enabled, "float32", "float16", "bfloat16")
 
     def from_numpy(self, array: Array) -> Any:
         """Return a JAX array on the device."""

@@ -17,7 +17,7 @@ from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.probing import accepts
-from mha_parity.targets.conventions.returned_weights import returned
+from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Adapted(Convention):
         yield from self._reading("scale", "given", ("scale",), case.replace(scale="given"))
         empty = (case.replace(batch=0), case.replace(queries=0, keys=0))
         yield FeatureProbe("size", "empty", empty)
-        yield from returned(case)
+        yield from weight_probes(case)
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
         if {*self.offer["attn"], *self.offer["padding"]} == {"none"}:
             self.remarks = (*self.remarks, NO_MASKS)
@@ -164,7 +164,7 @@ class Adapted(Convention):
                 self.read = call.read
 
         call = Call(called, (asked,), given=given)
-        return vjp.of_function(call, arguments, _as_it_is, partial(_gradients, problem))
+        return vjp.with_function_gradients(call, arguments, _as_it_is, partial(_gradients, problem))
 
     def record(self, call: Call) -> None:
         """Nothing: an adapter has one parameter."""
@@ -192,7 +192,7 @@ def _gradients(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
                 raise CandidateError("structure", message)
             # A key's bias shifts all scores of a row alike.
             arrays[part] = found.get(f"{kind}_{part}", np.zeros_like(array))
-    return held | vjp.as_state(problem, parts["w"], parts["b"])
+    return held | vjp.as_state_dict(problem, parts["w"], parts["b"])
 
 
 def _as_it_is(rows: Array) -> Array:

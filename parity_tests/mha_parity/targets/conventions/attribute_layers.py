@@ -13,8 +13,8 @@ from mha_parity.core.features import offer
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows
-from mha_parity.targets.conventions.functions import layouts
-from mha_parity.targets.conventions.returned_weights import returned
+from mha_parity.targets.conventions.functions import layout_probes
+from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.sdpa import joined_mask
 from mha_parity.targets.conventions.signatures import by_letter, constructor, forward, signature
 
@@ -60,23 +60,23 @@ class AttributeModule(Convention):
         return layer
 
     def prepare(self, problem: Problem) -> Call:
-        """Build a layer with the problem's weights and pose the problem to it."""
+        """Return the call of a new layer that holds the problem's weights."""
         arguments = Arguments(problem, self.library)
-        return self.posed(self.build(problem, arguments), arguments)
+        return self.layer_call(self.build(problem, arguments), arguments)
 
     @abstractmethod
-    def posed(self, layer: Any, arguments: Arguments) -> Call:
+    def layer_call(self, layer: Any, arguments: Arguments) -> Call:
         """Return the call of ``layer`` on the problem of ``arguments``."""
 
-    def reloaded(
+    def call_after_loading(
         self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
     ) -> Call | None:
         """Return the call of a layer that answered ``earlier`` before it got its weights."""
         before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
         layer = self.build(earlier, before)
-        ask(self.posed(layer, before))
+        ask(self.layer_call(layer, before))
         self.load(layer, problem, arguments)
-        return self.posed(layer, arguments)
+        return self.layer_call(layer, arguments)
 
     def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
         """Set the attributes of ``layer`` to the problem's weights.
@@ -156,10 +156,10 @@ class ModuleValidLens(AttributeModule):
         return PLAIN
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Empty axes, and weights beside the output."""
+        """Empty axes, and weights returned with the output."""
         empty = (PLAIN.replace(batch=0), PLAIN.replace(queries=0), PLAIN.replace(keys=0))
         yield FeatureProbe("size", "empty", empty)
-        yield from returned(PLAIN)
+        yield from weight_probes(PLAIN)
 
     def sizes(self, problem: Problem, dropout: float = 0.0) -> tuple[Any, ...]:
         """Return num_hiddens, num_heads, dropout, bias, as many as are taken."""
@@ -173,11 +173,11 @@ class ModuleValidLens(AttributeModule):
         if self._count <= DROPOUT or not has_modes(layer):
             return None
         self.load(layer, problem, Arguments(problem, self.library))
-        return lambda training: self.posed(
+        return lambda training: self.layer_call(
             set_mode(layer, training), Arguments(problem, self.library)
         )
 
-    def posed(self, layer: Any, arguments: Arguments) -> Call:
+    def layer_call(self, layer: Any, arguments: Arguments) -> Call:
         """Pass queries, keys, values and the lengths or None."""
         problem = arguments.problem
         given = arguments.rows(lay_rows(problem))
@@ -188,7 +188,7 @@ class ModuleValidLens(AttributeModule):
         else:
             more = (None if lengths is None else arguments.array("valid_lens", lengths),)
         call = Call(forward(layer), (*rows, *more), given=tuple(arguments.given))
-        return self.masked(call, arguments)
+        return self.with_masks(call, arguments)
 
 
 class ModuleMask(AttributeModule):
@@ -216,14 +216,14 @@ class ModuleMask(AttributeModule):
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Batches and weights."""
-        yield from layouts(SELF)
-        yield from returned(SELF)
+        yield from layout_probes(SELF)
+        yield from weight_probes(SELF)
 
     def sizes(self, problem: Problem) -> tuple[Any, ...]:
         """Return d_model and num_heads."""
         return (problem.query.shape[-1], problem.num_heads)
 
-    def posed(self, layer: Any, arguments: Arguments) -> Call:
+    def layer_call(self, layer: Any, arguments: Arguments) -> Call:
         """Pass X and the mask, 1 where a key takes part, or None."""
         problem = arguments.problem
         x, _, _ = arguments.rows(lay_rows(problem))

@@ -23,7 +23,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     split_result,
 )
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.conventions.written_call import written
+from mha_parity.targets.conventions.written_call import python_of_call
 from mha_parity.targets.masks.mask_format import MaskArgument
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class Convention(ABC):
     trial_dtype = ""
     # The mask parameters whose meaning the convention knows; all others are searched for.
     own_masks: frozenset[str] = frozenset()
+    joins_heads: bool = False  # by a matrix of its own, which is filled with the identity
     # The parameters of the call that inputs, weights and sizes take: no masks.
     filled: frozenset[str] = frozenset()
 
@@ -109,13 +110,17 @@ class Convention(ABC):
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters of constructor and call; ``passed`` says which of them calls passed."""
         made, called = self._named
-        listed = (*parameters.listed(made, "constructor"), *parameters.listed(called, "call"))
+        listed = (
+            *parameters.described(made, "constructor"),
+            *parameters.described(called, "call"),
+            *self._unfollowed,
+        )
         return tuple(
             replace(
                 p,
                 role=Role.MASK if p.role is Role.OTHER and p.key in self.meanings else p.role,
                 meaning=self.meanings.get(p.key, ""),
-                reason=self.untried.get(p.key, ""),
+                reason=self.untried.get(p.key, p.reason),
             )
             for p in listed
         )
@@ -124,20 +129,29 @@ class Convention(ABC):
     def _named(self) -> tuple[Sequence[inspect.Parameter], Sequence[inspect.Parameter]]:
         """The parameters of the constructor, none of a function, and of the call."""
         entry = self.entry()
-        called = parameters.named(entry, skip_self=isinstance(self.subject, type))
-        return () if entry is self.subject else parameters.named(self.subject), called
+        is_class = isinstance(self.subject, type)
+        called = parameters.of_callable(
+            entry, skip_self=is_class, owner=self.subject if is_class else None
+        )
+        return () if entry is self.subject else parameters.of_callable(self.subject), called
+
+    @cached_property
+    def _unfollowed(self) -> tuple[Parameter, ...]:
+        """The ``**kwargs`` of the call, where what is behind them is not known."""
+        owner = self.subject if isinstance(self.subject, type) else None
+        return parameters.unfollowed(self.entry(), owner)
 
     def construct(self, *args: Any, **kwargs: Any) -> Any:
         """Return a new layer, and keep which parameters of the constructor were passed."""
-        self._record(parameters.passed(self._named[0], "constructor", args, kwargs))
+        self._record(parameters.passed_keys(self._named[0], "constructor", args, kwargs))
         self._built_with = (args, kwargs)
         return self.subject(*args, **kwargs)
 
-    def written(self, call: Call) -> str:
+    def as_python(self, call: Call) -> str:
         """Return the call that was prepared last as lines of Python."""
-        return written(self.subject, self._built_with, self._named[1], call)
+        return python_of_call(self.subject, self._built_with, self._named[1], call)
 
-    def masked(self, call: Call, arguments: Arguments) -> Call:
+    def with_masks(self, call: Call, arguments: Arguments) -> Call:
         """Return the call with what its mask parameters get for the problem of ``arguments``."""
         values = self._mask_values(arguments.problem, "call.")
         if not values:
@@ -167,7 +181,7 @@ class Convention(ABC):
             found = {} if self.masks is None else self.masks.passed(problem)
         return {key.removeprefix(of): v for key, v in found.items() if key.startswith(of)}
 
-    def tried_with(self, problem: Problem, given: Mapping[str, Any]) -> Answer:
+    def answer_with(self, problem: Problem, given: Mapping[str, Any]) -> Answer:
         """Return the answer when these parameters are passed, by key, and no other mask."""
         self._tried = given
         try:
@@ -177,7 +191,7 @@ class Convention(ABC):
 
     def record(self, call: Call) -> None:
         """Keep which parameters a call passes."""
-        self._record(parameters.passed(self._named[1], "call", call.args, call.kwargs))
+        self._record(parameters.passed_keys(self._named[1], "call", call.args, call.kwargs))
 
     def _record(self, found: Mapping[str, bool]) -> None:
         if not found.items() <= self.passed.items():  # answers share the mapping: made anew
@@ -198,9 +212,9 @@ class Convention(ABC):
 
     @abstractmethod
     def prepare(self, problem: Problem) -> Call:
-        """Return the call that poses ``problem``, on fresh arrays."""
+        """Return the call on ``problem``, with new arrays."""
 
-    def reloaded(
+    def call_after_loading(
         self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
     ) -> Call | None:
         """Return the call of a layer that answered ``earlier`` before it got its weights.
@@ -223,7 +237,7 @@ class Convention(ABC):
         del problem, p
         return None
 
-    def drawing(self, named: Iterable[str], problem: Problem) -> dict[str, Any]:
+    def generator_argument(self, named: Iterable[str], problem: Problem) -> dict[str, Any]:
         """Return a NumPy generator under the first of the names it usually goes by."""
         if self.library.name != "numpy":
             return {}
@@ -246,7 +260,7 @@ class Convention(ABC):
         return answer if call.pull is None else replace(answer, gradients=call.pull(result))
 
     def __call__(self, problem: Problem) -> Answer:
-        """Pose ``problem`` to the subject and return its answer."""
+        """Call the subject on ``problem`` and return its answer."""
         call = self.prepare(problem)
         return self.answered(problem, call, call.make())
 

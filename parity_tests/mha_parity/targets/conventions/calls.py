@@ -27,8 +27,8 @@ LEAVES = (
 )
 
 
-def on_call() -> None:
-    """Do nothing before a call; a worker puts what says that the last one ended in its place."""
+def on_call(call: Call) -> None:
+    """Do nothing before a call; a worker puts what says that one begins in its place."""
 
 
 class Arguments:
@@ -100,7 +100,7 @@ class Call:
             The candidate raised, or tried to leave the process.
 
         """
-        on_call()
+        on_call(self)
         with target_errors():
             return self.function(*self.args, **self.kwargs)
 

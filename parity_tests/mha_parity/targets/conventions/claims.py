@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
 
-# What a call is made of; dtypes are tried apart, and other axes change values alone.
+# What a call is made of; dtypes are tried separately, and other axes change values alone.
 AXES = (
     "layout", "inputs", "projection", "attn", "padding", "masked_rows", "bias", "bias_kv",
     "zero_attn", "out_proj", "scale", "kv_heads", "v_dim", "weights", "heads", "size", "memory",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.fit.construct import meanings
+from mha_parity.targets.fit.construct import LENGTH, Sizes, meanings
 
 if TYPE_CHECKING:
     from mha_parity.targets.conventions.signatures import Signature
 
-LENGTH = 128
-"""Of the sequences that cases have; for layers that keep a mask of the longest."""
+__all__ = ["DROPOUTS", "LENGTH", "Config", "Sizes", "arguments", "counts_heads"]
+
 DROPOUTS = (
     "dropout", "dropout_p", "p_dropout", "dropout_rate", "attn_dropout", "attn_drop",
     "attention_dropout", "drop_rate", "p_drop", "drop", "dropout_prob", "proj_drop",
@@ -56,33 +55,9 @@ MEANINGS = {
 GIVEN = frozenset(MEANINGS)
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What a layer is built for."""
-
-    width: int
-    heads: int
-    bias: bool = True
-    dropout: float = 0.0
-    length: int = LENGTH
-    kv_heads: int = 0  # 0: as many as heads
-
-    def known(self, name: str) -> bool:
-        """Return whether it is clear what an argument of this name means."""
-        return _meaning(name) is not None
-
-    def of(self, name: str) -> Any:
-        """Return what the argument of a known name gets."""
-        if counts_kv_heads(name):
-            return self.kv_heads or self.heads
-        return {
-            "width": self.width,
-            "heads": self.heads,
-            "head_dim": self.width // self.heads,
-            "length": self.length,
-            "bias": self.bias,
-            "dropout": self.dropout,
-        }[str(_meaning(name))]
+def _value(sizes: Sizes, name: str) -> Any:
+    """Return what the argument of a known name gets."""
+    return sizes.value("kv_heads" if counts_kv_heads(name) else str(_meaning(name)))
 
 
 def _meaning(name: str) -> str | None:
@@ -90,7 +65,7 @@ def _meaning(name: str) -> str | None:
     known = next((meaning for meaning, names in _PLAIN.items() if plain in names), None)
     if known is None and "head" in plain:
         return "head_dim" if "dim" in plain or "size" in plain else "heads"
-    return known
+    return "length" if known is None and meanings(name) == ("length",) else known
 
 
 def counts_kv_heads(name: str) -> bool:
@@ -106,12 +81,12 @@ _PLAIN = {meaning: frozenset(map(_plain, names)) for meaning, names in MEANINGS.
 
 
 def counts_heads(made: Signature) -> bool:
-    """Return whether a layer can be told how many heads it has; else it has one."""
+    """Return whether a constructor takes the number of heads; else the layer has one."""
     names = (*made.required, *made.optional)
     if len(made.required) == 1 and made.required[0].lower() in CONFIGS:
         return True
-    told = any(_meaning(name) in {"heads", "head_dim"} for name in names)
-    return told or any(_meaning(name) is None for name in made.required)
+    by_name = any(_meaning(name) in {"heads", "head_dim"} for name in names)
+    return by_name or any(_meaning(name) is None for name in made.required)
 
 
 class Config:
@@ -122,9 +97,9 @@ class Config:
 
     def __getattr__(self, name: str) -> Any:
         """Return the value of an attribute that is known."""
-        if name.startswith("__") or not self._sizes.known(name):
+        if name.startswith("__") or _meaning(name) is None:
             raise AttributeError(f"the layer asks its configuration for {name!r}, which is unknown")
-        return self._sizes.of(name)
+        return _value(self._sizes, name)
 
 
 def arguments(made: Signature, sizes: Sizes) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -141,11 +116,11 @@ def arguments(made: Signature, sizes: Sizes) -> tuple[tuple[Any, ...], dict[str,
     required = made.required
     if len(required) == 1 and required[0].lower() in CONFIGS:
         return (Config(sizes),), {}
-    unknown = [name for name in required if not sizes.known(name)]
+    unknown = [name for name in required if _meaning(name) is None]
     if unknown and len(required) > 2:
         raise ValueError(f"its constructor wants {unknown[0]!r}, which nobody knows")
     if unknown:
         return (sizes.width, sizes.heads)[: len(required)], {}
     known = [name for name in made.optional if _meaning(name) in GIVEN]
     more = [name for name in known if "window" not in name.lower()]  # another attention
-    return (), {name: sizes.of(name) for name in (*required, *more)}
+    return (), {name: _value(sizes, name) for name in (*required, *more)}

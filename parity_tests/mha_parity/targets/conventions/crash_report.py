@@ -6,7 +6,7 @@ import traceback
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.attribution import is_harness, raised_in
-from mha_parity.targets.definitions import explained
+from mha_parity.targets.definitions import explain_name_error
 
 DEPTH = 4  # frames of the candidate that a report shows
 
@@ -34,7 +34,7 @@ def _message(error: BaseException) -> str:
         trace = trace.tb_next
     left_out = trace.tb_frame.f_globals.get("__left_out__") if trace is not None else None
     if isinstance(error, NameError) and isinstance(left_out, dict):
-        return explained(error, left_out)
+        return explain_name_error(error, left_out)
     try:
         return str(error)
     except Exception:  # noqa: BLE001  (whatever somebody's exception raises when it is printed)

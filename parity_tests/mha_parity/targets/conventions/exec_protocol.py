@@ -12,8 +12,8 @@ from mha_parity.targets.command import Command
 from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import canonical_weights
-from mha_parity.targets.conventions.vjp import as_state
-from mha_parity.targets.conventions.written_call import written
+from mha_parity.targets.conventions.vjp import as_state_dict
+from mha_parity.targets.conventions.written_call import python_of_call
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -86,9 +86,9 @@ class ExecProtocol(Convention):
             partial(_gradients, problem) if problem.case.gradients == "yes" else None,
         )
 
-    def written(self, call: Call) -> str:
+    def as_python(self, call: Call) -> str:
         """Return the request that is sent: the rows, further arrays and options."""
-        return written(self.subject, None, (), call)
+        return python_of_call(self.subject, None, (), call)
 
     def answer(self, problem: Problem, result: dict[str, Array]) -> Answer:
         """Return the arrays `output` and `weights`."""
@@ -134,4 +134,4 @@ def _gradients(problem: Problem, result: dict[str, Array]) -> dict[str, Array]:
     weights = {part: found.pop(f"w_{part}") for part in PARTS if f"w_{part}" in found}
     biases = {part: found.pop(f"b_{part}") for part in PARTS if f"b_{part}" in found}
     appended = {name: found.pop(name)[None, None] for name in ("bias_k", "bias_v") if name in found}
-    return found | appended | as_state(problem, weights, biases)
+    return found | appended | as_state_dict(problem, weights, biases)

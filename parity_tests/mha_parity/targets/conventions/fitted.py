@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import Answer, CandidateError, TargetError
+from mha_parity.core.candidate import ADAPTER, Answer, CandidateError, TargetError
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
-from mha_parity.targets.conventions.returned_weights import returned
+from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.candidates import Layers, of_function
-from mha_parity.targets.fit.construct import Sizes
+from mha_parity.targets.fit.construct import Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
-from mha_parity.targets.fit.search import NEAR, SMALL, InterpretationResult, Search, posed, refusal
+from mha_parity.targets.fit.search import (
+    MIN_CORRELATION,
+    SMALL,
+    InterpretationResult,
+    Search,
+    is_rounding,
+    refusal,
+    trial_problem,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,11 +40,14 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.interpretation import Interpretation
 
 
-ADAPTER = "judge an adapter that calls it, which `mha-parity adapt` begins."
 # Why float16 is left out.
-FULL_WIDTH = "heads as wide as the input divide larger products, which leave its range"
-RESIDUAL = "the input that is added to the output rounds it, and larger weights leave its range"
+FULL_WIDTH_OVERFLOWS = "heads as wide as the input divide larger products, which leave its range"
+RESIDUAL_OVERFLOWS = (
+    "the input that is added to the output rounds it, and larger weights leave its range"
+)
 DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
+HALF = ("float16", "bfloat16")  # for what raises in both
+FEW = 8  # interpretations that are tried at other lengths
 
 
 class Fitted(InterpretedCalls):
@@ -57,35 +69,122 @@ class Fitted(InterpretedCalls):
         self.fit = self._found()
         self.how = self.fit.interpretation
         self.filled = self.how.roles.filled
+        self.joins_heads = bool(self.how.slots) and not self.how.parts
         self.place = self._place()
+        if self.joins_heads and self.fit.exact:
+            self._refuse_output_unapplied()
         # An inexact one is judged as it is: what is added may depend on the size of the rest.
         if self.how.residual and self.fit.exact and self.how.parts & {"out", "v"}:
             self.above_residual = ABOVE_RESIDUAL
         if self.how.full_width or self.how.residual:
-            self.left_out_dtypes = {"float16": FULL_WIDTH if self.how.full_width else RESIDUAL}
+            why = FULL_WIDTH_OVERFLOWS if self.how.full_width else RESIDUAL_OVERFLOWS
+            self.left_out_dtypes = {"float16": why}
         return self._offered()
 
     def _place(self) -> int | None:
         """Return where the output stands, by a problem in which no two sizes are equal."""
         for dtype in DTYPES:
-            problem = posed(self.how, "self", dtype)
+            problem = trial_problem(self.how, "self", dtype)
             with suppress(CandidateError):  # then another dtype, or shapes have to tell
                 several = self._several(self.prepare(problem).make())
                 return self.output_of(problem, several)[0] if len(several) > 1 else None
         return None
 
+    def _refuse_output_unapplied(self) -> None:
+        """Refuse a layer whose output projection, judged as the identity, is not applied as such.
+
+        Raises
+        ------
+        TargetError
+            Filled with another matrix, the output is not what it was times that, plus the bias.
+
+        """
+        problem = trial_problem(self.how, "self", self.trial_dtype or DTYPES[0])
+        width, rng = problem.query.shape[-1], np.random.default_rng(SMALL.seed)
+        w_out = rng.standard_normal((width, width)).astype(problem.dtype)
+        b_out = rng.standard_normal(width).astype(problem.dtype)
+        try:
+            mixed = self._ask(self.how, problem).output.astype(np.float64)
+            output = self._ask(self.how, problem.replace(w_out=w_out, b_out=b_out)).output
+        except CandidateError:
+            return  # the run says what it raised
+        b_out = b_out * any(slot.bias for slot in self.how.slots)
+        # The identity does not tell X @ W from X @ W.T, which a Linear computes.
+        ways = (w_out.T,) if self.how.slots[0].path.endswith(".weight") else (w_out.T, w_out)
+        if not any(is_rounding(output, mixed @ way + b_out) for way in ways):
+            path = self.how.slots[0].path
+            raise TargetError(
+                f"got {self.name}, but the output is not that of its heads times `{path}`, as "
+                f"torch's out_proj.weight; apply it so, or {ADAPTER}."
+            )
+
     def _found(self) -> InterpretationResult:
         is_class = isinstance(self.subject, type)
         self._layers = Layers(self.subject, self._new) if is_class else None
         trials: list[InterpretationResult] = []
-        for dtype in DTYPES:
-            candidates = self._layers or of_function(parameters.named(self.subject))
+        for dtype in self._searched_dtypes(trials):
+            candidates = self._layers or of_function(parameters.of_callable(self.subject))
             search = Search(self._ask, dtype)
             best = search.run(candidates) if dtype in self.library.dtypes else None
             trials += search.trials
-            if best is not None and self._is_taken(best):
-                return best
+            if best is None or not self._is_taken(best):
+                continue
+            if not best.exact:
+                self._refuse_lengths(trials)
+            return self._with_lengths(best, dtype)
+        self._refuse_lengths(trials)
         raise TargetError(self._refusal(trials))
+
+    def _with_lengths(self, fit: InterpretationResult, dtype: str) -> InterpretationResult:
+        """Return the fit with a number of unknown name as the largest length, where it is that.
+
+        A call as long as the number is right, one of twice the length raises, and does not where
+        the layer is built with a larger number.
+        """
+        made = fit.interpretation.construction
+        if made is None or not fit.exact:
+            return fit
+        for name, meaning in made.meanings:
+            if meanings(name) or meaning not in {"width", "head_dim"}:
+                continue
+            size = Sizes(SMALL.embed_dim, SMALL.heads_count).value(meaning)
+            longer = tuple((n, "length" if n == name else m) for n, m in made.meanings)
+            how = replace(fit.interpretation, construction=replace(made, meanings=longer))
+            once, twice = (
+                Search(self._ask, dtype, base=SMALL.replace(queries=n, keys=n))
+                for n in (size, 2 * size)
+            )
+            short = once.tried(fit.interpretation).exact
+            if short and twice.tried(fit.interpretation).correlation == -2:
+                found = twice.tried(how)
+                fit = found if found.exact else fit
+        return fit
+
+    def _searched_dtypes(self, trials: list[InterpretationResult]) -> Iterator[str]:
+        """Yield the dtypes of small problems: narrow ones where every call in others raised."""
+        yield from DTYPES
+        if all(each.correlation == -2 for each in trials):
+            yield from HALF
+
+    def _refuse_lengths(self, trials: list[InterpretationResult]) -> None:
+        """Refuse what raises at small odd lengths and computes attention at multiples of 16.
+
+        Raises
+        ------
+        TargetError
+            That is so; the sentence has what it raised.
+
+        """
+        raised = [each for each in trials if each.correlation == -2][:FEW]
+        again = Search(self._ask, DTYPES[0], base=SMALL.replace(queries=16, keys=32))
+        best = again.run(each.interpretation for each in raised)
+        if best is not None and best.exact:
+            how = best.interpretation
+            first = next(each.missed for each in raised if each.interpretation is how)
+            raise TargetError(
+                f"got {self.name}, but as {how} it computes attention at L = 16 and not at L = "
+                f"{SMALL.queries}, where it {first}; pad its inputs: {ADAPTER}."
+            )
 
     def _is_taken(self, trial: InterpretationResult) -> bool:
         """Return whether a target is judged by its best interpretation.
@@ -99,15 +198,15 @@ class Fitted(InterpretedCalls):
             return True
         how = trial.interpretation
         named = frozenset("qkv") <= how.parts and how.is_named
-        return trial.correlation >= (-1.0 if named else NEAR)
+        return trial.correlation >= (-1.0 if named else MIN_CORRELATION)
 
     def _refusal(self, trials: list[InterpretationResult]) -> str:
         layers = self._layers
         if layers is not None and not layers.offenders and not trials:
             why = layers.obstacles[0] if layers.obstacles else "no way to build it was found"
-            return f"got {self.name}, but {why}; {ADAPTER}"
+            return f"got {self.name}, but {why}; {ADAPTER}."
         if layers is None and not trials:
-            return f"got {self.name} without a readable signature; {ADAPTER}"
+            return f"got {self.name} without a readable signature; {ADAPTER}."
         return refusal(self.name, trials, () if layers is None else layers.offenders)
 
     def _ask(self, how: Interpretation, problem: Problem) -> Answer:
@@ -161,7 +260,7 @@ class Fitted(InterpretedCalls):
             empty.append(case.replace(inputs="cross", keys=0))
         empty += [case.replace(batch=0)] if case.layout != "unbatched" else []
         yield FeatureProbe("size", "empty", tuple(empty))
-        yield from returned(case)
+        yield from weight_probes(case)
         if "many" in self.offer["heads"]:
             yield from self._grouped(case)
 
@@ -192,7 +291,7 @@ class Fitted(InterpretedCalls):
 
     def _hides_the_future(self) -> bool:
         try:
-            return hides_the_future(self, posed(self.how, "self", "float64"))
+            return hides_the_future(self, trial_problem(self.how, "self", "float64"))
         except CandidateError:
             return False
 

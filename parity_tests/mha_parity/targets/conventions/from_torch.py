@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NAMES = ("from_torch", "from_pytorch", "from_mha", "from_torch_mha")
 
 
-def loader(kind: Any) -> Callable[[Any], Any] | None:
+def converter(kind: Any) -> Callable[[Any], Any] | None:
     """Return the method of a class that makes a layer of torch's, None where it has none."""
     for name in NAMES:
         if isinstance(inspect.getattr_static(kind, name, None), classmethod | staticmethod):
@@ -27,7 +27,9 @@ def loader(kind: Any) -> Callable[[Any], Any] | None:
     return None
 
 
-def taken_over(load: Callable[[Any], Any], problem: Problem, library: Library) -> dict[str, Any]:
+def converted_state(
+    load: Callable[[Any], Any], problem: Problem, library: Library
+) -> dict[str, Any]:
     """Return the state of the layer that ``load`` makes of torch's with a problem's weights.
 
     Raises

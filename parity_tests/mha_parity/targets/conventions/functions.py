@@ -13,7 +13,7 @@ from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import lay_rows
-from mha_parity.targets.conventions.returned_weights import returned
+from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.signatures import by_letter, signature
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ MANY = Case(
 ONE = MANY.replace(heads_count=1)
 
 
-def layouts(case: Case) -> Iterator[FeatureProbe]:
+def layout_probes(case: Case) -> Iterator[FeatureProbe]:
     """Yield the trials of a function written for one sample: several of them, and none."""
     batched = case.replace(layout="batch_first", batch=2)
     yield FeatureProbe("layout", "batch_first", (batched,))
@@ -60,8 +60,8 @@ class QKVHeads(Convention):
     def probes(self) -> Iterator[FeatureProbe]:
         """Batches, keys of another number, wider values, weights, gradients."""
         case = self.plain_case()
-        yield from layouts(case)
-        yield from returned(case)
+        yield from layout_probes(case)
+        yield from weight_probes(case)
         yield FeatureProbe("inputs", "cross", (case.replace(inputs="cross", keys=7),))
         yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
@@ -71,11 +71,11 @@ class QKVHeads(Convention):
         arguments = Arguments(problem, self.library)
         lay = lay_rows(problem)
         rows = arguments.rows(lay)
-        args = (*(rows[place] for place in self._order), *self.more(problem))
-        call = self.masked(Call(self.subject, args, given=tuple(arguments.given)), arguments)
-        return vjp.of_function(call, arguments, lay)
+        args = (*(rows[place] for place in self._order), *self.extra_arguments(problem))
+        call = self.with_masks(Call(self.subject, args, given=tuple(arguments.given)), arguments)
+        return vjp.with_function_gradients(call, arguments, lay)
 
-    def more(self, problem: Problem) -> tuple[Any, ...]:
+    def extra_arguments(self, problem: Problem) -> tuple[Any, ...]:
         """Return what is passed behind the arrays."""
         return (problem.num_heads,)
 
@@ -94,7 +94,7 @@ class QKV(QKVHeads):
         """One head of width 3."""
         return ONE
 
-    def more(self, problem: Problem) -> tuple[Any, ...]:
+    def extra_arguments(self, problem: Problem) -> tuple[Any, ...]:
         """Return None for a mask that has no default."""
         del problem
         called = signature(self.subject)
@@ -117,8 +117,8 @@ class XWeightsHeads(Convention):
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Batches and weights."""
-        yield from layouts(self.plain_case())
-        yield from returned(self.plain_case())
+        yield from layout_probes(self.plain_case())
+        yield from weight_probes(self.plain_case())
         yield FeatureProbe("gradients", "yes", (self.plain_case().replace(gradients="yes"),))
 
     def prepare(self, problem: Problem) -> Call:
@@ -126,16 +126,18 @@ class XWeightsHeads(Convention):
         arguments = Arguments(problem, self.library)
         x, _, _ = arguments.rows(lay_rows(problem))
         weights = [arguments.array(name, w.T) for name, w in self.weights(problem).items()]
-        args = (x, *weights, *self.more(problem))
-        call = self.masked(Call(self.subject, args, given=tuple(arguments.given)), arguments)
-        return vjp.of_function(call, arguments, lay_rows(problem), partial(vjp.of_weights, problem))
+        args = (x, *weights, *self.extra_arguments(problem))
+        call = self.with_masks(Call(self.subject, args, given=tuple(arguments.given)), arguments)
+        return vjp.with_function_gradients(
+            call, arguments, lay_rows(problem), partial(vjp.weight_gradients, problem)
+        )
 
     def weights(self, problem: Problem) -> dict[str, Array]:
         """Return the weights as problems have them, (out, in), in the order of the call."""
         named = {name: getattr(problem, name) for name in ("w_q", "w_k", "w_v")}
         return {name: weight for name, weight in named.items() if weight is not None}
 
-    def more(self, problem: Problem) -> tuple[Any, ...]:
+    def extra_arguments(self, problem: Problem) -> tuple[Any, ...]:
         """Return what is passed behind the arrays."""
         return (problem.num_heads,)
 
@@ -172,7 +174,7 @@ class XWeights(XWeightsHeads):
         """One head of width 3."""
         return ONE.replace(form="mha", projection="packed")
 
-    def more(self, problem: Problem) -> tuple[Any, ...]:
+    def extra_arguments(self, problem: Problem) -> tuple[Any, ...]:
         """Nothing."""
         del problem
         return ()

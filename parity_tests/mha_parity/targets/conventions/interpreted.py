@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +17,11 @@ from mha_parity.targets.conventions.canonical_layout import (
     lay_rows,
     only_sample,
 )
-from mha_parity.targets.conventions.from_torch import loader, taken_over
+from mha_parity.targets.conventions.from_torch import converted_state, converter
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit import roles as calls
-from mha_parity.targets.fit.build import move, new_layer, take_out
+from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
 from mha_parity.targets.fit.construct import LENGTH, Construction, Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
 
@@ -68,16 +69,16 @@ class InterpretedCalls(Convention):
         sizes = Sizes(width, problem.num_heads, bias, dropout, length, kv_heads)
         more = {name: kv_heads for name in self._kv_heads if kv_heads}
         layer = self._new(construction, sizes, **self.switches(problem), **more)
-        if self.library.name == "torch" and hasattr(layer, "parameters"):
+        if self.library.name == "torch" and is_module(layer):
             move(layer, problem.case.dtype, getattr(self.library, "device", "cpu"))
         self.load(layer, problem, arguments)
         return layer
 
     def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
         """Set the layer's arrays to the problem's weights, and take its norms out."""
-        take_over = loader(self.subject)
-        if take_over is not None:
-            layer.load_state_dict(taken_over(take_over, problem, self.library))
+        convert = converter(self.subject)
+        if convert is not None:
+            layer.load_state_dict(converted_state(convert, problem, self.library))
             return
         sizes = self._sizes(problem)
         shapes = {leaf.path: leaf.shape for leaf in weights.leaves(layer)}
@@ -89,12 +90,12 @@ class InterpretedCalls(Convention):
             if slot.path not in shapes:
                 continue
             held = self._arrays(problem, bias=slot.bias)
-            array = weights.filled(slot, problem, held, sizes)
+            array = weights.slot_array(slot, problem, held, sizes)
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
             with target_errors():
-                weights.put(layer, slot.path, arguments.array(slot.path, array))
+                weights.set_array(layer, slot.path, arguments.array(slot.path, array))
         for path in self.how.norms:
-            take_out(layer, path)
+            replace_by_identity(layer, path)
 
     def _sizes(self, problem: Problem) -> dict[str, int]:
         sizes_of = full_width.sizes_of if self.how.full_width else weights.sizes_of
@@ -114,14 +115,14 @@ class InterpretedCalls(Convention):
         layer = None
         if self.how.construction is not None:
             layer = self.build(problem, arguments)
-        return self.posed(layer, arguments)
+        return self.layer_call(layer, arguments)
 
     @property
     def _modes(self) -> tuple[str, ...]:
         """The call's parameters that say whether it is made in training."""
         return tuple(p.name for p in self._named[1] if p.name in MODES)
 
-    def posed(self, layer: Any, arguments: Arguments, *, training: bool = False) -> Call:
+    def layer_call(self, layer: Any, arguments: Arguments, *, training: bool = False) -> Call:
         """Return the call of a layer, or of the function."""
         problem, roles = arguments.problem, self.how.roles
         given = dict(zip(calls.ROWS, arguments.rows(self._lay(problem)), strict=True))
@@ -131,18 +132,20 @@ class InterpretedCalls(Convention):
         case = problem.case
         extents = {"N": case.batch, "H": case.heads_count, "L": case.queries, "S": case.keys}
         for name in roles.none:
-            mask = calls.filled(roles.filler, extents, problem.dtype)
+            mask = calls.filler_mask(roles.filler, extents, problem.dtype)
             values[name] = None if mask is None else arguments.array(name, mask)
         values |= dict.fromkeys(roles.lengths, problem.case.queries)
         values |= dict.fromkeys(self._modes, training)
+        sizes = Sizes(problem.query.shape[-1], problem.num_heads)
+        values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
         if roles.heads:
             values[roles.heads] = problem.num_heads
         function = self.subject
         if layer is not None:
             function = layer if callable(layer) else forward(layer)
-        args, kwargs = calls.placed(self._named[1], values)
+        args, kwargs = calls.positional_and_keyword(self._named[1], values)
         call = Call(function, args, kwargs, tuple(arguments.given))
-        return self.masked(call, arguments)
+        return self.with_masks(call, arguments)
 
     def _weight(self, given: WeightArgument, problem: Problem, arguments: Arguments) -> Any:
         sizes, arrays = weights.sizes_of(problem), weights.arrays_of(problem, bias=given.bias)
@@ -152,7 +155,7 @@ class InterpretedCalls(Convention):
             return arguments.array(f"w_{slot.parts[0]}", slot.filled(arrays, sizes))
 
         if given.container == "list":
-            return [made(weights.renumbered(slot, head)) for head in range(sizes["h"])]
+            return [made(replace(slot, head=head)) for head in range(sizes["h"])]
         if given.container == "dict":
             rows = ("e",) if given.parts == ("out",) else (given.axes[-1],)
             bias = weights.Slot("", given.parts, rows, bias=True)
@@ -164,9 +167,9 @@ class InterpretedCalls(Convention):
         """Return how canonical rows (N, L, E) are handed over."""
         arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
         if arrangement == "grid":
-            return lambda rows: rows[:, None]
+            return _grid
         if arrangement == "map":
-            return lambda rows: np.ascontiguousarray(rows.swapaxes(1, 2)[:, :, None])
+            return lambda rows: np.ascontiguousarray(_grid(rows).transpose(0, 3, 1, 2))
         if arrangement == "channels":
             return lambda rows: np.ascontiguousarray(rows.swapaxes(1, 2))
         if arrangement == "columns":
@@ -257,7 +260,7 @@ class InterpretedCalls(Convention):
         whole = canonical(problem, array)
         return full_width.narrowed(problem, whole) if self.how.full_width else whole
 
-    def reloaded(
+    def call_after_loading(
         self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
     ) -> Call | None:
         """Return the call of a layer that answered ``earlier`` before it got its weights."""
@@ -265,9 +268,9 @@ class InterpretedCalls(Convention):
             return None
         before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
         layer = self.build(earlier, before)
-        ask(self.posed(layer, before))
+        ask(self.layer_call(layer, before))
         self.load(layer, problem, arguments)
-        return self.posed(layer, arguments)
+        return self.layer_call(layer, arguments)
 
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls of one layer in train() and in eval() mode."""
@@ -276,12 +279,23 @@ class InterpretedCalls(Convention):
             return None
         layer = self.build(problem, Arguments(problem, self.library), dropout=p)
         if not self._modes and has_modes(layer):
-            return lambda training: self.posed(
+            return lambda training: self.layer_call(
                 set_mode(layer, training), Arguments(problem, self.library)
             )
         if p == 1:  # nobody's own dropout promises what 0 / 0 is
             return None
         # A layer that knows no evaluation drops in it as well.
-        return lambda training: self.posed(
+        return lambda training: self.layer_call(
             layer, Arguments(problem, self.library), training=training
         )
+
+
+def _grid(rows: Array) -> Array:
+    """Return rows (N, L, E) as (N, height, width, E), neither 1 unless the length is prime.
+
+    With a height of 1, a length that is read from the second axis would be 1 and hide what is
+    wrong; and attention along one axis would be attention over both.
+    """
+    length = rows.shape[1]
+    width = next((each for each in range(2, length) if length % each == 0), 1)
+    return rows.reshape(rows.shape[0], length // width, width, rows.shape[2])

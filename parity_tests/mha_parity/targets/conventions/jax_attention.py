@@ -1,13 +1,16 @@
-"""``jax.nn.dot_product_attention``: heads are the last axis but one, masks and biases apart."""
+"""``jax.nn.dot_product_attention``: heads are the last axis but one, mask and bias are separate."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.canonical_layout import only_sample
-from mha_parity.targets.conventions.sdpa import SDPA, joined_mask
+from mha_parity.targets.conventions.sdpa import PLAIN, SDPA, joined_mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.calls import Arguments
+
+UNBATCHED = PLAIN.replace(layout="unbatched", batch=1, attn="bool2d")
 
 
 class JaxAttention(SDPA):
@@ -50,6 +55,16 @@ class JaxAttention(SDPA):
         whole = output[None] if unbatched else output
         return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
 
+    @cached_property
+    def _takes_three_axes(self) -> bool:
+        """Whether a mask of one sample has no axis of samples: False where only four are taken."""
+        problem = make_problem(UNBATCHED)
+        self._takes_three_axes = True
+        try:
+            return bool(self(problem).output.shape == problem.output_shape)
+        except CandidateError:
+            return False
+
     def _options(self, problem: Problem, arguments: Arguments) -> Iterator[tuple[str, Any]]:
         masked = problem.key_padding_mask is not None or problem.attn_mask is not None
         if problem.is_causal and not masked:
@@ -57,6 +72,8 @@ class JaxAttention(SDPA):
         elif masked:
             mask = joined_mask(problem)
             mask = mask if mask.ndim == 4 else mask[None, None]
+            if problem.case.layout == "unbatched" and self._takes_three_axes:
+                mask = only_sample(mask)
             if mask.dtype == np.bool_:
                 yield "mask", arguments.array("mask", ~mask)
             else:

@@ -58,17 +58,17 @@ class KerasLayer(Convention):
     def prepare(self, problem: Problem) -> Call:
         """Build a layer with the problem's weights and pass (query, value, key)."""
         arguments = Arguments(problem, self.library)
-        return self._posed(self._built(problem), arguments)
+        return self._layer_call(self._built(problem), arguments)
 
-    def reloaded(
+    def call_after_loading(
         self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
     ) -> Call | None:
         """Return the call of a layer that answered ``earlier`` before it got its weights."""
         layer = self._built(earlier)
-        ask(self._posed(layer, Arguments(earlier, self.library)))
+        ask(self._layer_call(layer, Arguments(earlier, self.library)))
         with target_errors():
             layer.set_weights(to_keras(problem.state(), problem))
-        return self._posed(layer, Arguments(problem, self.library))
+        return self._layer_call(layer, Arguments(problem, self.library))
 
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls of one layer, ``training`` or not.
@@ -76,7 +76,7 @@ class KerasLayer(Convention):
         Keras returns the weights before dropout, and says so: ``drops_as_torch`` is False.
         """
         layer = self._built(problem, dropout=p)
-        return lambda training: self._posed(layer, Arguments(problem, self.library), training)
+        return lambda training: self._layer_call(layer, Arguments(problem, self.library), training)
 
     def _built(self, problem: Problem, dropout: float = 0.0) -> Any:
         shapes = [getattr(problem, name).shape for name in ("query", "value", "key")]
@@ -92,7 +92,7 @@ class KerasLayer(Convention):
             layer.set_weights(to_keras(problem.state(), problem))
         return layer
 
-    def _posed(self, layer: Any, arguments: Arguments, training: bool = False) -> Call:
+    def _layer_call(self, layer: Any, arguments: Arguments, training: bool = False) -> Call:
         problem = arguments.problem
         query, key, value = arguments.rows(lay_rows(problem))
         masked = problem.key_padding_mask is not None or problem.attn_mask is not None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import CandidateError, TargetError
+from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
@@ -22,10 +22,15 @@ from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, split_result
 from mha_parity.targets.conventions.constructors import DROPOUTS, LENGTH, Sizes, counts_heads
-from mha_parity.targets.conventions.from_torch import loader, taken_over
-from mha_parity.targets.conventions.linears import ROWS, SMALL, built, misfit, order
-from mha_parity.targets.conventions.packing import ProjectionSlot, laid, slots, state_shapes
-from mha_parity.targets.conventions.returned_weights import returned, weights_switches
+from mha_parity.targets.conventions.from_torch import converted_state, converter
+from mha_parity.targets.conventions.linears import ROWS, SMALL, build_layer, input_roles, misfit
+from mha_parity.targets.conventions.packing import (
+    ProjectionSlot,
+    infer_packing,
+    slots,
+    state_shapes,
+)
+from mha_parity.targets.conventions.returned_weights import weight_probes, weights_switches
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
 from mha_parity.targets.conventions.single_sample import takes_single
@@ -43,9 +48,10 @@ if TYPE_CHECKING:
 
 
 class LinearModule(TorchModule):
-    """Linears for q, k, v and out, apart or packed; ``(query, key, value)``, ``(x, y)`` or ``(x)``.
+    """Linears for q, k, v and out, separate or packed.
 
-    Batch first. The constructor takes width and heads in any order, under many names.
+    ``(query, key, value)``, ``(x, y)`` or ``(x)``, batch first. The constructor takes width and
+    heads in any order, under many names.
     """
 
     name = "linear-module"
@@ -70,14 +76,13 @@ class LinearModule(TorchModule):
         if reason := misfit(self.subject):
             raise TargetError(
                 f"got {self.name}, but {reason}, and it should have Linears named like W_q, W_k, "
-                "W_v and W_o, or one for all three; rename them, or judge an "
-                "adapter that calls it, which `mha-parity adapt` begins."
+                f"W_v and W_o, or one for all three; rename them, or {ADAPTER}."
             )
-        layer = built(self.subject, SMALL)
+        layer = build_layer(self.subject, SMALL)
         names = frozenset(layer.state_dict())
         self._called = signature(forward(layer)) or ANY
         self._slots = slots(state_shapes(layer))
-        self._rows = order(self._called)
+        self._rows = input_roles(self._called)
         self._optional = self._optional_inputs(forward(layer))
         self._more = max(len(self._called.required) - len(self._rows), 0)
         biased = {p for s in self._slots if f"{s.name}.bias" in names for p in s.parts}
@@ -99,8 +104,8 @@ class LinearModule(TorchModule):
         """Return keys and values that may be left out: the names of their parameters and roles."""
         if len(self._rows) > 1:
             return ()
-        found = inputs_of([p for p in parameters.named(call) if not is_other(p)])
-        return found[1:] if found and found[0][0] == self._called.required[0] else ()
+        found = inputs_of([p for p in parameters.of_callable(call) if not is_other(p)])
+        return found[1:] if found and (found[0][0],) == self._called.required[:1] else ()
 
     def plain_case(self) -> Case:
         """Two samples, batch first; causal where the layer is, and one head where it has one."""
@@ -115,6 +120,7 @@ class LinearModule(TorchModule):
     def probes(self) -> Iterator[FeatureProbe]:
         """Look at what it hides by itself; then one sample, empty axes, and weights unasked."""
         self._look()
+        self._look_at_one_head()
         if self._unbiased:
             self.reasons["bias", "yes"] = f"the Linear of {self._unbiased[0]} has no bias"
         case = self.plain_case()
@@ -124,7 +130,7 @@ class LinearModule(TorchModule):
         yield FeatureProbe(
             "size", "empty", (case.replace(batch=0), case.replace(queries=0, keys=0))
         )
-        yield from returned(case)
+        yield from weight_probes(case)
         yield from self._grouped(case)
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
 
@@ -140,6 +146,23 @@ class LinearModule(TorchModule):
         if any(shapes.get(f"{name}.weight", (0,))[0] == case.head_dim * 2 for name in of_keys):
             yield FeatureProbe("kv_heads", "fewer", (grouped,))
 
+    def _look_at_one_head(self) -> None:
+        """Take one head back where a layer of one head has other Linears than one of several."""
+        if self.offer["heads"] != ("one", "many"):
+            return
+        problem = make_problem(self._plain.replace(heads_count=1, head_dim=6))
+        try:
+            held = state_shapes(self._new(problem, Sizes(6, 1)))
+        except CandidateError as error:
+            reason = str(error)
+        else:
+            owned = (slot.name for slot in self._slots if slot.head is None)
+            reason = next((f"with one head it has no `{n}`" for n in owned
+                           if f"{n}.weight" not in held), "")  # fmt: skip
+        if reason:
+            self.offer = self.offer | {"heads": ("many",)}
+            self.reasons["heads", "one"] = reason
+
     def _look(self) -> None:
         """Ask how packed rows lie, and whether the future is hidden."""
         remarks = []
@@ -149,8 +172,8 @@ class LinearModule(TorchModule):
         except CandidateError:
             return  # the trials say what it raised
         for slot in self._slots:
-            if len(slot.parts) > 1 and slot.each != "parts":
-                within = "head by head" if slot.each == "heads" else "column by column"
+            if len(slot.parts) > 1 and slot.packing != "parts":
+                within = "head by head" if slot.packing == "heads" else "column by column"
                 remarks.append(f"the rows of {slot.name} lie {within}, and were filled so.")
         if self.hides_future:
             self.offer = self.offer | {"attn": ("causal",)}
@@ -171,7 +194,7 @@ class LinearModule(TorchModule):
             output = to_numpy(split_result(result)[0], "the output")
             return np.asarray(output[0])
 
-        return laid(slot, problem.num_heads, width, answer)
+        return infer_packing(slot, problem.num_heads, width, answer)
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return the answer, also out of a tuple of one, and of output, weights and more."""
@@ -196,16 +219,16 @@ class LinearModule(TorchModule):
         usual = {"batch_first", "dtype", "device"} & self._made.named
         options = {k: v for k, v in self._shape(problem, sizes.dropout) if k in usual}
         options |= self.switches(problem)
-        module = built(self.subject, sizes, self.construct, **options)
+        module = build_layer(self.subject, sizes, self.construct, **options)
         if self.library.name == "torch" and not {"dtype", "device"} <= set(options):
             module = self._moved(module, problem)
         return module
 
     def load(self, module: Any, problem: Problem, arguments: Arguments) -> None:
         """Load the problem's weights, what it has none of written out, or by its own method."""
-        take_over = loader(self.subject)
-        if take_over is not None:
-            module.load_state_dict(taken_over(take_over, problem, self.library))
+        convert = converter(self.subject)
+        if convert is not None:
+            module.load_state_dict(converted_state(convert, problem, self.library))
             return
         of = {part: _of_problem(problem, part) for part in ("q", "k", "v", "out")}
         weights = {part: weight for part, (weight, _) in of.items()}
@@ -233,7 +256,7 @@ class LinearModule(TorchModule):
                 if name not in state:
                     continue
                 whole = {p: arrays.get(p, np.zeros(shape, dtype)) for p in slot.parts}
-                array = slot.joined(whole, heads)
+                array = slot.pack(whole, heads)
                 if slot.parts in {("k",), ("v",)} and given.problem.case.kv_heads == "fewer":
                     array = _one_a_group(array, given.problem.case)
                 if kind == "weight" and packed is not None:
@@ -248,20 +271,20 @@ class LinearModule(TorchModule):
             return self._slots
         return slots(state_shapes(module))
 
-    def _posed(self, module: Any, arguments: Arguments) -> Call:
+    def _layer_call(self, module: Any, arguments: Arguments) -> Call:
         rows = dict(zip(ROWS, arguments.rows(lay_rows(arguments.problem)), strict=True))
         optional = {} if arguments.problem.case.inputs == "self" else dict(self._optional)
         call = self._called_with(module, [rows[name] for name in self._rows], arguments)
         more = {name: rows[role] for name, role in optional.items()}
         call = replace(call, kwargs={**call.kwargs, **more})
-        return vjp.of_linears(call, module, arguments, self._slots_in(module))
+        return vjp.with_linear_gradients(call, module, arguments, self._slots_in(module))
 
     def _called_with(self, module: Any, rows: list[Any], arguments: Arguments) -> Call:
         function = module if callable(module) else forward(module)
         given = [each for each in self.offer["weights"] if each != "none"]
         switches = weights_switches(self._named[1], arguments.problem.case, given)
         args = (*rows, *[None] * self._more)
-        return self.masked(Call(function, args, switches, tuple(arguments.given)), arguments)
+        return self.with_masks(Call(function, args, switches, tuple(arguments.given)), arguments)
 
     @property
     def slots(self) -> tuple[ProjectionSlot, ...]:

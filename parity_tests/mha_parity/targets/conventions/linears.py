@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.calls import target_errors
-from mha_parity.targets.conventions.constructors import Sizes, arguments
+from mha_parity.targets.conventions.constructors import arguments
 from mha_parity.targets.conventions.packing import slots, state_shapes
 from mha_parity.targets.conventions.signatures import ANY, by_letter, constructor
+from mha_parity.targets.fit.construct import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,9 @@ CONTEXTS = frozenset(
 )
 
 
-def built(kind: Any, sizes: Sizes, construct: Callable[..., Any] | None = None, **more: Any) -> Any:
+def build_layer(
+    kind: Any, sizes: Sizes, construct: Callable[..., Any] | None = None, **more: Any
+) -> Any:
     """Return a layer of these sizes, made by ``construct`` (default: the class itself).
 
     Raises
@@ -42,7 +45,7 @@ def built(kind: Any, sizes: Sizes, construct: Callable[..., Any] | None = None, 
 def misfit(kind: Any) -> str:
     """Return why a class is not of this convention, "" where it is: a small one is built."""
     try:
-        layer = built(kind, SMALL)
+        layer = build_layer(kind, SMALL)
         with target_errors():
             shapes = state_shapes(layer)
             named = {name for name, _ in getattr(layer, "named_parameters", tuple)()}
@@ -57,7 +60,7 @@ def misfit(kind: Any) -> str:
     return f"it keeps {kept or 'no weights'}"
 
 
-def order(called: Signature) -> tuple[str, ...]:
+def input_roles(called: Signature) -> tuple[str, ...]:
     """Return which of query, key and value the call takes, in its order."""
     required = called.required
     if len(required) >= len(ROWS):

@@ -9,7 +9,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
-from mha_parity.targets.fit.search import NEAR, attention, is_rounding
+from mha_parity.targets.fit.search import MIN_CORRELATION, attention, is_rounding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,12 +45,12 @@ def graph_fit(convention: Convention, problem: Problem) -> GraphFit:
     found = []
     with np.errstate(invalid="ignore"):
         for causal in (False, True):
-            due = attention(problem, causal=causal)
+            expected = attention(problem, causal=causal)
             residual = problem.query.shape == output.shape and is_rounding(
-                output - problem.query, due
+                output - problem.query, expected
             )
-            correlation = float(np.nan_to_num(np.corrcoef(output.ravel(), due.ravel())[0, 1]))
-            found.append(GraphFit(is_rounding(output, due), correlation, causal, residual))
+            correlation = float(np.nan_to_num(np.corrcoef(output.ravel(), expected.ravel())[0, 1]))
+            found.append(GraphFit(is_rounding(output, expected), correlation, causal, residual))
     return max(found, key=lambda each: (each.exact, each.residual, each.correlation))
 
 
@@ -87,7 +87,7 @@ def refuse_unlike(
     elif left_over:
         listed = ", ".join(left_over[:3]) + ", ..." * (len(left_over) > 3)
         why = f"does not compute attention and has {listed} besides its projections"
-    elif fit.correlation < NEAR and not named:
+    elif fit.correlation < MIN_CORRELATION and not named:
         why = f"correlates with attention by {fit.correlation:.2f} in its nearest reading"
     if why:
         raise TargetError(

@@ -20,7 +20,7 @@ from mha_parity.targets.conventions.onnx_fit import (
     refuse_unlike,
     settle_causal,
 )
-from mha_parity.targets.conventions.returned_weights import returned
+from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.fit.names import ROWS, parts
 from mha_parity.targets.instance import own_weights
 from mha_parity.targets.onnx_model import OnnxModel
@@ -117,7 +117,7 @@ class OnnxLayer(Convention):
     def probes(self) -> Iterator[FeatureProbe]:
         """Look how rows lie and what it hides, and yield the trial of the weights."""
         self._look()
-        yield from returned(self.plain_case())
+        yield from weight_probes(self.plain_case())
 
     def _look(self) -> None:
         """Find the layout and the order of packed rows under which it is nearest to attention."""
@@ -128,7 +128,7 @@ class OnnxLayer(Convention):
         orders = ORDERS[:1] if torchs else ORDERS  # torch's name says the order
         given, fits = self._linears, []
         for layout, order in product(layouts, orders):
-            self._linears = tuple(each.ordered(order) for each in given)
+            self._linears = tuple(each.with_packing(order) for each in given)
             problem = make_problem(self.plain_case().replace(layout=layout))
             with suppress(CandidateError):  # the trials say what it raised
                 fits.append((graph_fit(self, problem), layout, order))
@@ -136,7 +136,7 @@ class OnnxLayer(Convention):
             fits, key=lambda each: each[0][:2], default=(None, layouts[0], ORDERS[0])
         )
         self.offer = self.offer | {"layout": (layout,)}
-        self._linears = self.subject.graph.layer = tuple(each.ordered(order) for each in given)
+        self._linears = self.subject.graph.layer = tuple(each.with_packing(order) for each in given)
         self._own = self.own_weights = self._read()
         if order != ORDERS[0]:
             lie = {"heads": "head by head", "columns": "column by column"}[order]
@@ -162,7 +162,7 @@ class OnnxLayer(Convention):
         rows = arguments.rows(lay_rows(problem))[: len(self.subject.rows)]
         weights = None if self._own.are_of(problem) else self._weights(problem)
         call = Call(self.subject, rows, {"weights": weights}, tuple(arguments.given))
-        return self.masked(call, arguments)
+        return self.with_masks(call, arguments)
 
     def _weights(self, problem: Problem) -> dict[str, Array]:
         """Return the problem's weights as the initialisers hold them; identity and 0 for none."""
@@ -174,7 +174,7 @@ class OnnxLayer(Convention):
                     none = np.eye(width, dtype=dtype) if kind == "w" else np.zeros(width, dtype)
                     named = {p: getattr(problem, f"{kind}_{p}") for p in each.slot.parts}
                     held = {p: none if a is None else a for p, a in named.items()}
-                    joined = each.slot.joined(held, problem.num_heads)
+                    joined = each.slot.pack(held, problem.num_heads)
                     found[name] = np.ascontiguousarray(
                         joined.reshape(self.subject.graph.arrays[name].shape)
                     )

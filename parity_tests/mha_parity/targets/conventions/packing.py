@@ -34,42 +34,42 @@ ROWS = "qkv"
 
 @dataclass(frozen=True, slots=True)
 class ProjectionSlot:
-    """One Linear, and the parts that it holds in turn.
+    """One Linear, and the projections that it holds, in the order of its rows.
 
-    ``each`` says how the rows of several parts lie: all of one part, then all of the next
+    ``packing`` says how the rows of several parts lie: all of one part, then all of the next
     ("parts"), part by part within each head ("heads"), or within each column ("columns").
-    ``turned``: the weight is (in, out), as `x @ weight` reads it. ``head``: it holds the rows of
-    this head alone.
+    ``transposed``: the weight is (in, out), as `x @ weight` reads it. ``head``: it holds the rows
+    of this head alone.
     """
 
     name: str
     parts: tuple[str, ...]
-    each: str = "parts"
-    turned: bool = False
+    packing: str = "parts"
+    transposed: bool = False
     head: int | None = None
 
-    def joined(self, arrays: Mapping[str, Array], num_heads: int) -> Array:
+    def pack(self, arrays: Mapping[str, Array], num_heads: int) -> Array:
         """Return weight or bias of this Linear from those of its parts, (out, in) or (out,)."""
         stacked = np.stack([arrays[part] for part in self.parts])
         split = stacked.reshape(len(self.parts), num_heads, -1, *stacked.shape[2:])
         if self.head is not None:
             split = split[:, self.head : self.head + 1]
-        order = {"parts": (0, 1, 2), "heads": (1, 0, 2), "columns": (1, 2, 0)}[self.each]
+        order = {"parts": (0, 1, 2), "heads": (1, 0, 2), "columns": (1, 2, 0)}[self.packing]
         rows = split.transpose(*order, *range(3, split.ndim))
         joined: Array = rows.reshape(-1, *stacked.shape[2:])
-        return joined.T if self.turned and joined.ndim == 2 else joined
+        return joined.T if self.transposed and joined.ndim == 2 else joined
 
 
-def parted(slot: ProjectionSlot, array: Array, num_heads: int) -> dict[str, Array]:
-    """Return the parts of a Linear's weight or bias, or of its gradient: ``joined`` undone."""
-    rows = array.T if slot.turned and array.ndim == 2 else array
+def unpack(slot: ProjectionSlot, array: Array, num_heads: int) -> dict[str, Array]:
+    """Return the parts of a Linear's weight, bias or gradient: the inverse of ``pack``."""
+    rows = array.T if slot.transposed and array.ndim == 2 else array
     heads = num_heads if slot.head is None else 1
     head_dim, rest = divmod(len(rows), len(slot.parts) * heads)
     if rest:
-        due = f"{heads} heads" + f" of {len(slot.parts)} projections" * (len(slot.parts) > 1)
-        raise TargetError(f"got {slot.name} of {len(rows)} rows, but should divide into {due}.")
+        parts = f"{heads} heads" + f" of {len(slot.parts)} projections" * (len(slot.parts) > 1)
+        raise TargetError(f"got {slot.name} of {len(rows)} rows, but should divide into {parts}.")
     sizes = (len(slot.parts), heads, head_dim)
-    order = {"parts": (0, 1, 2), "heads": (1, 0, 2), "columns": (1, 2, 0)}[slot.each]
+    order = {"parts": (0, 1, 2), "heads": (1, 0, 2), "columns": (1, 2, 0)}[slot.packing]
     split = rows.reshape(*(sizes[axis] for axis in order), *rows.shape[1:])
     back = split.transpose(*np.argsort(order), *range(3, split.ndim))
     return {part: back[place].reshape(-1, *rows.shape[1:]) for place, part in enumerate(slot.parts)}
@@ -84,12 +84,12 @@ def slots(shapes: Shapes) -> tuple[ProjectionSlot, ...]:
     if any(len(shape) != 2 for shape in linears.values()):
         return ()
     square = len({*linears.values(), *(shape[::-1] for shape in linears.values())}) == 1
-    alike = (_apart(linears) or _numbered(linears)) if square else ()
+    alike = (_separate(linears) or _numbered(linears)) if square else ()
     found = alike or _by_head(linears) or _packed(linears)
     return found if found and {"q", "k", "v"} <= {p for slot in found for p in slot.parts} else ()
 
 
-def _apart(linears: Collection[str]) -> tuple[ProjectionSlot, ...]:
+def _separate(linears: Collection[str]) -> tuple[ProjectionSlot, ...]:
     """Return a Linear each for q, k, v and perhaps the output, by their names."""
     left = {_plain(name): name for name in linears}
     spellings = {
@@ -128,8 +128,8 @@ def _by_head(linears: Shapes) -> tuple[ProjectionSlot, ...]:
             rest.append(name)
         else:
             heads.setdefault(int(found["head"]), {})[found["name"]] = name
-    ones = {head: _apart(names) for head, names in heads.items()}
-    out = _apart(rest)
+    ones = {head: _separate(names) for head, names in heads.items()}
+    out = _separate(rest)
     if any([slot.parts for slot in one] != [(part,) for part in ROWS] for one in ones.values()):
         return ()
     if not heads or [slot.parts for slot in out] != [("out",)] * len(rest):
@@ -140,8 +140,8 @@ def _by_head(linears: Shapes) -> tuple[ProjectionSlot, ...]:
         for slot in one
     ]
     width = linears[named[0].name][1]
-    due = (width // len(heads), width)
-    fit = all(linears[slot.name] == due for slot in named)
+    expected = (width // len(heads), width)
+    fit = all(linears[slot.name] == expected for slot in named)
     return (*named, *out) if fit else ()
 
 
@@ -156,7 +156,7 @@ def _packed(linears: Shapes) -> tuple[ProjectionSlot, ...]:
         many, rest = divmod(max(shape), width)
         if rest or min(shape) != width or many not in {2, 3}:
             return ()
-        found.append(ProjectionSlot(name, _spelt(name, many), turned=shape[0] == width))
+        found.append(ProjectionSlot(name, _spelt(name, many), transposed=shape[0] == width))
     if len(found) != 1:
         return ()
     if len(found[0].parts) == len("kv"):
@@ -164,10 +164,13 @@ def _packed(linears: Shapes) -> tuple[ProjectionSlot, ...]:
         if len(queries) != 1:
             return ()
         square.remove(queries[0])
-        found.append(ProjectionSlot(queries[0], ("q",), turned=found[0].turned))
+        found.append(ProjectionSlot(queries[0], ("q",), transposed=found[0].transposed))
     if len(square) > 1:
         return ()
-    return (*found, *(ProjectionSlot(name, ("out",), turned=found[0].turned) for name in square))
+    return (
+        *found,
+        *(ProjectionSlot(name, ("out",), transposed=found[0].transposed) for name in square),
+    )
 
 
 def _spelt(name: str, many: int) -> tuple[str, ...]:
@@ -182,7 +185,7 @@ def _plain(name: str) -> str:
     return _INDEX.sub("", name).rpartition(".")[2].lower().replace("_", "")
 
 
-def laid(
+def infer_packing(
     slot: ProjectionSlot, num_heads: int, width: int, answer: Callable[[Mapping[str, Array]], Array]
 ) -> ProjectionSlot:
     """Return the packed slot with its rows as the layer reads them, as far as it shows.
@@ -195,7 +198,7 @@ def laid(
     for row in range(len(seen)):
         weight = np.zeros_like(seen)
         weight[row] = 1
-        given = weight.T if slot.turned else weight
+        given = weight.T if slot.transposed else weight
         seen[row] = np.abs(answer({slot.name: given})).max(axis=0) > 0
     spelt = "".join(slot.parts) in _plain(slot.name)  # a name decides the order of its parts
     places = [slot.parts.index("v")] if spelt and "v" in slot.parts else range(len(slot.parts))
@@ -203,12 +206,12 @@ def laid(
         for place in places:
             parts = [part for part in slot.parts if part != "v"]
             parts.insert(place, "v")
-            tried = ProjectionSlot(slot.name, tuple(parts), each, slot.turned)
+            tried = ProjectionSlot(slot.name, tuple(parts), each, slot.transposed)
             none = np.zeros((width, width))
-            due = ProjectionSlot(slot.name, tried.parts, each).joined(
+            expected = ProjectionSlot(slot.name, tried.parts, each).pack(
                 dict.fromkeys(tried.parts, none) | {"v": np.eye(width)}, num_heads
             )
-            if np.array_equal(due, seen):
+            if np.array_equal(expected, seen):
                 return tried
     return slot
 

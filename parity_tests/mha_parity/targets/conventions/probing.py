@@ -155,8 +155,8 @@ def accepts(convention: Convention, case: Case) -> ProbeResult:
     except CandidateError as error:
         return ProbeResult(offered=False, reason=str(error))
     if answer.output.shape != problem.output_shape:
-        got = f"the output has shape {answer.output.shape}, not {problem.output_shape}"
-        return ProbeResult(offered=False, reason=got)
+        reason = f"the output has shape {answer.output.shape}, not {problem.output_shape}"
+        return ProbeResult(offered=False, reason=reason)
     if case.gradients == "yes" and not answer.gradients:
         return ProbeResult(offered=False, reason="no gradients are returned")
     return _has_weights(case, problem.weights_shape, answer)
@@ -167,10 +167,10 @@ def _has_weights(case: Case, whole: tuple[int, int, int, int], answer: Answer) -
         return ProbeResult(offered=True)
     n, _, *matrix = whole
     wanted = whole if case.weights == "per_head" else (n, *matrix)
-    got = None if answer.weights is None else answer.weights.shape
-    if got == wanted:
+    shape = None if answer.weights is None else answer.weights.shape
+    if shape == wanted:
         return ProbeResult(offered=True)
-    seen = "no weights are returned" if got is None else f"the weights have shape {got}"
+    seen = "no weights are returned" if shape is None else f"the weights have shape {shape}"
     return ProbeResult(offered=False, reason=seen)
 
 
@@ -186,14 +186,14 @@ def _dtypes(convention: Convention) -> tuple[str, ...]:
     Where none does, float64 and float32 as far as they are answered in narrower dtypes: a finding.
     """
     plain = _plain(convention)
-    got = dict(_answered(convention, plain))
-    masked = _with_a_mask(convention, plain)
-    if masked is not None:  # -1e9 is no number of float16
-        got |= {d: g for d, g in _answered(convention, masked) if got[d] == d != g}
-    narrower = {d: g for d, g in got.items() if g in NARROWER.get(d, ())}
-    kept = tuple(dtype for dtype, answer in got.items() if dtype == answer)
+    answers = dict(_answered(convention, plain))
+    for masked in _with_masks(convention, plain):  # -1e9 is no number of float16
+        changed = _answered(convention, masked)
+        answers |= {d: answer for d, answer in changed if answers[d] == d != answer}
+    narrower = {d: answer for d, answer in answers.items() if answer in NARROWER.get(d, ())}
+    kept = tuple(dtype for dtype, answer in answers.items() if dtype == answer)
     offered = kept or tuple(narrower) or ("float64",)
-    for dtype, answer in got.items():
+    for dtype, answer in answers.items():
         if dtype in offered:
             continue
         if dtype in narrower:
@@ -211,15 +211,15 @@ def _plain(convention: Convention) -> Case:
     return case.replace(layout=layout[0], batch=1 if layout[0] == "unbatched" else 2)
 
 
-def _with_a_mask(convention: Convention, case: Case) -> Case | None:
-    """Return the plain case with a mask of those that were found out; None where there is none."""
+def _with_masks(convention: Convention, case: Case) -> Iterator[Case]:
+    """Yield the plain case with a mask of those that were found out, and with a causal switch."""
     if convention.masks is None:
-        return None
-    for axis in ("attn", "padding"):
-        values = [each for each in convention.offer[axis] if each not in {"none", "causal"}]
-        if values:
-            return case.replace(**{axis: values[0]})
-    return None
+        return
+    asked = [(axis, each) for axis in ("attn", "padding") for each in convention.offer[axis]]
+    masks = [each for each in asked if each[1] not in {"none", "causal"}]
+    switches = [each for each in asked if each[1] == "causal" != case.attn]
+    for axis, value in (*masks[:1], *switches):
+        yield case.replace(**{axis: value})
 
 
 def _answered(convention: Convention, case: Case) -> Iterator[tuple[str, str]]:
@@ -238,8 +238,9 @@ def _answered(convention: Convention, case: Case) -> Iterator[tuple[str, str]]:
             yield dtype, f"!{error}"
 
 
-def _why(dtype: str, got: str) -> str:
+def _why(dtype: str, answer: str) -> str:
     """Return the target's own words, or in which dtype it computes instead."""
-    if got.startswith("!"):
-        return got[1:]
-    return f"computes in {got}" if got in NARROWER.get(dtype, ()) else f"it is answered in {got}"
+    if answer.startswith("!"):
+        return answer[1:]
+    narrower = answer in NARROWER.get(dtype, ())
+    return f"computes in {answer}" if narrower else f"it is answered in {answer}"

@@ -15,7 +15,7 @@ from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.features import PLAIN
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.canonical_layout import canonical
-from mha_parity.targets.conventions.functions import XWeights, layouts
+from mha_parity.targets.conventions.functions import XWeights, layout_probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ class Projections(XWeights):
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Batches and empty axes."""
-        yield from layouts(self.plain_case())
+        yield from layout_probes(self.plain_case())
 
     def plain_case(self) -> Case:
         """As for the whole attention, with its zero key."""
@@ -59,8 +59,8 @@ class Projections(XWeights):
 
         """
         if not isinstance(result, tuple | list) or len(result) != 3:
-            got = f"{len(result)} values" if isinstance(result, tuple | list) else "one value"
-            raise CandidateError("structure", f"returned {got}, but should return (Q, K, V).")
+            count = f"{len(result)} values" if isinstance(result, tuple | list) else "one value"
+            raise CandidateError("structure", f"returned {count}, but should return (Q, K, V).")
         q, k, v = (
             self._projected(problem, name, array)
             for name, array in zip(("Q", "K", "V"), result, strict=True)
@@ -73,9 +73,11 @@ class Projections(XWeights):
         array = canonical(problem, to_numpy(value, name))
         shape = (*problem.query.shape[:2], problem.query.shape[2])
         if array.shape != shape or array.dtype != problem.dtype:
-            got = f"{name} has shape {array.shape} and dtype {array.dtype}"
-            should = f"should have {shape} and {problem.dtype}"
-            raise CandidateError("structure", f"{got}, but {should}.")
+            raise CandidateError(
+                "structure",
+                f"{name} has shape {array.shape} and dtype {array.dtype}, but should have {shape} "
+                f"and {problem.dtype}.",
+            )
         return array
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 WEIGHTS = re.compile(r"(attn|attention|weight|prob|map|attention_score)s?$")
 
 
-def returned(case: Case) -> Iterator[FeatureProbe]:
-    """Yield the trials of the weights that a function may return beside its output."""
+def weight_probes(case: Case) -> Iterator[FeatureProbe]:
+    """Yield the trials of the weights that a function may return with its output."""
     yield FeatureProbe("weights", "per_head", (case.replace(weights="per_head"),))
     if case.heads_count > 1:
         yield FeatureProbe("weights", "averaged", (case.replace(weights="averaged"),))

@@ -75,7 +75,7 @@ class SDPA(Convention):
         return PLAIN
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Wider values, empty axes, gradients, weights beside the output."""
+        """Wider values, empty axes, gradients, weights returned with the output."""
         cross = PLAIN.replace(inputs="cross")
         yield FeatureProbe("v_dim", "other", (PLAIN.replace(v_head_dim=4),))
         yield FeatureProbe("gradients", "yes", (PLAIN.replace(gradients="yes"),))
@@ -92,9 +92,11 @@ class SDPA(Convention):
         ]
         options = dict(self._options(problem, arguments))
         call = Call(self.subject, tuple(rows), options, tuple(arguments.given))
-        call = self.masked(call, arguments)
+        call = self.with_masks(call, arguments)
         heads = partial(self._heads, problem, heads=problem.num_heads)
-        return vjp.of_function(call, arguments, heads, partial(vjp.of_heads, problem))
+        return vjp.with_function_gradients(
+            call, arguments, heads, partial(vjp.head_gradients, problem)
+        )
 
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls with ``dropout_p``, 0 in evaluation."""
@@ -103,7 +105,9 @@ class SDPA(Convention):
 
         def asked(training: bool) -> Call:
             call = self.prepare(problem)
-            more = self.drawing(self._called.named, problem) | {"dropout_p": p * training}
+            more = self.generator_argument(self._called.named, problem) | {
+                "dropout_p": p * training
+            }
             return replace(call, kwargs={**call.kwargs, **more})
 
         return asked

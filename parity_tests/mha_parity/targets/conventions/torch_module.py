@@ -108,7 +108,7 @@ class TorchModule(Convention):
             return offered
         from mha_parity.targets.conventions import torch_paths
 
-        return offered | torch_paths.narrowed(self.path)
+        return offered | torch_paths.path_offer(self.path)
 
     def plain_case(self) -> Case:
         """Two heads of width 3, two samples, torch's default layout."""
@@ -128,9 +128,9 @@ class TorchModule(Convention):
     def prepare(self, problem: Problem) -> Call:
         """Build a module with the problem's weights and pass torch's own arguments."""
         arguments = Arguments(problem, self.library)
-        return self._posed(self.build(problem, arguments), arguments)
+        return self._layer_call(self.build(problem, arguments), arguments)
 
-    def _posed(self, module: Any, arguments: Arguments) -> Call:
+    def _layer_call(self, module: Any, arguments: Arguments) -> Call:
         """Return the call of ``module`` on the problem of ``arguments``."""
         problem = arguments.problem
         rows = arguments.rows(lay_rows(problem))
@@ -138,10 +138,10 @@ class TorchModule(Convention):
         if self.path is not None:
             from mha_parity.targets.conventions import torch_paths
 
-            module = torch_paths.along(self.path, module)
+            module = torch_paths.on_path(self.path, module)
         function = module if callable(module) else forward(module)
-        call = self.masked(Call(function, rows, options, tuple(arguments.given)), arguments)
-        return vjp.of_layer(call, module, arguments)
+        call = self.with_masks(Call(function, rows, options, tuple(arguments.given)), arguments)
+        return vjp.with_layer_gradients(call, module, arguments)
 
     def answered(self, problem: Problem, call: Call, result: Any) -> Answer:
         """Return the answer, with a remark where a layer like torch's answers in another form."""
@@ -150,7 +150,7 @@ class TorchModule(Convention):
         said = second_value(result) if unasked and type(self) is TorchModule else ""
         return replace(answer, remarks=(*answer.remarks, said)) if said else answer
 
-    def reloaded(
+    def call_after_loading(
         self, problem: Problem, earlier: Problem, ask: Callable[[Call], object] = Call.make
     ) -> Call | None:
         """Return the call of a module that answered ``earlier`` before it got its weights."""
@@ -158,10 +158,10 @@ class TorchModule(Convention):
             return None
         before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
         module = self.build(earlier, before)
-        ask(self._posed(module, before))
+        ask(self._layer_call(module, before))
         with target_errors():
             self.load(module, problem, arguments)
-        return self._posed(module, arguments)
+        return self._layer_call(module, arguments)
 
     def not_saved(self, problem: Problem, call: Call) -> str:
         """Name an entry of the state dict that differs from what was loaded; "" if none does."""
@@ -191,8 +191,8 @@ class TorchModule(Convention):
             return None
 
         def asked(training: bool) -> Call:
-            call = self._posed(set_mode(module, training), Arguments(problem, self.library))
-            more = self.drawing(self._called.named, problem)
+            call = self._layer_call(set_mode(module, training), Arguments(problem, self.library))
+            more = self.generator_argument(self._called.named, problem)
             return replace(call, kwargs={**call.kwargs, **more})
 
         return asked
@@ -208,7 +208,7 @@ class TorchModule(Convention):
             return self.instance
         options = {k: v for k, v in self._shape(problem, dropout) if self._made.takes(k)}
         if dropout:
-            options |= self.drawing(self._made.named, problem)
+            options |= self.generator_argument(self._made.named, problem)
         with target_errors():
             module = self.construct(problem.query.shape[-1], problem.num_heads, **options)
             if self.library.name == "torch" and not {"dtype", "device"} <= set(options):

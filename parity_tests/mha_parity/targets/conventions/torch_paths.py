@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _BACKENDS = {Path.SDPA_MATH: SDPBackend.MATH, Path.SDPA_FLASH: SDPBackend.FLASH_ATTENTION}
 
 
-def narrowed(name: str) -> Offer:
+def path_offer(name: str) -> Offer:
     """Return the axes on which a path computes less than the module offers.
 
     Raises
@@ -39,7 +39,7 @@ def narrowed(name: str) -> Offer:
     }  # fmt: skip
 
 
-def along(name: str, module: torch.nn.Module) -> Callable[..., Any]:
+def on_path(name: str, module: torch.nn.Module) -> Callable[..., Any]:
     """Return ``module`` as a function that goes along the path and leaves torch as it was."""
     path = _path(name)
 

@@ -18,7 +18,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.canonical_layout import canonical, lay_rows, split_result
-from mha_parity.targets.conventions.packing import parted
+from mha_parity.targets.conventions.packing import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ NONE_OFFERED = (
 )
 
 
-def of_layer(call: Call, layer: Any, arguments: Arguments) -> Call:
+def with_layer_gradients(call: Call, layer: Any, arguments: Arguments) -> Call:
     """Return the call of a layer with the way to its gradients, where its case asks for them."""
     problem = arguments.problem
     if problem.case.gradients == "no":
@@ -48,7 +48,7 @@ def of_layer(call: Call, layer: Any, arguments: Arguments) -> Call:
     return dataclasses.replace(call, function=offered, pull=_arrays(offered.pulled, named))
 
 
-def of_function(
+def with_function_gradients(
     call: Call,
     arguments: Arguments,
     lay: Callable[[Array], Array],
@@ -70,17 +70,17 @@ def of_function(
     return dataclasses.replace(call, pull=_arrays(pull, _masks_first(arguments, back)))
 
 
-def of_weights(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
+def weight_gradients(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
     """Return gradients of weights applied as X @ W under torch's names and in torch's layout."""
     named = _canonical(problem, found)
-    turned = {
+    transposed = {
         part: named.pop(f"w_{part}").T for part in ("q", "k", "v", "out") if f"w_{part}" in named
     }
-    biases = {part: named.pop(f"b_{part}") for part in turned if f"b_{part}" in named}
-    return named | as_state(problem, turned, biases)
+    biases = {part: named.pop(f"b_{part}") for part in transposed if f"b_{part}" in named}
+    return named | as_state_dict(problem, transposed, biases)
 
 
-def as_state(
+def as_state_dict(
     problem: Problem, weights: Mapping[str, Array], biases: Mapping[str, Array]
 ) -> dict[str, Array]:
     """Return weights (out, in) and biases of q, k, v and out under the names of a state dict."""
@@ -97,7 +97,7 @@ def as_state(
     return state | ({"out_proj.bias": biases["out"]} if "out" in biases else {})
 
 
-def of_linears(
+def with_linear_gradients(
     call: Call, layer: Any, arguments: Arguments, slots: Iterable[ProjectionSlot]
 ) -> Call:
     """Return the call of a layer of Linears with the way to its gradients, if they are asked."""
@@ -115,12 +115,12 @@ def of_linears(
             for kind, by_part in parts.items():
                 array = found.get(f"{slot.name}.{kind}")
                 for part, each in (
-                    {} if array is None else parted(slot, array, problem.num_heads)
+                    {} if array is None else unpack(slot, array, problem.num_heads)
                 ).items():
                     by_part.setdefault(part, []).append(each)
         whole = {k: {p: np.concatenate(a) for p, a in v.items()} for k, v in parts.items()}
         named = {name: array for name, array in found.items() if name not in owned}
-        return _canonical(problem, named) | as_state(problem, whole["weight"], whole["bias"])
+        return _canonical(problem, named) | as_state_dict(problem, whole["weight"], whole["bias"])
 
     pull = _autograd(given, arguments.leaves | owned)
     return dataclasses.replace(call, pull=_arrays(pull, _masks_first(arguments, back)))
@@ -136,20 +136,20 @@ def _masks_first(
         masks: dict[str, Array] = {}
         for name, passed in arguments.masks.items():
             if name in found:
-                wide = _wide(arguments.problem, found[name], passed.axes)
-                sums = arguments.problem.mask_sums(wide).items()
+                gradient = _with_all_axes(arguments.problem, found[name], passed.axes)
+                sums = arguments.problem.mask_sums(gradient).items()
                 masks |= {k: a.astype(found[name].dtype) for k, a in sums if k in passed.masks}
         return back(rest) | masks
 
     return named
 
 
-def _wide(problem: Problem, array: Array, axes: tuple[str, ...]) -> Array:
-    """Return the gradient of a mask of some axes with all four, those that it lacks of one."""
+def _with_all_axes(problem: Problem, array: Array, axes: tuple[str, ...]) -> Array:
+    """Return a mask's gradient, in float32 at least, as (N, H, L, S): 1 for an axis it lacks."""
     named = {"N", "H", *axes} if "NH" in axes else {*axes}
     sizes = zip("NHLS", problem.weights_shape, strict=True)
-    wide = array.astype(np.promote_types(np.float32, array.dtype))
-    return wide.reshape([size if axis in named else 1 for axis, size in sizes])
+    precise = array.astype(np.promote_types(np.float32, array.dtype))
+    return precise.reshape([size if axis in named else 1 for axis, size in sizes])
 
 
 def _autograd(given: Any, leaves: Mapping[str, Any]) -> Callable[[Any], dict[str, Any]]:
@@ -192,7 +192,7 @@ class _Vjp:
 
 
 class _Backward:
-    """A layer that has ``backward`` beside its call."""
+    """A layer called as usual, and then by its ``backward``."""
 
     def __init__(
         self, call: Callable[..., Any], backward: Callable[[Any], Any], given: Any
@@ -226,8 +226,8 @@ def _arrays(
         with target_errors():
             found = pull(result)
         if not isinstance(found, dict):
-            got = type(found).__name__
-            message = f"the gradients are of type {got}, but should be a dict of arrays by name."
+            kind = type(found).__name__
+            message = f"the gradients are of type {kind}, but should be a dict of arrays by name."
             raise CandidateError("structure", message)
         given = {str(name): value for name, value in found.items() if value is not None}
         return back({name: to_numpy(v, f"the gradient of {name}") for name, v in given.items()})
@@ -244,7 +244,7 @@ def _canonical(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
     return found | rows
 
 
-def of_heads(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
+def head_gradients(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
     """Return the gradients of arrays with an axis of heads, and of all masks as one.
 
     Query, key and value are (N, H, L, D), or (H, L, D) where there is no batch.
@@ -257,6 +257,5 @@ def of_heads(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
     if joined is None:
         return named
     whole = joined.reshape((1,) * (4 - joined.ndim) + joined.shape)
-    wide = whole.astype(np.promote_types(np.float32, whole.dtype))
-    masks = problem.mask_sums(wide)
+    masks = problem.mask_sums(whole.astype(np.promote_types(np.float32, whole.dtype)))
     return named | {name: array.astype(whole.dtype) for name, array in masks.items()}

@@ -29,7 +29,7 @@ WITHOUT_PLACE = (
 )
 
 
-def written(
+def python_of_call(
     subject: Any,
     built_with: tuple[Sequence[Any], Mapping[str, Any]] | None,
     named: Sequence[inspect.Parameter],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +39,15 @@ def new_layer(
         return materialised(construct(*args, **given), sizes.width)
 
 
+def is_module(layer: Any) -> bool:
+    """Return whether a layer is one of torch's: others have methods of the same names."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(layer, torch.nn.Module)
+
+
 def materialised(layer: Any, width: int) -> Any:
     """Return a layer whose lazy Linears have been called once."""
-    if not hasattr(layer, "modules"):
+    if not is_module(layer):
         return layer
     for module in list(layer.modules()):
         lazy = getattr(module, "has_uninitialized_params", None)
@@ -61,7 +68,7 @@ def move(layer: Any, dtype: str, device: str) -> None:
         held.data = held.data.to(device, kind if held.is_floating_point() else held.dtype)
 
 
-def take_out(layer: Any, path: str) -> None:
+def replace_by_identity(layer: Any, path: str) -> None:
     """Put the identity in the place of one module of a layer."""
     import torch
 

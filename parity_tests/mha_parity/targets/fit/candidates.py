@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.construct import Construction
 
 
+# Arrangements in which the input may be added to the output.
+ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
+
+
 def of_function(named: Sequence[inspect.Parameter]) -> Iterator[Interpretation]:
     """Yield how a function with these parameters may be meant."""
     for roles in calls.of_function(named):
@@ -58,13 +62,13 @@ class Layers:
 
     def __iter__(self) -> Iterator[Interpretation]:
         """Yield how the class may be built, filled and called."""
-        for construction in constructions(self.kind, parameters.named(self.kind)):
+        for construction in constructions(self.kind, parameters.of_callable(self.kind)):
             try:
                 layer = self.new(construction, Sizes(SMALL.embed_dim, SMALL.heads_count))
             except CandidateError as error:
                 self.obstacles.append(f"building one of width 24 with 4 heads {error}")
                 self.offenders = self.offenders or _positions(
-                    parameters.named(self.kind), "constructor"
+                    parameters.of_callable(self.kind), "constructor"
                 )
                 continue
             yield from self._of(construction, layer)
@@ -72,7 +76,7 @@ class Layers:
                 yield from self._of_one_head(construction)
 
     def _of_one_head(self, construction: Construction) -> Iterator[Interpretation]:
-        """Yield how a layer that is told how wide a head is, and not how many, may be one."""
+        """Yield readings as one head of a layer that takes the width of a head, not how many."""
         try:
             layer = self.new(construction, Sizes(SMALL.embed_dim, 1))
         except CandidateError:
@@ -82,7 +86,7 @@ class Layers:
     def _of(
         self, construction: Construction, layer: Any, *, one_head: bool = False
     ) -> Iterator[Interpretation]:
-        named = parameters.named(forward(layer))
+        named = parameters.of_callable(forward(layer))
         kept = weights.sorted_by_name(weights.leaves(layer))
         by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind))
         by_name = by_name and not one_head
@@ -94,27 +98,37 @@ class Layers:
             if by_name or not kept.weights
             else (SMALL.heads_count, 1)
         ):
+            projected = any(parts != ("out",) for _, parts, _ in kept.weights)
+            layouts = sorted(
+                LAYOUTS, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves
+            )
             full_width, found = self._slots(kept, heads)
             self._find_offenders(kept, named, fits=bool(found))
             norms = tuple(dict.fromkeys(leaf.path.rpartition(".")[0] for leaf in kept.norms))
             for roles, (layout, arrangement), slots in itertools.product(
-                calls.of_layer(named), LAYOUTS, found
+                calls.of_layer(named), layouts, found
             ):
                 if arrangement in OF_HEADS and kept.weights:
                     continue
-                if (arrangement in OF_CONVOLUTIONS) != kept.convolves:
+                if arrangement in OF_CONVOLUTIONS and not projected:
                     continue
                 if full_width and arrangement != "rows":
                     continue
-                many = arrangement in OF_HEADS if not kept.weights else by_name and heads > 1
+                many = by_name and heads > 1
+                if not projected:
+                    many = arrangement in OF_HEADS or (
+                        construction.has("heads") and arrangement == "rows"
+                    )
                 how = Interpretation(
                     roles, layout, arrangement, construction, slots, norms, many_heads=many,
-                    full_width=full_width,
+                    full_width=full_width, convolved=kept.convolves,
                 )  # fmt: skip
                 self.answered = False
                 yield how
-                if self.answered and (layout, arrangement) == ("batch_first", "rows"):
+                if self.answered and layout == "batch_first" and arrangement in ADDED_TO:
                     yield replace(how, residual=True)
+                if many and not projected and arrangement == "rows":
+                    yield replace(how, many_heads=False)
 
     def _slots(
         self, kept: weights.SortedLeaves, heads: int

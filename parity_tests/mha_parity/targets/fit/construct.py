@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from dataclasses import dataclass, is_dataclass
 from itertools import islice, product
@@ -18,22 +19,35 @@ if TYPE_CHECKING:
 
 LENGTH = 128  # for which layers that keep a mask are built at least
 MAX_CONSTRUCTIONS = 24  # candidates that are built
+# What a configuration keeps further sizes in.
+INNER_CONFIG = re.compile(
+    r"^(transformer|attention|attn|self_attn|network|.+_(config|cfg|args|params))$"
+)
 CONFIG = re.compile(r"^(.*_)?(config|cfg|args|hparams|params|conf|hp|opt|configuration)$")
+# Words of the switches that give the projections biases.
+_OF_PROJECTIONS = (
+    "bias(es)?|use|has|have|with|add|enabled?|include|is|needs?|apply|q|k|v|w|o|c|in|out|proj"
+    "|projections?|lin|linears?|fc|dense|conv|attn|attention|self|mha|layers?|input|output|query"
+    "|keys?|values?|queries|to|hidden|model|all|params?|encoder|decoder"
+)
 # The first pattern found in a name (lower case) says what the argument may mean, likeliest first.
 _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"drop|^p$|^p_|_p$|_prob", ("dropout",)),
     (r"idx|index|axis", ("zero",)),
+    (r"temperature|^temp$|^scal(e|ing)(_factor)?$|^norm_fact(or)?$", ("root", "inverse_root")),
     (r"rel.*bias|pos.*bias|^add_bias", ()),
-    (r"bias", ("bias",)),
+    (rf"^(?=.*bias)(({_OF_PROJECTIONS})_?)+$", ("bias",)),
+    (r"bias", ("off",)),  # `proximal_bias`: one of the scores
     (r"head_?size|size_?(per_)?head|^d_head$", ("head_dim", "heads")),
     (r"causal|is_decoder|autoregressive|do_mask|^mask(ed)?$", ("off",)),
     ((r"head.*(dim|width|chan|feat)|(dim|width|d)_?(per_)?head|^depth$|^d_qkv$"
       r"|^key_dim$"), ("head_dim",)),
     (r"^(d|dim)_?[kqv]$|^[kqv]_dim$", ("head_dim", "width")),
+    (r"^(query|key|qk|query_key|value)_?(size|dim)$", ("width", "head_dim")),
     (r"(kv|key_value|group|k_v).*head|kv_groups|num_groups|n_groups|n_kv|kv_h", ("kv_heads",)),
     (r"head|^n?h$|^nh", ("heads",)),
-    ((r"len|max_?(seq|pos|context)|ctx|context_(size|window)|block|n_?pos|position_emb|window|seq"
-      r"|^t$"), ("length",)),
+    ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block|n_?pos|position_emb|window"
+      r"|seq|^t$"), ("length",)),
     (r"^(d|dim|size)_?out$|out(put)?_?(dim|size|feat)", ("width", "head_dim")),
     (r"cond|context|cross|encoder|kdim|vdim|kv_dim|memory|source", ("width",)),
     ((r"dim|emb|model|hid|width|channel|feat|size|state|units|inner|^(d|e|c|n)(_?in|_?out)?$|^in"
@@ -63,6 +77,8 @@ class Sizes:
         return {
             "width": self.width, "heads": self.heads, "head_dim": self.width // self.heads,
             "kv_heads": self.kv_heads or self.heads, "length": self.length, "bias": self.bias,
+            "root": math.sqrt(self.width / self.heads),
+            "inverse_root": 1 / math.sqrt(self.width / self.heads),
             "off": False, "dropout": self.dropout, "zero": 0, "device": "cpu", "none": None,
             "matrix": np.zeros((self.width, self.width)), "vector": np.zeros(self.width),
             "packed_rows": np.zeros((3 * self.width, self.width)),
@@ -84,19 +100,28 @@ def meanings(name: str) -> tuple[str, ...]:
 class Config:
     """A configuration that has every attribute and key that its name gives a meaning."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Sizes, *, inverse: bool = False) -> None:
         self._sizes = sizes
-        self.asked: dict[str, str] = {}  # attributes so far: what each means, or its fixed value
+        self._inverse = inverse  # whether a scale is 1 / sqrt(head_dim)
+        # Attributes so far: what each means, its fixed value, or a configuration within.
+        self.asked: dict[str, str | Config] = {}
 
     def __getattr__(self, name: str) -> Any:
         """Return the value of an attribute that is known."""
         if name in _FIXED:
             self.asked[name] = repr(_FIXED[name])
             return _FIXED[name]
+        if INNER_CONFIG.search(name):
+            return self.asked.setdefault(name, Config(self._sizes, inverse=self._inverse))
         if name.startswith("__") or not meanings(name):
             raise AttributeError(f"the layer asks its configuration for {name!r}, which is unknown")
-        self.asked[name] = meanings(name)[0]
-        return self._sizes.value(meanings(name)[0])
+        known = meanings(name)
+        self.asked[name] = known[int(self._inverse and known[0] == "root")]
+        return self._sizes.value(known[int(self._inverse and known[0] == "root")])
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a key of this name is known."""
+        return isinstance(name, str) and (name in _FIXED or bool(meanings(name)))
 
     def __getitem__(self, name: str) -> Any:
         """Return the value of a key, as if it were an attribute."""
@@ -122,12 +147,13 @@ class Construction:
     meanings: tuple[tuple[str, str], ...] = ()
     config: str = ""
     annotation: Any = None
+    inverse: bool = False  # whether a scale that the configuration is asked for is 1 / sqrt(D)
 
     def arguments(self, sizes: Sizes) -> dict[str, Any]:
         """Return the keywords for a layer of these sizes."""
         given = {name: sizes.value(meaning) for name, meaning in self.meanings}
         if self.config:
-            given[self.config] = configuration(self.annotation, sizes)
+            given[self.config] = configuration(self.annotation, sizes, inverse=self.inverse)
         return given
 
     def has(self, *wanted: str) -> bool:
@@ -138,15 +164,15 @@ class Construction:
 _ANY = (dict, object, SimpleNamespace, inspect.Parameter.empty)
 
 
-def configuration(annotation: Any, sizes: Sizes) -> Any:
+def configuration(annotation: Any, sizes: Sizes, *, inverse: bool = False) -> Any:
     """Return a configuration: of the annotated class with sizes by name, or one of any name."""
     if not isinstance(annotation, type) or annotation in _ANY:
-        return Config(sizes)
+        return Config(sizes, inverse=inverse)
     try:
         required = required_of(annotation)
         made = annotation(**{name: sizes.value(meaning) for name, meaning in required.items()})
     except Exception:  # noqa: BLE001  (whatever somebody's configuration raises)
-        return Config(sizes)
+        return Config(sizes, inverse=inverse)
     for name, meaning in settable_of(made).items():
         setattr(made, name, sizes.value(meaning))
     if hasattr(made, "_attn_implementation"):
@@ -187,7 +213,9 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     for each in named:
         known = meanings(each.name)
         required = each.default is each.empty
-        if weighed and required and known == ("bias",):  # an array beside those of the weights
+        if (
+            weighed and required and "bias" in each.name.lower()
+        ):  # an array next to those of the weights
             known = _vectors(each.name)
         said = scope.get(each.annotation) if isinstance(each.annotation, str) else each.annotation
         is_config = CONFIG.search(each.name.lower()) or (required and is_dataclass(said))
@@ -198,9 +226,10 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
             choices.append([(each.name, meaning) for meaning in (*known, *unknown)])
         elif known and known[0] in GIVEN and _is_given(each.name, each.default, known[0]):
             choices.append([(each.name, meaning) for meaning in known])
-    for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
-        if len({m for _, m in chosen if m == "heads"}) <= 1:
-            yield Construction(tuple(chosen), config, annotation)
+    for inverse in (False, True) if config else (False,):
+        for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
+            if len({m for _, m in chosen if m == "heads"}) <= 1:
+                yield Construction(tuple(chosen), config, annotation, inverse)
 
 
 def _vectors(name: str) -> tuple[str, ...]:
@@ -216,7 +245,7 @@ def _is_given(name: str, default: object, meaning: str) -> bool:
         return not (default is None or is_axis or callable(default) or isinstance(default, str))
     if meaning == "bias":
         return isinstance(default, bool)
-    if meaning == "length" and ("window" in name or default is None):
+    if meaning == "length" and ("window" in name or not isinstance(default, int)):
         return False  # attention in a window is another one
     return not isinstance(default, str | bool)
 

@@ -27,7 +27,7 @@ class Expressions:
         self._join = f"{module}.{'cat' if library == 'torch' else 'concatenate'}"
         self._permute = "permute" if library == "torch" else "transpose"
 
-    def assigned(self, slots: Sequence[Slot], form: str) -> Iterator[str]:
+    def assignments(self, slots: Sequence[Slot], form: str) -> Iterator[str]:
         """Yield lines that put every slot's array at its path; ``form`` takes path and array."""
         for slot in slots:
             if slot.head is None:
@@ -47,8 +47,8 @@ class Expressions:
         named = [_named(part, bias=slot.bias) for part in slot.parts]
         axes = tuple("e" if slot.parts == ("out",) and slot.bias else each for each in slot.axes)
         if len(named) == 1 and axes in PLAIN:
-            turned = slot.parts == ("out",) and not slot.bias
-            return PLAIN[axes[::-1] if turned else axes].format(named[0])
+            transposed = slot.parts == ("out",) and not slot.bias
+            return PLAIN[axes[::-1] if transposed else axes].format(named[0])
         if axes in PACKED:
             return PACKED[axes].format(f"{self._join}(({', '.join(named)}))")
         own = "ehd" if slot.parts == ("out",) else ("hd" if slot.bias else "hde")
@@ -64,13 +64,13 @@ class Expressions:
     def of_head(self, slot: Slot) -> str:
         """Return the expression of an array of one head, whose rows are ``rows``."""
         if slot.parts == ("out",):
-            turned = slot.axes[0] != "e"
-            return f"call.out_proj_weight[:, rows]{'.T' if turned else ''}"
+            transposed = slot.axes[0] != "e"
+            return f"call.out_proj_weight[:, rows]{'.T' if transposed else ''}"
         named = [f"{_named(part, bias=slot.bias)}[rows]" for part in slot.parts]
         whole = named[0] if len(named) == 1 else f"{self._join}(({', '.join(named)}))"
         return f"{whole}.T" if slot.axes[0] == "e" else whole
 
-    def of_given(self, given: WeightArgument) -> str:
+    def of_argument(self, given: WeightArgument) -> str:
         """Return the expression of what a function takes."""
         slot = weights.Slot("", given.parts, given.axes, given.bias)
         if given.container == "list":

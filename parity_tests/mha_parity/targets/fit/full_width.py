@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 def sizes_of(problem: Problem) -> dict[str, int]:
     """Return the sizes of heads, of the width of one, and of the input."""
-    width = wide(problem)
+    width = input_width(problem)
     return {"h": problem.num_heads, "d": width, "e": width}
 
 
-def wide(problem: Problem) -> int:
+def input_width(problem: Problem) -> int:
     """Return the width of the input: the head's, times 4 until all heads have room."""
     width = problem.head_dim
     while 0 < width < problem.query.shape[-1]:
@@ -36,13 +36,13 @@ def wide(problem: Problem) -> int:
 
 def padded(problem: Problem, rows: Array) -> Array:
     """Return inputs (..., E) with zeros up to the layer's width."""
-    lacking = wide(problem) - rows.shape[-1]
+    lacking = input_width(problem) - rows.shape[-1]
     return np.pad(rows, [*[(0, 0)] * (rows.ndim - 1), (0, lacking)])
 
 
 def narrowed(problem: Problem, output: Array) -> Array:
     """Return an output (N, L, E) without those zeros; without output projection, head by head."""
-    width, heads, dim = wide(problem), problem.num_heads, problem.head_dim
+    width, heads, dim = input_width(problem), problem.num_heads, problem.head_dim
     if output.ndim != 3 or output.shape[-1] not in {width, heads * width}:
         return output
     if output.shape[-1] == width:
@@ -54,7 +54,7 @@ def narrowed(problem: Problem, output: Array) -> Array:
 
 def arrays_of(problem: Problem, *, bias: bool) -> dict[str, Array]:
     """Return weights or biases by part, each head's rows where torch's layer has them."""
-    width, heads, dim = wide(problem), problem.num_heads, problem.head_dim
+    width, heads, dim = input_width(problem), problem.num_heads, problem.head_dim
     factor = math.isqrt(width // dim) if dim else 1
     found = {}
     for part, array in weights.arrays_of(problem, bias=bias).items():

@@ -27,7 +27,10 @@ LAYOUTS = {
 OF_HEADS = frozenset({"heads", "rows_of_heads"})  # only where nothing projects
 OF_CONVOLUTIONS = frozenset({"map", "channels"})  # only where convolutions of width 1 project
 _APPLIED = {"e": "applied as X @ W", "h": "with an axis of heads"}
-_LIES = {"hpd": "head by head", "hdp": "column by column"}
+_LIES = {
+    "hpd": "head by head", "hdp": "column by column", "dph": "by columns, parts and heads",
+    "dhp": "by columns, heads and parts",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Interpretation:
     """How a target is built, where its weights live, what its parameters get and return.
 
     ``norms`` are LayerNorms that are taken out, ``residual``: the input is added to the output,
-    ``full_width``: each head is as wide as the input.
+    ``full_width``: each head is as wide as the input, ``convolved``: convolutions project.
     """
 
     roles: ParameterAssignment
@@ -47,13 +50,15 @@ class Interpretation:
     residual: bool = False
     many_heads: bool = True
     full_width: bool = False
+    convolved: bool = False
 
     @property
     def parts(self) -> frozenset[str]:
-        """Which of q, k, v and out have weights."""
+        """Which of q, k, v and out have weights; none where the output alone has: the identity."""
         held = [slot.parts for slot in self.slots if not slot.bias]
         held += [given.parts for _, given in self.roles.weights if not given.bias]
-        return frozenset(part for parts in held for part in parts)
+        found = frozenset(part for parts in held for part in parts)
+        return found if found & set(names.ROWS) else frozenset()
 
     @property
     def is_named(self) -> bool:
@@ -93,11 +98,12 @@ class Interpretation:
         axes = [s.axes for s in self.slots if not s.bias and s.parts != ("out",)]
         axes += [g.axes for _, g in self.roles.weights if not g.bias and g.parts != ("out",)]
         linear = all(name.endswith(".weight") for name in held)
-        convolved = self.arrangement in OF_CONVOLUTIONS
-        linear_as = "as convolutions of width 1" if convolved else "as Linears"
+        linear_as = "as convolutions of width 1" if self.convolved else "as Linears"
         last = linear_as if linear else "applied as X @ W.T"
         how = next((_APPLIED[each[0]] for each in axes if each[0] in _APPLIED), last)
         lies = next((_LIES[a] for each in axes for a in each if a in _LIES), "")
         shown = ", ".join(name.removesuffix(".weight") for name in held)
         more = [each for each in (how, f"rows {lies}" if lies else "") if each]
+        if not self.parts:
+            return f"no weights but `{shown}`, filled with the identity"
         return f"{shown} {' and '.join(more)}".strip()

@@ -44,7 +44,7 @@ def plain(name: str) -> str:
     return re.sub(r"[\d_]+", "", name.lower())
 
 
-def word(name: str) -> str:
+def stem(name: str) -> str:
     """Return what is left of a name without the affixes that say nothing; "" if nothing is."""
     left = plain(name)
     while left not in PARTS:
@@ -67,10 +67,10 @@ def parts(path: str) -> tuple[str, ...]:
     """
     segments = [each for each in path.split(".") if not each.isdigit()]
     for segment in reversed(segments):
-        found = PARTS.get(word(segment))
+        found = PARTS.get(stem(segment))
         if found:
             return found
-        if segment.lower() not in _LEAVES and word(segment):
+        if segment.lower() not in _LEAVES and stem(segment):
             return ()
     return ()
 
@@ -85,7 +85,7 @@ def bias_parts(path: str) -> tuple[str, ...]:
                 continue
             if not rest and len(segments) > 1:
                 return parts(".".join(segments[:-1]))
-            found = PARTS.get(word(rest))
+            found = PARTS.get(stem(rest))
             if found:
                 return found
     return ()

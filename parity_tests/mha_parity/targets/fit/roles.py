@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
+from mha_parity.targets.fit.construct import meanings
 
 if TYPE_CHECKING:
     import inspect
@@ -47,16 +49,17 @@ class WeightArgument:
 
 
 # What a required parameter gets that is neither input nor weight: None, or a mask that hides
-# nothing if its True hides, if its True keeps, or if it is added; by the axes of the mask.
+# nothing if its True hides, if its True keeps, or if it is added; by its axes. Last, the
+# number of keys for each sample.
 FILLERS = (
     "none", "False LS", "True LS", "0 LS", "False NLS", "True NLS", "False N11S", "True N11S",
-    "0 N11S", "False NHLS", "True NHLS", "0 NHLS",
+    "0 N11S", "False NHLS", "True NHLS", "0 NHLS", "S N",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterAssignment:
-    """What the parameters of a call get: inputs, weights, the number of heads, None."""
+    """What the parameters of a call get: inputs, weights, the number of heads, sizes, None."""
 
     inputs: tuple[tuple[str, str], ...]
     weights: tuple[tuple[str, WeightArgument], ...] = ()
@@ -64,16 +67,17 @@ class ParameterAssignment:
     none: tuple[str, ...] = ()
     filler: str = "none"
     lengths: tuple[str, ...] = ()
+    sizes: tuple[tuple[str, str], ...] = ()
 
     @property
     def filled(self) -> frozenset[str]:
         """The names of the parameters that inputs, weights and sizes take."""
-        named = (name for name, _ in (*self.inputs, *self.weights))
+        named = (name for name, _ in (*self.inputs, *self.weights, *self.sizes))
         return frozenset((*named, self.heads, *self.lengths))
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """Which of query, key and value are passed apart from each other."""
+        """Which of query, key and value are arguments of their own."""
         return tuple(dict.fromkeys(role for _, role in self.inputs))
 
 
@@ -135,7 +139,9 @@ def of_function(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignm
     required = [p for p in named if p.default is p.empty]
     weighed = [p for p in required if _weight_parts(p.name)]
     number = next((p for p in named if _counts_heads(p)), None)
-    rest = [p for p in required if p not in weighed and p is not number]
+    sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number]
+    weighed = [p for p in weighed if p not in sized]
+    rest = [p for p in required if p not in (*weighed, *sized) and p is not number]
     other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
     sequences = [p for p in rest if p not in other]
     optional = [p for p in named if p.default is None and not is_other(p)]
@@ -150,11 +156,14 @@ def of_function(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignm
         extra = []
     none = tuple(p.name for p in (*other, *extra))
     heads = number.name if number is not None else ""
+    chosen = [[(p.name, meaning) for meaning in meanings(p.name)] for p in sized]
     for filler in FILLERS if none else FILLERS[:1]:
-        for given in _givens([p.name for p in weighed]):
-            yield ParameterAssignment(found, given, heads, none, filler)
+        for given, sizes in product(_givens([p.name for p in weighed]), list(product(*chosen))):
+            yield ParameterAssignment(found, given, heads, none, filler, sizes=sizes)
 
 
+# What a function may want the scale by: the width of a head, its root, or the inverse of that.
+SCALES = frozenset({("head_dim",), ("root",)})
 _NEVER_INPUT = frozenset({
     Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.DROPOUT, Role.CACHE, Role.RETURN,
     Role.POSITIONS,
@@ -217,41 +226,30 @@ def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArg
     if _is_bias(name):
         more = ("",) if way == "columns" else ()
         return WeightArgument(parts, ("e" if parts == ("out",) else rows, *more), bias=True)
-    turned = way in {"xwt", "columns"}
+    transposed = way in {"xwt", "columns"}
     if parts == ("out",):
-        axes: Axes = ("e", "hd") if turned else ("hd", "e")
+        axes: Axes = ("e", "hd") if transposed else ("hd", "e")
         return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
     if way == "heads" and len(parts) == 1:
         return WeightArgument(parts, ("h", "e", "d"))
     if way == "list" and len(parts) == 1:
         return WeightArgument(parts, ("e", "d"), "list")
-    axes = (rows, "e") if turned else ("e", rows)
+    axes = (rows, "e") if transposed else ("e", rows)
     return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
 
 
-def filled(filler: str, sizes: dict[str, int], dtype: Any) -> Array | None:
+def filler_mask(filler: str, sizes: dict[str, int], dtype: Any) -> Array | None:
     """Return what a required mask gets that should hide nothing; ``sizes`` are N, H, L and S."""
     if filler == "none":
         return None
     value, axes = filler.split()
     shape = [sizes.get(axis, 1) for axis in axes]
+    if value == "S":
+        return np.full(shape, sizes["S"])
     return np.zeros(shape, dtype) if value == "0" else np.full(shape, value == "True")
 
 
-def no_weights(roles: ParameterAssignment) -> bool:
-    """Return whether the inputs of a function are projected already."""
-    return not roles.weights
-
-
-def value_of(given: WeightArgument, arrays: Any) -> Any:
-    """Return the container that a function takes, of one array, or of weight and bias."""
-    if given.container == "dict":
-        weight, bias = arrays
-        return {"w": weight, "b": bias}
-    return arrays
-
-
-def placed(
+def positional_and_keyword(
     named: Sequence[inspect.Parameter], values: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return values by position as far as they go without a gap, and by keyword."""

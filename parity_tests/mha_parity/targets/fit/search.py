@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import CandidateError
+from mha_parity.core.candidate import ADAPTER, CandidateError
 from mha_parity.core.case import Case
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Sizes that no two axes share: N 2, L 5, S 7, H 4, D 6.
 SMALL = Case(seed=12, batch=2, queries=5, keys=7, heads_count=4, head_dim=6)
-NEAR = 0.5  # correlation with attention from which on a guess is judged
+MIN_CORRELATION = 0.5  # correlation with attention from which on a guess is judged
 SECONDS = 1.2  # of this thread on the processor that trials may take
 
 
@@ -47,6 +47,7 @@ class Search:
 
     ask: Callable[[Interpretation, Problem], Answer]
     dtype: str = "float64"
+    base: Case = SMALL
     trials: list[InterpretationResult] = field(default_factory=list)
     deadline: float = field(default_factory=lambda: time.thread_time() + SECONDS)
 
@@ -69,14 +70,14 @@ class Search:
         return next((each for each in found if each.exact), best)
 
     def _tried(self, candidate: Interpretation, inputs: str) -> InterpretationResult:
-        problem = posed(candidate, inputs, self.dtype)
+        problem = trial_problem(candidate, inputs, self.dtype, self.base)
         try:
             answer = self.ask(candidate, problem)
         except CandidateError as error:
             return InterpretationResult(candidate, missed=str(error))
         if answer.output.shape != problem.output_shape:
-            got = f"the output has shape {answer.output.shape}, not {problem.output_shape}"
-            return InterpretationResult(candidate, -1.5, missed=got)
+            missed = f"the output has shape {answer.output.shape}, not {problem.output_shape}"
+            return InterpretationResult(candidate, -1.5, missed=missed)
         trials = [
             compared(candidate, answer.output, attention(problem, causal=causal), causal=causal)
             for causal in (False, True)
@@ -85,13 +86,15 @@ class Search:
         return max(trials, key=lambda each: (each.exact, each.correlation))
 
 
-def posed(candidate: Interpretation, inputs: str, dtype: str) -> Problem:
+def trial_problem(
+    candidate: Interpretation, inputs: str, dtype: str, base: Case = SMALL
+) -> Problem:
     """Return the small problem that an interpretation is tried on."""
-    case = SMALL.replace(
+    case = base.replace(
         dtype=dtype,
         inputs=inputs,
         layout=candidate.layout,
-        keys=SMALL.queries if inputs == "self" else SMALL.keys,
+        keys=base.queries if inputs == "self" else base.keys,
         batch=1 if candidate.layout == "unbatched" else SMALL.batch,
         out_proj="general" if "out" in candidate.parts else "identity",
         bias="yes" if candidate.biased and candidate.biased == candidate.parts else "no",
@@ -110,9 +113,9 @@ def attention(problem: Problem, *, causal: bool) -> Array:
     case = problem.case
 
     def projected(rows: Array, weight: Array | None, bias: Array | None) -> Array:
-        wide = rows.astype(np.float64)
-        wide = wide if weight is None else wide @ weight.astype(np.float64).T
-        return wide if bias is None else wide + bias.astype(np.float64)
+        rows = rows.astype(np.float64)
+        rows = rows if weight is None else rows @ weight.astype(np.float64).T
+        return rows if bias is None else rows + bias.astype(np.float64)
 
     def heads(rows: Array) -> Array:
         return rows.reshape(case.batch, -1, case.heads_count, case.head_dim).swapaxes(1, 2)
@@ -130,29 +133,30 @@ def attention(problem: Problem, *, causal: bool) -> Array:
 
 
 def compared(
-    candidate: Interpretation, got: Array, expected: Array, *, causal: bool
+    candidate: Interpretation, actual: Array, expected: Array, *, causal: bool
 ) -> InterpretationResult:
     """Return how near an output is to attention: equal up to rounding, or how it correlates."""
-    wide = got.astype(np.float64)
-    if not np.isfinite(wide).all():
+    precise = actual.astype(np.float64)
+    if not np.isfinite(precise).all():
         return InterpretationResult(
             candidate, -1.0, causal=causal, missed="the output is not finite"
         )
-    exact = is_rounding(got, expected)
-    centred = wide - wide.mean(), expected - expected.mean()
+    exact = is_rounding(actual, expected)
+    centred = precise - precise.mean(), expected - expected.mean()
     size = float(np.linalg.norm(centred[0]) * np.linalg.norm(centred[1]))
     correlation = float((centred[0] * centred[1]).sum()) / size if size else 0.0
     missed = f"the output correlates with attention by {correlation:.2f}"
     return InterpretationResult(candidate, correlation, exact, causal, "" if exact else missed)
 
 
-def is_rounding(got: Array, expected: Array) -> bool:
+def is_rounding(actual: Array, expected: Array) -> bool:
     """Return whether arrays differ in the last half of the digits at most.
 
     Other computations differ in the first digits, rounding in the last ones.
     """
-    precision = np.finfo(got.dtype).eps if got.dtype.kind == "f" else np.finfo(np.float32).eps
-    difference = np.abs(got.astype(np.float64) - expected)
+    narrow = actual.dtype.kind == "f" and actual.dtype.itemsize < 4
+    precision = np.finfo(actual.dtype if narrow else np.float32).eps  # of its constants, too
+    difference = np.abs(actual.astype(np.float64) - expected)
     return bool(difference.max() <= np.sqrt(precision) * np.abs(expected).max())
 
 
@@ -163,13 +167,12 @@ def refusal(name: str, trials: list[InterpretationResult], offenders: Any) -> st
         verb = "has" if len(offenders) == 1 else "have"
         return (
             f"got {name}, but {said} {verb} no counterpart in torch's layer; judge it without, or "
-            "an adapter that calls it, which `mha-parity adapt` begins."
+            f"{ADAPTER}."
         )
     lacking = " is not installed"  # of what raised, the reason that an installation mends
     nearest = sorted(trials, key=lambda each: (-each.correlation, lacking not in each.missed))[:2]
-    told = dict.fromkeys(f"as {each.interpretation} {each.missed}" for each in nearest)
+    missed = dict.fromkeys(f"as {each.interpretation} {each.missed}" for each in nearest)
     return (
-        f"got {name}, but no way to call it computes attention ({'; '.join(told)}); judge an "
-        "adapter that calls it, which `mha-parity adapt` begins, or name a convention with "
-        "--convention NAME."
+        f"got {name}, but no way to call it computes attention ({'; '.join(missed)}); {ADAPTER}, "
+        "or name a convention with --convention NAME."
     )

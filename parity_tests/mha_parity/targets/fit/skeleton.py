@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SIZES = {
     "width": "call.embed_dim", "heads": "call.num_heads", "head_dim": "call.head_dim",
     "kv_heads": "call.num_heads", "length": "max(128, call.query.shape[1])", "bias": "True",
+    "root": "call.head_dim**0.5", "inverse_root": "call.head_dim**-0.5",
     "off": "False", "dropout": "0.0", "zero": "0", "device": '"cpu"', "none": "None",
     "matrix": "call.q_proj_weight", "vector": "call.q_proj_bias",
     "packed_rows": "np.zeros((3 * call.embed_dim, call.embed_dim))",
@@ -58,15 +59,15 @@ EMPTY = '''\
 '''
 
 
-def unrecognised(target: str, subject: Any, reason: str, library: str) -> str:
+def empty_adapter(target: str, subject: Any, reason: str, library: str) -> str:
     """Return the source of an adapter in this library for a target that was not recognised."""
-    named = ", ".join(str(each) for each in parameters.named(subject))
+    named = ", ".join(str(each) for each in parameters.of_callable(subject))
     signature = f"{getattr(subject, '__name__', 'the target')}({named})"
     head = HEAD.format(target=target, library=IMPORTS.get(library, NUMPY))
     return head + EMPTY.format(signature=signature, reason=reason)
 
 
-def recognised(target: str, fitted: Fitted) -> str:
+def filled_adapter(target: str, fitted: Fitted) -> str:
     """Return the source of an adapter for a target that was recognised."""
     library = IMPORTS.get(fitted.library.name, NUMPY)
     lines = (f'    """Call it as {fitted.how}."""', *Skeleton(fitted).lines())
@@ -116,11 +117,11 @@ class Skeleton:
             form = "state[{}] = {}"
             if self._how.arrangement in OF_CONVOLUTIONS:
                 form = "state[{0}] = ({1}).reshape(state[{0}].shape)"
-            yield from self._write.assigned(self._how.slots, form)
+            yield from self._write.assignments(self._how.slots, form)
             yield "    layer.load_state_dict(state)"
         else:
             for slot in self._how.slots:
-                place = weights.place(self._layer, slot.path, "layer")
+                place = weights.path_expression(self._layer, slot.path, "layer")
                 yield f"    {place} = {self._write.whole(slot)}"
         for norm in self._how.norms:
             yield f"    layer.set_submodule({norm!r}, torch.nn.Identity())"
@@ -132,10 +133,8 @@ class Skeleton:
         if isinstance(config, Config):
             with target_errors(), offline():
                 self._fitted.construct(**{**rest, construction.config: config})
-            known = {n: SIZES.get(m, m) for n, m in config.asked.items()}
-            listed = ", ".join(f"{name}={value}" for name, value in known.items())
             yield "    from types import SimpleNamespace\n"
-            yield f"    config = SimpleNamespace({listed})"
+            yield f"    config = {_namespace(config)}"
             return
         kind = type(config).__name__
         required = ", ".join(f"{n}={SIZES[m]}" for n, m in required_of(type(config)).items())
@@ -160,14 +159,14 @@ class Skeleton:
         """Yield the arguments in the order of the signature, by keyword behind a gap."""
         roles = self._how.roles
         values = {name: self._rows(role) for name, role in roles.inputs}
-        values |= {name: self._write.of_given(given) for name, given in roles.weights}
+        values |= {name: self._write.of_argument(given) for name, given in roles.weights}
         values |= dict.fromkeys(roles.none, "None")
         values |= dict.fromkeys(roles.lengths, "call.query.shape[1]")
         values |= {roles.heads: "call.num_heads"} if roles.heads else {}
         values |= self._masks("call")
         is_class = isinstance(self._fitted.subject, type)
         gap = False
-        for each in parameters.named(self._fitted.entry(), skip_self=is_class):
+        for each in parameters.of_callable(self._fitted.entry(), skip_self=is_class):
             if each.name not in values:
                 gap = True
             elif gap or each.kind is each.KEYWORD_ONLY:
@@ -187,10 +186,10 @@ class Skeleton:
         if self._how.layout == "sequence_first":
             return f"{rows}.swapaxes(0, 1)"
         if self._how.arrangement == "grid":
-            return f"{rows}[:, None]"
+            return f"{rows}[:, :, None]"
         if self._how.arrangement in OF_CONVOLUTIONS:
             channels = f"{rows}.swapaxes(1, 2)"
-            return f"{channels}[:, :, None]" if self._how.arrangement == "map" else channels
+            return f"{channels}[..., None]" if self._how.arrangement == "map" else channels
         if self._how.arrangement in OF_HEADS:
             shape = f"*{rows}.shape[:2], call.num_heads, -1"
             return f"{rows}.reshape({shape}){self._turned}"
@@ -201,9 +200,9 @@ class Skeleton:
         if self._how.layout == "sequence_first":
             return f"{output}.swapaxes(0, 1)"
         if self._how.arrangement == "grid":
-            return f"{output}[:, 0]"
+            return f"{output}[:, :, 0]"
         if self._how.arrangement in OF_CONVOLUTIONS:
-            flat = f"{output}[:, :, 0]" if self._how.arrangement == "map" else output
+            flat = f"{output}[..., 0]" if self._how.arrangement == "map" else output
             return f"{flat}.swapaxes(1, 2)"
         if self._how.arrangement in OF_HEADS:
             return f"{output}{self._turned}.reshape(*call.query.shape[:2], -1)"
@@ -224,16 +223,17 @@ class Skeleton:
         taken = {each.parameter: each.taken[0] for each in found if each.taken}
         switches = {p: t for p, t in taken.items() if t.kind == SWITCH}
         masks = {p: t for p, t in taken.items() if t.kind != SWITCH}
-        apart = bool(switches) or self._fitted.hides_future
+        without_causal = bool(switches) or self._fitted.hides_future
         values = {p: f"{'' if t.hides else 'not '}call.is_causal" for p, t in switches.items()}
         if len(masks) > 1 and all(p.name in {"attn_mask", "key_padding_mask"} for p in masks):
             values |= {p: f"call.{p.name}" for p in masks}
         else:  # one parameter gets all masks together
-            values |= {p: self._mask(t, apart=apart) for p, t in list(masks.items())[:1]}
+            first = list(masks.items())[:1]
+            values |= {p: self._mask(t, without_causal=without_causal) for p, t in first}
         return {p.name: value for p, value in values.items() if p.of == of}
 
-    def _mask(self, taken: MaskFormat, *, apart: bool) -> str:
-        more = ", causal=False" if apart else ""
+    def _mask(self, taken: MaskFormat, *, without_causal: bool) -> str:
+        more = ", causal=False" if without_causal else ""
         axes = " ".join(taken.axes)
         if taken.kind == LENGTHS:
             return f'call.lengths("{axes}"{more})'
@@ -247,3 +247,12 @@ class Skeleton:
             kinds["int"] = "torch.int64"
         cast = "to" if self._fitted.library.name == "torch" else "astype"
         return f"({hidden}).{cast}({kinds[taken.kind]})"
+
+
+def _namespace(config: Config) -> str:
+    """Return the expression of what a configuration was asked for, and of those within."""
+    said = (
+        f"{name}={_namespace(each) if isinstance(each, Config) else SIZES.get(each, each)}"
+        for name, each in config.asked.items()
+    )
+    return f"SimpleNamespace({', '.join(said)})"

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mha_parity.targets.fit import names
+from mha_parity.targets.fit.build import is_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
     Axes = tuple[str, ...]
-PACKED = ("phd", "hpd", "hdp")
+# Where the rows of a part lie together, so do those of a head: "pdh" would pass interleaved heads.
+PACKED = ("phd", "hpd", "hdp", "dph", "dhp")
 CONVOLUTIONS = frozenset({"Conv1d", "Conv2d"})
-# What a layer that is no module of torch keeps beside its weights.
+# What a layer that is no module of torch keeps besides its weights.
 _NO_WEIGHTS = re.compile(r"grad|mask|tril|causal|^_*d_?[wb](_|[qkvo]|$)")
-# A Linear of somebody's own: beside its weight and bias an optimizer keeps arrays of their shapes.
+# A Linear of somebody's own: next to its weight and bias an optimizer keeps arrays of their shapes.
 _OWN_LINEAR = frozenset({"w", "weight", "weights", "kernel"})
 _OWN_BIAS = frozenset({"b", "bias", "biases"})
 
@@ -117,7 +119,7 @@ def _orders(groups: Axes, owner: str, *, is_out: bool) -> list[Axes]:
 
 def leaves(layer: Any) -> list[Leaf]:
     """Return the arrays of a layer that are no buffers."""
-    if hasattr(layer, "named_parameters"):
+    if is_module(layer):
         owners = {name: type(module).__name__ for name, module in layer.named_modules()}
         return [
             Leaf(name, tuple(each.shape), owners.get(name.rpartition(".")[0], ""))
@@ -154,9 +156,9 @@ def _items(holder: Any) -> list[tuple[str, Any]]:
     return list(getattr(holder, "__dict__", {}).items())
 
 
-def put(layer: Any, path: str, value: Any) -> None:
+def set_array(layer: Any, path: str, value: Any) -> None:
     """Set one array of a layer."""
-    if hasattr(layer, "named_parameters"):
+    if is_module(layer):
         held = layer.get_parameter(path)
         held.data = value.to(held.dtype) if held.dtype != value.dtype else value
         return
@@ -172,7 +174,7 @@ def put(layer: Any, path: str, value: Any) -> None:
         setattr(holder, last, value)
 
 
-def place(layer: Any, path: str, name: str) -> str:
+def path_expression(layer: Any, path: str, name: str) -> str:
     """Return the expression of where an array of the layer called ``name`` is set."""
     holder, said = layer, name
     for step in path.split("."):
@@ -257,6 +259,8 @@ def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
         order = dict(zip(packed, names.ROWS, strict=True))
         named = [(leaf, (order[leaf],) if leaf in order else parts) for leaf, parts in named]
     named = [(leaf, _of_its_size(leaf, parts)) for leaf, parts in named]
+    if _says_little(named):  # `a`, `b`, `c`, `d`: in the order of the layer's
+        return [(leaf, (p,)) for (leaf, _), p in zip(named, (*names.ROWS, "out"), strict=True)]
     unnamed = [leaf for leaf, parts in named if not parts]
     has = {part for _, parts in named for part in parts}
     if len(unnamed) == 3 and not has & set(names.ROWS):
@@ -264,9 +268,17 @@ def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
         return [(leaf, parts or (given[leaf],)) for leaf, parts in named]
     if len(unnamed) == 1:
         one: tuple[str, ...] = ("out",) if has >= set(names.ROWS) and "out" not in has else ()
-        one = names.ROWS if not has & set(names.ROWS) else one
+        if not has & set(names.ROWS):
+            one = ("out",) if len(set(unnamed[0].shape)) == 1 else names.ROWS
         return [(leaf, parts or tuple(one)) for leaf, parts in named]
     return named
+
+
+def _says_little(named: Sequence[tuple[Leaf, tuple[str, ...]]]) -> bool:
+    """Return whether four arrays of one shape have names of which no more than one says a part."""
+    shapes = {leaf.shape for leaf, _ in named}
+    said = [parts for _, parts in named if parts]
+    return len(named) == 4 and len(shapes) == 1 and len(said) < 2 and said in ([], [("out",)])
 
 
 def _of_its_size(leaf: Leaf, parts: tuple[str, ...]) -> tuple[str, ...]:
@@ -274,7 +286,7 @@ def _of_its_size(leaf: Leaf, parts: tuple[str, ...]) -> tuple[str, ...]:
 
     In cross-attention two of them share the name.
     """
-    if names.word(leaf.path.rpartition(".")[0]) not in names.WHOLE or len(leaf.shape) != 2:
+    if names.stem(leaf.path.rpartition(".")[0]) not in names.WHOLE or len(leaf.shape) != 2:
         return parts
     return {1: ("q",), 2: ("k", "v")}.get(max(leaf.shape) // min(leaf.shape), parts)
 
@@ -299,10 +311,13 @@ def slots(kept: SortedLeaves, sizes: Mapping[str, int]) -> list[tuple[Slot, ...]
     options: list[list[Slot]] = []
     for entries, bias in ((kept.weights, False), (kept.biases, True)):
         for leaf, parts, head in entries:
+            # A layer may call a Linear `qvk` that it splits as torch does.
+            orders = (parts, names.ROWS) if set(parts) == set(names.ROWS) else (parts,)
             found = [
-                Slot(leaf.path, parts, axes, bias, head)
+                Slot(leaf.path, order, axes, bias, head)
+                for order in dict.fromkeys(orders)
                 for axes in axes_of(
-                    parts, leaf.shape, sizes, leaf.owner, bias=bias, by_head=head is not None
+                    order, leaf.shape, sizes, leaf.owner, bias=bias, by_head=head is not None
                 )
             ]
             if not found:
@@ -322,12 +337,7 @@ def _chosen(options: Sequence[Slot], packed: int, single: int) -> Slot:
     return options[min(place, len(options) - 1)]
 
 
-def renumbered(slot: Slot, head: int) -> Slot:
-    """Return a slot of one head for another head."""
-    return replace(slot, head=head)
-
-
-def filled(
+def slot_array(
     slot: Slot, problem: Problem, arrays: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> Array:
     """Return the array of a slot; of keys and values, one head of each group."""

@@ -2,9 +2,9 @@
 
 Values are unit vectors, one a key, so that the output shows the weights of every head; all logits
 are positive, so that a key also loses where its score is multiplied by 0. What a mask does is read
-from the logarithms of the weights beside those without it, whatever else the target does wrong, and
-compared with what each meaning foretells: a mask applied after the softmax, to one head or to a
-neighbouring key still lies nearest to the meaning that it misses.
+from the logarithms of the ratios of the weights with it to those without, whatever else the target
+does wrong, and compared with what each meaning predicts: a mask applied after the softmax, to one
+head or to a neighbouring key still lies nearest to the meaning that it misses.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class MaskExperiment:
     @classmethod
     def of(cls, convention: Convention, layout: str, *, square: bool) -> MaskExperiment:
         """Return the experiment for a layout; ``square``: as many keys as queries."""
-        problem = posed(convention, layout, square=square)
+        problem = mask_problem(convention, layout, square=square)
         try:
-            plain = weights(problem, convention.tried_with(problem, {}).output)
+            plain = weights(problem, convention.answer_with(problem, {}).output)
         except CandidateError:  # a mask that is required: the weights as they should be
-            plain = expected(problem)
+            plain = unmasked_weights(problem)
         return cls(convention, problem, plain)
 
     @property
@@ -67,13 +67,13 @@ class MaskExperiment:
             The target raised, or returned another shape.
 
         """
-        return weights(self.problem, self.convention.tried_with(self.problem, given).output)
+        return weights(self.problem, self.convention.answer_with(self.problem, given).output)
 
     def answers(self, parameter: Parameter, queries: int, keys: int) -> bool:
         """Return whether a call of these lengths with a switch that is True does not raise."""
         problem = make_problem(self.problem.case.replace(queries=queries, keys=keys))
         try:
-            self.convention.tried_with(problem, {parameter.key: True})
+            self.convention.answer_with(problem, {parameter.key: True})
         except CandidateError as error:
             return error.severity != "crash"
         return True
@@ -127,7 +127,7 @@ class MaskExperiment:
         return np.broadcast_to(counts[:, None, :], (n, h, length))
 
 
-def posed(convention: Convention, layout: str, *, square: bool) -> Problem:
+def mask_problem(convention: Convention, layout: str, *, square: bool) -> Problem:
     """Return the problem of the experiment: unit vectors as values, positive logits."""
     offer = convention.offer
     square = square or "cross" not in offer["inputs"]
@@ -156,11 +156,11 @@ def posed(convention: Convention, layout: str, *, square: bool) -> Problem:
 def with_readable_weights(problem: Problem) -> Problem:
     """Return the problem with unit vectors for values and alike rows for queries and keys."""
     case, width = problem.case, problem.query.shape[-1]
-    chance = np.random.default_rng(SEED)
-    common = chance.standard_normal(width)
+    rng = np.random.default_rng(SEED)
+    common = rng.standard_normal(width)
 
     def rows(count: int) -> Array:
-        spread = 0.5 * chance.standard_normal((case.batch, count, width))
+        spread = 0.5 * rng.standard_normal((case.batch, count, width))
         return np.asarray(common + spread)
 
     units = np.tile(np.eye(case.keys, case.head_dim), (case.batch, 1, case.heads_count))
@@ -171,7 +171,7 @@ def with_readable_weights(problem: Problem) -> Problem:
         value = units.reshape(case.batch, case.keys, -1)
         arrays = {"query": query, "key": key, "value": value}
         return problem.replace(**{name: a.astype(dtype) for name, a in arrays.items()})
-    projection = chance.standard_normal((width, width)) / np.sqrt(width)
+    projection = rng.standard_normal((width, width)) / np.sqrt(width)
     flat = key.reshape(-1, width)
     w_v = np.linalg.pinv(flat) @ np.tile(
         np.eye(case.keys, case.head_dim), (case.batch, case.heads_count)
@@ -194,21 +194,21 @@ def weights(problem: Problem, output: Array) -> Array:
     if problem.case.head_dim < problem.case.keys:
         raise CandidateError("structure", f"heads of width {problem.case.head_dim} show no weights")
     if output.shape != problem.output_shape:
-        got = f"the output has shape {output.shape}, not {problem.output_shape}"
-        raise CandidateError("structure", got)
+        message = f"the output has shape {output.shape}, not {problem.output_shape}"
+        raise CandidateError("structure", message)
     case = problem.case
     split = output.astype(np.float64).reshape(case.batch, case.queries, case.heads_count, -1)
     shown: Array = split.transpose(0, 2, 1, 3)[..., : case.keys]
     return shown
 
 
-def expected(problem: Problem) -> Array:
+def unmasked_weights(problem: Problem) -> Array:
     """Return the weights (N, H, L, S) that no mask changes."""
     case = problem.case
 
     def heads(rows: Array, weight: Array | None) -> Array:
-        wide = rows if weight is None else rows @ weight.T
-        split = wide.reshape(case.batch, -1, case.heads_count, case.head_dim)
+        projected = rows if weight is None else rows @ weight.T
+        split = projected.reshape(case.batch, -1, case.heads_count, case.head_dim)
         return np.asarray(split.swapaxes(1, 2))
 
     scores = heads(problem.query, problem.w_q) @ heads(problem.key, problem.w_k).swapaxes(-1, -2)
@@ -227,16 +227,16 @@ def log_ratio(masked: Array, plain: Array) -> Array:
     return np.asarray(np.clip(np.nan_to_num(change, nan=0.0), -FARTHEST, FARTHEST))
 
 
-def likeness(effect: Array, foretold: Array) -> float:
-    """Return the cosine of an effect and of what a meaning foretells; 0 where either is none."""
-    foretold = np.broadcast_to(foretold, effect.shape)
-    sizes = float(np.linalg.norm(effect)), float(np.linalg.norm(foretold))
+def cosine(effect: Array, predicted: Array) -> float:
+    """Return the cosine of an effect and of what a meaning predicts; 0 where either is none."""
+    predicted = np.broadcast_to(predicted, effect.shape)
+    sizes = float(np.linalg.norm(effect)), float(np.linalg.norm(predicted))
     if min(sizes) < SILENT:
         return 0.0
-    return float((effect * foretold).sum() / (sizes[0] * sizes[1]))
+    return float((effect * predicted).sum() / (sizes[0] * sizes[1]))
 
 
-def slope(effect: Array, foretold: Array) -> float:
-    """Return by how much the effect grows with what is foretold, in the least squares."""
-    size = float((foretold**2).sum())
-    return float((effect * foretold).sum()) / size if size else 0.0
+def slope(effect: Array, predicted: Array) -> float:
+    """Return by how much the effect grows with what is predicted, in the least squares."""
+    size = float((predicted**2).sum())
+    return float((effect * predicted).sum()) / size if size else 0.0

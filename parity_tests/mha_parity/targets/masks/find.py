@@ -8,9 +8,9 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.parameters import ESSENTIAL, Role
-from mha_parity.targets.masks.experiment import MaskExperiment, posed, weights
+from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights
 from mha_parity.targets.masks.finite_fill import take_back_regimes
-from mha_parity.targets.masks.mask_format import SHAPES, SWITCH, MaskSearchResult, shown
+from mha_parity.targets.masks.mask_format import SHAPES, SWITCH, MaskSearchResult, axes_text
 from mha_parity.targets.masks.plan import MaskPlan
 from mha_parity.targets.masks.search import MaskRequirement, search
 
@@ -41,7 +41,7 @@ def find_masks(convention: Convention) -> None:
 
 
 def _searched(convention: Convention) -> list[Parameter]:
-    """Return the parameters to search; a convention with masks of its own poses them all."""
+    """Return the parameters to search; none where the convention passes masks itself."""
     if convention.own_masks:
         return []
     known = {*convention.without, *convention.filled}
@@ -50,6 +50,7 @@ def _searched(convention: Convention) -> list[Parameter]:
         for p in convention.parameters
         if (p.role in ESSENTIAL or _may_be_a_mask(p))
         and (p.of == "call" or p.role is Role.CAUSAL)
+        and p.role is not Role.KEYWORDS
         and p.name not in known
     ]
 
@@ -64,7 +65,7 @@ def _found(
 ) -> tuple[MaskSearchResult, ...]:
     """Return what is taken by each parameter in one layout."""
     experiments = _experiments(convention, layout)
-    return tuple(search(experiments, each, asked(convention, each)) for each in wanted)
+    return tuple(search(experiments, each, requirement(convention, each)) for each in wanted)
 
 
 def _experiments(convention: Convention, layout: str) -> tuple[MaskExperiment, ...]:
@@ -74,7 +75,7 @@ def _experiments(convention: Convention, layout: str) -> tuple[MaskExperiment, .
     return tuple(MaskExperiment.of(convention, layout, square=square) for square in (False, True))
 
 
-def asked(convention: Convention, parameter: Parameter) -> MaskRequirement:
+def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement:
     """Return what is demanded of a parameter: by option, or by torch's names."""
     given = convention.mask_meanings.get(parameter.name, "")
     if given:
@@ -90,9 +91,9 @@ def asked(convention: Convention, parameter: Parameter) -> MaskRequirement:
 def _by_option(given: str) -> MaskRequirement:
     """Return what ``hides``, ``keeps`` or ``additive`` demands, perhaps in one shape only."""
     meaning, _, shape = given.partition(":")
-    known = [axes for axes in SHAPES if _plain(shown(axes)) == _plain(shape)]
+    known = [axes for axes in SHAPES if _plain(axes_text(axes)) == _plain(shape)]
     if shape and not known:
-        shapes = " ".join(shown(axes) for axes in SHAPES)
+        shapes = " ".join(axes_text(axes) for axes in SHAPES)
         raise TargetError(f"got a mask of shape {shape}, but should be one of {shapes}.")
     only = known[0] if shape else ()
     hides = {"hides": True, "keeps": False}.get(meaning)
@@ -115,7 +116,9 @@ def _plain(shape: str) -> str:
 def _is_torchs(convention: Convention) -> bool:
     """Whether the call has the names of torch.nn.MultiheadAttention's: not those of sdpa."""
     names = [p.name for p in convention.parameters if p.of == "call"]
-    return bool(TORCH_COMPANIONS & set(names)) or tuple(names[:3]) == TORCH_ROWS
+    if TORCH_COMPANIONS & set(names):
+        return True
+    return tuple(names[:3]) == TORCH_ROWS and "is_causal" not in names
 
 
 def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]) -> None:
@@ -148,7 +151,10 @@ def _ask_masked_rows(convention: Convention) -> None:
     masked = "attn" if {"bool2d", "bool3d"} & {*offer["attn"]} else "padding"
     if len(offer[masked]) < 2:
         return
-    problem = posed(convention, offer["layout"][-1], square=True)
+    if convention.joins_heads:
+        convention.reasons["masked_rows", "some"] = "its identity spreads NaN over all heads"
+        return
+    problem = mask_problem(convention, offer["layout"][-1], square=True)
     if masked == "attn":
         hidden = np.zeros((problem.case.queries, problem.case.keys), dtype=bool)
         hidden[1] = True
@@ -175,9 +181,11 @@ def meaning(found: MaskSearchResult) -> str:
     said: dict[str, list[str]] = {}
     for taken in found.taken:
         shapes = said.setdefault(taken.meaning, [])
-        shape = shown(taken.axes) if taken.axes else ""
+        shape = axes_text(taken.axes) if taken.axes else ""
         shapes += [shape] if shape and shape not in shapes else []
-    three = found.three_axes and f"its three axes are {shown(found.three_axes)}, not (N*H, L, S)"
+    three = (
+        found.three_axes and f"its three axes are {axes_text(found.three_axes)}, not (N*H, L, S)"
+    )
     every = (f"{text}{_shapes(shapes)}" for text, shapes in said.items())
     return "; ".join((*every, *([three] if three else [])))
 

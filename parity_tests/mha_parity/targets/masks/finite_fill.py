@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.masks.experiment import posed, weights
+from mha_parity.targets.masks.experiment import mask_problem, weights
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -45,7 +45,7 @@ def take_back_regimes(convention: Convention) -> None:
 def _masked(convention: Convention) -> Problem | None:
     """Return a problem with a mask that the target takes: every row sees a key."""
     offer = convention.offer
-    problem = posed(convention, offer["layout"][-1], square=True)
+    problem = mask_problem(convention, offer["layout"][-1], square=True)
     case = problem.case
     hidden = np.arange(case.keys) % 2 == 0
     if "bool2d" in offer["attn"]:

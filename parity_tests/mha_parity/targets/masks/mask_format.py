@@ -31,6 +31,10 @@ THREE_AXES: tuple[Axes, ...] = (
 # Of one sample without its axis.
 SINGLE_SHAPES: tuple[Axes, ...] = (("H", "L", "S"), ("1", "L", "S"), ("L", "S"), ("S",))
 LENGTH_SHAPES: tuple[Axes, ...] = (("N",), ("N", "L"))
+LAST = (
+    ", counted from the last ones, as torch.nn.attention.bias.causal_lower_right does: judged at "
+    "L = S alone"
+)
 VALUES = ("bool", "int", "float")  # of True and False, or 1 and 0
 _PLACE = {"N": 0, "H": 1, "L": 2, "S": 3}
 
@@ -73,7 +77,8 @@ class MaskFormat:
     ``kind``: "bool", "int" (0 and 1), "float" (0 and 1), "added" (to the scores), "lengths" (how
     many keys are visible), or "switch" (True or False: causal or not). ``hides``: whether True or 1
     hides. ``fit`` is how near the experiment came to it, 1: exactly, and rows keep their sums.
-    ``square``: a switch that raises wherever there are not as many keys as queries.
+    ``square``: a switch that raises wherever there are not as many keys as queries; ``last``: one
+    that aligns queries and keys at their ends, as torch.nn.attention.bias.causal_lower_right.
     """
 
     axes: Axes
@@ -81,6 +86,12 @@ class MaskFormat:
     hides: bool = True
     fit: float = 1.0
     square: bool = False
+    last: bool = False
+
+    @property
+    def only_square(self) -> bool:
+        """Whether a switch is not that of torch where L and S differ."""
+        return self.square or self.last
 
     def value(self, content: MaskContent, dtype: np.dtype[Any]) -> Any:
         """Return what to pass for a content, None where this cannot say it."""
@@ -89,12 +100,12 @@ class MaskFormat:
         if self.kind == LENGTHS:
             return self._lengths(content)
         if self.kind != ADDED:
-            hidden = None if content.added is not None else reduced(content.hidden, self.axes)
+            hidden = None if content.added is not None else reduce_axes(content.hidden, self.axes)
             return None if hidden is None else self._of_hidden(hidden, dtype)
         added = content.added
         if added is None:
             added = np.where(content.hidden, -np.inf, 0.0)
-        found = reduced(added, self.axes)
+        found = reduce_axes(added, self.axes)
         return None if found is None else found.astype(dtype)
 
     def _of_hidden(self, hidden: Array, dtype: np.dtype[Any]) -> Array:
@@ -109,7 +120,7 @@ class MaskFormat:
         if not content.hidden.any():
             return not self.hides
         length, keys = content.hidden.shape[-2:]
-        served = length == keys or not self.square
+        served = length == keys or not self.only_square
         return self.hides if served and (content.hidden == causal).all() else None
 
     def _lengths(self, content: MaskContent) -> Array | None:
@@ -118,7 +129,7 @@ class MaskFormat:
         whole = np.arange(keys) >= counts[..., None]
         if content.added is not None or not np.array_equal(whole, content.hidden):
             return None
-        found = reduced(counts[..., None], (*self.axes, "1"))
+        found = reduce_axes(counts[..., None], (*self.axes, "1"))
         return None if found is None else found[..., 0].astype(np.int64)
 
     @property
@@ -126,6 +137,7 @@ class MaskFormat:
         """What a value does."""
         if self.kind == SWITCH:
             where = ", taken at L = S alone" if self.square else ""
+            where = LAST if self.last else where
             return f"{self.hides} hides the keys behind a query{where}"
         if self.kind == LENGTHS:
             return "the number of visible keys"
@@ -150,13 +162,13 @@ class MaskSearchResult:
     three_axes: Axes = ()
 
 
-def shown(axes: Axes) -> str:
+def axes_text(axes: Axes) -> str:
     """Return a shape as one writes it."""
     words = ["N*H" if axis == "NH" else axis for axis in axes]
     return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
 
 
-def reduced(array: Array, axes: Axes) -> Array | None:
+def reduce_axes(array: Array, axes: Axes) -> Array | None:
     """Return a (N, H, L, S) array in a shape, None where it varies along an axis left out."""
     named = {"N", "H"} | set(axes) if "NH" in axes else set(axes)
     last = array.shape[-1] == 1 and axes[-1] == "1"  # counts, of which S is gone

@@ -57,12 +57,12 @@ class MaskPlan:
     def _of_equal_lengths(self, problem: Problem) -> bool:
         """Whether the rule is causal, L and S differ, and a switch is taken where they do not."""
         found = self.by_layout.get(problem.case.layout, ())
-        square = any(taken.square for each in found for taken in each.taken)
+        square = any(taken.only_square for each in found for taken in each.taken)
         return square and problem.is_causal and problem.case.queries != problem.case.keys
 
     def _ways(self, problem: Problem) -> Iterator[dict[str, MaskArgument]]:
         """Yield every way of passing the masks of a problem, each in one parameter or joined."""
-        parts = contents(problem, causal_inside=self.causal_inside)
+        parts = mask_contents(problem, causal_inside=self.causal_inside)
         found = [each for each in self.by_layout.get(problem.case.layout, ()) if each.taken]
         named = {each.parameter.key: each for each in found}
         whole = list(_together(parts))
@@ -93,7 +93,7 @@ class MaskPlan:
         return offer | {"padding": ("none", *padding), "attn": attn}
 
     def _says(self, offer: Offer, case: Case) -> bool:
-        """Return whether a case can be posed in every layout that the offer has."""
+        """Return whether every layout of the offer can pass the masks of a case."""
         for layout in offer["layout"]:
             sizes = {"batch": 1 if layout == "unbatched" else 2, "layout": layout}
             for seed in range(case.seed, case.seed + SEEDS):
@@ -103,7 +103,7 @@ class MaskPlan:
         return True
 
 
-def contents(problem: Problem, *, causal_inside: bool = False) -> list[MaskContent]:
+def mask_contents(problem: Problem, *, causal_inside: bool = False) -> list[MaskContent]:
     """Return what padding and attn of a problem hide and add, each (N, H, L, S)."""
     bare = problem.case.replace(attn="none") if causal_inside else problem.case
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
-from mha_parity.targets.masks.experiment import SILENT, likeness, log_ratio, slope
+from mha_parity.targets.masks.experiment import SILENT, cosine, log_ratio, slope
 from mha_parity.targets.masks.mask_format import (
     ADDED,
     LENGTH_SHAPES,
@@ -33,15 +34,20 @@ if TYPE_CHECKING:
     from mha_parity.targets.masks.experiment import MaskExperiment
     from mha_parity.targets.masks.mask_format import Axes
 
-NEAR = 0.4  # the least cosine at which a meaning is the nearest; chance stays below 0.3
+MIN_COSINE = 0.4  # of a meaning that is taken as the nearest; unrelated ones stay below 0.3
 EXACT = 0.97  # the cosine of a meaning that fits but for the clipping of logarithms
 STEEP = 1.5  # what an addend's unit adds to a logarithm at most; a threshold or a factor adds more
+DISTINCT = 0.05  # by how much the cosine of one alignment passes that of the other
+TORCH_SWITCH = "is_causal"
 STRONG = 5.0  # what a hidden key loses in logarithms at least, where nothing else says it is hidden
 # Where each new shape is compiled, those that most people use.
 FEW: tuple[Axes, ...] = (("N", "1", "L", "S"), ("L", "S"), ("N", "1", "1", "S"), ("N", "S"))
+# What a name of a mask of queries has, and what is said of one.
+QUERIES = re.compile(r"(^|_)(q|query|queries)(_|$)(?!.*(^|_)(k|key|keys|kv)(_|$))")
+DROPS_QUERIES = "sets rows of queries to zero, which no mask of torch's layer does"
 # (L, S) at which a causal switch that raised at one of unequal lengths is called again.
 UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))
-WEAK = 1.5  # a 1 that changes a logarithm by less than it, beside an addend's effect, is added
+WEAK = 1.5  # a 1 that changes a logarithm by less than this, next to an addend's effect, is added
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +108,38 @@ class _Search:
             for way in ways if lengths_first else ways[::-1]:
                 taken = taken or list(way())
         reason = "" if taken else self._reason()
+        if taken and self._drops_queries(taken):
+            taken, reason = [], f"`{self._parameter.name}` {DROPS_QUERIES}"
         return MaskSearchResult(self._parameter, tuple(taken), reason, self._three_axes)
 
     @property
     def raised(self) -> bool:
         """Whether a call raised."""
         return bool(self._raised)
+
+    def _drops_queries(self, taken: list[MaskFormat]) -> bool:
+        """Whether it is called a mask of queries, and sets their rows of weights to 0.
+
+        A mask of keys, which keeps the sums of the rows, is none. As a mask of keys it would be
+        one that is applied after the softmax: without the name it is judged as that.
+        """
+        name = QUERIES.search(self._parameter.name.lower())
+        if name is None or self._asked.hides is not None or any(t.fit >= EXACT for t in taken):
+            return False
+        dropped = np.zeros(self._experiment.shape, dtype=bool)
+        dropped[:, :, ::2] = True
+        for each in taken:
+            value = replace(each, hides=True).value(
+                MaskContent(dropped), self._experiment.problem.dtype
+            )
+            try:
+                shown = self._experiment.weights({self._parameter.key: value})
+            except CandidateError:
+                continue
+            plain = self._experiment.plain
+            if any(np.allclose(shown, plain * kept, atol=SILENT) for kept in (dropped, ~dropped)):
+                return True
+        return False
 
     def _reason(self) -> str:
         name = self._parameter.name
@@ -139,19 +171,28 @@ class _Search:
                 self._raised = str(error)
                 return
         self._answered.append(())
-        future = np.triu(np.ones((length, keys)), k=1)
         change = log_ratio(*shown)
-        fit = likeness(change - change.mean(-1, keepdims=True), future.mean(-1)[:, None] - future)
-        if abs(fit) > NEAR:
-            hides = fit > 0 if self._asked.hides is None else self._asked.hides
-            yield MaskFormat((), SWITCH, hides, abs(fit))
+        change = change - change.mean(-1, keepdims=True)
+
+        def fit(first: int) -> float:
+            future = np.triu(np.ones((length, keys)), k=first)
+            return cosine(change, future.mean(-1)[:, None] - future)
+
+        fits = fit(1), fit(1 + keys - length)
+        # `is_causal` is torch's own name: its first query sees the first key alone.
+        own = self._parameter.name != TORCH_SWITCH
+        last = own and keys > length and fits[1] > max(EXACT, fits[0] + DISTINCT)
+        best = fits[last]
+        if abs(best) > MIN_COSINE:
+            hides = best > 0 if self._asked.hides is None else self._asked.hides
+            yield MaskFormat((), SWITCH, hides, abs(best), last=last)
 
     def _lengths(self) -> Iterator[MaskFormat]:
         """Try numbers of visible keys, per sample and per query.
 
         Of a mask that is causal whatever it holds, they are not the meaning: then they come near.
         """
-        least = NEAR if self._parameter.role is Role.LENGTHS else EXACT
+        least = MIN_COSINE if self._parameter.role is Role.LENGTHS else EXACT
         for axes in LENGTH_SHAPES:
             counts = self._experiment.visible_counts(axes)
             hidden = np.arange(self._experiment.shape[-1]) >= counts[..., None]
@@ -161,24 +202,24 @@ class _Search:
             if fit > least:
                 yield MaskFormat(axes, LENGTHS, fit=fit)
 
-    def _fit(self, taken: MaskFormat, value: Any, foretold: Array) -> float:
+    def _fit(self, taken: MaskFormat, value: Any, predicted: Array) -> float:
         if value is None:
             return 0.0
         effect = self._effect(value)
         if effect is None:
             return 0.0
         self._answered.append(taken.axes)
-        return likeness(effect, self._experiment.centred(foretold))
+        return cosine(effect, self._experiment.centred(predicted))
 
     def _masks(self) -> Iterator[MaskFormat]:
-        """Yield the masks that are taken: those that fit exactly, or else those that are near.
+        """Yield the masks that are taken: those that fit exactly, or else above ``MIN_COSINE``.
 
-        A shape that only comes near beside one that fits is broadcast into another meaning, and
+        Where one fits, a shape that only comes near is broadcast into another meaning, and
         nobody asks for it, unless it is one of torch's own. Those are asked for wherever the call
         takes them, whatever they do there, unless it reads three axes as others than torch's.
         """
         shapes = (self._asked.only,) if self._asked.only else self._shapes()
-        found = [taken for axes in shapes for taken in self._of_shape(axes)]
+        found = _of_one_meaning([taken for axes in shapes for taken in self._of_shape(axes)])
         self._three_axes = next((t.axes for t in found if self._reads_heads_as(t)), ())
         demanded = [
             each for each in self._demanded() if not self._three_axes or each.axes != TORCH_HEADS
@@ -238,15 +279,18 @@ class _Search:
             if effect is None:
                 continue
             self._answered.append(axes)
-            foretold = self._experiment.centred(-1.0 * hidden)
-            fit, per_unit = likeness(effect, foretold), slope(effect, foretold)
+            predicted = self._experiment.centred(-1.0 * hidden)
+            fit, per_unit = cosine(effect, predicted), slope(effect, predicted)
             # What is added to the scores lifts them by a 1 too: that is no meaning of a True.
             if added is not None and abs(-per_unit - rate) < WEAK:
                 continue
             hides = fit > 0 if self._asked.hides is None else self._asked.hides
-            unclear = self._asked.certain and (abs(fit) < EXACT or abs(per_unit) < STRONG)
-            if abs(fit) > NEAR and not self._asked.added and not unclear:
-                kinds.append(MaskFormat(axes, kind, hides, abs(fit) * self._kept(value)))
+            if abs(fit) <= MIN_COSINE or self._asked.added:
+                continue
+            kept = abs(fit) * self._kept(value)
+            # A factor of the weights, by a name that says nothing, is no mask of the scores.
+            if not self._asked.certain or (kept >= EXACT and abs(per_unit) >= STRONG):
+                kinds.append(MaskFormat(axes, kind, hides, kept))
         return kinds
 
     def _added(self, axes: Axes) -> tuple[MaskFormat | None, float]:
@@ -260,9 +304,21 @@ class _Search:
         if effect is None:
             return None, 0.0
         self._answered.append(axes)
-        foretold = self._experiment.centred(added)
-        fit, rate = likeness(effect, foretold), slope(effect, foretold)
+        predicted = self._experiment.centred(added)
+        fit, rate = cosine(effect, predicted), slope(effect, predicted)
         # No addend is 0: where a 0 hides there is no effect, and none where all other numbers do.
-        least = EXACT if self._asked.certain else NEAR
+        least = EXACT if self._asked.certain else MIN_COSINE
         is_added = fit > least and (rate < STEEP or self._asked.added)
         return (MaskFormat(axes, ADDED, fit=fit), rate) if is_added else (None, 0.0)
+
+
+def _of_one_meaning(found: list[MaskFormat]) -> list[MaskFormat]:
+    """Return the formats with a True of one meaning: that of the first of those that fit best.
+
+    A parameter whose True hides in one shape or dtype and keeps in another is wrong in one of them.
+    """
+    marked = [taken for taken in found if taken.kind != ADDED]
+    if not marked:
+        return found
+    hides = max(marked, key=lambda each: round(each.fit, 2)).hides
+    return [each if each.kind == ADDED else replace(each, hides=hides) for each in found]

@@ -1,0 +1,73 @@
+"""What stands behind the ``**kwargs`` of a call is tried, or the run is not green."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.parameters import Status
+from mha_parity.core.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FILE = "behind_keywords.py"
+MASKS = {
+    "PassedOn": {"score_mask", "keep_mask"},
+    "PassedUp": {"score_mask", "keep_mask"},
+    "ReadByName": {"mask"},
+    "Held": {"score_mask", "keep_mask"},
+    "passed_on": {"mask"},
+}
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
+    """Return the function that checks a subject of the file in float64."""
+
+    def check(name: str, **options: object) -> Verdict:
+        return check_subject(f"{FILE}:{name}", cases=60, dtypes=("float64",), **options)
+
+    return check
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_right_masks_behind_keywords_are_tried(judged: Callable[..., Verdict], name: str) -> None:
+    """Followed to a method, a class above, a layer held, a function, or read by name."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict.sentence
+    tried = {p.name for p in verdict.parameters if p.status is Status.TRIED}
+    assert MASKS[name] <= tried
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_wrong_masks_behind_keywords_are_not_green(
+    judged: Callable[..., Verdict], name: str
+) -> None:
+    """The same with masks that are subtracted from the scores."""
+    wrong = f"{name}_subtracted" if name.islower() else f"{name}Subtracted"
+    verdict = judged(wrong)
+    assert verdict.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE}, verdict.sentence
+    assert any(name in verdict.sentence for name in MASKS[name]) or verdict.failed
+
+
+def test_what_cannot_be_followed_is_no_green_and_names_the_way_out(
+    judged: Callable[..., Verdict],
+) -> None:
+    """The keywords themselves are untried, until they are excluded."""
+    verdict = judged("NotFollowed")
+    assert Outcome.INCONCLUSIVE == verdict.outcome, verdict.sentence
+    assert "`kwargs` (further keywords) was never tried" in verdict.sentence
+    assert "--without kwargs" in verdict.sentence
+    assert "--masks" not in verdict.sentence
+    assert Outcome.PASS == judged("NotFollowed", without=("kwargs",)).outcome
+
+
+@pytest.mark.parametrize("name", ["Swallowed", "Refused"])
+def test_keywords_that_nothing_reads_are_no_reason(
+    judged: Callable[..., Verdict], name: str
+) -> None:
+    """They hide nothing."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict.sentence

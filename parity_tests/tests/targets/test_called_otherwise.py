@@ -1,0 +1,41 @@
+"""What names alone would call wrongly is called as small calls show, and judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FILE = "called_otherwise.py"
+# A right subject, and one that is wrong in the same call.
+SUBJECTS = {
+    "length_first": "length_first_unscaled",
+    "one_sample": "one_sample_hides",
+    "Proximal": "ProximalAlways",
+    "OwnModule": "OwnModuleUnscaled",
+}
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
+    """Return the function that checks a subject of the file in float64."""
+    return lambda name: check_subject(f"{FILE}:{name}", cases=60, dtypes=("float64",))
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_right_ones_hold(judged: Callable[[str], Verdict], name: str) -> None:
+    """Rows before heads, masks of one sample, a bias of the scores, methods of torch's names."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict.sentence
+
+
+@pytest.mark.parametrize("name", SUBJECTS.values())
+def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
+    """The same calls, and wrong numbers."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome, verdict.sentence
