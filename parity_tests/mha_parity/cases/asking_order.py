@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.covering import case_index, drawing
+from mha_parity.cases.generate import scale_factor
 from mha_parity.cases.sizes import cost
 from mha_parity.core.features import PLAIN
 
@@ -74,6 +75,10 @@ def _traits(case: Case) -> set[tuple[str, object]]:
         *((f"power of two in {name}", size & -size) for name, size in sizes.items()),
         *((a, b) for a, b in itertools.combinations(SIZES, 2) if sizes[a] == sizes[b]),
         ("no key, appended or not", keys == 0),
+        (
+            "sign of the scale",
+            np.sign(scale_factor(case) or 0.0) if case.scale == "given" else None,
+        ),
         ("form whose calls are repeated", repeated and case.form),
     }
 

@@ -35,8 +35,11 @@ SUBNORMAL = {
 RISE, STEPS = 12.0, 4.0  # logits between first and last key; how far the key's first channel goes
 SLOPES = {"rising": 1.0, "falling": -1.0}
 BY_ROLE = {"constant", "wide_range", *SLOPES}  # regimes that shape query and key unlike
+# What a given scale is of the default: 0 is no default, and a negative one turns the order of keys.
+# With is_causal torch's paths disagree on that: flash makes +inf of the -inf of hidden keys.
+GIVEN_SCALES = (0.0, 0.5, -0.625, 0.75, 0.875, 1.0, 1.125, -0.75)
 # These keep further streams separate from the problem's.
-COTANGENT, SHARED = 0xC07A << 32, 0x5A4E << 32
+COTANGENT, SHARED, SCALES = 0xC07A << 32, 0x5A4E << 32, 0x5CA1 << 32
 SHARES = ("", "key", "key", "value", "value")  # what the query is too, where three may differ
 
 
@@ -45,9 +48,8 @@ def make_problem(case: Case) -> Problem:
     stream = Stream(case.seed)
     arrays = _weighted(case, stream) if case.form == "mha" else _projected(case, stream)
     masks = draw_masks(case, stream)
-    scale = None
-    if case.scale == "given":
-        scale = (0.375 + stream.below(8) / 8) / math.sqrt(case.head_dim)
+    factor = scale_factor(case)
+    scale = None if factor is None else factor / math.sqrt(case.head_dim)
     dtype = numpy_dtype(case.dtype)
     cast: dict[int, Array] = {}  # one object stays one object: self-attention passes x three times
     rounded = {
@@ -57,6 +59,14 @@ def make_problem(case: Case) -> Problem:
         for name, array in (arrays | masks).items()
     }
     return Problem(case=case, given_scale=scale, **rounded)
+
+
+def scale_factor(case: Case) -> float | None:
+    """Return what the given scale is of the default; None where none is given."""
+    if case.scale != "given":
+        return None
+    factor = GIVEN_SCALES[Stream(case.seed ^ SCALES).below(len(GIVEN_SCALES))]
+    return abs(factor) if case.attn == "causal" else factor
 
 
 def query_shared_with(case: Case) -> str:

@@ -31,8 +31,9 @@ class Halves(Attention):
 
     def scores(self, q: Array, k: Array) -> Array:
         """Scale both sides."""
-        root = self.work_dtype.type(np.sqrt(self.scale()))
-        return np.asarray((q * root) @ (k * root).swapaxes(-1, -2))
+        scale = self.scale()
+        root = self.work_dtype.type(np.sqrt(abs(scale)))
+        return np.asarray((q * np.copysign(root, scale)) @ (k * root).swapaxes(-1, -2))
 
 
 @register_bug(

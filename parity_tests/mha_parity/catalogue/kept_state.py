@@ -44,11 +44,16 @@ class KeysAppended(Layer):
 
     kept: tuple[Array, Array] | None = None
 
+    def joined(self, kept: Array, new: Array) -> tuple[Array, Array]:
+        """Return what is attended to, in its order: all that was kept, then this call's."""
+        return kept, new
+
     def inputs(self, *given: Array) -> tuple[Array, ...]:
-        """Put the kept keys and values of as many samples before these."""
+        """Join the kept keys and values, where they are of as many samples."""
         query, *pair = super().inputs(*given)
         if self.kept is not None and len(self.kept[0]) == len(query):
-            pair = [np.concatenate(each, axis=1) for each in zip(self.kept, pair, strict=True)]
+            pairs = zip(self.kept, pair, strict=True)
+            pair = [np.concatenate(self.joined(*each), axis=1) for each in pairs]
         self.kept = pair[0].copy(), pair[1].copy()
         return query, *pair
 
@@ -87,21 +92,12 @@ register_layer(
 )  # fmt: skip
 
 
-class TailOfLongerCall(Layer):
+class TailOfLongerCall(KeysAppended):
     """Attends to a whole buffer of keys, of which this call wrote the beginning."""
 
-    kept: tuple[Array, Array] | None = None
-
-    def inputs(self, *given: Array) -> tuple[Array, ...]:
-        """Add what a longer call left behind these keys."""
-        query, key, value = super().inputs(*given)
-        if self.kept is not None and len(self.kept[0]) == len(key):
-            tails = [each[:, key.shape[1] :] for each in self.kept]
-            key, value = (
-                np.concatenate(pair, axis=1) for pair in zip((key, value), tails, strict=True)
-            )
-        self.kept = key.copy(), value.copy()
-        return query, key, value
+    def joined(self, kept: Array, new: Array) -> tuple[Array, Array]:
+        """Return this call's keys, then what a longer call left behind them."""
+        return new, kept[:, new.shape[1] :]
 
 
 register_layer(

@@ -36,7 +36,7 @@ class WeightsSum(Attention):
 @register_bug(
     "weights-wrong-head",
     8,
-    "the weights of head 0 are returned for all",
+    "the weights of one head are returned for all",
     wrong="P[:, 0]",
     right="P.mean(axis=1), or P of every head where that is asked for",
     visible="weights of more than one head; the output is right",

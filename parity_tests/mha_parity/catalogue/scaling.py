@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,6 +84,42 @@ class ScaleHeads(_Scaled):
     def default(self) -> float:
         """Take the number of heads."""
         return float(self.case.heads_count**-0.5)
+
+
+@register_bug(
+    "scale-zero-as-default",
+    3,
+    "a given scale of 0 is taken for none",
+    wrong="scale = scale or 1/sqrt(head_dim)",
+    right="scale = 1/sqrt(head_dim) if scale is None else scale",
+    visible="a scale of 0 and S > 1",
+    remedy="compare with None: 0 is a scale, with which all keys weigh the same",
+    needs="scale=given masked_rows=none",
+)
+class ScaleZero(Attention):
+    """The default for 0."""
+
+    def scale(self) -> float:
+        """Return what is given if it is true."""
+        return self.problem.given_scale or 1 / math.sqrt(self.problem.head_dim)
+
+
+@register_bug(
+    "scale-sign-lost",
+    3,
+    "a negative scale loses its sign",
+    wrong="q * abs(scale)**0.5 @ (k * abs(scale)**0.5).T",
+    right="the sign of the scale on one of the factors",
+    visible="a negative scale and S > 1",
+    remedy="split the root of the magnitude over both factors, and give one of them the sign",
+    needs="scale=given masked_rows=none attn=none/bool2d/float2d",
+)
+class ScaleSign(Attention):
+    """The magnitude."""
+
+    def scale(self) -> float:
+        """Return the magnitude of the scale."""
+        return abs(self.problem.scale)
 
 
 @register_bug(

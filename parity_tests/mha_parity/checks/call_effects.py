@@ -56,6 +56,7 @@ class Schedule(NamedTuple):
         return self.first + place // self.every if place % self.every == 0 else 0
 
 
+FURTHER = "further calls complete"
 CHECKS: Mapping[str, str] = MappingProxyType(
     {
         "inputs unchanged": "the call leaves the arrays passed in as they were",
@@ -66,6 +67,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "global state unchanged": "the call leaves the global state of NumPy, torch and random",
         "forbidden modules": "the call runs no code of a module that --forbid names",
         "output limit": "the target prints less than 1 MiB per case",
+        FURTHER: "the calls that a check makes besides that of the case end, at sizes of their own",
         "weights reloaded": "a layer computes with the weights loaded last, and saves them",
     }
     | dropout.CHECKS
@@ -93,6 +95,9 @@ class MonitoredCandidate:
         self._forbid = tuple(forbid)
         self._last: Case | None = None
         self._tell: Callable[[str], None] | None = None
+        self.left_out: tuple[str, ...] = ()  # checks whose further calls ended an earlier process
+        self.on_check: Callable[[str], None] = lambda _: None  # called with what is checked, and ""
+        self._lost: list[tuple[str, str]] = []
 
     def describe_calls(self, tell: Callable[[str], None]) -> None:
         """Have ``tell`` called with the call of each problem, as Python, before it is made."""
@@ -106,7 +111,7 @@ class MonitoredCandidate:
     def _monitored(self, problem: Problem) -> Answer:
         call = self.bound.prepare(problem)
         if self._tell is not None:
-            self._tell(self.bound.written(call))
+            self._tell(self.bound.as_python(call))
         before = [array.copy() for _, array in call.given]
         before_call = GlobalState.now()
         started = time.perf_counter()
@@ -122,25 +127,47 @@ class MonitoredCandidate:
         # The second problem of a relation has the case of the first: ask nothing more of it.
         related = problem.case == self._last
         self._last = None if related else problem.case
+        self._lost = []
         if not related and not failed and REPEAT.number(problem.case) and _repeatable(problem):
-            findings += self._repeated(problem, call, answer, kept)
+            repeated = self._repeated(problem, call, answer, kept)
+            findings += self._further("repeated calls", repeated)
         if not related and (number := EXTRA.number(problem.case)):
-            findings += self._extra(problem, number)
+            for name, further in self._extra(problem, number):
+                findings += self._further(name, further)
             if not failed:
-                findings += state.check_state(self.bound, problem, number)
+                sequence = state.check_state(self.bound, problem, number)
+                findings += self._further("statelessness", sequence)
         before_call.restore()  # the further calls may have changed it again
-        return with_findings(kept, findings)
+        return dataclasses.replace(with_findings(kept, findings), lost=tuple(self._lost))
 
-    def _extra(self, problem: Problem, number: int) -> Iterator[str]:
-        """Check dropout, inputs that should be refused and NaN, on problems like this one."""
-        checks = (
-            dropout.check_dropout(self.bound, problem.case, number),
-            rejected_inputs.check_rejected_inputs(self.bound, problem.case),
-            nonfinite_inputs.check_nonfinite_inputs(self.bound, problem.case, number),
-        )
-        for findings in checks:
-            with contextlib.suppress(CandidateError):  # refused: the check does not apply
-                yield from findings
+    def _extra(self, problem: Problem, number: int) -> Iterator[tuple[str, Iterator[str]]]:
+        """Yield the checks of dropout, refused inputs and NaN, on problems like this one."""
+        checks = {
+            "dropout": dropout.check_dropout(self.bound, problem.case, number),
+            "rejected inputs": rejected_inputs.check_rejected_inputs(self.bound, problem.case),
+            nonfinite_inputs.NAME: nonfinite_inputs.check_nonfinite_inputs(
+                self.bound, problem.case, number
+            ),
+        }
+        for name, findings in checks.items():
+            yield name, _until_refused(findings)
+
+    def _further(self, name: str, findings: Iterator[str]) -> Iterator[str]:
+        """Yield the findings of further calls, unless such a call ended an earlier process.
+
+        An exception that one of them raises is none of the call that the case is judged by.
+        """
+        if name in self.left_out:
+            return
+        self.on_check(name)
+        try:
+            yield from findings
+        except CandidateError as error:
+            if error.severity != "inconclusive":  # else the target cannot be asked that
+                sentence = f"{error} in a further call, made to check {name}"
+                self._lost.append((error.severity, f"{sentence}\n{error.detail}".rstrip()))
+        finally:
+            self.on_check("")
 
     def _repeated(
         self, problem: Problem, call: Call, answer: Answer, kept: Answer
@@ -199,7 +226,7 @@ class MonitoredCandidate:
 
     def _modes(self, problem: Problem, other: Problem, kept: Answer) -> Iterator[str]:
         """Check a layer that had other weights before, and one with dropout in eval mode."""
-        reloaded = self.bound.reloaded(problem, other)
+        reloaded = self.bound.call_after_loading(problem, other)
         if reloaded is not None:
             again = self._answer(problem, reloaded).output
             name = "weights reloaded"
@@ -212,6 +239,11 @@ class MonitoredCandidate:
         if prepare is not None:
             evaluated = self._answer(problem, prepare(False)).output
             yield dropout.dropout_off(kept.output, evaluated)
+
+
+def _until_refused(findings: Iterator[str]) -> Iterator[str]:
+    with contextlib.suppress(CandidateError):  # refused: the check does not apply
+        yield from findings
 
 
 def with_findings(answer: Answer, findings: list[str]) -> Answer:

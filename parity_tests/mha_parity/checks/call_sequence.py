@@ -77,6 +77,7 @@ class CallSequence:
         self.this = Step(problem, "this problem")
         self.other = Step(altered.other_rows(problem), "other rows of the same shapes")
         self._expected: dict[Problem, Answer | None] = {}
+        self.refusals: dict[Problem, CandidateError] = {}
         self.mode = AS_BUILT
         self._calls: dict[Problem, Call] = {}
 
@@ -148,9 +149,11 @@ class CallSequence:
         """Return what a new object answers in the mode it is built in; None where it raises."""
         if problem not in self._expected:
             self._expected[problem] = None
-            with contextlib.suppress(CandidateError):
+            try:
                 call = self._call(problem)
                 self._expected[problem] = copied(self.bound.answer(problem, call.make()))
+            except CandidateError as error:
+                self.refusals[problem] = error
         return self._expected[problem]
 
     def ask(self, function: Any, step: Step) -> Response:

@@ -7,9 +7,10 @@ on arrays that the candidate kept from an earlier call.
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
+
+from mha_parity.core.profiler import profiling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,14 +27,14 @@ class ForbiddenModules:
 
     def __enter__(self) -> Self:
         if self._modules:
-            self._before = sys.getprofile()
             threading.setprofile(self._record)
-            sys.setprofile(self._record)
+            self._profiling = profiling(self._record)
+            self._profiling.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._modules:
-            sys.setprofile(self._before)
+            self._profiling.__exit__(None, None, None)
             threading.setprofile(None)
 
     def findings(self) -> Iterator[str]:

@@ -8,7 +8,7 @@ rounding error, since each of the two may be off by it once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mha_parity.cases.rng import Stream
 from mha_parity.core.check_result import CheckResult, Place, Severity
 from mha_parity.core.compare import absolute_difference
 from mha_parity.oracle.row_tails import nan_past_rows
+from mha_parity.targets.masks.finite_fill import USUAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,11 +191,43 @@ def _overflows(problem: Problem) -> bool:
 def _enlarged(problem: Problem, where: Array) -> Problem:
     """Return the problem with large keys and values at the given (N or 1, S) positions."""
     positions = where[:, :, None]
-    large = problem.key.dtype.type(LARGE_FLOAT16 if problem.case.dtype == "float16" else LARGE)
+    large = problem.key.dtype.type(_large(problem))
     key = np.where(positions, large, problem.key)
     value = key if problem.value is problem.key else np.where(positions, large, problem.value)
     query = key if problem.query is problem.key else problem.query
     return problem.replace(query=query, key=key, value=value)
+
+
+def _large(problem: Problem) -> float:
+    """Return the number that enlarged keys consist of, with no score above ``USUAL``.
+
+    A habitual fill of -1e4 lies below all scores then. It is not lowered where the problem's own
+    scores may lie above that already.
+    """
+    most = LARGE_FLOAT16 if problem.case.dtype == "float16" else LARGE
+    ones = np.ones((1, 1, problem.key.shape[-1]))
+    queries, keys, alike = (
+        _of_heads(problem, *each)
+        for each in (
+            (problem.query, problem.w_q, problem.b_q, problem.num_heads),
+            (problem.key, problem.w_k, problem.b_k, problem.num_kv_heads),
+            (ones, problem.w_k, None, problem.num_kv_heads),
+        )
+    )
+    longest = [np.sqrt((rows**2).sum(axis=-1)).max(initial=0.0) for rows in (queries, keys)]
+    alike = np.repeat(alike, problem.num_heads // problem.num_kv_heads, axis=2)
+    grows = float(np.abs(queries * alike).sum(axis=-1).max(initial=0.0) * abs(problem.scale))
+    own = longest[0] * longest[1] * abs(problem.scale)
+    return most if own >= USUAL else USUAL / max(grows, USUAL / most)
+
+
+def _of_heads(problem: Problem, rows: Array, weight: Any, bias: Any, heads: int) -> Array:
+    """Return what rows are projected to, (N, T, heads, D), in float64."""
+    projected = np.asarray(rows, np.float64)
+    if weight is not None:
+        projected = projected @ np.asarray(weight, np.float64).T
+    projected = projected if bias is None else projected + np.asarray(bias, np.float64)
+    return projected.reshape(*projected.shape[:2], heads, problem.head_dim)
 
 
 # By the name of the check in the report.

@@ -16,6 +16,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
 from mha_parity.checks import altered_problems as altered
 from mha_parity.checks.call_sequence import AS_BUILT, CallSequence, Response, Step, differs
+from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import PLAIN
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ SIZES = (6, 10, 3)  # queries, keys and head width, of which the first half is a
 REPEATS = 32  # equal calls of one object
 OVERWRITES = "a later call overwrites the {} of an earlier one"
 # Clauses that end a finding -> the bug of the catalogue that they are of.
-MASKS_KEPT = "it is the answer due with the masks of that call"
-KEYS_KEPT = "it is the answer due with the keys and values of that call"
-KEYS_APPENDED = "it is the answer due with the keys and values of that call before its own"
+MASKS_KEPT = "it is right with the masks of that call"
+KEYS_KEPT = "it is right with the keys and values of that call"
+KEYS_APPENDED = "it is right with the keys and values of that call before its own"
 ANSWER_KEPT = "it is the answer to that call"
 BY_IDENTITY = "written into the arrays of the call before"
 FIRST_SHORTER = "the first of the two was shorter"
@@ -77,12 +78,28 @@ def check_state(bound: Convention, problem: Problem, number: int) -> Iterator[st
     if small is None:
         return
     sequence = CallSequence(bound, small)
+    if bound.own_weights is None:
+        _raise_crash(sequence)
     # What a new object answers in two ways is not deterministic, which is another check.
     if sequence.departure(sequence.this, _after(sequence, (), sequence.this)):
         return
     checks = (_in_sequence, _rewritten, _reloaded, *([_repeated] if number % 3 == 1 else []))
     sequence.mode = sequence.modes[-1] if number % 4 > 1 and sequence.modes else AS_BUILT
     yield from itertools.islice(itertools.chain(*(each(sequence) for each in checks)), 1)
+
+
+def _raise_crash(sequence: CallSequence) -> None:
+    """Raise the exception of a new object that is asked what any object answers: no mask, any size.
+
+    A mask, or a size that given weights do not have, may be refused.
+    """
+    for step in (sequence.this, *sequence.half):
+        case = step.problem.case
+        error = None if sequence.expected(step.problem) else sequence.refusals[step.problem]
+        masks = case.padding, case.attn
+        if error is not None and error.severity == "crash" and masks == ("none", "none"):
+            sizes = f"{case.queries} queries and {case.keys} keys"
+            raise CandidateError(error.severity, f"{error} on {sizes}", error.detail)
 
 
 def small_problem(case: Case, offer: Offer, number: int) -> Problem | None:
@@ -269,7 +286,7 @@ def _reloaded(sequence: CallSequence) -> Iterator[str]:
     if step.mode is AS_BUILT:
         return
     earlier = step._replace(problem=altered.other_problem(problem))
-    call = sequence.bound.reloaded(
+    call = sequence.bound.call_after_loading(
         problem, earlier.problem, lambda before: sequence.make(before, earlier)
     )
     if call is not None and (departure := sequence.departure(step, sequence.make(call, step))):

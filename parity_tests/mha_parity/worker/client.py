@@ -20,6 +20,7 @@ from mha_parity.worker.messages import (
     Describe,
     Described,
     Failed,
+    Further,
     Loaded,
     Ready,
     Refused,
@@ -86,6 +87,8 @@ class IsolatedCandidate:
         self._results: dict[int, Answer | CandidateError] = {}
         self._ready: Ready | None = None
         self._losses = ProcessLosses()
+        self._further: Further | None = None  # what the process was doing last, if that is known
+        self._lost_further: list[tuple[str, str]] = []  # of the case that is worked on
         self._waiting_since = time.monotonic()
         self._process = self._start()
         self._tell: Callable[[str], None] | None = None
@@ -213,6 +216,7 @@ class IsolatedCandidate:
     def _restart(self) -> None:
         """Replace the process; after a first loss nothing is probed any more."""
         self._process.end()
+        self._further = None
         self._setup = self._unprobed()
         self._process = self._start()
         for number, problem in self._pending:
@@ -232,6 +236,8 @@ class IsolatedCandidate:
             raise TargetError(message.sentence)
         if isinstance(message, Loaded):
             self._process.loaded = True
+        if isinstance(message, Further):
+            self._further = message
         if isinstance(message, Described) and self._tell is not None:
             self._tell(message.text)
         if isinstance(message, Ready):
@@ -271,11 +277,25 @@ class IsolatedCandidate:
                 raise self._process.lost("crash", "answered what was not asked")
             self._waiting_since = time.monotonic()
             self._pending.popleft()
-            self._results[number] = _with_output(message, self._process.output.take(number))
+            result = _with_output(message, self._process.output.take(number))
+            if self._lost_further and isinstance(result, Answer):
+                result = dataclasses.replace(result, lost=(*self._lost_further, *result.lost))
+            self._results[number] = result
+            self._further, self._lost_further = None, []
             self._losses.crashes_in_a_row = 0
 
     def _on_worker_exit(self, lost: WorkerLost) -> None:
-        """Fail the case that was being worked on, and go on with a new process."""
+        """Fail the case that was being worked on, and go on with a new process.
+
+        Where a further call ended the process, the case is asked again, without that check.
+        """
+        if self._further is not None and self._further.check not in self._setup.left_out:
+            self._lost_further.append((lost.severity, _lost_further(self._further, lost)))
+            left_out = (*self._setup.left_out, self._further.check)
+            self._setup = dataclasses.replace(self._setup, left_out=left_out)
+            self._restart()
+            return
+        self._lost_further = []
         number, problem = self._pending.popleft()
         waited = self._timeout if lost.severity == "timeout" else 0.0
         error = CandidateError(lost.severity, str(lost), _joined("", lost.output), waited)
@@ -339,6 +359,13 @@ def _with_output(message: Answer | Failed, printed: CapturedOutput) -> Answer | 
 def _joined(detail: str, output: str) -> str:
     printed = f"It printed last:\n{output}" if output else ""
     return "\n".join(part.rstrip() for part in (detail, printed) if part)
+
+
+def _lost_further(further: Further, lost: WorkerLost) -> str:
+    on = f" on {further.given}" if further.given else ""
+    sentence = f"{lost} in a further call{on}, made to check {further.check}"
+    after = "The case itself was answered, and no such call was made any more."
+    return _joined(f"{sentence}\n{after}", lost.output)
 
 
 def _failed_import(target: str, lost: WorkerLost) -> str:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class Setup:
     """The first message to the worker. ``probe`` is False after a probe ended the process.
 
-    ``plan`` is what an earlier process found of the target's masks.
+    ``plan`` is what an earlier process found of the target's masks. ``left_out`` are the checks of
+    which a further call ended an earlier process.
     """
 
     target: str
@@ -42,6 +43,7 @@ class Setup:
     state_dict: str | None = None
     num_heads: int | None = None
     plan: MaskPlan | None = None
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,17 @@ class Calling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Further:
+    """A further call of the case begins, for a check; ``given`` are the shapes that it gets.
+
+    Empty where the call is still prepared.
+    """
+
+    check: str
+    given: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """The error that came instead of the answer to one problem."""
 
@@ -123,5 +136,6 @@ NAMES: Mapping[str, Any] = {
     )
 } | {"Array": Array, "Axes": Axes, "Offer": Offer}  # fmt: skip
 PROTOCOL = Protocol(
-    (Setup, Describe, Loaded, Refused, Ready, Described, Calling, Failed, Answer, Problem), NAMES
+    (Setup, Describe, Loaded, Refused, Ready, Described, Calling, Further, Failed, Answer, Problem),
+    NAMES,
 )

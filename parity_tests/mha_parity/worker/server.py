@@ -22,6 +22,7 @@ from mha_parity.worker.messages import (
     Describe,
     Described,
     Failed,
+    Further,
     Loaded,
     Ready,
     Refused,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from mha_parity.checks.call_effects import MonitoredCandidate
     from mha_parity.core.candidate import Answer
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.calls import Call
 
 HUGE_MAPPINGS = ("torch", "jax", "tensorflow")  # these map far more than they touch
 ROOM = 16 << 30
@@ -50,7 +52,7 @@ def serve(requests: int, answers: int) -> None:
     from mha_parity.targets.command import Command
     from mha_parity.targets.conventions import calls
 
-    calls.on_call = SignOfLife(answers)
+    calls.on_call = sign = SignOfLife(answers)
     try:
         subject = load.load(setup.target)
         _say(answers, Loaded())
@@ -63,6 +65,7 @@ def serve(requests: int, answers: int) -> None:
 
         _say(answers, Refused(sentence=f"{setup.target} {harness_error(error)}"))
         return
+    candidate.left_out, candidate.on_check = setup.left_out, sign.check
     bound = candidate.bound
     ready = Ready(
         name=setup.target,
@@ -101,7 +104,8 @@ def _say(answers: int, message: Any) -> None:
 class SignOfLife:
     """Say that a call begins, where the last time is more than ``EVERY`` seconds ago.
 
-    A case is several calls, and binding is many: each may take what the time-out allows for one.
+    A case is several calls, and binding is many: each may take what the time-out allows for one. Of
+    a further call for a check it is said what it is given, where that was not said last.
     """
 
     EVERY = 0.25
@@ -110,13 +114,37 @@ class SignOfLife:
         """Write to the pipe of the answers."""
         self._answers = answers
         self._last = time.monotonic()
+        self._further: Further | None = None
 
-    def __call__(self) -> None:
-        """Send the message if it is time."""
+    def __call__(self, call: Call) -> None:
+        """Send the message if it is time, or if the call is another one than those before."""
+        if self._further is None:
+            self._send(Calling())
+        else:
+            self._say_further(self._further.check, shapes(call))
+
+    def check(self, name: str) -> None:
+        """Say that further calls are prepared for a check; "" after the last of them."""
+        self._further = None
+        if name:
+            self._say_further(name, "")
+
+    def _say_further(self, check: str, given: str) -> None:
+        further = Further(check=check, given=given)
+        self._send(further, at_once=further != self._further)
+        self._further = further
+
+    def _send(self, message: Calling | Further, *, at_once: bool = False) -> None:
         now = time.monotonic()
-        if now - self._last > self.EVERY:
+        if at_once or now - self._last > self.EVERY:
             self._last = now
-            _say(self._answers, Calling())
+            _say(self._answers, message)
+
+
+def shapes(call: Call) -> str:
+    """Return the shapes of query, key and value that a call is given."""
+    given = {name: array.shape for name, array in call.given if name in {"query", "key", "value"}}
+    return ", ".join(f"{name} {shape}" for name, shape in given.items())
 
 
 def _bound(subject: Any, setup: Setup) -> MonitoredCandidate:

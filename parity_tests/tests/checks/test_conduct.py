@@ -11,7 +11,7 @@ import pytest
 from mha_parity.cases.covering import case_index, draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import whole_offer
-from mha_parity.checks.call_effects import CHECKS, MonitoredCandidate, Schedule
+from mha_parity.checks.call_effects import CHECKS, FURTHER, MonitoredCandidate, Schedule
 from mha_parity.core.candidate import Answer
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
@@ -140,12 +140,13 @@ def test_notes_travel_from_the_candidate_s_process(subjects: Path) -> None:
 
 
 def test_every_check_has_a_candidate_that_fails_it() -> None:
-    """No check is there that nobody has seen fail; floods are the isolation's affair.
+    """No check is there that nobody has seen fail.
 
-    What is asked on problems beside the cases has tests of its own.
+    Floods, and further calls that die, are seen in a process of its own: ``tests/worker``. What is
+    asked on problems other than the cases has tests of its own.
     """
     proved = {name for name, _ in (MISDEEDS | OF_LAYERS | FORBIDDEN).values()}
-    assert set(CHECKS) == proved | {"output limit"} | EXTRA_CHECKS
+    assert set(CHECKS) == proved | {"output limit", FURTHER} | EXTRA_CHECKS
 
 
 def test_what_held_has_a_row(check_subject: CheckSubject) -> None:

@@ -198,10 +198,10 @@ def found(target: object, check_name: str) -> list[str]:
     ("target", "name", "sentence"),
     [(KeepsKeys, "statelessness", "before: the first of the two was longer"),
      (KeepsLength, "statelessness", "before: the first of the two was shorter"),
-     (KeepsMasks, "statelessness", "before: it is the answer due with the masks of that call"),
+     (KeepsMasks, "statelessness", "before: it is right with the masks of that call"),
      (ForInference, "statelessness", "in the answer without autograd"),
      (ForEvaluation, "statelessness", "in the answer in evaluation mode"),
-     (CachesForInference, "statelessness", "it is the answer due with the keys and values of that"),
+     (CachesForInference, "statelessness", "it is right with the keys and values of that"),
      (FoldsForEvaluation, "weights reloaded", "from a newly constructed layer in evaluation mode"),
      (ReusesBuffer, "output aliasing", "other rows of the same shapes after this problem")],
 )  # fmt: skip

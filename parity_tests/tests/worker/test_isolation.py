@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.checks.call_effects import EXTRA, FURTHER
 from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
@@ -85,6 +86,63 @@ def test_a_misdeed_is_that_case_s_failure(name: str, severity: str, said: str) -
     assert severity == found[0].severity.value
     with pytest.raises(AssertionError, match=f"(?s){said}"):
         raise AssertionError(found[0].detail)
+
+
+FURTHER_MISDEEDS = {
+    "raises": (
+        "crash",
+        r"raised ValueError: .* on 10 queries and 10 keys in a further call, made to",
+    ),
+    "exits_hard": ("crash", r"exit status 3 in a further call on query \(10, 6\), .*\n.*\ngoodbye"),
+    "segfaults": (
+        "crash",
+        r"by signal SIGSEGV in a further call on query \(10, 6\), key \(10, 6\)",
+    ),
+    "hangs": ("timeout", r"no answer within 1\.5 seconds in a further call on query \(10, 6\)"),
+    "babbles": ("crash", r"wrote what is no message .* in a further call on query \(10, 6\)"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "said"), [(k, *v) for k, v in FURTHER_MISDEEDS.items()]
+)
+def test_the_end_of_a_further_call_is_not_the_case_s(name: str, severity: str, said: str) -> None:
+    """What dies at a length that the check of state alone has is said so, with that length.
+
+    The case itself is judged, and so are those after it; the process is lost once.
+    """
+    found, *others = tried(f"AtTenRows.{name}", PLAIN, FOUR, SIX)
+    failed = [each for each in found.check_results if each.severity.fails]
+    assert [(FURTHER, severity)] == [(each.check, each.severity.value) for each in failed]
+    assert re.search(said, failed[0].detail, re.DOTALL), failed[0].detail
+    assert "output" in {each.check for each in found.check_results}
+    assert (name == "raises") == any(each.fails for each in others)
+
+
+def test_a_further_call_that_ends_is_no_failure() -> None:
+    """Of a case that asks no such lengths nothing is said, though the target would die of them."""
+    later = [case.replace(seed=EXTRA.first + number) for number, case in enumerate((FOUR, SIX), 1)]
+    assert not any(each.fails for each in tried("AtTenRows.segfaults", *later))
+
+
+def test_a_verdict_names_the_further_call() -> None:
+    """In a run one failure is of the further call, and no case fails its own call."""
+    target = f"{SUBJECTS}/misbehaving.py:AtTenRows.segfaults"
+    options = replace(SIX_CASES, features=(("regime", "normal"), ("dtype", "float64")), shrink=True)
+    with isolated(target, "qkv-heads") as candidate:
+        verdict = check(candidate, options)
+    assert [FURTHER] == [each.check_result.check for each in verdict.failures]
+    assert 1 == verdict.outcome.exit_status
+
+
+def test_a_verdict_says_which_further_call_does_not_end() -> None:
+    """The sentence of an inconclusive run has the shapes of the call, and goes on to the remedy."""
+    target = f"{SUBJECTS}/misbehaving.py:AtTenRows.hangs"
+    with isolated(target, "qkv-heads", timeout=1.5) as candidate:
+        verdict = check(candidate, replace(SIX_CASES, features=(("regime", "normal"),)))
+    assert 3 == verdict.outcome.exit_status
+    said = r"call on query \(10, \d+\), .*, made to check \w+ in \d of 6 cases; raise --timeout"
+    assert re.search(said, verdict.sentence), verdict.sentence
 
 
 @pytest.mark.parametrize(
