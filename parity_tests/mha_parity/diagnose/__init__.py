@@ -35,6 +35,11 @@ EXPERIMENT_TIME_SHARE = 2 / 3  # of the time that is left when no single name fi
 MIN_EXPERIMENT_SECONDS = (
     1.5  # seconds that experiments get, though the names took longer than they should
 )
+FITTED = "fitted"  # the convention of what small calls showed
+UNSURE = (
+    "what the axes of the inputs mean was found by small calls, of which some raised: mend this "
+    "first, then check again"
+)
 PAIRED = 6  # partial explanations that are tried in pairs
 
 
@@ -67,7 +72,17 @@ def diagnose(
         return extra
     named = session.names()
     where = session.measurements.crashes if crashes else ()
-    return (*findings, *where, *(session.state or named or session.facts()))
+    causes = session.state or named or session.facts(known=bool(findings))
+    if where and candidate.convention == FITTED:
+        # Calls that raised may have hidden how the target is meant: only exact names are safe then.
+        where = tuple(replace(each, evidence=UNSURE) for each in where)
+        causes = tuple(each for each in causes if each.bug and each.confident)
+    # What calls do with some feature alone explains less than what is wrong without it.
+    rare = [each for each in findings if each.explains < 1]
+    if any(each.confident or each.explains >= 1 for each in causes):
+        findings = tuple(each for each in findings if each not in rare)
+        return (*findings, *where, *causes, *rare)
+    return (*findings, *where, *causes)
 
 
 def errs_by_rounding(candidate: Candidate, budget: float = 1.0) -> bool:
@@ -217,14 +232,15 @@ class _Session:
             return (self._diagnosis(holding[0], _others(holding)),)
         shown: dict[str, Diagnosis] = {}
         covered: set[int] = set()
+        failing = sum(o.failing for o in self.seen)
         for each in fits:
             explained = self._explained(each)
-            if each.refuted or not explained - covered or len(shown) == SHOWN:
+            whole = len(covered) >= NEARLY * failing
+            if each.refuted or not explained - covered or len(shown) == SHOWN or whole:
                 continue
             shown.setdefault(each.hypothesis.id, self._diagnosis(each, ()))
             covered |= explained
-        whole = len(covered) >= LEAST_SHARE * sum(o.failing for o in self.seen)
-        return tuple(shown.values()) if whole else ()
+        return tuple(shown.values()) if len(covered) >= LEAST_SHARE * failing else ()
 
     def _explained(self, each: Fit) -> set[int]:
         kind = each.hypothesis.kind
@@ -261,8 +277,13 @@ class _Session:
         """The causes if one is a state between calls: no formula is right of such a target."""
         return self.measurements.causes if self.measurements.keeps_state else ()
 
-    def facts(self) -> tuple[Diagnosis, ...]:
-        """Return what the experiments understood, or the facts that narrow it down."""
+    def facts(self, *, known: bool = False) -> tuple[Diagnosis, ...]:
+        """Return what the experiments understood, or the facts that narrow it down.
+
+        Where a cause is known and the experiments saw nothing wrong, there is nothing to narrow.
+        """
+        if known and not self.measurements.findings:
+            return ()
         failing = [each.problem.case for each in self.seen if each.failing]
         return self.measurements.causes or self.measurements.facts(failing)
 

@@ -11,6 +11,7 @@ from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.state import INPUTS, WEIGHTS
 from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs, state
 from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.features import PLAIN, label
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import Observation, Prediction, as_float64, observe
 from mha_parity.diagnose.read_weights import plain_case, read_weights
@@ -40,6 +41,8 @@ NAMES = {
     nonfinite_inputs.NAME: "nan-replaced",
 }
 REMEDIES = {
+    "determinism": "write every element of the array that is returned: memory of np.empty or "
+    "torch.empty holds what was there before; or look for dropout",
     "statelessness": "keep nothing from one call to the next, or only under what it depends on: "
     "look for buffers, caches and attributes that a call writes",
     "global state unchanged": "draw from a generator of your own (np.random.default_rng, "
@@ -50,6 +53,9 @@ REMEDIES = {
 EXTRA_CHECKS = {*dropout.CHECKS, *rejected_inputs.CHECKS, nonfinite_inputs.NAME} - {"dropout off"}
 SEEDS = 8
 CASES_A_SIDE = 5  # cases on either side that a border between sizes rests on
+PARTLY = 0.5  # explained by what calls do with one feature alone: less than all
+NOT_REPEATED = "determinism"  # a plain failing case has it too, or it is not why that one fails
+ALONE_IN = 2  # cases with a finding, from which on what they share is said
 ALIKE = 1e-3  # kept weights share one factor to this accuracy
 # Sizes that are asked for nowhere else.
 UNUSUAL = {"batch": 2, "queries": 6, "keys": 8, "head_dim": 13}
@@ -64,14 +70,35 @@ def from_findings(
     """
     notes = [note for each in failing if each.answer for note in each.answer.notes]
     first = {note.partition(": ")[0]: note for note in reversed(notes)}
-    named_checks = {check: _from_finding(note) for check, note in reversed(first.items())}
+    named_checks = {
+        check: _from_finding(note, _shared(failing, check))
+        for check, note in reversed(first.items())
+    }
     return (
         tuple(each for check, each in named_checks.items() if check not in EXTRA_CHECKS),
         tuple(each for check, each in named_checks.items() if check in EXTRA_CHECKS),
     )
 
 
-def _from_finding(note: str) -> Diagnosis:
+def _shared(failing: Sequence[Observation], check: str) -> str:
+    """Return the one feature of all cases with a finding that other failing cases lack; or ""."""
+    sides: dict[bool, list[dict[str, str]]] = {True: [], False: []}
+    for each in failing:
+        notes = () if each.answer is None else each.answer.notes
+        has_it = any(note.startswith(f"{check}: ") for note in notes)
+        sides[has_it].append(each.problem.case.features())
+    if len(sides[True]) < ALONE_IN:
+        return ""
+    first, *others = sides[True]
+    alone = [
+        label(axis, value) for axis, value in first.items()
+        if value != PLAIN.get(axis) and all(f[axis] == value for f in others)
+        and any(f[axis] != value for f in sides[False])
+    ]  # fmt: skip
+    return alone[0] if len(alone) == 1 else ""
+
+
+def _from_finding(note: str, shared: str = "") -> Diagnosis:
     """Return a finding under the catalogue's name where it has one."""
     check, _, sentence = note.partition(": ")
     causes = (bug for clause, bug in state.CAUSES.items() if clause in sentence)
@@ -79,7 +106,8 @@ def _from_finding(note: str) -> Diagnosis:
     if bug is not None:
         return _known(bug, sentence)[0]
     return Diagnosis(
-        bug=None, title=sentence, explains=1.0, evidence=f"the check: {check}",
+        bug=None, title=f"with {shared}, {sentence}" if shared else sentence,
+        explains=PARTLY if shared or check == NOT_REPEATED else 1.0, evidence=f"the check: {check}",
         remedy=REMEDIES.get(check, ""),
     )  # fmt: skip
 
@@ -189,13 +217,13 @@ def _recalled(earlier: Observation, later: Observation) -> tuple[Diagnosis, ...]
         if mixed.error_in_tolerances <= 1 and not _without(later, names):
             return _known(
                 bug_id,
-                f"the second of two problems got the answer due with {_words(names)} of the first",
+                f"the second of two problems got the answer for {_words(names)} of the first",
             )
     return ()
 
 
 def _without(later: Observation, names: tuple[str, ...]) -> bool:
-    """Return whether the answer is the one due with no masks at all: then none is remembered."""
+    """Return whether the answer is the right one without any masks: then none is remembered."""
     if names != INPUTS[3:]:
         return False
     case = later.problem.case.replace(padding="none", attn="none", masked_rows="none")
@@ -261,8 +289,27 @@ def size_border(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
             continue
         if all(_constant(each.answer) for each in wrong):
             return _known("size-keyed-shortcut", f"{border}, by one constant")
+        if squeezed := _squeezed(wrong, letter):
+            return (squeezed,)
         return (Diagnosis(bug=None, title=border, explains=1.0, evidence=f"{len(answered)} cases"),)
     return ()
+
+
+def _squeezed(wrong: Sequence[Observation], letter: str) -> Diagnosis | None:
+    """Return that outputs lack their axes of one element, where that is all their shape lacks."""
+    shapes = [(o.answer.output.shape, o.right.answer.output.shape) for o in wrong
+              if o.answer is not None and o.right.answer is not None]  # fmt: skip
+    if any(
+        a == b or tuple(n for n in b if n > 1) != tuple(n for n in a if n > 1) for a, b in shapes
+    ):
+        return None
+    found, expected = shapes[0]
+    return Diagnosis(
+        bug=None, explains=1.0, evidence=f"{len(wrong)} cases",
+        title=f"the output loses an axis where {letter} = 1: its shape is {found}, "
+        f"expected {expected}",
+        remedy="squeeze only an axis that the call itself has added, by its number",
+    )  # fmt: skip
 
 
 def _constant(answer: Answer | None) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from mha_parity.core.features import AXES, label
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose import probes
 from mha_parity.diagnose.evidence import TELLING, Observation
@@ -105,12 +107,25 @@ def _spread(trials: Sequence[CallResult]) -> list[CallResult]:
     return list(trials[::step][:TRIALS])
 
 
+def in_words(text: str) -> str:
+    """Return a sentence with features in the words of the report: "attn=bool2d" is an option's."""
+
+    def said(match: re.Match[str]) -> str:
+        axis, value = match.groups()
+        if value not in AXES.get(axis, {}):
+            return match[0]
+        return "the causal rule" if value == "causal" else label(axis, value)
+
+    return re.sub(r"\b(\w+)=(\w+)", said, text)
+
+
 def as_diagnosis(finding: ExperimentFinding) -> Diagnosis:
     """Return a finding of the experiments as a line of a diagnosis."""
     return Diagnosis(
         bug=None,
-        title=finding.text,
-        remedy=finding.remedy,
+        title=in_words(finding.text),
+        remedy=in_words(finding.remedy),
         evidence=finding.evidence or "experiments on the target",
         explains=1.0 if finding.understood else 0.0,
+        operation=finding.operation,
     )

@@ -89,7 +89,7 @@ def _measured(candidate: Candidate, wrong: Sequence[tuple[Problem, Answer]]) -> 
 
 
 def _remedy(text: str) -> str:
-    if "missing" in text or " 0 times what is due" in text:
+    if "missing" in text or " 0 times the right one" in text:
         return DETACHED
     formulas = [formula for name, formula in FORMULAS.items() if name in text]
     if "dQ" in text and "dK" in text:

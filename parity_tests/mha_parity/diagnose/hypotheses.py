@@ -37,13 +37,13 @@ class Hypothesis:
 
     @property
     def constants(self) -> str:
-        """What distinguishes this spelling: ``eps = 1e-06``."""
+        """The number or dtype that distinguishes this spelling: ``eps = 1e-06``."""
         shown = []
         for base in self.kind.__mro__[:1] if self.spelling else ():
             shown += [
                 f"{name} = {value}"
                 for name, value in vars(base).items()
-                if not name.startswith("_") and not callable(value)
+                if not name.startswith("_") and not callable(value) and not isinstance(value, bool)
             ]
         return ", ".join(shown)
 

@@ -14,7 +14,8 @@ from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
-from mha_parity.diagnose import diagnose, errs_by_rounding, gradients
+from mha_parity.diagnose import Observation, diagnose, errs_by_rounding, gradients
+from mha_parity.diagnose.call_effects import size_border
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.gradients import gradient_effects
@@ -231,7 +232,7 @@ class NothingOfNothing(Attention):
 def test_no_keys_are_a_cause_of_their_own() -> None:
     """NaN at S = 0 is said as that, and nothing of a right attention."""
     (found,) = values(of(NothingOfNothing))
-    assert "with no keys (S = 0) the output is NaN, due is 0" == found.text
+    assert "with no keys (S = 0) the output is NaN, expected 0" == found.text
 
 
 def returning(stage: str) -> Callable[[Problem], Answer]:
@@ -273,7 +274,7 @@ def test_gradients_wrong_beyond_a_length_are_found() -> None:
 
     offered = PLAIN | {"gradients": ("yes",)}
     (text,) = gradient_effects(caller(tiled, offered))
-    assert "wherever S > 64: gradient dK is 0.7 times what is due, in all heads and rows" == text
+    assert "wherever S > 64: gradient dK is 0.7 times the right one, in all heads and rows" == text
 
 
 class Accumulates(Attention):
@@ -374,3 +375,86 @@ def test_what_held_out_attentions_taught(kind: type[Attention], text: str) -> No
     assert text in found.text
     assert "the weights read out are right" not in found.text
     assert "every key is seen" not in found.text
+
+
+NOTE = "determinism: elements differ by up to 3 between two equal calls."
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_calls_that_differ_in_a_few_cases_are_no_cause_of_the_others(everywhere: bool) -> None:
+    """1/D with one odd note names the scale first; what differs in every call, only that."""
+    chance = np.random.default_rng(3)
+
+    def answer(problem: Problem) -> Answer:
+        found = attend(LINEAR, problem)
+        if everywhere:
+            found = replace(found, output=found.output + chance.random())
+        return replace(found, notes=(NOTE,) if problem.case.seed == 3 else ())
+
+    found = named(answer, SHORT)
+    assert found[0].bug == (None if everywhere else "scale-linear")
+    assert "differ" in found[0 if everywhere else -1].title
+
+
+def small_problem(batch: int, seed: int) -> Problem:
+    """Return a plain problem of projected queries."""
+    return make_problem(Case(seed=seed, batch=batch, queries=4, keys=5, heads_count=2, head_dim=3,
+                             inputs="cross", form="qkv", projection="none"))  # fmt: skip
+
+
+def test_what_is_known_leaves_no_facts_about_plain_problems() -> None:
+    """Right answers whose buffer is used again: no stage departs, and no line says so."""
+    text = "output aliasing: a later call overwrites the output of an earlier one: other rows."
+    problems = [small_problem(2, seed) for seed in range(3)]
+    candidate = FunctionCandidate("reuses", lambda p: attend(Attention, p), PLAIN)
+    answers = [replace(attend(Attention, p), notes=(text,)) for p in problems]
+    found = diagnose(candidate, list(zip(problems, answers, strict=True)), budget=60)
+    assert ["output-buffer-reused"] == [each.bug for each in found]
+
+
+@pytest.mark.parametrize("squeezed", [True, False])
+def test_an_axis_that_is_squeezed_away_is_said(squeezed: bool) -> None:
+    """(1, L, E) that comes as (L, E) loses an axis; as (E, L) it does not."""
+    seen = []
+    for n in (1, 2):
+        for seed in range(5):
+            problem = small_problem(n, seed)
+            found = attend(Attention, problem)
+            if n == 1:
+                output = found.output[0] if squeezed else found.output[0].T
+                found = replace(found, output=output)
+            seen.append(Observation(problem, found, failing=n == 1))
+    (said,) = size_border(seen)
+    assert said.title.startswith("the output loses an axis where N = 1") is squeezed
+    assert ("squeeze" in said.remedy) is squeezed
+
+
+@pytest.mark.parametrize("convention", ["fitted", "qkv"])
+def test_causes_are_not_said_of_calls_that_may_be_misread(convention: str) -> None:
+    """Odd lengths raise, and a window hides keys: where small calls were the guide, only the first.
+
+    A convention that is recognised by its signature has no such doubt: both are said.
+    """
+
+    class Window(Attention):
+        """Keys further than 3 places away are not seen."""
+
+        def mask_scores(self, scores: Array) -> Array:
+            """Hide what is far."""
+            i, j = np.indices(scores.shape[-2:])
+            return np.where(np.abs(i - j) <= 3, super().mask_scores(scores), -np.inf)
+
+    def answer(problem: Problem) -> Answer:
+        if problem.case.queries % 2:
+            raise CandidateError("crash", "raised ValueError: cannot reshape")
+        return attend(Window, problem)
+
+    sizes = [{"queries": q, "keys": q + 3} for q in (4, 6, 8)]
+    candidate = FunctionCandidate("odd", answer, PLAIN, convention=convention)
+    frame = {"batch": 2, "heads_count": 3, "head_dim": 5, "form": "qkv", "projection": "none",
+             "inputs": "cross"}  # fmt: skip
+    problems = [make_problem(Case(seed=i, **{**frame, **s})) for i, s in enumerate(sizes)]  # type: ignore[arg-type]  # fields vary
+    found = diagnose(candidate, [(p, answer(p)) for p in problems], crashes=True, budget=200)
+    assert found[0].title == "the call raised ValueError: cannot reshape wherever L is odd"
+    assert any("sees keys" in each.title for each in found) is (convention == "qkv")
+    assert ("mend this first" in found[0].evidence) is (convention == "fitted")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer, Candidate
     from mha_parity.core.problem import Problem
-    from mha_parity.core.verdict import Diagnosis
+    from mha_parity.core.verdict import Diagnosis, Verdict
 
 FOLDER = Path(__file__).parents[2] / "subjects" / "wrong"
 STYLES = ("einsums", "layers", "lengths", "loops", "streams", "tensors")
@@ -222,8 +222,11 @@ def test_a_wrong_gradient_of_other_hands_is_named() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("Negates", "gradient dV is -1 times what is due, in all heads and rows"),
-        ("ForgetsScale", "gradient dQ is sqrt(D) (2.449) times what is due, in all heads and rows"),
+        ("Negates", "gradient dV is -1 times the right one, in all heads and rows"),
+        (
+            "ForgetsScale",
+            "gradient dQ is sqrt(D) (2.449) times the right one, in all heads and rows",
+        ),
         (
             "ForgetsFirstHead",
             "gradient dQ is wrong at the first head (0), rows 0 … 1, by no one factor",
@@ -239,10 +242,10 @@ def test_a_gradient_of_no_entry_is_measured(name: str, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("factor", "told"),
     [
-        (lambda _: 0.5, "gradient of value is 0.5 times what is due, in all heads and rows"),
+        (lambda _: 0.5, "gradient of value is 0.5 times the right one, in all heads and rows"),
         (
             lambda c: c.head_dim**-0.5,
-            "gradient of value is 1/sqrt(D) (0.4082) times what is due, in all heads and rows",
+            "gradient of value is 1/sqrt(D) (0.4082) times the right one, in all heads and rows",
         ),
     ],
     ids=["half", "root"],
@@ -268,3 +271,16 @@ def test_a_formula_is_one_of_all_failing_cases(factor: Callable[[Case], float], 
 def test_nothing_is_said_of_right_gradients() -> None:
     """The same layer with nothing changed passes."""
     assert () == checked("numpy_vjp", "Layer")
+
+
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value)")  # what the subject does wrong
+def test_an_overflow_in_16_bits_is_named(check_subject: Callable[..., Verdict]) -> None:
+    """Float16 overflows past 11 where exp is computed in it: the name fits the cases of each dtype.
+
+    The plainest failing cases are those of float16, since others overflow at wild scores alone.
+    """
+    found = check_subject("overflowing.py:attention", cases=200, diagnose=True)
+    named = found.diagnosis[0]
+    assert (named.bug, named.confident, named.explains) == ("softmax-no-max", True, 1.0)
+    only = check_subject("overflowing.py:attention", cases=100, diagnose=True, dtypes=("float16",))
+    assert only.diagnosis[0].bug == "softmax-no-max"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -128,6 +129,26 @@ class FewerChannels(Attention):
         return super().scores(q[..., :kept], k[..., :kept])
 
 
+class WholeTilesOfChannels(Attention):
+    """The dot product leaves out the last D % 16 channels where D > 16, as by whole tiles."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Cut q and k."""
+        kept = max(q.shape[-1] // 16 * 16, min(q.shape[-1], 16))
+        return super().scores(q[..., :kept], k[..., :kept])
+
+
+class SlicesOfRows(Attention):
+    """A causal rule by slices of 32 rows, each masked as if it were the last rows."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide what follows the last row of the slice, aligned at the end of the keys."""
+        rows, keys = scores.shape[-2:]
+        row, key = np.indices((rows, keys))
+        ends = np.minimum(32 * (row // 32 + 1), rows)
+        return np.where(key <= row + keys - ends, super().mask_scores(scores), -np.inf)
+
+
 class OneInEight(Attention):
     """The dot product leaves out channels 7, 15 and so on."""
 
@@ -177,6 +198,20 @@ class TilesOfTheirOwn(Attention):
         return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
+class MergedWithoutSums(Attention):
+    """Two halves of the keys, merged by their maxima without their sums."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Normalise each half, then weight it by exp of its maximum."""
+        half = -(-scores.shape[-1] // 2)
+        parts = [p for p in (scores[..., :half], scores[..., half:]) if p.shape[-1]]
+        tops = [p.max(axis=-1, keepdims=True) for p in parts]
+        factors = [np.exp(t - np.maximum.reduce(tops)) for t in tops]
+        rows = [super(MergedWithoutSums, self).softmax(p) for p in parts]
+        rows = [p * f for p, f in zip(rows, factors, strict=True)]
+        return np.asarray(np.concatenate(rows, axis=-1) / sum(factors))
+
+
 class HalfScores(Attention):
     """The scores are kept in float16."""
 
@@ -204,12 +239,15 @@ PLANTED: dict[str, tuple[type[Attention], str]] = {
     "window": (Window, "row i sees keys i-16 … i+16"),
     "tail": (NoTail, "the last keys beyond a multiple of 32"),
     "channels": (FewerChannels, "leaves out the last channels beyond a multiple of 4: 128–130"),
+    "tiles of channels": (WholeTilesOfChannels, "last channels beyond a multiple of 16: 192"),
     "lanes": (OneInEight, "the dot product leaves out channels 7, 15, … (one in 8)"),
     "largest": (LargestFive, "a row sees only its 5 keys with the largest scores"),
     "half sum": (HalfSum, "the stage `sum of P V over the keys` is rounded to float16"),
     "padded": (PaddedKeys, "the denominator has 8 terms exp(0) too many"),
     "tiles": (TilesOfTheirOwn, "tiles of 64; each tile has its own maximum subtracted"),
+    "merged": (MergedWithoutSums, "each tile's result is weighted by exp of its maximum alone"),
     "head": (FirstHeadLeftOut, "head 0 of 2 has weights that are all 0"),
+    "slices": (SlicesOfRows, "i + (S - e), e the end of its tile of 32 rows"),
     "half": (HalfScores, "the stage `scores` is rounded to float16"),
     "columns": (catalogue()["softmax-query-axis"].kinds[0], "each column, over the queries"),
 }  # fmt: skip
@@ -234,6 +272,41 @@ def test_a_dead_tail_of_rows_has_its_size_and_its_place() -> None:
     assert "wrong wherever L % 8 != 0" in found
 
 
+def leaking(problem: Problem) -> Answer:
+    """Return the answer of a causal rule that leaks to random keys."""
+
+    class Leaking(Attention):
+        """Three keys in ten are seen besides those expected."""
+
+        def mask_scores(self, scores: Array) -> Array:
+            """Hide the others."""
+            seen = np.random.default_rng(1).random(scores.shape[-2:]) < 0.3
+            seen |= np.tri(*scores.shape[-2:]) > 0
+            return np.where(seen, scores, -np.inf)
+
+    return attend(Leaking, problem)
+
+
+def test_a_sum_of_weights_near_1_is_told_from_it() -> None:
+    """An output that is larger by 3e-6 is that of weights that sum to more, and it is said so."""
+
+    def larger(problem: Problem) -> Answer:
+        answer = attend(Attention, problem)
+        return replace(answer, output=answer.output * (1 + 3e-6))
+
+    found = findings(examine(Caller(FunctionCandidate("larger", larger, PROJECTED), lambda: True)))
+    assert "every row of weights sums to 1 + 3e-06, expected 1" in [each.text for each in found]
+
+
+def test_what_leaks_to_hidden_keys_is_no_denominator() -> None:
+    """Weights of keys that a causal rule should hide take from the others: no row sums to less."""
+    forced = PROJECTED | {"attn": ("causal",), "inputs": ("self",)}
+    found = findings(examine(Caller(FunctionCandidate("leaks", leaking, forced), lambda: True)))
+    assert found
+    assert not any("sum to 0" in each.text or "denominator" in each.text for each in found)
+    assert any("by no rule that was tried" in f"{each.text} {each.evidence}" for each in found)
+
+
 @pytest.mark.parametrize(
     ("factor", "formula"),
     [
@@ -246,6 +319,11 @@ def test_a_dead_tail_of_rows_has_its_size_and_its_place() -> None:
         (lambda _: 0.125, "0.125 = 1/sqrt(64) whatever D"),
         (lambda _: 0.25, "0.25 = 1/sqrt(16) whatever D: written into the code, or kept from"),
         (lambda p: 0.3 * p.head_dim**-0.37, "0.3 D^-0.37"),
+        (
+            lambda p: 1.4427 * math.log(2) * p.head_dim**-0.5,
+            "1.00000344/sqrt(D), as with log2(e) written as 1.4427",
+        ),
+        (lambda p: 1.0000123 * p.head_dim**-0.5, "1.0000123/sqrt(D)"),
     ],
 )
 def test_the_law_of_a_scale_is_fitted_over_the_sizes(
@@ -338,9 +416,9 @@ class NoOutputBias(Attention):
 
 FEATURES: dict[str, tuple[type[Attention], str]] = {
     "right": (Attention, ""),
-    "v twice": (ValueBiasTwice, "bias=yes: the bias of v is added 2 times, due is once"),
+    "v twice": (ValueBiasTwice, "bias=yes: the bias of v is added 2 times, expected once"),
     "q late": (catalogue()["q-bias-unscaled"].kinds[0],
-               "bias=yes: the bias of q is added 2.449 times, due is once (sqrt(D): q is scaled"),
+               "bias=yes: the bias of q is added 2.449 times, expected once (sqrt(D): q is scaled"),
     "no output bias": (NoOutputBias,
                        "out_proj=general: the bias of the output projection is not added"),
     "output transposed": (catalogue()["out-proj-transposed"].kinds[0],

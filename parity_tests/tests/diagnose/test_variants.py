@@ -126,17 +126,32 @@ def test_a_mask_is_said_to_be_what_it_was_taken_for(name: str) -> None:
     assert effects.pop().endswith(sentence)
 
 
+class TiledLayer(Attention):
+    """A whole layer, whose weights hold each key head once for every query head of its group."""
+
+    def repeat_heads(self, x: Array) -> Array:
+        """Tile the key heads over the query heads."""
+        groups = self.problem.case.kv_heads_count or x.shape[1]
+        return x[:, :: x.shape[1] // groups][:, np.arange(x.shape[1]) % groups]
+
+
+TILED, FIRST = (catalogue()[name].kinds[0] for name in ("gqa-tile", "gqa-first-only"))
+
+
 @pytest.mark.parametrize(
-    ("bug", "effect"),
+    ("wrong", "effect", "offered"),
     [
-        ("gqa-tile", "query head h uses key head h % 3"),
-        ("gqa-first-only", "query head h uses key head 0"),
+        (TILED, "query head h uses key head h % 3", PROJECTED),
+        (FIRST, "query head h uses key head 0", PROJECTED),
+        (TiledLayer, "query head h uses key head h % 3", LAYER),
     ],
 )
-def test_which_key_heads_grouped_queries_use_is_said(bug: str, effect: str) -> None:
+def test_which_key_heads_grouped_queries_use_is_said(
+    wrong: type[Attention], effect: str, offered: dict[str, tuple[str, ...]]
+) -> None:
     """Of three key heads under six query heads; the right attention passes."""
-    offered = {**PROJECTED, "kv_heads": ("equal", "fewer")}
-    for kind, expected in ((catalogue()[bug].kinds[0], effect), (Attention, "")):
+    offered = {**offered, "kv_heads": ("equal", "fewer")}
+    for kind, expected in ((wrong, effect), (Attention, "")):
         grouped = [e for e in features(caller(kind, offered)) if e.name == "kv_heads=fewer"]
         assert [True] == [each.effect.startswith(expected) for each in grouped]
         assert [bool(expected)] == [bool(each.effect) for each in grouped]
@@ -153,7 +168,7 @@ def test_an_output_of_another_shape_is_said_with_its_feature() -> None:
     offered = {**PROJECTED, "layout": ("batch_first", "unbatched")}
     asked = Caller(FunctionCandidate("planted", answer, offered), lambda: True)
     effects = [each.effect for each in features(asked) if each.effect]
-    assert ["the output has the shape (1, 10, 18), due is (1, 5, 18)"] == effects
+    assert ["the output has the shape (1, 10, 18), expected (1, 5, 18)"] == effects
 
 
 def with_heads(count: Callable[[int, int], int]) -> type[Attention]:
@@ -180,7 +195,7 @@ def with_heads(count: Callable[[int, int], int]) -> type[Attention]:
     ],
 )
 def test_another_number_of_heads_is_said(count: Callable[[int, int], int], said: str) -> None:
-    """One law for two numbers of heads, and nothing of the number that is due."""
+    """One law for two numbers of heads, and nothing of the right number."""
     assert said == head_count(caller(with_heads(count), PROJECTED))
 
 
@@ -220,3 +235,17 @@ def test_a_part_of_a_term_is_no_padded_key() -> None:
     """What is added to the denominator shows from which scores the maximum was taken."""
     found = findings(examine(caller(SumOfAll, PROJECTED)))
     assert found[0].text.startswith("1e-06 is added to the denominator, and the largest score of")
+
+
+@pytest.mark.parametrize("period", [5, 1_000_003])
+def test_a_mask_is_tried_in_each_way_that_the_seed_chooses(period: int) -> None:
+    """One way of passing a mask in five sets weights to 0 after the softmax; none does so."""
+    late = catalogue()["mask-after-softmax"].kinds[0]
+
+    def answer(problem: Problem) -> Answer:
+        return attend(late if problem.case.seed % period == 4 else Attention, problem)
+
+    found = masks(Caller(FunctionCandidate("planted", answer, LAYER), lambda: True))
+    effects = {each.effect.partition(",")[0] for each in found}
+    late_effect = "hidden weights are set to 0 after the softmax"
+    assert effects == ({late_effect} if period == 5 else {""})

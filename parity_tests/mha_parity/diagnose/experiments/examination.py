@@ -31,18 +31,24 @@ if TYPE_CHECKING:
 FINE = 40  # bits that are right: fewer in float64 are not lost to the last roundings
 COARSE = 14  # bits: a table or a grid of scores is coarser
 SHOWN = 4  # kinds of masks that have one effect
+MASK_OPERATIONS = {
+    "is inverted: ": "inverted mask", "is repeated in the wrong order": "order of masks",
+    "hidden keys get the score": "number for hidden keys",
+    "set to 0 after the softmax": "mask behind the softmax",
+}  # fmt: skip
 UNKNOWN = "no experiment explains it"
 
 
 @dataclass(frozen=True)
 class ExperimentFinding:
-    """One cause in one sentence, the remedy, and what else was seen of it."""
+    """One cause in one sentence, the remedy, what else was seen of it, and the operation."""
 
     text: str
     remedy: str = ""
     evidence: str = ""
     understood: bool = True
     stage: str = ""
+    operation: str = ""
 
 
 @dataclass
@@ -153,11 +159,16 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN + 1 else ""
         shown = ", ".join(names[:SHOWN] if more else names)
         text = f"with {shown}{more}: {effect}"
-        yield ExperimentFinding(text, _mask_remedy(effect, names[0]), stage="mask")
+        operation = next((o for said, o in MASK_OPERATIONS.items() if said in effect), "")
+        yield ExperimentFinding(
+            text, _mask_remedy(effect, names[0]), stage="mask", operation=operation
+        )
 
 
 def _mask_remedy(effect: str, name: str) -> str:
     """Return what to do about an effect of a mask, or of two at once."""
+    if "is repeated in the wrong order" in effect:
+        return "repeat each sample's mask for all its heads: repeat_interleave, not repeat or tile"
     if "is inverted: " in effect:
         return "hide where torch's mask is True: ~mask, or masked_fill without the ~"
     if " and " in name:
@@ -172,7 +183,11 @@ def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
     for each in seen.features:
         if each.effect:
             remedy = f"look at what the code does only for {each.name}"
-            yield ExperimentFinding(f"with {each.name}: {each.effect}", remedy, stage="feature")
+            operation = "key heads" if "uses key head" in each.effect else ""
+            if operation:
+                remedy = "repeat each key head for all query heads of its group: repeat_interleave"
+            text = f"with {each.name}: {each.effect}"
+            yield ExperimentFinding(text, remedy, stage="feature", operation=operation)
 
 
 def _crashes(seen: Examination) -> list[ExperimentFinding]:
@@ -236,20 +251,24 @@ def _plain(seen: Examination) -> list[ExperimentFinding]:
     if seen.digits is not None and _is_rounded(seen):
         return [_rounded(seen.digits, where)]
     if seen.heads:
-        text = f"the output is that of {seen.heads}; due is H heads of width D"
+        text = f"the output is that of {seen.heads}, expected H heads of width D"
         remedy = "look at what num_heads becomes, and at the order of sizes in view or reshape"
         return [ExperimentFinding(text, remedy, where, stage="heads")]
     mixed = [each for each in seen.influences if not each.independent]
     if mixed and not any(each.understood for each in seen.causes):
         remedy = (
-            f"compute each {mixed[0].word} from its own inputs: look for what is kept from one "
+            f"compute each {mixed[0].word} from its own inputs: look at reshapes that put "
+            f"{mixed[0].word}s and another axis into one or part them again, and for what is kept "
+            "from one "
         )
         text = f"{mixed[0].word}s are not independent: {mixed[0].sentence}"
         evidence = "; ".join([where, *(each.text for each in seen.causes)])
         return [ExperimentFinding(text, f"{remedy}to the next", evidence, stage="influence")]
     if seen.causes:
         return [
-            ExperimentFinding(each.text, each.remedy, where, each.understood, "weights")
+            ExperimentFinding(
+                each.text, each.remedy, where, each.understood, "weights", each.operation
+            )
             for each in seen.causes
         ]
     if seen.readings:
@@ -265,6 +284,7 @@ def _rounded(digit: ErrorAnalysis, where: str) -> ExperimentFinding:
     return ExperimentFinding(
         f"{stage} rounded to {digit.dtype}{heads}: {digit.bits:.1f} bits are right",
         "keep every stage in the dtype of the inputs", where, stage="digits",
+        operation="narrower dtype",
     )  # fmt: skip
 
 

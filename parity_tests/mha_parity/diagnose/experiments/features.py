@@ -77,7 +77,7 @@ def _change(axis: str, value: str) -> dict[str, object]:
 
 def _shape(trial: CallResult) -> str:
     found = () if trial.answer is None else np.shape(trial.answer.output)
-    return f"the output has the shape {found}, due is {trial.problem.output_shape}"
+    return f"the output has the shape {found}, expected {trial.problem.output_shape}"
 
 
 def _effect(caller: Caller, trial: CallResult) -> str:
@@ -93,7 +93,7 @@ def _effect(caller: Caller, trial: CallResult) -> str:
 
 
 def _ignored(trial: CallResult, axis: str) -> str:
-    """Return that a feature has no effect, where the output is the one due without it."""
+    """Return that a feature has no effect, where the output is the one expected without it."""
     if axis not in ARRAYS or not trial.wrong:
         return ""
     case = trial.problem.case.replace(**{axis: PLAIN[axis]})
@@ -119,7 +119,7 @@ def _added_bias(trial: CallResult) -> str:
 def _counted(name: str, times: float) -> str:
     if abs(times) < EXACT:
         return f"the bias of {name} is not added"
-    return f"the bias of {name} is added {times:.4g} times, due is once"
+    return f"the bias of {name} is added {times:.4g} times, expected once"
 
 
 def _query_bias(caller: Caller, trial: CallResult) -> str:

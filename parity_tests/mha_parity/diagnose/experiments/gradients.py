@@ -85,7 +85,7 @@ class Departure:
 
 
 def summed(problem: Problem, right: Answer, answer: Answer) -> dict[str, Array]:
-    """Return the gradients due, with one sum where one array went in under several names."""
+    """Return the right gradients, with one sum where one array went in under several names."""
     expected, found = dict(right.gradients or {}), answer.gradients or {}
     for name in ("value", "key"):
         for first in ("query", "key"):
@@ -264,7 +264,7 @@ def _described(seen: list[Departure], cases: list[Case]) -> str:
     shown = f"{law} ({number})" if law and law not in {"0", "-1"} else law or number
     if not law and np.ptp(factors) > 1e-6 * abs(factors[0]):
         shown = ", ".join(f"{f:.4g}" for f in factors)
-    return f"{shown} times what is due{spots or ', in all heads and rows'}"
+    return f"{shown} times the right one{spots or ', in all heads and rows'}"
 
 
 def _fits(formula: Callable[[Case], float], factors: list[float], cases: list[Case]) -> bool:

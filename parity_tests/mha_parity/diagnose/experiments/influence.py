@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def visibility(reading: SampleWeights) -> str:
-    """Return the rule of the keys that rows see where it is not the one due; "" without a rule."""
+    """Return the rule of the keys that rows see where it is a wrong one; "" without a rule."""
     seen, visible = reading.seen, reading.visible
     lost, leaked = visible & _readable(reading) & ~seen, seen & ~visible
     if not (lost.any() or leaked.any()):
@@ -120,7 +120,7 @@ def keys_lost(readings: Sequence[SampleWeights]) -> str:
 
 
 def _rows(seen: Array, visible: Array) -> str:
-    """Return which keys row i of one head sees, where that is a rule other than the one due."""
+    """Return which keys row i of one head sees, where that is a rule other than the right one."""
     lost = visible & ~seen
     if not lost.any() and (covered := _covered(seen & ~visible)):
         return covered
@@ -130,12 +130,12 @@ def _rows(seen: Array, visible: Array) -> str:
         return ""
     row = int(np.flatnonzero((seen != visible).any(axis=1))[0])
     example = _example(seen, visible, row)
-    return f"row i sees keys {rule} (within 0 … S-1), due are {expected}; {example}"
+    return f"row i sees keys {rule} (within 0 … S-1), expected {expected}; {example}"
 
 
 def _example(seen: Array, visible: Array, row: int) -> str:
     keys = spans(np.flatnonzero(seen[row])) or "none"
-    return f"row {row} sees keys {keys}, due are {spans(np.flatnonzero(visible[row]))}"
+    return f"row {row} sees keys {keys}, expected {spans(np.flatnonzero(visible[row]))}"
 
 
 def _covered(leaked: Array) -> str:

@@ -43,7 +43,7 @@ CHANGES: dict[str, dict[str, object]] = {
 }
 LEAST = 1e-3
 RESOLVED = 100  # times what a weight is read to: an output that is less off says nothing of them
-WAYS = 4  # seeds with which two masks are tried
+ALONE, PAIRED = 16, 4  # seeds with which a mask is tried, and two at once
 RETURNED, WITHOUT = " with returned weights", " without returned weights"
 UNREAD = "less than weights can be read to"
 HIDDEN_QUERIES = "it hides the rows of queries that it marks, not keys"
@@ -78,7 +78,7 @@ def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
         for kind in kinds:
             if kind not in caller.candidate.offer[axis] or not caller.running():
                 continue
-            designs = _designs(caller, {axis: kind})
+            designs = _in_every_way(caller, _designs(caller, {axis: kind}), ALONE)
             found = list(_effects(caller, designs[:1] if plain_wrong else designs, plain_wrong))
             wrong = [each for each in found if each.effect]
             yield from ([each for each in wrong if each.understood] or wrong or found)[:1]
@@ -91,9 +91,8 @@ def mask_pairs(caller: Caller) -> Iterator[MaskEffect]:
         for attn in (kind for kind in AXES["attn"] if kind in offer["attn"]):
             if not caller.running():
                 return
-            name, case = _designs(caller, {"padding": padding, "attn": attn})[0]
-            # Masks may be passed in several ways, of which the seed chooses one.
-            designs = [(name, case.replace(seed=seed)) for seed in _pattern_seeds(case, WAYS)]
+            designs = _designs(caller, {"padding": padding, "attn": attn})[:1]
+            designs = _in_every_way(caller, designs, PAIRED)
             found = [e for e in _effects(caller, designs, plain_wrong=False) if e.effect]
             yield from ([each for each in found if each.understood] or found)[:1]
 
@@ -114,6 +113,20 @@ def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:
         case = caller.case(**{**sizes, **change}, **mask)
         cases.setdefault(case.replace(seed=_pattern_seeds(case, 1)[0]), name + where)
     return [(where, case) for case, where in cases.items()]
+
+
+def _in_every_way(
+    caller: Caller, designs: Sequence[tuple[str, Case]], ways: int
+) -> list[tuple[str, Case]]:
+    """Return the designs, the first with a seed whose call is wrong, if one of a few is.
+
+    The seed chooses in which of several ways a mask is passed.
+    """
+    (name, case), *others = designs
+    seeds = _pattern_seeds(case, ways)
+    trials = caller.pose([pose(case.replace(seed=seed)) for seed in seeds])
+    wrong = next((seed for seed, t in zip(seeds, trials, strict=False) if t.wrong), seeds[0])
+    return [(name, case.replace(seed=wrong)), *others]
 
 
 def _pattern_seeds(case: Case, number: int) -> list[int]:
@@ -257,7 +270,7 @@ def _filled(reading: SampleWeights, plain: Array, hidden: Array) -> str:
 
 def _scaled(fill: float, problem: Problem) -> str:
     """Return a score, and what it is before the scale where that is the rounder number."""
-    before = fill / problem.scale
+    before = fill / (problem.scale or 1.0)
     whole = abs(before - round(before)) < LEAST < abs(fill - round(fill))
     return f"{fill:.4g}" + (f" ({before:.0f} before it is scaled)" if whole else "")
 

@@ -22,7 +22,7 @@ NOISE = {"float64": 1e-9, "float32": 1e-4, "float16": 3e-2, "bfloat16": 2e-1}
 
 @dataclass(frozen=True, eq=False)
 class SampleWeights:
-    """Weights of one sample as read and as due, (H, L, S), and the scores that are due.
+    """Weights of one sample as read and as expected, (H, L, S), and the expected scores.
 
     ``scores`` are scaled and -inf where a key is hidden; ``query`` and ``key`` are the heads.
     """
@@ -51,7 +51,7 @@ class SampleWeights:
 
     @property
     def right(self) -> bool:
-        """Whether the weights are those due."""
+        """Whether the weights are those expected."""
         with np.errstate(invalid="ignore"):
             return bool((np.abs(self.weights - self.expected) <= 10 * self.noise).all())
 

@@ -45,7 +45,7 @@ def _stage(trial: CallResult) -> str:
     if weights is None or _same(weights, expected, trial):
         return ""
     if weights.shape != expected.shape:
-        return f"of shape {weights.shape}, due is {expected.shape}"
+        return f"of shape {weights.shape}, expected {expected.shape}"
     stages = dict(_stages(trial.problem, trial.right.stages))
     return next(
         (n for n, a in stages.items() if _same(weights, _shown(trial.problem, a), trial)),
@@ -57,7 +57,7 @@ def _stages(problem: Problem, stages: dict[str, Array]) -> Iterator[tuple[str, A
     weights, scores, masked = (stages[n] for n in ("weights", "scores", "masked scores"))
     powers = np.exp(masked - masked.max(axis=-1, keepdims=True, initial=-np.inf))
     plain = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # a scale may be 0
         yield "the scores before the softmax, mask included", masked
         yield "the scores before mask and softmax", scores
         yield "q k^T, neither scaled nor masked", scores / problem.scale

@@ -75,14 +75,18 @@ class OffIndices:
     off: frozenset[int]
 
 
-def index_rule(word: str, seen: Sequence[OffIndices]) -> str | None:
+def index_rule(word: str, seen: Sequence[OffIndices], right: Sequence[int] = ()) -> str | None:
     """Return which indices of an axis are off, the same rule in every answer: "the last head".
 
-    ``EVERYWHERE`` where all are; None where no rule fits.
+    ``EVERYWHERE`` where all are; None where no rule fits. At the sizes ``right`` none is off: a
+    rule about what a block leaves over has none over there, or its first block is no whole one.
     """
     if all(len(each.off) == each.count for each in seen):
         return EVERYWHERE
     for text, rule in _place_rules(word, seen):
+        multiple = rule.args[0] if isinstance(rule, partial) and rule.func is _tail else 0
+        if multiple and any(size % multiple and size > multiple for size in right):
+            continue
         if all(each.off == _within(rule, each.count) for each in seen):
             return text
     return None
@@ -181,6 +185,12 @@ def _last_keys(rows: Array, edge: Array, keys: int) -> Iterator[tuple[str, Array
                 name = f"{t} * (i // {u}{f' + {more}' if more else ''}) - 1"
                 yield name, np.minimum(tile, end)
                 yield f"min(i, {name})", np.minimum(rows, tile)
+    for t in TILES:
+        last = np.minimum(t * (rows // t + 1), len(rows))
+        name = (
+            f"i + (S - e), e the end of its tile of {t} rows: each tile is masked as the last one"
+        )
+        yield name, rows + keys - last
     for t in TILES:
         for u in TILES:
             ends = np.minimum(u * (rows // u + 1), len(rows))

@@ -32,6 +32,7 @@ SIZES = (
     {"head_dim": 131, "heads_count": 3, "queries": 3, "keys": 5},
 )
 # How far a scale that is read may be off, relative; formulas differ by more at some size.
+NEARLY = 1e-2  # of 1; and of how far a factor is from it
 EXACT = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 
 
@@ -74,7 +75,7 @@ def measured(caller: Caller) -> list[EffectiveScale]:
 
 LAWS: dict[str, Callable[[Case], float]] = {
     "1/sqrt(D)": lambda c: c.head_dim**-0.5,
-    "no scale: 1": lambda _: 1.0,
+    "1, no scale at all": lambda _: 1.0,
     "1/sqrt(E)": lambda c: c.embed_dim**-0.5,
     "1/D": lambda c: 1 / c.head_dim,
     "1/E": lambda c: 1 / c.embed_dim,
@@ -128,7 +129,7 @@ for _name in ("float16", "bfloat16"):
 
 
 def law(found: list[EffectiveScale]) -> str:
-    """Return the formula that gives every effective scale, or the factors on the one due."""
+    """Return the formula that gives every effective scale, or the factors on the expected one."""
     if len(found) < 3:
         return ""
     for text, formula in LAWS.items():
@@ -137,13 +138,25 @@ def law(found: list[EffectiveScale]) -> str:
     scale = float(np.mean([m.scale for m in found]))
     factor = float(np.mean([m.factor for m in found]))
     if all(m.equals(factor * m.case.head_dim**-0.5) for m in found):
-        return f"{factor:.6g}/sqrt(D)"
+        return f"{factor:.6g}/sqrt(D)" if abs(factor - 1) > NEARLY else _nearly_one(factor)
     if all(m.equals(scale) for m in found):
         return constant(scale)
     exponent = _power(found)
     return exponent or "no formula in D, H, L, S or E: " + ", ".join(
         f"{m.scale:.4g} at D = {m.case.head_dim}" for m in found[:4]
     )
+
+
+def _nearly_one(factor: float) -> str:
+    """Return a factor that is 1 in six digits, and the constant that would give it if rounded."""
+    text = f"{factor:.9g}/sqrt(D)"
+    for name, value in (("log2(e)", 1 / math.log(2)), ("ln(2)", math.log(2))):
+        for digits in range(2, 8):
+            written = round(value, digits)
+            for ratio in (written / value, value / written):
+                if abs(ratio - factor) <= NEARLY * abs(factor - 1):
+                    return f"{text}, as with {name} written as {written}"
+    return text
 
 
 def constant(value: float) -> str:

@@ -27,6 +27,7 @@ class ScoreFunction:
     function: Callable[[Array, float], Array]
     constants: tuple[float, ...]
     remedy: str
+    operation: str = ""
 
 
 def _log_abs(z: Array) -> Array:
@@ -40,19 +41,28 @@ SCORE_FUNCTIONS = (
         lambda z, c: np.clip(z, -c, c),
         GRID,
         "remove the clip: the softmax subtracts the row's maximum and needs none",
+        "clipped scores",
     ),
-    ScoreFunction("scores are clipped at {c:.4g} from above", np.minimum, GRID, "remove the clip"),
+    ScoreFunction(
+        "scores are clipped at {c:.4g} from above",
+        np.minimum,
+        GRID,
+        "remove the clip",
+        "clipped scores",
+    ),
     ScoreFunction(
         "scores are clipped at -{c:.4g} from below",
         lambda z, c: np.maximum(z, -c),
         GRID,
         "remove the clip",
+        "clipped scores",
     ),
     ScoreFunction(
         "scores are capped by {c:.4g} tanh(score / {c:.4g})",
         lambda z, c: c * np.tanh(z / c),
         GRID,
         "remove the soft cap: multi-head attention has none",
+        "capped scores",
     ),
     ScoreFunction(
         "weights are relu(score), not exp(score)",

@@ -117,13 +117,14 @@ def table(found: Curve) -> str:
 
 
 def tiles(found: Curve) -> tuple[int, Array] | None:
-    """Return the width of tiles of keys within which log-ratios are due, and each tile's offset.
+    """Return the width of tiles of keys within which log-ratios are right, and each tile's offset.
 
     Offsets (H, L, T) are NaN where no weight of the tile can be read.
     """
     rest = np.where(found.usable, found.y - found.x, np.nan)
     keys = rest.shape[-1]
-    for width in reversed([w for w in TILES if w < keys]):
+    # Of a fixed number of keys, or two parts of all keys.
+    for width in sorted({w for w in (*TILES, -(-keys // 2)) if w < keys}, reverse=True):
         count = -(-keys // width)
         padded = np.full((*rest.shape[:2], count * width), np.nan)
         padded[..., :keys] = rest
@@ -135,6 +136,11 @@ def tiles(found: Curve) -> tuple[int, Array] | None:
         if spread.max() <= 10 * found.atol and some.sum(axis=-1).max() > 1:
             return width, np.where(some.any(axis=-1), high, np.nan)
     return None
+
+
+SUM_LEFT_OUT = (
+    "each tile's result is weighted by exp of its maximum alone, and not by its sum of exponentials"
+)
 
 
 def tile_offset_sentence(found: Curve) -> str:
@@ -154,8 +160,14 @@ def tile_offset_sentence(found: Curve) -> str:
         factor = _proportional(offsets, maxima, found.atol)
         if factor is not None:
             return start + _rescaling(name, factor)
+    pieces = padded.reshape(*scores.shape[:2], -1, width)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        sums = np.log(np.exp(pieces - own[..., None]).sum(axis=-1))
+    factor = _proportional(offsets, sums, found.atol)
+    if factor is not None and abs(factor + 1) < 1e-3:
+        return f"{start}{SUM_LEFT_OUT}"
     return (
-        f"{start}within a tile the weights are due, between tiles their ratio is off by up to "
+        f"{start}within a tile the weights are right, between tiles their ratio is off by up to "
         f"{math.exp(min(float(np.nanmax(np.abs(offsets))), 50)):.3g} times"
     )
 
@@ -201,10 +213,13 @@ def _proportional(offsets: Array, maxima: Array, atol: float) -> float | None:
 
 
 def denominator(found: Curve) -> str:
-    """Return what is added to the denominator, where log-ratios are due and rows sum to less."""
+    """Return what is added to the denominator, where log-ratios are right and rows sum to less."""
     reading = found.reading
     sums = np.where(reading.visible, reading.weights, 0).sum(axis=-1)
     if not (np.abs(sums - 1) > 100 * reading.noise).any() or (sums <= 0).any():
+        return ""
+    # Weights of keys that should be hidden take from the others: the denominator is theirs too.
+    if np.abs(reading.weights.sum(axis=-1) - sums).max() > 100 * reading.noise:
         return ""
     scores = np.where(reading.visible, reading.scores, -np.inf)
     top = scores.max(axis=-1)
@@ -216,8 +231,14 @@ def denominator(found: Curve) -> str:
         if counted and np.ptp(extra) <= 1e-4 * np.abs(extra).max():
             return text.format(c=mean)
     if np.ptp(sums) <= 1e-6:
-        return f"every row of weights sums to {low:.6g}, due is 1"
-    return f"rows of weights sum to {low:.4g} … {high:.4g}, due is 1"
+        return f"every row of weights sums to {_sum(low, 6)}, expected 1"
+    return f"rows of weights sum to {_sum(low, 4)} … {_sum(high, 4)}, expected 1"
+
+
+def _sum(value: float, digits: int) -> str:
+    """Return a sum of weights, one that these digits do not tell from 1 by its distance to it."""
+    said, more = f"{value:.{digits}g}", value - 1
+    return f"1 {'+' if more > 0 else '-'} {abs(more):.2g}" if said == "1" and more else said
 
 
 def _added(excess: Array, shifted: Array, top: Array) -> Iterator[tuple[str, Array]]:
@@ -233,12 +254,15 @@ def _added(excess: Array, shifted: Array, top: Array) -> Iterator[tuple[str, Arr
     yield whole, excess * shifted * np.exp(top - top.max())
 
 
-def describe_channels(found: Sequence[Array]) -> str:
-    """Return which channels of the dot product have which factor; ``found`` are (H, D) each."""
+def describe_channels(found: Sequence[Array], right: Sequence[int] = ()) -> str:
+    """Return which channels of the dot product have which factor; ``found`` are (H, D) each.
+
+    At the widths ``right`` all of them have their own.
+    """
     left_out = [_left_out(factors) for factors in found]
     if all(each and each.off for each in left_out):
         seen = [each for each in left_out if each]
-        rule = index_rule("channel", seen) if len(seen) > 1 else None
+        rule = index_rule("channel", seen, right) if len(seen) > 1 else None
         here = f"{spans(seen[-1].off)} of {seen[-1].count}"
         return f"the dot product leaves out {f'{rule}: ' if rule else 'channels '}{here}"
     listed = ", ".join(f"{f:.4g}" for f in found[0][0][:8])

@@ -97,13 +97,13 @@ def _shifted(caller: Caller, dtype: str, added: float, rows: str) -> Problem | N
 
 
 def _no_keys(caller: Caller) -> Iterator[ValueEffect]:
-    """Yield what stands in rows without any key: 0 is due."""
+    """Yield what stands in rows without any key: 0 is expected."""
     if "empty" not in caller.candidate.offer["size"] or caller.base.inputs == "self":
         return
     trials: list[CallResult] = caller.ask([caller.case(keys=0)])
     if trials and trials[0].wrong:
         text = contents(trials) or "wrong"
         yield ValueEffect(
-            f"with no keys (S = 0) the output is {text}, due is 0",
+            f"with no keys (S = 0) the output is {text}, expected 0",
             "return 0 where there is no key: 0 / 0 is NaN",
         )

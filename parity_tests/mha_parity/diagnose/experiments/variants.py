@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     Variants = Iterable[tuple[str, Problem]]
 
 
+INVERTED = "is inverted: what it marks is seen, the rest hidden"
+
+
 def answered_variant(trial: CallResult, variants: Variants) -> str:
     """Return the sentence of the first changed problem that the answer is right for; "" if none."""
     return next((text for text, changed in variants if is_answered(trial, changed)), "")
@@ -53,6 +56,10 @@ def mask_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
         case = problem.case.replace(attn="bool2d")
         transposed = problem.replace(case=case, attn_mask=earlier)
         yield f"{_subject('the causal rule', given)} is applied transposed", transposed
+    if problem.is_causal:
+        seen = np.tri(problem.case.queries, problem.case.keys, dtype=bool)
+        inverted = problem.replace(case=problem.case.replace(attn="bool2d"), attn_mask=seen)
+        yield f"{_subject('the causal rule', given)} {INVERTED}", inverted
     if attn is not None:
         yield from _changed(problem, "attn_mask", attn, given, _attn(problem, attn))
     if len(given) > 1:
@@ -104,7 +111,7 @@ def _padding(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
     """Yield what a mask (N, S) may be taken for."""
     n, heads = len(mask), problem.num_heads
     if mask.dtype == np.bool_:
-        yield "is inverted: what it marks is seen, the rest hidden", ~mask
+        yield INVERTED, ~mask
     if problem.lengths is not None:
         for more, said in ((1, "leaves one key too many"), (-1, "hides one key too many")):
             lengths = np.clip(problem.lengths + more, 0, mask.shape[1])
@@ -126,7 +133,7 @@ def _padding(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
 def _attn(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
     """Yield what a mask (L, S) or (N H, L, S) may be taken for."""
     if mask.dtype == np.bool_:
-        yield "is inverted: what it marks is seen, the rest hidden", ~mask
+        yield INVERTED, ~mask
     if mask.shape[-1] == mask.shape[-2]:
         yield "is applied transposed", mask.swapaxes(-1, -2)
     if mask.ndim == 3:
@@ -154,8 +161,9 @@ def _joined(problem: Problem) -> Iterator[tuple[str, Problem]]:
     attn = _without(problem, "key_padding_mask").hidden()
     keys, case = problem.key.shape[1], problem.case.replace(padding="none", attn="bool3d")
     joined = {
-        "a key is hidden only where both masks hide it (AND, due is OR)": padding & attn,
-        "a key is hidden where just one of the masks hides it (XOR, due is OR)": padding ^ attn,
+        "a key is hidden only where both masks hide it (AND, where OR is right)": padding & attn,
+        "a key is hidden where just one of the masks hides it (XOR, where OR is right)": padding
+        ^ attn,
         "both masks are inverted": ~padding | ~attn,
         "the masks are joined, and the result is inverted": ~(padding | attn),
     }
@@ -168,19 +176,35 @@ def _joined(problem: Problem) -> Iterator[tuple[str, Problem]]:
 
 def head_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
     """Yield which key heads the query heads may use in place of h // (H / G) of G heads."""
-    groups, heads = problem.num_kv_heads, problem.num_heads
+    groups, heads = problem.case.kv_heads_count or problem.num_heads, problem.num_heads
     if groups == heads:
         return
     own = np.arange(heads)
     used = {
-        f"h % {groups}: key heads are tiled, due is that each is repeated": own % groups,
+        f"h % {groups}: key heads are tiled, where each should be repeated": own % groups,
         "0: the others are not used": 0 * own,
         f"{groups} - 1 - h // {heads // groups}: in reverse order": own[::-1] // (heads // groups),
     }
-    case = problem.case.replace(kv_heads_count=0)
     for said, chosen in used.items():
+        yield f"query head h uses key head {said}", _with_heads(problem, groups, chosen)
+
+
+def _with_heads(problem: Problem, groups: int, chosen: Array) -> Problem:
+    """Return a problem whose query head h has the key head ``chosen[h]`` of ``groups``."""
+    case = problem.case.replace(kv_heads_count=0)
+    if problem.num_kv_heads == groups:
         key, value = (
             x.reshape(*x.shape[:2], groups, -1)[:, :, chosen].reshape(*x.shape[:2], -1)
             for x in (problem.key, problem.value)
         )
-        yield f"query head h uses key head {said}", problem.replace(case=case, key=key, value=value)
+        return problem.replace(case=case, key=key, value=value)
+    # The weights of a whole layer hold each key head once for every query head of its group.
+    rows = chosen * (problem.num_heads // groups)
+    names = ("w_k", "w_v", "b_k", "b_v")
+    arrays = {name: getattr(problem, name) for name in names}
+    changed = {
+        name: array.reshape(problem.num_heads, -1, *array.shape[1:])[rows].reshape(array.shape)
+        for name, array in arrays.items()
+        if array is not None
+    }
+    return problem.replace(case=case, **changed)

@@ -26,16 +26,24 @@ MEDIUM = {"batch": 1, "queries": 101, "keys": 127, "head_dim": 131}
 LARGE = {"batch": 1, "queries": 167, "keys": 191, "head_dim": 193}
 LARGER = {"batch": 1, "queries": 299, "keys": 319, "head_dim": 321}
 PROJECTED = {**SMALL, "keys": 11}  # a layer of one head shows no more keys than it has columns
+RESCALED = (
+    "multiply what was accumulated, and the row sum, by exp(old maximum - new maximum) whenever "
+    "the maximum grows"
+)
+MERGED = (
+    "weight each tile's result by exp(its maximum - the row's maximum) times its own sum of exp"
+)
 NEARLY_EXP = 1e-2  # of a logarithm: a formula of other q or k misses by more
 
 
 @dataclass(frozen=True)
 class WeightsFinding:
-    """What the weights are in place of what they should be, and what to do."""
+    """What the weights are in place of what they should be, what to do, and in which operation."""
 
     text: str
     remedy: str
     understood: bool = True
+    operation: str = ""
 
 
 def readings(caller: Caller) -> Iterator[SampleWeights]:
@@ -74,8 +82,9 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
         return [found_first]
     curves = [each for each in map(transfer.curve, wrong) if each is not None]
     curves.sort(key=lambda c: c.reading.problem.case.regime != "normal")
+    widths = [each.problem.head_dim for each in found if each.right]
     for i, each in enumerate(curves):
-        cause = _bent(caller, each, curves[i + 1 :])
+        cause = _bent(caller, each, curves[i + 1 :], widths)
         if cause:
             return [cause]
     return [_unknown(wrong[0], curves[0] if curves else None)]
@@ -122,8 +131,9 @@ def _other_axis(reading: SampleWeights) -> WeightsFinding | None:
     }
     for name, total in sums.items():
         if np.abs(total - 1).max() <= atol:
-            return WeightsFinding(f"weights sum to 1 in {name}; due is in each row, over the keys",
-                         "take the softmax over the last axis of (N, H, L, S)")  # fmt: skip
+            return WeightsFinding(f"weights sum to 1 in {name}, expected: in each row, over keys",
+                         "take the softmax over the last axis of (N, H, L, S)",
+                         operation="axis of the softmax")  # fmt: skip
     return None
 
 
@@ -134,22 +144,24 @@ def _visible(wrong: list[SampleWeights]) -> WeightsFinding | None:
         return WeightsFinding(rule, "let the loop over keys end with the last key")
     if rule := largest_kept(normal):
         return WeightsFinding(
-            f"{rule}, due are all", "take the softmax over all keys: remove the top-k"
+            f"{rule}, expected all",
+            "take the softmax over all keys: remove the top-k",
+            operation="largest scores",
         )
     for each in reversed(normal):
         if rule := visibility(each):
             return WeightsFinding(
                 rule,
-                "let each row see the keys that are due: look at the bounds of the "
+                "let each row see the keys that it should: look at the bounds of the "
                 "loop over keys, at window and offset of a mask",
             )
     return None
 
 
 def _bent(
-    caller: Caller, found: transfer.Curve, others: Sequence[transfer.Curve]
+    caller: Caller, found: transfer.Curve, others: Sequence[transfer.Curve], widths: Sequence[int]
 ) -> WeightsFinding | None:
-    """Return how weights follow from scores, where something fits."""
+    """Return how weights follow from scores, where something fits; right they are at ``widths``."""
     slopes, misfit = transfer.slope(found)
     if misfit <= found.atol:
         return _straight(caller, found, slopes)
@@ -157,14 +169,17 @@ def _bent(
     if factors is not None:
         more = [f for c in others[:1] if (f := transfer.channel_factors(c)) is not None]
         return WeightsFinding(
-            transfer.describe_channels([factors, *more]), "sum the products over all D channels"
+            transfer.describe_channels([factors, *more], widths),
+            "sum the products over all D channels",
         )
     if story := transfer.tile_offset_sentence(found):
-        return WeightsFinding(story, "multiply what was accumulated, and the row sum, by "
-                     "exp(old maximum - new maximum) whenever the maximum grows")  # fmt: skip
+        merged = transfer.SUM_LEFT_OUT in story or "ratio is off" in story
+        return WeightsFinding(story, MERGED if merged else RESCALED)
     if score_function := score_functions.score_function(found):
         return WeightsFinding(
-            score_function[0].text.format(c=score_function[1]), score_function[0].remedy
+            score_function[0].text.format(c=score_function[1]),
+            score_function[0].remedy,
+            operation=score_function[0].operation,
         )
     if story := transfer.table(found):
         return WeightsFinding(story, "call exp")
@@ -184,14 +199,18 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
             f"{formula} ({scale:.4g} at D = {found.reading.problem.head_dim})" if formula else ""
         )
         return WeightsFinding(
-            f"the effective scale is {listed or f'{scale:.4g}'}; due is 1/sqrt(D) = {expected:.4g}",
+            f"the effective scale is {listed or f'{scale:.4g}'}, "
+            f"expected 1/sqrt(D) = {expected:.4g}",
             "multiply q k^T by 1/sqrt(D), once, with the D of the call",
+            operation="scale",
         )
     story = transfer.denominator(found)
     if not story:
         return None
     remedy = "divide by the sum of exp over the keys of the row, and by nothing else"
-    return WeightsFinding(story, remedy, understood="denominator" in story)
+    understood = "denominator" in story
+    operation = "denominator" if "is added to the denominator, after" in story else ""
+    return WeightsFinding(story, remedy, understood=understood, operation=operation)
 
 
 def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFinding:
@@ -203,7 +222,7 @@ def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFin
     )  # fmt: skip
     if example := irregular(reading):
         return WeightsFinding(
-            f"some keys get no weight, or get one that is not due, by no rule that was "
+            f"some keys get no weight, or get one that is not expected, by no rule that was "
             f"tried: {example}; {first}",
             "",
             False,
@@ -215,7 +234,7 @@ def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFin
     slopes, misfit = transfer.slope(found)
     if misfit <= NEARLY_EXP:
         return WeightsFinding(
-            f"the weights are nearly those due: their logarithms miss a line of slope "
+            f"the weights are nearly those expected: their logarithms miss a line of slope "
             f"{slopes.mean():.3g} by up to {misfit:.2g}, as an approximated exp does; {first}",
             "call exp",
             understood=False,
