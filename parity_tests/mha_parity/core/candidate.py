@@ -22,9 +22,10 @@ class Answer:
     ``gradients`` maps state-dict names, "query", "key", "value" and float masks to arrays.
     ``notes`` are facts about the candidate's conduct seen during the call (see ``conduct``), and
     ``held`` names the checks of conduct that were asked of this call and held; ``remarks`` are said
-    and fail nothing. ``parameters`` has the keys of the target's parameters that were passed so
-    far, True where with another value than the default. ``seconds`` is how long the call took,
-    where it was made.
+    and fail nothing. ``lost`` has the severity and the sentence of each further call, made for a
+    check of conduct, that ended without an answer. ``parameters`` has the keys of the target's
+    parameters that were passed so far, True where with another value than the default.
+    ``seconds`` is how long the call took, where it was made.
     """
 
     output: Array
@@ -33,6 +34,7 @@ class Answer:
     notes: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    lost: tuple[tuple[str, str], ...] = ()
     parameters: Mapping[str, bool] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -41,6 +43,8 @@ REMARK = "remark: "  # how a finding begins that is said and fails nothing
 # How the sentences begin on cases that were not sent, and on calls that the harness could not make.
 NOT_ASKED = "not asked any more"
 NOT_CALLED = "could not be called"
+# The remedy where a target is called in no known way.
+ADAPTER = "judge an adapter that calls it, which `mha-parity adapt` begins"
 
 
 class CandidateError(Exception):

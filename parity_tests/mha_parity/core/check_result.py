@@ -63,6 +63,7 @@ class CheckResult:
     ``check`` is "output", "weights", "gradient of X", "permutation equivariance", ...
     ``error`` and ``allowed`` are in the same unit (absolute); ``times_torch`` is the error in
     units of torch's own error in the same dtype on the same problem, where it was measured.
+    ``improbable``: less accurate than roundings that scatter around 0 make it once in 1e9 cases.
     ``detail`` is one sentence for a person: what was got, what should be.
     """
 
@@ -73,6 +74,7 @@ class CheckResult:
     allowed: float = 0.0
     where: Place | None = None
     times_torch: float | None = None
+    improbable: bool = False
     detail: str = ""
 
     @property

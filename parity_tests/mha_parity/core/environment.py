@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 
 TORCH = "torch"  # the library and the extra that brings it
+# By these versions answers, and what is allowed, may differ: one verdict has one of each.
+VERSIONS = ("mha_parity", TORCH, "numpy")
 
 
 def installed(module: str) -> bool:

@@ -27,20 +27,23 @@ class Role(StrEnum):
     POSITIONS = "positions"
     RETURN = "return switch"
     CONFIG = "configuration"
+    KEYWORDS = "further keywords"  # of an open call, which may be masks
     OTHER = "other"
 
 
 class Status(StrEnum):
-    """Whether cases passed a parameter; ``EXCLUDED`` by ``--without``."""
+    """Whether cases passed a value for a parameter; ``EXCLUDED`` by ``--without``."""
 
-    PASSED = "passed"
-    DEFAULT_ONLY = "default only"
-    NEVER_PASSED = "never passed"
+    TRIED = "tried"
+    DEFAULT_ONLY = "left at default"
+    NOT_TRIED = "not tried"
     EXCLUDED = "excluded"
 
 
 # Parity says nothing while one of these is untried: what it hides is half of what attention does.
-ESSENTIAL = frozenset({Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL})
+ESSENTIAL = frozenset({
+    Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.KEYWORDS,
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ class Parameter:
     role: Role
     required: bool = False
     default: str = ""
-    status: Status = Status.NEVER_PASSED
+    status: Status = Status.NOT_TRIED
     meaning: str = ""
     reason: str = ""
 
@@ -71,7 +74,7 @@ class Parameter:
 
         A constructor's score bias makes weights that torch's layer has no counterpart of.
         """
-        tried = {Status.PASSED, Status.EXCLUDED}
+        tried = {Status.TRIED, Status.EXCLUDED}
         learned = self.role is Role.SCORE_BIAS and self.of == "constructor"
         return self.role in ESSENTIAL and not learned and self.status not in tried
 
@@ -96,7 +99,7 @@ def with_status(
 def _status(parameter: Parameter, passed: Mapping[str, bool], excluded: Collection[str]) -> Status:
     other = passed.get(parameter.key)
     if other:
-        return Status.PASSED
+        return Status.TRIED
     if parameter.name in excluded:
         return Status.EXCLUDED
-    return Status.NEVER_PASSED if other is None else Status.DEFAULT_ONLY
+    return Status.NOT_TRIED if other is None else Status.DEFAULT_ONLY

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.parameters import Status
+from mha_parity.core.parameters import Role, Status
 
 if TYPE_CHECKING:
     from mha_parity.core.case import Case
@@ -79,7 +79,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A name for the bug, or measurements where no name fits (``bug`` is None)."""
+    """A name for the bug, or measurements where no name fits (``bug`` is None).
+
+    ``operation`` is that of the target's code which a measured cause says is wrong, if it says so.
+    """
 
     bug: str | None
     title: str
@@ -89,6 +92,7 @@ class Diagnosis:
     aliases: tuple[str, ...] = ()
     evidence: str = ""
     source: str = ""
+    operation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +100,21 @@ class Source:
     """Where the target is defined: its file as the target names it, and the line from 1 on.
 
     ``text`` is the definition, empty in a notebook. ``raised_at`` is the line of that file at which
-    a failing call raised an exception; 0 where none did.
+    a failing call raised an exception; 0 where none did. ``suspects`` are the lines in which the
+    first cause of the diagnosis most likely lies, with their text; none where the source leaves
+    more than one place possible.
     """
 
     file: str
     line: int
     text: str = ""
     raised_at: int = 0
+    suspects: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def marked(self) -> int:
+        """The line to look at first: the suspect, else the one that raised, else the first."""
+        return self.suspects[0][0] if self.suspects else self.raised_at or self.line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +149,8 @@ class Verdict:
     ``reasons`` counts the inconclusive cases by why they are.
     ``power`` counts, of the ``weighed`` cases, those that would have shown each gross error.
     ``stopped_early``: the run ended at the first failure, as ``--fail-fast`` asks.
+    ``improbable`` counts the outputs with an error that roundings of their dtype do not reach, and
+    has the largest of these errors in units of torch's own.
     ``dtype_finding`` says that answers have a narrower dtype than the inputs, where cases fail so.
     ``source`` is None where no file defines the target.
     """
@@ -168,6 +182,7 @@ class Verdict:
     source: Source | None = None
     stopped_early: bool = False
     reasons: dict[str, int] = field(default_factory=dict)
+    improbable: tuple[int, float] = (0, 0.0)
 
     def __repr__(self) -> str:
         """Return the sentence: all the data would fill pages."""
@@ -205,8 +220,10 @@ class Verdict:
                 "not end."
             )
         untried = [each for each in self.parameters if each.is_untried]
-        if untried:
-            return f"Inconclusive: {self.target}: {_way_out(untried)}{self._left_out}."
+        if untried or self.improbable[0]:
+            less = f" {self._less_accurate}" if self.improbable[0] else ""
+            tried = f": {_way_out(untried)}{self._left_out}" if untried else ""
+            return f"Inconclusive: {self.target}{less}{tried}."
         open_rows = [f"{r.axis}={r.value}" for r in self.features if r.status == "inconclusive"]
         what = f"{self.inconclusive} of {self.run} cases could not be judged"
         if open_rows:
@@ -226,6 +243,16 @@ class Verdict:
         return f"{said}{most}: {reason}" if reason else said
 
     @property
+    def _less_accurate(self) -> str:
+        """Say in how many cases there are fewer digits than the dtype has, and the way out."""
+        count, factor = self.improbable
+        return (
+            f"is less accurate than torch, up to {factor:.2g} times, in {count} of {self.run} "
+            "cases, which rounding in their dtype does not explain; compute in that dtype, or say "
+            "by --max-times-torch which factor is right"
+        )
+
+    @property
     def _over_run(self) -> str:
         """Say what the checks over the whole run found, where no single case fails."""
         found = (each.check_result for each in self.failures)
@@ -236,11 +263,11 @@ class Verdict:
     def _left_out(self) -> str:
         """Name the parameters that no case passed, by status."""
         said = ""
-        for status in (Status.NEVER_PASSED, Status.DEFAULT_ONLY, Status.EXCLUDED):
+        for status in (Status.NOT_TRIED, Status.DEFAULT_ONLY, Status.EXCLUDED):
             names = dict.fromkeys(
                 p.name for p in self.parameters if p.status is status and not p.is_untried
             )
-            said += f"; {status.value}: {', '.join(names)}" if names else ""
+            said += f"; parameters {status.value}: {', '.join(names)}" if names else ""
         return said
 
 
@@ -262,10 +289,12 @@ def _way_out(untried: list[Parameter]) -> str:
     reasons = "; ".join(dict.fromkeys(each.reason for each in untried if each.reason))
     verb = "was" if len(untried) == 1 else "were"
     without = ",".join(dict.fromkeys(each.name for each in untried))
+    masks = [each.name for each in untried if each.role is not Role.KEYWORDS]
+    named = f"say what it means by --masks {masks[0]}=hides, keeps or additive, " if masks else ""
     return (
         f"{names} ({untried[0].role.value}) {verb} never tried{': ' + reasons if reasons else ''}; "
-        f"say what it means by --masks {untried[0].name}=hides, keeps or additive, name another "
-        f"--convention, or exclude it with --without {without}"
+        f"{named or 'write an adapter that passes them, '}name another --convention, or exclude it "
+        f"with --without {without}"
     )
 
 

@@ -73,8 +73,13 @@ def build_verdict(
         target=target,
         convention=candidate.convention,
         outcome=summary.outcome(
-            case_results, rows, parameters, any(j.severity.fails for j in run_check_results)
+            case_results,
+            rows,
+            parameters,
+            any(j.severity.fails for j in run_check_results),
+            options.max_times_torch,
         ),
+        improbable=summary.improbable(case_results, options.max_times_torch),
         run=len(case_results),
         stopped_early=options.fail_fast and case_results[-1].fails,
         passed=sum(

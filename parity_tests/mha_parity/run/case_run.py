@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.checks.call_effects import FURTHER
 from mha_parity.checks.metamorphic import judge_relation, scheduled_relation
 from mha_parity.core.candidate import Answer, CandidateError, ask
 from mha_parity.core.check_result import CheckResult, Severity
@@ -43,13 +44,13 @@ IN_FLIGHT = 24  # cases sent to a candidate in another process while the oracle 
 ANSWERED = "call completes"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CaseResult:
     """The results of one case.
 
     ``exposes``: the gross errors that this case would have shown; None where not measured.
     ``seconds``: how long the target took to answer, or was waited for. ``answer_dtype``: that of
-    the output; empty without an answer.
+    the output; empty without an answer. ``held``: the checks around the call that found nothing.
     """
 
     case: Case
@@ -63,6 +64,7 @@ class CaseResult:
     remarks: tuple[str, ...] = ()
     parameters: Mapping[str, bool] = field(default_factory=dict)
     answer_dtype: str = ""
+    held: tuple[str, ...] = ()
 
     @property
     def fails(self) -> bool:
@@ -90,7 +92,15 @@ class CaseResult:
     def without_arrays(self, *, with_answer: bool = False) -> CaseResult:
         """Return the result without its arrays, or all but the answer, as a long run keeps it."""
         answer = self.answer if with_answer else None
-        return replace(self, problem=None, reference=None, answer=answer)
+        exposes = self.exposes and _EQUAL.setdefault(self.exposes, self.exposes)
+        held = _EQUAL.setdefault(self.held, self.held)
+        return replace(
+            self, problem=None, reference=None, answer=answer, exposes=exposes, held=held
+        )
+
+
+# Names that are alike in many cases, kept once: a run may have a million of them.
+_EQUAL: dict[Any, Any] = {}
 
 
 def is_measured(place: int) -> bool:
@@ -175,6 +185,7 @@ def _judged(
         remarks=answer.remarks,
         parameters=answer.parameters,
         answer_dtype=getattr(answer.output, "dtype", np.dtype("V")).name,
+        held=answer.held,
     )
 
 
@@ -194,12 +205,12 @@ def failed_call(case: Case, failure: CandidateError) -> CheckResult:
 
 
 def _call_effects(case: Case, answer: Answer) -> Iterator[CheckResult]:
-    """Yield a failed check for every note on the call, ``name: sentence``, and what held."""
-    for name in answer.held:
-        yield CheckResult(case=case, check=name, severity=Severity.MATCH)
+    """Yield a failed check for every note on the call, ``name: sentence``."""
     for note in answer.notes:
         name, _, sentence = note.partition(": ")
         yield CheckResult(case=case, check=name, severity=Severity.STRUCTURE, detail=sentence)
+    for severity, sentence in answer.lost:
+        yield CheckResult(case=case, check=FURTHER, severity=Severity(severity), detail=sentence)
 
 
 def _measured(

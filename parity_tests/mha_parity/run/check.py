@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,8 @@ from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.recorded import active, using
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
-from mha_parity.run.chunks import (
-    KEPT_FAILURES,
-    WHOLE,
-    Shard,
-    jobs,
-    run_chunks,
-    run_chunks_in_processes,
-)
+from mha_parity.run.chunks import KEPT_FAILURES, WHOLE, Shard, run_chunks
+from mha_parity.run.executors import STAYS, can_move, jobs, processes, run_chunks_on
 from mha_parity.run.fresh import state_findings
 from mha_parity.run.narrowing import cases_for, restricted
 from mha_parity.run.overflow import overflow_check
@@ -29,6 +24,8 @@ from mha_parity.run.repro import Repro
 from mha_parity.run.source import source_of
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
     from mha_parity.core.check_result import CheckResult
@@ -46,23 +43,27 @@ def check(
     target: str | None = None,
     repro: Repro | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Verdict:
     """Judge ``candidate`` over a run of cases and return the verdict.
 
     ``target`` is the text by which other processes find it. ``repro`` makes the lines that repeat
     a failure (default: commands). ``progress`` is called with (cases done, cases in all).
+    ``executor`` runs the cases (default: processes of this machine, as ``options.jobs`` says);
+    what fails is shrunk and diagnosed here.
 
     Raises
     ------
     ValueError
-        The options leave nothing that the candidate offers, or it answered no case at all.
+        The options leave nothing that the candidate offers, or it answered no case at all; or an
+        executor is given that cannot open it.
 
     """
     options = options or Options()
     name = target or candidate.name
     repro = repro or Repro(name, options)
     with using(record_of(options)):
-        found, options = run_all(candidate, options, target, progress)
+        found, options = run_all(candidate, options, target, progress, executor=executor)
         return verdict_of(candidate, options, name, repro, found)
 
 
@@ -84,6 +85,8 @@ def run_all(
     target: str | None,
     progress: Progress | None,
     shard: Shard = WHOLE,
+    *,
+    executor: Executor | None = None,
 ) -> tuple[RunResult, Options]:
     """Return the results of all cases of a shard, and the options with what a record leaves."""
     started = time.perf_counter()
@@ -97,7 +100,7 @@ def run_all(
     systematic = SystematicErrorTest()
     case_results: list[CaseResult] = []
     there: dict[str, str] | None = None
-    for chunk in _chunks(candidate, options, target, cases, progress, shard):
+    for chunk in _chunks(candidate, options, target, cases, progress, shard, executor):
         kept = sum(case_result.problem is not None for case_result in case_results)
         case_results += (
             chunk.case_results
@@ -135,7 +138,7 @@ def verdict_of(
         verdict,
         environment=found.environment,
         seconds=found.seconds + time.perf_counter() - started,
-        source=source_of(target, verdict.failures),
+        source=source_of(target, verdict.failures, verdict.diagnosis),
     )
 
 
@@ -146,8 +149,9 @@ def _chunks(
     cases: Iterable[Case],
     progress: Progress | None,
     shard: Shard,
+    executor: Executor | None,
 ) -> Iterator[ChunkResult]:
-    """Yield the results of the cases chunk by chunk, from this process or from several."""
+    """Yield the results of the cases chunk by chunk, from this process or from others."""
     total = shard.size(options.cases)
 
     def tick(done: int) -> None:
@@ -155,6 +159,12 @@ def _chunks(
             progress(done, total)
 
     settings = settings_of(options)
-    if target is not None and jobs(options, target) > 1:
-        return run_chunks_in_processes(target, options, cases, settings, tick, shard)
-    return run_chunks(candidate, cases, settings, tick, shard, fail_fast=options.fail_fast)
+    if executor is not None and not can_move(options, target):
+        raise ValueError(f"got an executor of other processes, but {STAYS}.")
+    number = 1 if executor is not None else jobs(options, target)
+    with nullcontext(executor) if number == 1 else processes(number) as elsewhere:
+        if elsewhere is None or target is None:
+            fail_fast = options.fail_fast
+            yield from run_chunks(candidate, cases, settings, tick, shard, fail_fast=fail_fast)
+        else:
+            yield from run_chunks_on(elsewhere, target, options, cases, settings, tick, shard)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mha_parity.checks.call_effects import FURTHER
 from mha_parity.core.verdict import Failure
 from mha_parity.run.shrink import shrunk
 
@@ -35,12 +36,15 @@ def failures_of(
         for check_result in case_result.check_results:
             if check_result.severity.fails:
                 first.setdefault((check_result.check, check_result.severity.value), check_result)
+    # A further call has sizes of its own, and a smaller case no smaller ones.
+    found = [each for each in first.values() if each.check != FURTHER]
     most = SHOWN if shrink else 0
     full = [
         _failure(shrunk(candidate, each, settings), repro, first_seen=each.case)
-        for each in list(first.values())[:most]
+        for each in found[:most]
     ]
-    plain = [_failure(each, repro) for each in list(first.values())[most:]]
+    further = (each for each in first.values() if each.check == FURTHER)
+    plain = [_failure(each, repro) for each in (*found[most:], *further)]
     whole_run = [
         Failure(check_result=each, case=each.case, replay=repro.run())
         for each in run_check_results

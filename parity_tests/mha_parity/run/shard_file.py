@@ -116,6 +116,7 @@ def _case(result: CaseResult) -> dict[str, Any]:
         "remarks": list(result.remarks),
         "parameters": {name: bool(passed) for name, passed in result.parameters.items()},
         "answer_dtype": result.answer_dtype,
+        "held": list(result.held),
     }
 
 
@@ -133,6 +134,7 @@ def _case_result(entry: dict[str, Any]) -> CaseResult:
         remarks=tuple(entry["remarks"]),
         parameters=entry["parameters"],
         answer_dtype=entry["answer_dtype"],
+        held=tuple(entry["held"]),
     )
 
 
@@ -146,6 +148,7 @@ def _check(result: CheckResult) -> dict[str, Any]:
         "allowed": _number(result.allowed),
         "where": None if result.where is None else dataclasses.astuple(result.where),
         "times_torch": None if times is None else _number(times),
+        "improbable": result.improbable,
         "detail": result.detail,
     }
 
@@ -160,6 +163,7 @@ def _check_result(entry: dict[str, Any]) -> CheckResult:
         allowed=float(entry["allowed"]),
         where=None if where is None else Place(*where),
         times_torch=None if times is None else float(times),
+        improbable=bool(entry["improbable"]),
         detail=entry["detail"],
     )
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from mha_parity import __version__
-from mha_parity.core.environment import TORCH
+from mha_parity.core.environment import VERSIONS
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.recorded import using
 from mha_parity.run.build_verdict import settings_of
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mha_parity.run.chunks import Shard
 
 FREE = {"draw", "jobs"}  # options in which the shards of a run may differ
-VERSIONS = ("mha_parity", TORCH, "numpy")
 
 
 def run_shard(

@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mha_parity.core.verdict import Source
+from mha_parity.diagnose.suspect_line import operation_of, suspect_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from mha_parity.core.verdict import Failure
+    from mha_parity.core.verdict import Diagnosis, Failure
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign
 RAISED = re.compile(r"\[(?P<file>[^\[\]\n]+):(?P<line>\d+)\]")
 
 
-def source_of(target: str, failures: Iterable[Failure] = ()) -> Source | None:
+def source_of(
+    target: str, failures: Iterable[Failure] = (), diagnosis: Sequence[Diagnosis] = ()
+) -> Source | None:
     """Return where a target is defined; None where no file of Python or notebook defines it."""
     place, _, attribute = target.rpartition(":")
     path = _file(place)
@@ -29,13 +32,20 @@ def source_of(target: str, failures: Iterable[Failure] = ()) -> Source | None:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".ipynb":
             return _in_notebook(place, text, attribute)
-        found = _definition(ast.parse(text).body, attribute.split("."))
+        tree = ast.parse(text)
+        found = _definition(tree.body, attribute.split("."))
     except (OSError, ValueError, SyntaxError):  # a file that the target's own process could read
         return None
     if found is None:
         return None
-    lines = text.splitlines()[found.lineno - 1 : found.end_lineno]
-    return Source(str(path), found.lineno, "\n".join(lines), _raised_at(path, failures))
+    lines = text.splitlines()
+    definition = "\n".join(lines[found.lineno - 1 : found.end_lineno])
+    operation = operation_of(diagnosis[0]) if diagnosis else ""
+    numbers = suspect_lines(tree, attribute.split("."), operation)
+    return Source(
+        str(path), found.lineno, definition, _raised_at(path, failures),
+        tuple((number, lines[number - 1]) for number in numbers),
+    )  # fmt: skip
 
 
 def _file(place: str) -> Path | None:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mha_parity.core.candidate import NOT_ASKED, NOT_CALLED, TargetError
+from mha_parity.core.candidate import ADAPTER, NOT_ASKED, NOT_CALLED, TargetError
 from mha_parity.core.check_result import MASKED_ROWS, Severity
 from mha_parity.core.features import AXES
 from mha_parity.core.parameters import Status, with_status
@@ -43,17 +43,19 @@ def outcome(
     rows: Sequence[FeatureRow],
     parameters: Sequence[Parameter],
     run_check_failed: bool,
+    max_times_torch: float | None = None,
 ) -> Outcome:
     """Return the verdict: any failure fails; else anything untested leaves it open.
 
-    So do time-outs, since a slow target may be right, unless they are most of the cases asked.
+    So do time-outs, since a slow target may be right, unless they are most of the cases asked, and
+    errors that roundings of the dtype do not reach, unless ``max_times_torch`` allows a factor.
     """
     failing = [case_result for case_result in case_results if case_result.fails]
     asked = len(case_results) - len(_sentences(case_results, NOT_ASKED))
     mostly = 2 * len(failing) > asked
     if run_check_failed or any(mostly or not each.only_timed_out for each in failing):
         return Outcome.FAIL
-    if failing:
+    if failing or improbable(case_results, max_times_torch)[0]:
         return Outcome.INCONCLUSIVE
     untested = any(row.status == "inconclusive" for row in rows) or bool(
         _sentences(case_results, NOT_CALLED)
@@ -61,6 +63,22 @@ def outcome(
     if not case_results or untested or any(each.is_untried for each in parameters):
         return Outcome.INCONCLUSIVE
     return Outcome.PASS
+
+
+def improbable(
+    case_results: Iterable[CaseResult], max_times_torch: float | None = None
+) -> tuple[int, float]:
+    """Return how many cases have an error that roundings do not reach, and the largest factor.
+
+    None where ``max_times_torch`` says which factor is right.
+    """
+    found = [
+        check_result.times_torch or 0.0
+        for case_result in case_results
+        for check_result in case_result.check_results
+        if check_result.improbable and max_times_torch is None
+    ]
+    return len(found), max(found, default=0.0)
 
 
 def feature_rows(
@@ -154,18 +172,15 @@ def check_rows(
     asked: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     seconds_of: dict[str, float] = defaultdict(float)
-    of_cases = (
-        (check_result, case_result.seconds)
-        for case_result in case_results
-        for check_result in case_result.check_results
-    )
-    for check_result, seconds in (
-        *of_cases,
-        *((check_result, 0.0) for check_result in run_check_results),
-    ):
+    for case_result in case_results:
+        failing = (each.check for each in case_result.check_results if each.severity.fails)
+        failed.update(failing)
+        for name in (*(each.check for each in case_result.check_results), *case_result.held):
+            asked[name] += 1
+            seconds_of[name] += case_result.seconds
+    for check_result in run_check_results:
         asked[check_result.check] += 1
         failed[check_result.check] += check_result.severity.fails
-        seconds_of[check_result.check] += seconds
     return tuple(CheckRow(name, asked[name], failed[name], seconds_of[name]) for name in asked)
 
 
@@ -345,7 +360,7 @@ def refuse_unanswered(target: str, convention: str, case_results: Sequence[CaseR
     raise TargetError(
         f"{target} {NOT_CALLED} as {convention}: {sentence}; none of {_cases(len(tried))} was "
         f"answered, the first was {tried[0].case.id}; it should answer some: mend that, name "
-        "another --convention, or judge an adapter that calls it, which `mha-parity adapt` begins."
+        f"another --convention, or {ADAPTER}."
     )
 
 

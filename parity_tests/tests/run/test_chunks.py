@@ -17,7 +17,8 @@ from mha_parity.run import summary
 from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.case_run import ALL_OF, THEN_EVERY
 from mha_parity.run.check import check
-from mha_parity.run.chunks import CHUNK_SIZE, KEPT_FAILURES, PARALLEL_FROM, jobs, run_chunk
+from mha_parity.run.chunks import CHUNK_SIZE, KEPT_FAILURES, run_chunk
+from mha_parity.run.executors import PARALLEL_FROM, jobs
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:

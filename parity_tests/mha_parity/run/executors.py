@@ -1,0 +1,190 @@
+"""Run the chunks elsewhere: on an executor of processes here, or of a cluster.
+
+Any executor of ``concurrent.futures`` serves whose workers can import mha_parity and find the
+target by the same text.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections import deque
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from mha_parity.core.environment import VERSIONS, environment
+from mha_parity.core.threads import one_thread
+from mha_parity.run.chunks import WHOLE, run_chunk, split
+from mha_parity.worker.open_target import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Executor, Future
+
+    from mha_parity.core.candidate import Candidate
+    from mha_parity.core.case import Case
+    from mha_parity.core.options import Options
+    from mha_parity.judging.output import JudgeSettings
+    from mha_parity.run.chunks import ChunkResult, Shard
+
+# From this number of cases on, several processes save more than the imports of torch cost.
+PARALLEL_FROM = 2000
+WAITING = 256  # chunks handed over and not yet collected, at most: what they hold stays in memory
+
+
+def jobs(options: Options, target: str | None) -> int:
+    """Return in how many processes to judge: what was asked for, else a core each in long runs.
+
+    Raises
+    ------
+    ValueError
+        Several were asked for, but the candidate cannot be opened again elsewhere.
+
+    """
+    movable = can_move(options, target)
+    if options.jobs is None:
+        return _cores() if movable and options.cases >= PARALLEL_FROM else 1
+    if options.jobs > 1 and not movable:
+        raise ValueError(f"got jobs={options.jobs}, but {STAYS}.")
+    return options.jobs
+
+
+STAYS = (
+    "a candidate in this process has one, and so have recorded answers; leave it out, or name a "
+    "target that can be opened in several"
+)
+
+
+def can_move(options: Options, target: str | None) -> bool:
+    """Return whether another process can open the target."""
+    return target is not None and not options.in_process and options.answers is None
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+@contextmanager
+def processes(number: int) -> Iterator[Executor]:
+    """Start processes of this machine; what they have not begun when this is left is dropped."""
+    # Not forked: torch and NumPy have threads here already.
+    executor = ProcessPoolExecutor(number, multiprocessing.get_context("spawn"))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def run_chunks_on(
+    executor: Executor,
+    target: str,
+    options: Options,
+    cases: Iterable[Case],
+    settings: JudgeSettings,
+    tick: Callable[[int], None],
+    shard: Shard = WHOLE,
+) -> Iterator[ChunkResult]:
+    """Yield the chunks of a run in order, each from wherever the executor ran it.
+
+    Raises
+    ------
+    ValueError
+        A worker cannot open the target, computes with other versions than the first one, or ended.
+
+    """
+    done, first = 0, None
+    left = split(cases, shard)
+    run = uuid4().hex
+    waiting: deque[Future[ChunkResult]] = deque()
+    try:
+        while True:
+            for place, some in islice(left, WAITING - len(waiting)):
+                call = partial(run_here, run, target, options, settings)
+                waiting.append(executor.submit(call, some, place, shard.of))
+            if not waiting:
+                return
+            chunk = _result(waiting.popleft())
+            first = first or chunk.environment
+            _need_same_versions(first, chunk.environment)
+            done += len(chunk.case_results)
+            tick(done)
+            yield chunk
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _result(future: Future[ChunkResult]) -> ChunkResult:
+    try:
+        return future.result()
+    except BrokenExecutor:
+        raise ValueError(
+            "got a worker process that ended before its cases were judged, by a signal or for want "
+            "of memory, but it should go on to the end; run fewer at a time, by --jobs 1."
+        ) from None
+
+
+def _need_same_versions(one: dict[str, str] | None, other: dict[str, str] | None) -> None:
+    for name in VERSIONS:
+        left, right = ((each or {}).get(name) for each in (one, other))
+        if left != right:
+            raise ValueError(
+                f"got workers with {name} {left} and {name} {right}, but all should have the same; "
+                "install one of them everywhere."
+            )
+
+
+def run_here(
+    run: str,
+    target: str,
+    options: Options,
+    settings: JudgeSettings,
+    cases: Sequence[Case],
+    place: int,
+    step: int,
+) -> ChunkResult:
+    """Run one chunk in this process, whose target stays open for the next chunk of ``run``."""
+    with _OpenTarget.lock, one_thread():
+        candidate = _OpenTarget.of(run, target, options)
+        chunk = run_chunk(
+            candidate, cases, settings, _nothing, place, step, fail_fast=options.fail_fast
+        )
+        # So that the collecting process need not load torch to name its version.
+        chunk.environment = environment()
+    return chunk
+
+
+class _OpenTarget:
+    """The target that a worker has open: one, since a second one would share its cores.
+
+    The lock is for workers with several threads: a call may seed or set what is global.
+    """
+
+    lock = threading.Lock()
+    _open = ExitStack()
+    _run = ""
+    _candidate: Candidate
+
+    @classmethod
+    def of(cls, run: str, target: str, options: Options) -> Candidate:
+        """Return the open target; one of another run is closed. Its process ends with this one.
+
+        Between two runs in one worker the target's file may have changed.
+        """
+        if cls._run != run:
+            cls._open.close()
+            cls._run = ""
+            cls._candidate = cls._open.enter_context(opened(target, options))
+            cls._run = run
+        return cls._candidate
+
+
+def _nothing() -> None:
+    """Do nothing: other processes show no progress."""

@@ -1,0 +1,267 @@
+"""Cases run elsewhere: any executor, a real Dask cluster, and one sentence where it cannot be."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mha_parity
+from mha_parity.__main__ import main
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Outcome
+from mha_parity.run import cluster, executors
+from mha_parity.run.build_verdict import settings_of
+from mha_parity.run.check import check
+from mha_parity.run.chunks import CHUNK_SIZE, ChunkResult
+from mha_parity.run.cluster import dask_cluster
+from mha_parity.run.executors import run_chunks_on
+from mha_parity.run.narrowing import cases_for
+from mha_parity.worker.open_target import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SAME = ("outcome", "run", "passed", "failed", "features", "checks", "power", "weighed", "worst")
+QUICK = {"shrink": False, "diagnose": False}
+STARTED = 60  # seconds for scheduler and workers, whose imports take long on busy cores
+
+
+@pytest.mark.parametrize("name", ["projected.py:f", "wrong_scale.py:f"])
+def test_any_executor_gives_the_verdict_of_one_process(subjects: Path, name: str) -> None:
+    """Right and wrong targets get the same counts, checks and failures from an executor."""
+    target, options = f"{subjects}/{name}", {"cases": CHUNK_SIZE + 7, "seed": 5, **QUICK}
+    with ThreadPoolExecutor(2) as executor:
+        there = mha_parity.judge(target, executor=executor, **options)  # type: ignore[arg-type]  # options vary
+    here = mha_parity.judge(target, jobs=1, **options)  # type: ignore[arg-type]  # options vary
+    for field in SAME:
+        assert _without_seconds(getattr(here, field)) == _without_seconds(getattr(there, field))
+
+
+def test_a_worker_opens_a_target_anew_for_each_run(subjects: Path, tmp_path: Path) -> None:
+    """A file that is edited between two runs on the same workers is judged as it is then."""
+    file = tmp_path / "edited.py"
+    wrong = (subjects / "wrong_scale.py").read_text(encoding="utf-8")
+    right = wrong.replace("np.sqrt(d_model)", "np.sqrt(d_model // n_heads)")
+    assert right != wrong
+    found = []
+    with ThreadPoolExecutor(1) as executor:
+        for text in (right, wrong):
+            file.write_text(text, encoding="utf-8")
+            options = {"cases": 24, **QUICK}
+            found.append(mha_parity.judge(f"{file}:f", executor=executor, **options).outcome)  # type: ignore[arg-type]  # options vary
+    assert [Outcome.PASS, Outcome.FAIL] == found
+
+
+def _without_seconds(found: Any) -> Any:
+    if isinstance(found, tuple):
+        return tuple(map(_without_seconds, found))
+    return replace(found, seconds=0.0) if hasattr(found, "seconds") else found
+
+
+def test_an_executor_is_refused_a_candidate_of_this_process() -> None:
+    """A function has no text by which a worker could find it."""
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ValueError, match="got an executor"):
+        mha_parity.judge(lambda Q, K, V: Q + K + V, executor=executor, convention="qkv")
+
+
+def test_a_target_that_a_worker_cannot_open_is_refused(subjects: Path) -> None:
+    """What a worker raises as a user's mistake is one here too."""
+    options = Options(cases=CHUNK_SIZE)
+    with opened(f"{subjects}/projected.py:f", options) as candidate:
+        cases = cases_for(candidate, candidate.offer, options)
+        chunks = run_chunks_on(
+            _Here(), f"{subjects}/no_such.py:f", options, cases, settings_of(options), print
+        )
+        with pytest.raises(ValueError, match=r"no_such\.py"):
+            next(chunks)
+
+
+class _Here(Executor):
+    """Run at once what is submitted, and keep the futures."""
+
+    def __init__(self) -> None:
+        self.futures: list[Future[Any]] = []
+
+    def submit(self, call: Any, /, *args: Any, **keywords: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(call(*args, **keywords))
+        except ValueError as error:
+            future.set_exception(error)
+        self.futures.append(future)
+        return future
+
+
+def _chunks(executor: Executor, cases: int) -> Iterator[ChunkResult]:
+    """Yield the chunks of a run whose cases no target is asked."""
+    return run_chunks_on(
+        executor, "a.py:f", Options(), [None] * cases, settings_of(Options()), lambda _: None  # type: ignore[list-item]  # none is read
+    )  # fmt: skip
+
+
+def _empty_chunk(versions: Iterator[str]) -> Any:
+    def run(*_: object) -> ChunkResult:
+        environment = {"mha_parity": "1", "numpy": "2", "torch": next(versions)}
+        return ChunkResult([], None, environment)  # type: ignore[arg-type]  # never merged
+
+    return run
+
+
+def test_workers_of_unlike_versions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is allowed may differ between versions of torch: no verdict mixes two."""
+    monkeypatch.setattr(executors, "run_here", _empty_chunk(iter(["2.13", "2.13", "2.12"])))
+    chunks = _chunks(_Here(), 3 * CHUNK_SIZE)
+    next(chunks)
+    next(chunks)
+    with pytest.raises(ValueError, match=r"workers with torch 2\.13 and torch 2\.12"):
+        next(chunks)
+
+
+def test_a_worker_that_ends_is_said_in_one_sentence() -> None:
+    """A worker that the system ends, for want of memory, is no finding of the target."""
+
+    class Exits(ProcessPoolExecutor):
+        def submit(self, _call: Any, /, *_args: Any, **_keywords: Any) -> Future[Any]:
+            return super().submit(os._exit, 9)
+
+    with (
+        Exits(1, multiprocessing.get_context("spawn")) as executor,
+        pytest.raises(ValueError, match="got a worker process that ended"),
+    ):
+        next(_chunks(executor, CHUNK_SIZE))
+
+
+def test_few_chunks_are_handed_over_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of any length has a bounded number of chunks under way, and drops them when left."""
+    monkeypatch.setattr(executors, "WAITING", 3)
+
+    class Lazy(_Here):
+        def submit(self, _call: Any, /, *_args: Any, **_keywords: Any) -> Future[Any]:
+            self.futures.append(Future())
+            return self.futures[-1]
+
+    executor = Lazy()
+    chunks = _chunks(executor, 10 * CHUNK_SIZE)
+    answer = _empty_chunk(iter(["2.13"] * 10))
+
+    def answers() -> None:
+        while not executor.futures:
+            time.sleep(0.001)
+        executor.futures[0].set_result(answer())
+
+    threading.Thread(target=answers).start()
+    next(chunks)
+    assert len(executor.futures) == 3
+    chunks.close()  # type: ignore[attr-defined]  # a generator
+    assert [future.cancelled() for future in executor.futures] == [False, True, True]
+
+
+def _command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:]]
+
+
+@contextmanager
+def _started(*words: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        _command(*words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+@contextmanager
+def _scheduler() -> Iterator[str]:
+    """Start a scheduler on the loopback address, and yield where it listens."""
+    own = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show")
+    with _started("scheduler", *own) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if found := re.search(r"tcp://127\.0\.0\.1:\d+", line):
+                break
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        assert found is not None
+        yield found[0]
+
+
+@pytest.fixture
+def quick_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait a second for what is not there."""
+    monkeypatch.setattr(cluster, "SECONDS", 1)
+
+
+@pytest.mark.usefixtures("quick_to_give_up")
+def test_a_cluster_that_is_not_there_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    """No scheduler at the address: exit status 2, and the command that starts one."""
+    assert main(["check", "--scheduler", "tcp://127.0.0.1:1", "--cases", "5"]) == 2
+    assert "start one by `dask scheduler`" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("quick_to_give_up")
+def test_a_cluster_without_workers_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    """A scheduler alone runs nothing: exit status 2, and the command that starts a worker."""
+    with _scheduler() as address:
+        assert main(["check", "--scheduler", address, "--cases", "5"]) == 2
+        assert f"start some by `dask worker {address} --nthreads 1`" in capsys.readouterr().err
+
+
+def test_a_worker_that_dies_costs_nothing_but_time(subjects: Path, tmp_path: Path) -> None:
+    """One of two workers is killed in the middle; the verdict is that of one process."""
+    target, cases = f"{subjects}/wrong_scale.py:f", 8 * CHUNK_SIZE
+    options = Options(cases=cases, seed=5, **QUICK)  # type: ignore[arg-type]  # options vary
+    with opened(target, options) as candidate:
+        here = check(candidate, replace(options, jobs=1), target=target)
+    with _scheduler() as address, ExitStack() as stack:
+        own = (address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
+        workers = [stack.enter_context(_started("worker", *own)) for _ in range(2)]
+        for worker in workers:
+            threading.Thread(target=worker.stderr.read, daemon=True).start()  # type: ignore[union-attr]  # a pipe
+
+        from distributed import Client
+
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=STARTED)
+            killed: list[int] = []
+
+            def kill_one(done: int, _: int) -> None:
+                if done >= 2 * CHUNK_SIZE and not killed:
+                    killed.append(workers[0].pid)
+                    workers[0].kill()
+
+            with (
+                client.get_executor() as executor,
+                opened(target, options) as candidate,
+            ):
+                there = check(
+                    candidate, options, target=target, progress=kill_one, executor=executor
+                )
+            assert killed
+            assert len(client.scheduler_info()["workers"]) == 1
+        from distributed import KilledWorker
+
+        died = KilledWorker("chunk", None, 3)
+        with pytest.raises(ValueError, match="got 4 workers that died"), dask_cluster(address):
+            raise died
+        out = tmp_path / "verdict.json"
+        few = ["--cases", "30", "--json", str(out)]
+        assert main(["check", target, "--scheduler", address, *few]) == 1
+    for field in SAME:
+        assert _without_seconds(getattr(here, field)) == _without_seconds(getattr(there, field))
+    assert json.loads(out.read_text("utf-8"))["cases"]["run"] == 30
