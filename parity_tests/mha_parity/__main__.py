@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
+import traceback
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mha_parity import __version__
@@ -51,7 +52,7 @@ GROUPS = {
     "target": ("exec", "convention", "masks", "without", *WEIGHTS, "device", "path"),
     "cases": ("cases", "seed", "shard", "fail-fast", "dtypes", "features", "grad"),
     "judging": ("answers", "fully-masked", "max-times-torch", "strict-overflow", "forbid"),
-    "process": ("timeout", "memory", "in-process", "jobs"),
+    "process": ("timeout", "memory", "in-process", "jobs", "scheduler"),
     "reports": ("verbose", "json", "junit", "html", "markdown", "sarif", "github"),
 }
 
@@ -92,7 +93,9 @@ def parser() -> argparse.ArgumentParser:
     _adapt(commands)
     _bench(commands)
     _mutants(commands)
-    explain = commands.add_parser("explain", help="tell the story of one bug")
+    explain = commands.add_parser(
+        "explain", help="describe one bug: what it computes, where it shows, the remedy"
+    )
     explain.add_argument("bug", metavar="BUG", help="its id in the catalogue: see list bugs")
     listing = commands.add_parser("list", help="list conventions, features, bugs or variants")
     listing.add_argument(
@@ -132,6 +135,11 @@ def _check(commands: Any) -> None:
         type=shard,
         metavar="K/N",
         help="judge every N-th case from the K-th on, and write --json FILE for `mha-parity merge`",
+    )
+    add(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="run the cases on a Dask cluster, whose workers find the target by the same text",
     )
     _reports(add)
     _of_torch(add)
@@ -316,5 +324,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+def entry() -> int:
+    """Run the command; an error of its own ends with status 2, since 1 says that parity fails."""
+    try:
+        return main()
+    except Exception:  # noqa: BLE001  (whatever it is, it is no verdict)
+        traceback.print_exc()
+        sys.stderr.write(
+            "mha-parity: the command itself failed, and nothing was judged; please report the "
+            "lines above, with the command and the target.\n"
+        )
+        return COULD_NOT_START
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(entry())

@@ -13,6 +13,7 @@ from mha_parity.run.repro import named, repro_of
 
 if TYPE_CHECKING:
     import os
+    from concurrent.futures import Executor
     from contextlib import AbstractContextManager
     from typing import Unpack
 
@@ -88,6 +89,7 @@ def judge(
     target: object = DEFAULT_TARGET,
     *,
     options: Options | None = None,
+    executor: Executor | None = None,
     **keywords: Unpack[OptionKeywords],
 ) -> Verdict:
     """Return the verdict on a target: holds, does not hold, or inconclusive.
@@ -98,6 +100,10 @@ def judge(
         A function, a class, or the text of a target. Text runs in a process of its own.
     options
         Options of the run; the keywords below change single fields.
+    executor
+        Where the cases run, for a target given as text: any executor of ``concurrent.futures``
+        whose workers can import it, such as ``dask.distributed.Client(address).get_executor()``.
+        Default: processes of this machine, as many as ``jobs`` says.
     **keywords
         Fields of ``Options``: ``cases=200``, ``features="attn=causal,bias=yes"``,
         ``dtypes="float32"``, ``convention="qkv-heads"``, ``seed``, ``fully_masked``,
@@ -106,7 +112,8 @@ def judge(
     Raises
     ------
     ValueError
-        The target cannot be called or does not offer a named feature, or a keyword is wrong.
+        The target cannot be called or does not offer a named feature, a keyword is wrong, or the
+        executor cannot open the target.
 
     """
     from mha_parity.report.notebook_view import can_draw, console, status_line
@@ -115,7 +122,7 @@ def judge(
     asked = with_keywords(options or Options(draw=can_draw()), keywords)
     name = target if isinstance(target, str) else named(target)
     with progress(console(stderr=True), name, status=status_line()) as tick:
-        return _judge(target, asked, tick)
+        return _judge(target, asked, tick, executor)
 
 
 def assert_parity(
@@ -206,15 +213,21 @@ def replay(
     replaying.replay(case, bound, name, asked, console(), pdb=pdb, display=display)
 
 
-def _judge(target: object, options: Options, progress: Progress | None = None) -> Verdict:
+def _judge(
+    target: object,
+    options: Options,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> Verdict:
     from mha_parity.run.check import check
 
+    name = target if isinstance(target, str) else None
+    repro = None if name else repro_of(target, options)
     bound, _ = _opened(target, options)
     with bound as ready:
-        if isinstance(target, str):
-            found = check(ready, options, target=target, progress=progress)
-        else:
-            found = check(ready, options, repro=repro_of(target, options), progress=progress)
+        found = check(
+            ready, options, target=name, repro=repro, progress=progress, executor=executor
+        )
     return Verdict(**{each.name: getattr(found, each.name) for each in dataclasses.fields(found)})
 
 

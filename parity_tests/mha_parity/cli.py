@@ -104,10 +104,10 @@ def mutants(asked: argparse.Namespace) -> int:
 
 
 def explain(asked: argparse.Namespace) -> int:
-    """Tell the story of one bug."""
-    from mha_parity.commands import explain as story
+    """Describe one bug."""
+    from mha_parity.commands import explain
 
-    story.show(asked.bug, Console())
+    explain.show(asked.bug, Console())
     return 0
 
 

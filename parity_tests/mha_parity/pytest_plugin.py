@@ -35,6 +35,11 @@ class MhaParityWarning(pytest.PytestWarning):
 class FeatureError(Exception):
     """A test of the plugin that fails; its text is what pytest shows."""
 
+    def __init__(self, text: str, summary: str) -> None:
+        """Keep the line for pytest's summary."""
+        super().__init__(text)
+        self.summary = summary
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of a run, prefixed, and two of the plugin's own."""
@@ -98,15 +103,23 @@ def pytest_collection_modifyitems(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the whole report of a failed ``assert_parity`` where pytest is verbose."""
+    """Let pytest's summary name the bug of a failed ``assert_parity``; add the report under -v.
+
+    A summary is cut at the width of the window, and the name of the error alone would fill it.
+    """
     report = yield
     verdict = getattr(call.excinfo and call.excinfo.value, "verdict", None)
-    if item.config.get_verbosity() > 0 and verdict is not None and report.failed:
+    if verdict is not None and report.failed:
         from mha_parity.core.verdict import Verdict
+        from mha_parity.report.brief import summary
         from mha_parity.report.notebook_view import as_text
 
         if isinstance(verdict, Verdict):
-            report.sections.append(("mha-parity", as_text(verdict, verbose=True)))
+            crash = getattr(report.longrepr, "reprcrash", None)
+            if crash is not None:
+                crash.message = summary(verdict)
+            if item.config.get_verbosity() > 0:
+                report.sections.append(("mha-parity", as_text(verdict, verbose=True)))
     return report
 
 
@@ -135,8 +148,11 @@ class ParityItem(pytest.Item):
         if status == "skip":
             pytest.skip(reason)
         if status == "fail":
-            first = reason if self._feature == ALL_CASES else f"{self._feature}: {reason}"
-            raise FeatureError(f"{first}\n{self._target_run.report_once()}")
+            is_whole = self._feature == ALL_CASES
+            first = reason if is_whole else f"{self._feature}: {reason}"
+            summary = self._target_run.summary() if is_whole else reason
+            report = self._target_run.report_once(self._feature, self.session.items)
+            raise FeatureError(f"{first}\n{report}", summary)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the report instead of a traceback, with its first line for pytest's summary.
@@ -150,7 +166,7 @@ class ParityItem(pytest.Item):
         text = str(excinfo.value)
         shown.reprtraceback.reprentries[0].lines = [*text.split("\n"), ""]
         if shown.reprcrash is not None:
-            shown.reprcrash.message = text.partition("\n")[0]
+            shown.reprcrash.message = excinfo.value.summary
         return shown
 
     def reportinfo(self) -> tuple[Path, None, str]:
@@ -173,7 +189,7 @@ class _Run:
         self._process = ExitStack()
         self._candidate: Candidate | None = None
         self._found: dict[str, Any] | None = None
-        self._reported = False
+        self._reported = ""  # the feature whose test showed the report
         config.add_cleanup(self._process.close)
 
     def features(self) -> list[str]:
@@ -207,12 +223,24 @@ class _Run:
         status, reason = found["outcomes"][feature]
         return status, reason
 
-    def report_once(self) -> str:
-        """Return the report the first time, all of it where pytest is verbose; later its place."""
-        first, self._reported = not self._reported, True
-        if first:
-            return str(self._run_once()["full" if self._config.get_verbosity() > 0 else "brief"])
-        return f"The first test that fails shows the report; {ITEM}[{ALL_CASES}] shows it alone."
+    def report_once(self, feature: str, items: list[pytest.Item]) -> str:
+        """Return the report once, all of it where pytest is verbose; elsewhere its place.
+
+        The test of all cases shows it where that is among the ``items`` to run and fails, in
+        whichever process of several; else the first that fails.
+        """
+        is_run = any(item.name == f"{ITEM}[{ALL_CASES}]" for item in items)
+        if is_run and ALL_CASES not in self._expected and self.outcome(ALL_CASES)[0] == "fail":
+            self._reported = ALL_CASES
+        if self._reported not in {"", feature}:
+            return f"{ITEM}[{self._reported}] shows the report."
+        self._reported = feature
+        return str(self._run_once()["full" if self._config.get_verbosity() > 0 else "brief"])
+
+    def summary(self) -> str:
+        """Return what pytest's summary says of the whole run."""
+        found = self._run_once()
+        return str(found.get("refused") or found["summary"])
 
     def _run_once(self) -> dict[str, Any]:
         if self._found is None:
@@ -239,7 +267,7 @@ class _Run:
 
     def _judged(self) -> dict[str, Any]:
         """Judge the target; return plain data."""
-        from mha_parity.report.brief import brief
+        from mha_parity.report.brief import brief, summary
         from mha_parity.report.by_feature import feature_outcomes
         from mha_parity.report.notebook_view import as_text
         from mha_parity.run.check import check
@@ -254,6 +282,7 @@ class _Run:
             "outcomes": feature_outcomes(verdict, self._expected),
             "brief": brief(verdict).partition("\n")[2],
             "full": as_text(verdict, verbose=True),
+            "summary": summary(verdict),
         }
 
 

@@ -11,8 +11,6 @@ from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import skeleton
 from mha_parity.targets.load import load
 
-FULL_WIDTH = "its heads are as wide as the input, and weights of E x E do not fill them"
-
 
 def source(target: str) -> str:
     """Return the source of an adapter.
@@ -29,10 +27,10 @@ def source(target: str) -> str:
             bound = bind(subject, Fitted.name)
         except ValueError as error:
             library = next(iter(backends.likely_libraries(subject)))
-            return skeleton.unrecognised(target, subject, str(error), library)
+            return skeleton.empty_adapter(target, subject, str(error), library)
         reason = "the nearest way to call it is not exact"
         if isinstance(bound, Fitted) and bound.fit.exact:
             if not bound.how.full_width:
-                return skeleton.recognised(target, bound)
-            reason = FULL_WIDTH
-        return skeleton.unrecognised(target, subject, reason, bound.library.name)
+                return skeleton.filled_adapter(target, bound)
+            reason = "its heads are as wide as the input, and weights of E x E do not fill them"
+        return skeleton.empty_adapter(target, subject, reason, bound.library.name)

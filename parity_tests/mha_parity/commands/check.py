@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,14 @@ from mha_parity.report import encoding, files, github, terminal
 from mha_parity.report.progress import error_console, progress
 from mha_parity.run.by_answers import need_torch_or_answers
 from mha_parity.run.check import check as run
+from mha_parity.run.cluster import dask_cluster
 from mha_parity.targets.command import EXEC
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from concurrent.futures import Executor
 
     from rich.console import Console
 
@@ -45,7 +48,9 @@ def check(asked: argparse.Namespace, console: Console) -> int:
     need_torch_or_answers(options)
     need_reports(asked)
     runs = runs_of(asked, options)
-    verdicts, refused = _all_judged(runs)
+    address = asked.scheduler
+    with nullcontext() if address is None else dask_cluster(address) as executor:
+        verdicts, refused = _all_judged(runs, executor)
     show(verdicts, asked, console, refused)
     for each in refused:
         said = each.sentence if len(runs) == 1 else f"refused: {_with_target(each)}"
@@ -101,12 +106,14 @@ def show(
             console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
-def _all_judged(runs: list[tuple[str, Options]]) -> tuple[list[Verdict], list[Refusal]]:
+def _all_judged(
+    runs: list[tuple[str, Options]], executor: Executor | None
+) -> tuple[list[Verdict], list[Refusal]]:
     """Return the verdicts, and why targets are refused; one refused target ends no others."""
     verdicts, refused = [], []
     for target, options in runs:
         try:
-            verdicts.append(judged(target, options))
+            verdicts.append(judged(target, options, executor))
         except ValueError as mistake:
             refused.append(Refusal(target, str(mistake)))
     return verdicts, refused
@@ -130,7 +137,7 @@ def default_runs(options: Options) -> list[tuple[str, Options]]:
     return [(DEFAULT_TARGET, replace(options, cases=rest)), *forced]
 
 
-def judged(target: str, options: Options) -> Verdict:
+def judged(target: str, options: Options, executor: Executor | None = None) -> Verdict:
     """Return the verdict on one target; progress goes to stderr, so that a pipe has the report."""
     with progress(error_console(), target) as tick, opened(target, options) as candidate:
-        return run(candidate, options, target=target, progress=tick)
+        return run(candidate, options, target=target, progress=tick, executor=executor)

@@ -1,4 +1,4 @@
-"""``mha-parity explain BUG``: the story of one bug, with numbers computed on the spot."""
+"""``mha-parity explain BUG``: one bug, with numbers computed on the spot."""
 
 from __future__ import annotations
 

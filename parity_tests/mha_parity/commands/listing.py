@@ -49,7 +49,7 @@ def _variants() -> list[tuple[str, str]]:
 WHAT = {
     "conventions": "ways in which a target can be called",
     "features": "features in which problems differ, as --features takes them",
-    "bugs": "wrong attentions that can be named; mha-parity explain tells one",
+    "bugs": "wrong attentions that can be named; mha-parity explain ID describes one",
     "variants": "unusual ways to compute the same, which pass",
 }
 _ROWS = {"conventions": _conventions, "features": _features, "bugs": _bugs, "variants": _variants}

@@ -41,7 +41,7 @@ def check(asked: argparse.Namespace, console: Console) -> int:
     need_torch_or_answers(options)
     if not asked.json:
         raise ValueError(f"got --shard {shard}, but should have --json FILE too; name the file.")
-    given = [name for name in (*OF_MERGE, "fail_fast") if getattr(asked, name)]
+    given = [name for name in (*OF_MERGE, "fail_fast", "scheduler") if getattr(asked, name)]
     if given:
         flag = given[0].replace("_", "-")
         raise ValueError(f"got --{flag} with --shard, which has no verdict; leave --{flag} out.")

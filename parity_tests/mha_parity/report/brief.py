@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from typing import TYPE_CHECKING
 
 from mha_parity.report import wording
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 LINES = 25
 DETAIL = 5  # lines of what a check says
 NAMES = 10  # the column of names
+INDENT = 8  # columns that pytest puts before a line of a message
+MIN_WIDTH = 60  # columns of a line: in a narrower window lines break anyway
 
 
 def first_line(verdict: Verdict) -> str:
@@ -24,54 +28,81 @@ def first_line(verdict: Verdict) -> str:
     return f"{verdict.sentence} {wording.certainty(first).capitalize()}: {first.title}"
 
 
+def summary(verdict: Verdict) -> str:
+    """Return the bug and the count, or what else is found, for a line that a terminal cuts."""
+    said = verdict.sentence.removeprefix(f"Parity does not hold: {verdict.target} ")
+    if not verdict.diagnosis:
+        return said
+    first = verdict.diagnosis[0]
+    return f"{first.title}{f' [{first.bug}]' if first.bug else ''}: {said}"
+
+
 def brief(verdict: Verdict) -> str:
-    """Return the first line and at most 24 more: the bug, the first failure, the command to run."""
-    lines = [*_rows(verdict)]
+    """Return the first line and at most 24 more: the bug, the first failure, the command to run.
+
+    They fit the window behind what pytest puts before them; ids and commands stay whole.
+    """
+    width = max(shutil.get_terminal_size().columns - INDENT, MIN_WIDTH)
+    lines = [line for name, text in _rows(verdict) for line in _row(name, text, width)]
     if len(lines) >= LINES:
-        lines = [*lines[: LINES - 2], _row("", "(more in the full report)")]
+        lines = [*lines[: LINES - 2], *_row("", "(more in the full report)", width)]
     return "\n".join([first_line(verdict), *lines])
 
 
-def _rows(verdict: Verdict) -> Iterator[str]:
+def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """Yield names and what each says."""
     for diagnosis in verdict.diagnosis[:1]:
         yield from _diagnosis(diagnosis)
+        yield from (("look at", each) for each in wording.suspects(verdict))
     full = wording.failures_in_full(verdict)
     for failure in full[:1]:
         yield from _failure(failure)
     others = [each.check_result.check for each in verdict.failures if each not in full[:1]]
     if others:
-        yield _row("also fails", ", ".join(dict.fromkeys(others)))
+        yield "also fails", ", ".join(dict.fromkeys(others))
     if not verdict.failed:
         for row in wording.untested(verdict)[: LINES // 2]:
-            yield _row("untested", f"{row.axis}={row.value}: {row.note}")
+            yield "untested", f"{row.axis}={row.value}: {row.note}"
     for note in verdict.notes[:DETAIL]:
-        yield _row("note", note)
+        yield "note", note
 
 
-def _diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
+def _diagnosis(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     name = f"  [{diagnosis.bug}]" if diagnosis.bug else ""
-    yield _row(wording.certainty(diagnosis), f"{diagnosis.title}{name}")
+    yield wording.certainty(diagnosis), f"{diagnosis.title}{name}"
     for name, text in (
         ("explains", wording.explains(diagnosis)),
         ("evidence", diagnosis.evidence),
         ("remedy", diagnosis.remedy),
     ):
         if text:
-            yield _row(name, text)
+            yield name, text
 
 
-def _failure(failure: Failure) -> Iterator[str]:
+def _failure(failure: Failure) -> Iterator[tuple[str, str]]:
     result = failure.check_result
-    yield _row("fails", f"{result.check}: {result.severity.value}")
+    yield "fails", f"{result.check}: {result.severity.value}"
     for number, line in enumerate(wording.formatted(result.detail, DETAIL).splitlines()):
-        yield _row("" if number else "because", line)
+        yield "" if number else "because", line
     if result.where is not None:
         if str(result.where) not in result.detail:
-            yield _row("where", str(result.where))
-        yield _row("error", wording.error(result))
-    yield _row("case", failure.case.id)
-    yield _row("replay", failure.replay)
+            yield "where", str(result.where)
+        yield "error", wording.error(result)
+    yield "case", failure.case.id
+    yield "replay", failure.replay
 
 
-def _row(name: str, text: str) -> str:
-    return f" {name:<{NAMES}}  {text}"
+def _row(name: str, text: str, width: int) -> Iterator[str]:
+    """Yield the lines of one name; what a user copies, and lines of code, are not broken."""
+    begin = f" {name:<{NAMES}}  "
+    if name in {"case", "replay", "look at"} or text.startswith(" "):
+        yield begin + text
+        return
+    yield from textwrap.wrap(
+        text,
+        width,
+        initial_indent=begin,
+        subsequent_indent=" " * len(begin),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

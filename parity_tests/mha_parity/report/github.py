@@ -28,7 +28,7 @@ def workflow_commands(verdicts: Iterable[Verdict]) -> Iterator[str]:
         source = verdict.source
         place = {"title": f"mha-parity: {verdict.target}"}
         if source is not None:
-            line = str(source.raised_at or source.line)
+            line = str(source.marked)
             place = {"file": _from_workspace(source.file), "line": line} | place
         properties = ",".join(f"{name}={_property(text)}" for name, text in place.items())
         yield f"::{LEVEL[verdict.outcome]} {properties}::{_data(_message(verdict))}"
@@ -42,6 +42,7 @@ def could_not_judge(sentence: str) -> str:
 def _message(verdict: Verdict) -> str:
     lines = [first_line(verdict)]
     lines += [f"remedy: {each.remedy}" for each in verdict.diagnosis[:1] if each.remedy]
+    lines += [f"look at: {each}" for each in wording.suspects(verdict)]
     lines += [f"replay: {each.replay}" for each in wording.failures_in_full(verdict)[:1]]
     return "\n".join(lines)
 

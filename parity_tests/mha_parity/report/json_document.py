@@ -49,7 +49,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
         "failures": [_failure(failure) for failure in verdict.failures],
         "diagnosis": [_diagnosis(each) for each in verdict.diagnosis],
         "accuracy": {each.dtype: _accuracy(each, verdict) for each in verdict.accuracy},
-        "power": {"cases": verdict.weighed, "detectable": dict(verdict.power)},
+        "sensitivity": {"cases": verdict.weighed, "detectable": dict(verdict.power)},
         "notes": list(verdict.notes),
         "seconds": round(verdict.seconds, 3),
         "environment": dict(verdict.environment),
@@ -67,7 +67,12 @@ def refusal(refused: Refusal) -> dict[str, Any]:
 
 
 def _source(source: Source) -> dict[str, Any]:
-    return {"file": source.file, "line": source.line, "raised_at": source.raised_at or None}
+    return {
+        "file": source.file,
+        "line": source.line,
+        "raised_at": source.raised_at or None,
+        "suspects": [line for line, _ in source.suspects],
+    }
 
 
 def _accuracy(whole: Accuracy, verdict: Verdict) -> dict[str, Any]:

@@ -30,8 +30,9 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
     sign = wording.SIGN[verdict.outcome.value]
     yield f"## {sign} {escaped(verdict.sentence)}"
     yield from ("", escaped(wording.setting(verdict)))
-    for diagnosis in verdict.diagnosis:
-        yield from ("", *_rows(_diagnosis(diagnosis)))
+    for number, diagnosis in enumerate(verdict.diagnosis):
+        lines = [] if number else [("look at", code(each)) for each in wording.suspects(verdict)]
+        yield from ("", *_rows([*_diagnosis(diagnosis), *lines]))
     full = wording.failures_in_full(verdict)
     for failure in full:
         yield from ("", *_failure(failure))
@@ -50,7 +51,7 @@ def _diagnosis(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "explains", escaped(wording.explains(diagnosis))
     yield "evidence", escaped(diagnosis.evidence)
     yield "remedy", escaped(diagnosis.remedy)
-    yield "same output", escaped(", ".join(diagnosis.aliases))
+    yield wording.ALIASES, escaped(", ".join(diagnosis.aliases))
     named = wording.threads(diagnosis.source)
     yield "seen in", ", ".join(f"[{escaped(a)}]({url})" if url else escaped(a) for a, url in named)
 
@@ -82,7 +83,7 @@ def _judged(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "untested", escaped(wording.untested_sentence(verdict))
     for status, names in wording.parameters(verdict):
         yield status, escaped(", ".join(names))
-    yield "not offered", escaped(" · ".join(wording.not_offered(verdict)))
+    yield "not offered", escaped(" · ".join(wording.not_offered(verdict, whole_reasons=False)))
     if wording.gradients_not_asked(verdict):
         yield "not asked", escaped(wording.GRADIENTS_NOT_ASKED)
     for note in verdict.notes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import shutil
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from mha_parity.core.pictures import WeightsPicture
     from mha_parity.core.verdict import Verdict
 
-WIDTH = 100  # columns of the text
+WIDTH = 88  # columns of the text where there is no window; a page of documentation shows as many
+MAX_WIDTH = 100
 HEIGHT = 620  # pixels of the frame where no script runs; the page's script fits it to the page
 NEEDED = ("jinja2", "matplotlib")  # for the page
 
@@ -100,8 +102,9 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def as_text(verdict: Verdict, *, verbose: bool = False) -> str:
-    """Return the terminal's report without colours."""
+    """Return the terminal's report without colours, as wide as the window."""
     text = io.StringIO()
-    plain = Console(file=text, width=WIDTH, color_system=None, force_jupyter=False)
+    width = min(shutil.get_terminal_size((WIDTH, 0)).columns, MAX_WIDTH)
+    plain = Console(file=text, width=width, color_system=None, force_jupyter=False)
     terminal.show(verdict, plain, verbose=verbose)
     return text.getvalue()

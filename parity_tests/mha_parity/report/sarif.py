@@ -73,7 +73,7 @@ def _result(verdict: Verdict, rule: str, text: str, level: str) -> dict[str, Any
     if source is not None:
         path = Path(source.file)
         artifact = {"uri": path.as_uri() if path.is_absolute() else path.as_posix()}
-        region = {"startLine": source.raised_at or source.line}
+        region = {"startLine": source.marked}
         result["locations"] = [
             {"physicalLocation": {"artifactLocation": artifact, "region": region}}
         ]

@@ -12,6 +12,8 @@ from mha_parity.report import accuracy_table, correlations, wording
 from mha_parity.report.columns import Pairs, ReportText
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from mha_parity.core.verdict import Accuracy, CheckRow, Diagnosis, Failure, FeatureRow, Verdict
@@ -27,8 +29,8 @@ def show(verdict: Verdict, console: Console, *, verbose: bool = False) -> None:
     window ends with the verdict once more.
     """
     page = ReportText(console.width)
-    for diagnosis in verdict.diagnosis:
-        page.block(_diagnosis(diagnosis))
+    for number, diagnosis in enumerate(verdict.diagnosis):
+        page.block(_diagnosis(diagnosis, () if number else wording.suspects(verdict)))
     full = wording.failures_in_full(verdict)
     full = full if verbose else full[:1]
     for failure in full:
@@ -70,15 +72,16 @@ def _closing(verdict: Verdict) -> Text:
     return said
 
 
-def _diagnosis(diagnosis: Diagnosis) -> Pairs:
-    """Say what the bug is called, or what was measured where no name fits."""
+def _diagnosis(diagnosis: Diagnosis, suspects: Sequence[str]) -> Pairs:
+    """Say what the bug is called, or what was measured where no name fits, and the lines of it."""
     name = f"  [{diagnosis.bug}]" if diagnosis.bug else ""
     first = Text.assemble((diagnosis.title, "bold"), (name, "dim"))
     said = (
         ("explains", wording.explains(diagnosis)),
         ("evidence", diagnosis.evidence),
         ("remedy", diagnosis.remedy),
-        ("same output", ", ".join(diagnosis.aliases)),
+        ("look at", "\n".join(suspects)),
+        (wording.ALIASES, ", ".join(diagnosis.aliases)),
         ("seen in", diagnosis.source),
     )
     rest = [(name, Text(text)) for name, text in said if text]
@@ -143,7 +146,8 @@ def _judged(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
             pairs.append(("", Text(wording.untested_sentence(verdict), style="yellow")))
     for status, names in wording.parameters(verdict):
         pairs.append((status, page.flow(Text(each) for each in names)))
-    missing = [Text(each, style="dim") for each in wording.not_offered(verdict)]
+    reasons = wording.not_offered(verdict, whole_reasons=verbose)
+    missing = [Text(each, style="dim") for each in reasons]
     if len(missing) > SHOWN_NAMES + 1 and not verbose:
         more = Text(f"and {len(missing) - SHOWN_NAMES} more", style="dim")
         missing = [*missing[:SHOWN_NAMES], more]
@@ -162,13 +166,13 @@ def _accuracy(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
         short = Text(accuracy_table.summary(verdict))
         pairs += [] if verbose else [("accuracy", short)]
         if furthest := accuracy_table.furthest(verdict):
-            pairs.append(("weakest", Text(furthest)))
+            pairs.append(("least accurate", Text(furthest)))
     worst = verdict.worst
     if worst is not None and verdict.outcome is not Outcome.FAIL:
         pairs.append(("worst error", Text(f"{worst.check}: {wording.error(worst)}")))
         pairs.append(("", page.case(worst.case, style="dim")))
-    if power := wording.power(verdict):
-        pairs.append(("power", Text(power)))
+    if sensitivity := wording.sensitivity(verdict):
+        pairs.append((wording.SENSITIVITY, Text(sensitivity)))
     return pairs
 
 

@@ -6,17 +6,19 @@ import math
 import os
 import re
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mha_parity.core.check_result import SYSTEMATIC
 from mha_parity.core.features import label
-from mha_parity.core.parameters import Status
+from mha_parity.core.parameters import Role, Status
 from mha_parity.report.correlations import axes, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mha_parity.core.check_result import CheckResult
+    from mha_parity.core.parameters import Parameter
     from mha_parity.core.verdict import Diagnosis, Failure, FeatureRow, Verdict
 
 # A sign next to the colour: whoever sees no colours reads the same.
@@ -25,7 +27,12 @@ COLOUR = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 SHOWN_FAILURES = 3
 GRADIENTS_NOT_ASKED = "gradients: --grad judges them too"
 COMMON, ABSENT = "common to all failures", "absent from all failures"
+ALIASES = "also fits"  # bugs whose output is the same wherever the named one shows
+SENSITIVITY = "sensitivity"
+# A convention whose name says nothing of the call.
+CALLED = MappingProxyType({"fitted": "calling convention fitted (found by small calls)"})
 REASON = 72  # characters of the reason why a feature is not offered
+RAISED = re.compile(r"^(raised \w+):.*", flags=re.DOTALL)
 ISSUE_REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 HARNESS = Path(__file__).resolve().parents[1]
 
@@ -48,7 +55,8 @@ def setting(verdict: Verdict) -> str:
     """Return in one line the convention, the versions and the time."""
     names = [name for name in ("torch", "numpy") if name in verdict.environment]
     parts = [f"{name} {verdict.environment[name]}" for name in names]
-    return " · ".join([f"called as {verdict.convention}", *parts, f"{verdict.seconds:.1f} s"])
+    call = CALLED.get(verdict.convention, f"calling convention {verdict.convention}")
+    return " · ".join([call, *parts, f"{verdict.seconds:.1f} s"])
 
 
 def failures_in_full(verdict: Verdict) -> list[Failure]:
@@ -84,6 +92,14 @@ def explains(diagnosis: Diagnosis) -> str:
     if diagnosis.bug is None:
         return ""
     return f"{diagnosis.explains:.0%} of the failing cases"
+
+
+def suspects(verdict: Verdict) -> list[str]:
+    """Return the lines in which the first cause most likely lies: "file:line: text"."""
+    source = verdict.source
+    if source is None:
+        return []
+    return [f"{source.file}:{line}: {text.strip()}" for line, text in source.suspects]
 
 
 def threads(source: str) -> list[tuple[str, str]]:
@@ -137,15 +153,15 @@ def judged(verdict: Verdict) -> str:
     return " · ".join(parts)
 
 
-def power(verdict: Verdict) -> str:
-    """Return in how many cases each gross error would have shown; "" where it was not measured."""
+def sensitivity(verdict: Verdict) -> str:
+    """Return how many cases each gross mistake would fail; "" where it was not measured."""
     if not verdict.power:
         return ""
     name = min(verdict.power, key=lambda each: verdict.power[each])
     least = verdict.power[name]
     return (
-        f"each of {len(verdict.power)} gross errors would have shown in {least} or more of "
-        f"{cases(verdict.weighed)} (in fewest: {name})"
+        f"each of {len(verdict.power)} gross mistakes would fail {least} or more of "
+        f"{cases(verdict.weighed)} (fewest: {name})"
     )
 
 
@@ -154,10 +170,11 @@ def gradients_not_asked(verdict: Verdict) -> bool:
     return bool(verdict.features) and not any(row.axis == "gradients" for row in verdict.features)
 
 
-def not_offered(verdict: Verdict) -> list[str]:
+def not_offered(verdict: Verdict, *, whole_reasons: bool = True) -> list[str]:
     """Return what the target does not offer: what calls were tried for first, with what they gave.
 
-    Features of one reason stand together; axes of which nothing was tried, by their name.
+    Features of one reason stand together; axes of which nothing was tried, by their name. Without
+    ``whole_reasons`` an exception is its name alone.
     """
     tried: dict[str, list[str]] = {}
     whole: list[str] = []
@@ -166,7 +183,7 @@ def not_offered(verdict: Verdict) -> list[str]:
         missing = [row for row in axis.rows if row.status == "not offered"]
         for row in missing:
             if row.note:
-                tried.setdefault(_reason(row), []).append(words(row))
+                tried.setdefault(_reason(row, whole=whole_reasons), []).append(words(row))
         untried = [row for row in missing if not row.note]
         if len(untried) > 1 and not axis.varies:
             whole.append(f"any other {title(axis.name)}")
@@ -175,23 +192,32 @@ def not_offered(verdict: Verdict) -> list[str]:
     return [f"{', '.join(names)} ({reason})" for reason, names in tried.items()] + single + whole
 
 
-def _reason(row: FeatureRow) -> str:
+def _reason(row: FeatureRow, *, whole: bool) -> str:
     """Return what a call that tried a feature came to, without its place."""
     reason = row.note.partition(" [")[0]
-    return f"{reason[:REASON].rstrip()} ..." if len(reason) > REASON else reason
+    if not whole:
+        reason = RAISED.sub(r"\1", reason)
+    if len(reason) <= REASON:
+        return reason
+    kept = reason[:REASON].rpartition(" ")[0] or reason[:REASON]
+    return f"{kept.rstrip(' ,;:(')} ..."
 
 
 def parameters(verdict: Verdict) -> list[tuple[str, list[str]]]:
     """Return the names of the parameters that were not passed, by status."""
     by_status = [
         (status, [each for each in verdict.parameters if each.status is status])
-        for status in (Status.NEVER_PASSED, Status.DEFAULT_ONLY, Status.EXCLUDED)
+        for status in (Status.NOT_TRIED, Status.DEFAULT_ONLY, Status.EXCLUDED)
     ]
     return [
-        (status.value, [f"{each.name} ({each.role.value})" for each in found])
+        (status.value, [f"{each.name} ({_role(each)})" for each in found])
         for status, found in by_status
         if found
     ]
+
+
+def _role(parameter: Parameter) -> str:
+    return "parameter" if parameter.role is Role.OTHER else parameter.role.value
 
 
 def untested_sentence(verdict: Verdict) -> str:

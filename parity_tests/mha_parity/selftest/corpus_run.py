@@ -7,9 +7,9 @@ options, in a process of its own. The truth of each was settled by hand against 
 (equal to projections, torch.nn.functional.scaled_dot_product_attention and output projection, with
 the masks that it documents), ``wrong``, or ``no counterpart`` (what torch's layer cannot express).
 
-The development half was looked at while targets were made recognisable, the held-out half only
-after that: its verdicts are those of the first run. The second held-out set came later,
-and was judged once as well.
+The development set was looked at while targets were made recognisable. Each held-out set
+was judged once, from the second on with its truths written down before: its verdicts are those of
+this first run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 MANIFEST = Path(__file__).parent / "data" / "corpus.jsonl"
 TIMEOUT = 180.0  # seconds for one entry, imports of torch included
 WORKERS = 2
-HALVES = ("development", "held out", "second held out")
 TRUTHS = ("right", "wrong", "no counterpart")
 # What the exit status of `mha-parity check` says of a target.
 STATUS = {0: "pass", 1: "fail", 2: "refused", 3: "inconclusive"}
@@ -51,8 +50,9 @@ class CorpusEntry:
 
     ``reason`` says what is wrong or without counterpart, ``lacks`` names libraries that its file
     imports and this project does not need, ``verdict`` is the one that was last published, ``miss``
-    why it is another than the truth asks for, ``half`` one of ``HALVES``, and ``later`` the verdict
-    of a run after what the published one showed was mended, where it is another.
+    why it is another than the truth asks for, ``held_out`` which held-out set it belongs to (0: the
+    development set), and ``later`` the verdict of a run after what the published one showed was
+    mended, where it is another.
     """
 
     repository: str
@@ -64,7 +64,7 @@ class CorpusEntry:
     lacks: tuple[str, ...] = ()
     verdict: str = ""
     miss: str = ""
-    half: str = HALVES[0]
+    held_out: int = 0
     later: str = ""
 
     def file(self, sources: Path) -> Path:
@@ -110,6 +110,8 @@ def judge_entry(entry: CorpusEntry, sources: Path, options: Sequence[str] = ()) 
             return EntryVerdict(entry=entry, verdict=OTHER, sentence=f"no end within {TIMEOUT:g} s")
         found = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {}
     verdict = STATUS.get(done.returncode, OTHER)
+    if verdict != "refused" and not found:  # an exception of the command itself ends with 1 too
+        verdict = OTHER
     return EntryVerdict(entry=entry, verdict=verdict, sentence=_sentence(found, done.stderr))
 
 
@@ -165,17 +167,18 @@ def _listed(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
 
 
 def page(entries: Sequence[CorpusEntry]) -> Iterator[str]:
-    """Yield Markdown of the published verdicts: counts of each half, and every miss with its cause.
+    """Yield Markdown of the published verdicts: counts of each set, and every miss with its cause.
 
     A wrong one that is refused or inconclusive was not let through, and is no miss.
     """
-    for half in HALVES:
+    yield from (f"{_size(entries)} in all.", "")
+    for number in sorted({each.held_out for each in entries}):
+        members = [each for each in entries if each.held_out == number]
         outcomes = [
-            EntryVerdict(entry=each, verdict=each.verdict, sentence=each.miss)
-            for each in entries
-            if each.half == half
+            EntryVerdict(entry=each, verdict=each.verdict, sentence=each.miss) for each in members
         ]
-        yield from (f"## {half.capitalize()}", "")
+        yield from (f"## Held out {number}" if number else "## Development", "")
+        yield from (f"{_size(members)}.", "")
         yield from _counted(outcomes)
         missed = [each for each in outcomes if is_miss(each.entry)]
         if missed:
@@ -185,6 +188,11 @@ def page(entries: Sequence[CorpusEntry]) -> Iterator[str]:
             yield from ("", "After what this showed was mended, in one run of all entries:", "")
             yield from _counted([replace(o, verdict=o.entry.later or o.verdict) for o in outcomes])
         yield ""
+
+
+def _size(entries: Sequence[CorpusEntry]) -> str:
+    repositories = {each.repository for each in entries}
+    return f"{len(entries)} attentions of {len(repositories)} public repositories"
 
 
 def is_miss(entry: CorpusEntry) -> bool:

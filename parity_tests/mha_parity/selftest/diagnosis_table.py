@@ -28,7 +28,11 @@ HALVES = {
     "development": "Development half: seen while the experiments were written",
     "held out": "Held-out half: judged once, and read only then",
 }
-BATCHES = ("First attentions", "Further attentions, written after the first were published")
+BATCHES = (
+    "First attentions",
+    "Further attentions, written after the first were published",
+    "A third set, judged in a process of its own",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.layer_base import bound_layer, with_right_fallback
 from mha_parity.catalogue.registry import whole_offer
-from mha_parity.checks.call_effects import MonitoredCandidate
+from mha_parity.checks.call_effects import FURTHER, MonitoredCandidate
 from mha_parity.checks.metamorphic import judge_relation, scheduled_relation
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.check_result import SYSTEMATIC
@@ -116,6 +116,7 @@ class Mutant:
                 found = judge_gradients(problem, reference, answer, self.settings)
                 self.by[GRADIENTS] += any(check_result.severity.fails for check_result in found)
         self.by.update({note.partition(": ")[0] for note in answer.notes})
+        self.by[FURTHER] += bool(answer.lost)
         self.systematic.add(problem, reference, answer)
 
     def relate(self, name: str, related: RelatedProblem, first: Answer, limit: Array) -> None:

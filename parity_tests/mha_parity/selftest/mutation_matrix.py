@@ -29,6 +29,7 @@ CHECKS = (
 REASONS: Mapping[str, str] = {
     **dict.fromkeys(RELATIONS, "it needs no oracle; relations together see bugs alone, below"),
     COMPLETES: "a call that raises has no output to judge",
+    call_effects.FURTHER: "a further call that raises has no answer to compare",
     "determinism": "it names the cause of a wrong output: two equal calls differ",
     "statelessness": "it names the cause of a wrong output: an earlier call",
     "memory layout": "it names the cause of a wrong output: how the arrays lie in memory",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mha_parity.__main__ import GROUPS, main, parser
+from mha_parity import cli
+from mha_parity.__main__ import GROUPS, entry, main, parser
 from mha_parity.commands import check as checking
 from mha_parity.run import case_run, chunks
 
@@ -27,8 +28,8 @@ MISTAKES = {
     "check nowhere:f": r"no module 'nowhere'; install it",
     "check mha_numpy": r"'mha_numpy', but should be `package\.module:attr`",
     "check .": r"'\.', which is a folder, but should be `package",
-    "check projected.py": r"without the name of a .*, as projected\.py:softmax; it has softmax, ",
-    "check attention.ipynb": r"without the name of a .*, as attention\.ipynb:attr\.",
+    "check projected.py": r"it, which has softmax, .*, as in: mha-parity check projected\.py:\w",
+    "check attention.ipynb": r"a class in it; .*, as in: mha-parity check attention\.ipynb:attr\.",
     "check ./wrong:f": r"but \./wrong is a folder; name a file in it",
     "check missing.py:f": r"no file missing\.py",
     "check missing.ipynb:f": r"no file missing\.ipynb",
@@ -255,3 +256,19 @@ def test_the_version_is_the_distributions(said: Callable[[str], Said]) -> None:
 
     status, output, _ = said("--version")
     assert (status, output) == (0, f"mha-parity {version('mha-parity')}\n")
+
+
+def test_an_error_of_the_command_is_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 1 says that parity does not hold: an error of the command itself ends with 2."""
+
+    def broken(_: object) -> int:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(cli, "COMMANDS", {"list": broken})
+    monkeypatch.setattr(sys, "argv", ["mha-parity", "list"])
+    assert entry() == 2
+    said = capsys.readouterr().err
+    assert "RuntimeError: planted" in said
+    assert said.endswith("with the command and the target.\n")

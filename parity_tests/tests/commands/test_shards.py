@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import pytest
 from mha_parity.__main__ import main
 from mha_parity.core.check_result import SYSTEMATIC
 from mha_parity.run import shard_file
+from mha_parity.run.case_run import CaseResult
 from mha_parity.run.chunks import Shard
 from mha_parity.run.shards import _kept
 
@@ -127,7 +128,12 @@ def test_a_shard_is_read_as_it_was_written(
     for key, rows in run.found.systematic.sums.items():
         np.testing.assert_array_equal(rows, again.found.systematic.sums[key], strict=True)
     assert any(rows.any() for rows in run.found.systematic.sums.values())
-    assert list(map(vars, run.found.case_results)) == list(map(vars, again.found.case_results))
+    for field in fields(CaseResult):
+        read, written = (
+            [getattr(result, field.name) for result in each.found.case_results]
+            for each in (again, run)
+        )
+        assert written == read, field.name
     assert (math.inf, "nan") == (again.found.state[0].error, str(again.found.state[0].allowed))
 
 

@@ -311,8 +311,10 @@ def test_check_writes_all_of_it(
     monkeypatch.delenv(github.WORKSPACE, raising=False)
     options = "--in-process --cases 20 --github --markdown v.md --sarif v.sarif"
     assert main(["check", "scale.py:f", *options.split()]) == 1
-    line = text.splitlines().index("def f(Q, K, V, n_heads):") + 1
-    assert f"\n::error file=scale.py,line={line},title=" in capsys.readouterr().out
+    (line,) = (n for n, each in enumerate(text.splitlines(), 1) if "np.sqrt(d_model)" in each)
+    shown = capsys.readouterr().out
+    assert f"\n::error file=scale.py,line={line},title=" in shown
+    assert f"%0Alook at: scale.py:{line}: {text.splitlines()[line - 1].strip()}%0A" in shown
     summary = Path("summary.md").read_text("utf-8")
     assert f"before\n{Path('v.md').read_text('utf-8')}" == summary
     assert re.search(r"\n  row 0 +\|[ ░▒▓█]+\| +\|[ ░▒▓█]+\|\n", summary)

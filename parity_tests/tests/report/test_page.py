@@ -547,6 +547,21 @@ def test_the_line_that_raised_is_marked() -> None:
     assert "code.py:150" in text
 
 
+@pytest.mark.parametrize(("line", "first"), [(150, "130"), (3, "3")], ids=("inside", "outside"))
+def test_the_suspect_line_is_marked(line: int, first: str) -> None:
+    """The line of the cause is marked in its definition; one of a helper stands before that."""
+    code = "\n".join(f"line {number}" for number in range(10, 210))
+    source = Source("code.py", 10, code, suspects=((line, f"line {line}"),))
+    text = html_page.document([synthetic(source=source)])
+    (marked,) = re.findall(r'<tr class="suspect"><th scope="row">(\d+)</th><td>(.*?)</td>', text)
+    assert (str(line), f"line {line}") == marked
+    numbers = re.findall(r'<th scope="row">(\d+)</th><td>line', text)
+    assert first == numbers[0]
+    assert f"Look at this line first: <code>code.py:{line}</code>" in text
+    plain = html_page.document([synthetic(source=Source("code.py", 10, code))])
+    assert "Look at this line first" not in plain
+
+
 def test_what_tells_most_comes_first() -> None:
     """Axes stand in the order of how unevenly their values fail."""
     rows = (

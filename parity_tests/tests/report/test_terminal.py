@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from mha_parity.core.verdict import (
     Verdict,
 )
 from mha_parity.report import correlations, terminal, wording
-from mha_parity.report.progress import error_console, progress
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
 FIRST = parse("mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-fortran-s11")
@@ -213,10 +211,10 @@ def test_long_reports_end_with_the_verdict() -> None:
 
 EXACT = {
     72: """
-╭─────────────────────────────────────────────────────────────╮
-│ Parity does not hold: path.py:f fails 40 of 200 cases.      │
-│ called as torch-module · torch 2.13.0 · numpy 2.4.6 · 0.0 s │
-╰─────────────────────────────────────────────────────────────╯
+╭──────────────────────────────────────────────────────────────────────╮
+│ Parity does not hold: path.py:f fails 40 of 200 cases.               │
+│ calling convention torch-module · torch 2.13.0 · numpy 2.4.6 · 0.0 s │
+╰──────────────────────────────────────────────────────────────────────╯
 
  the bug         the causal mask is aligned at the bottom right
                  [causal-bottom]
@@ -246,10 +244,10 @@ EXACT = {
 
 """,
     100: """
-╭─────────────────────────────────────────────────────────────╮
-│ Parity does not hold: path.py:f fails 40 of 200 cases.      │
-│ called as torch-module · torch 2.13.0 · numpy 2.4.6 · 0.0 s │
-╰─────────────────────────────────────────────────────────────╯
+╭──────────────────────────────────────────────────────────────────────╮
+│ Parity does not hold: path.py:f fails 40 of 200 cases.               │
+│ calling convention torch-module · torch 2.13.0 · numpy 2.4.6 · 0.0 s │
+╰──────────────────────────────────────────────────────────────────────╯
 
  the bug         the causal mask is aligned at the bottom right  [causal-bottom]
  explains        100% of the failing cases
@@ -387,55 +385,13 @@ def test_only_shrunk_failures_are_shown_in_full() -> None:
     assert 1 == text.count("\n fails ") == text.count("\n also fails ")
 
 
-def test_accuracy_and_power_stand_in_the_report() -> None:
-    """Power names the gross error that fewest cases would have shown."""
+def test_accuracy_and_sensitivity_stand_in_the_report() -> None:
+    """The sensitivity names the gross mistake that fewest cases would fail."""
     text = " ".join(
         shown(verdict(failed=0, power={"zeros": 200, "mean(V)": 150}, weighed=190)).split()
     )
-    assert "each of 2 gross errors would have shown in 150 or more of 190 cases" in text
-    assert "in fewest: mean(V)" in text
-
-
-def test_progress_off_a_terminal_is_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In a log progress is a plain line every ten seconds, and no bar."""
-    clock = iter([0.0, 5.0, 11.0, 12.0, 21.0])
-    monkeypatch.setattr("mha_parity.report.progress.time.monotonic", lambda: next(clock))
-    with progress(Console(file=io.StringIO()), "x:f") as tick:
-        for done in range(1, 5):
-            tick(done, 4)
-    assert "judging x:f: 2 of 4 cases\njudging x:f: 4 of 4 cases\n" == capsys.readouterr().err
-
-
-def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal a bar counts the cases."""
-    monkeypatch.setenv("TERM", "xterm")
-    stream = io.StringIO()
-    with progress(Console(file=stream, force_terminal=True, width=80), "x[/a]:f") as tick:
-        tick(2, 4)
-    assert "judging x[/a]:f" in stream.getvalue()
-    assert "2/4" in stream.getvalue()
-
-
-def test_no_bar_is_drawn_into_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where FORCE_COLOR asks for colours, standard error is no terminal for that."""
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert Console(stderr=True).is_terminal
-    assert not error_console().is_terminal
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert error_console().is_terminal
-
-
-def test_progress_on_a_terminal_that_draws_nothing_is_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A terminal that cannot move its cursor gets lines, as a log does."""
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr("mha_parity.report.progress.LINE_EVERY", 0.0)
-    with progress(Console(file=io.StringIO(), force_terminal=True), "x:f") as tick:
-        tick(2, 4)
-    assert "judging x:f: 2 of 4 cases\n" == capsys.readouterr().err
+    assert "sensitivity each of 2 gross mistakes would fail 150 or more of 190 cases" in text
+    assert "(fewest: mean(V))" in text
 
 
 def test_what_was_tried_in_vain_comes_first_with_its_reason() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import pytest
 
 from mha_parity.selftest.corpus_run import (
     EXPECTED,
-    HALVES,
     MANIFEST,
     CorpusEntry,
     EntryVerdict,
@@ -63,10 +63,12 @@ def test_the_published_manifest_is_whole() -> None:
 
 
 def test_every_entry_has_a_verdict_and_every_miss_its_cause() -> None:
-    """The page follows from the manifest: verdicts of both halves, and why one is not as due."""
+    """The page follows from the manifest: verdicts of every set, and why one is not as due."""
     entries = read_manifest()
 
-    assert {*HALVES} == {each.half for each in entries}
+    sets = {each.held_out for each in entries}
+    assert len(sets) > 1
+    assert {*range(len(sets))} == sets
     assert {each.verdict for each in entries} <= {*EXPECTED.values(), "inconclusive", "no verdict"}
     assert [] == [each.name for each in entries if is_miss(each) != bool(each.miss)]
     assert MANIFEST.with_suffix(".md").read_text("utf-8") == "\n".join(page(entries))
@@ -74,7 +76,7 @@ def test_every_entry_has_a_verdict_and_every_miss_its_cause() -> None:
 
 def test_a_wrong_one_that_is_stopped_is_no_miss_and_one_that_passes_is_listed() -> None:
     """A refusal stops a wrong attention; a pass stands on the page, with its cause."""
-    stopped = replace(entry(WRONG, "wrong"), verdict="refused", half=HALVES[1])
+    stopped = replace(entry(WRONG, "wrong"), verdict="refused", held_out=1)
     passed = replace(stopped, verdict="pass", miss="a mask that is | never passed")
 
     assert [False, True] == [is_miss(each) for each in (stopped, passed)]
@@ -82,9 +84,21 @@ def test_a_wrong_one_that_is_stopped_is_no_miss_and_one_that_passes_is_listed() 
     assert [False, True] == [line in page([each]) for each in (stopped, passed)]
 
 
+def test_each_set_is_counted_by_itself() -> None:
+    """A page names how many attentions of how many repositories are in all, and in each set."""
+    rows = [replace(entry(RIGHT, "right"), verdict="pass", held_out=n, name=str(n)) for n in (2, 0)]
+    lines = list(page([*rows, replace(entry(WRONG, "wrong"), verdict="fail", held_out=2)]))
+
+    assert lines[0] == "3 attentions of 2 public repositories in all."
+    headings = [line for line in lines if line.startswith("## ")]
+    assert headings == ["## Development", "## Held out 2"]
+    sizes = [line for line in lines if line.endswith("repositories.")]
+    assert sizes == [f"{n} attentions of {n} public repositories." for n in (1, 2)]
+
+
 def test_a_later_verdict_is_counted_in_a_table_of_its_own() -> None:
     """The first verdict stays; what was mended since stands below it."""
-    first = replace(entry(WRONG, "wrong"), verdict="pass", half=HALVES[1], miss="not asked")
+    first = replace(entry(WRONG, "wrong"), verdict="pass", held_out=1, miss="not asked")
     lines = list(page([replace(first, later="fail")]))
 
     assert ["| wrong | 1 | 1 | 0 | 0 | 0 | 0 |", "| wrong | 1 | 0 | 1 | 0 | 0 | 0 |"] == [
@@ -104,6 +118,18 @@ def test_verdicts_are_the_commands(sources: Path) -> None:
     assert ["pass", "fail", "refused"] == [each.verdict for each in found]
     assert "equals torch" in found[0].sentence
     assert "nothing" in found[2].sentence
+
+
+def test_an_exception_of_the_command_is_no_verdict(
+    sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 1 without a written verdict is a traceback, which condemns no target."""
+    done = subprocess.CompletedProcess([], 1, "", "Traceback\nAttributeError: no eval\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_a, **_k: done)
+
+    found = judge_entry(entry(WRONG, "wrong"), sources)
+
+    assert ("no verdict", "AttributeError: no eval") == (found.verdict, found.sentence)
 
 
 def test_a_contradiction_is_named_and_decides_the_status(
