@@ -25,7 +25,9 @@ extensions = [
 exclude_patterns = ["_build", "generated/*.part.md"]
 html_theme = "furo"
 html_title = "mha-parity"
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 # A cell that raises fails the build: what the pages show has run.
 nb_execution_mode = "force"

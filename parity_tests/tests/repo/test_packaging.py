@@ -41,16 +41,6 @@ def loaded_by(module: str, names: Iterable[str], path: Path | None = None) -> se
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the sdist, and the wheel from that sdist."""
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert 0 == done.returncode, done.stdout + done.stderr
-    return folder
-
-
-@pytest.fixture(scope="module")
 def wheel(built: Path) -> list[str]:
     """Return the names in the wheel."""
     (path,) = built.glob("*.whl")
@@ -192,7 +182,7 @@ def test_numpy_attention_loads_without_torch() -> None:
     assert {"numpy"} == loaded_by("mha_numpy", names)
 
 
-@pytest.mark.parametrize("name", ["costs", "lengths", "plot", "textbook"])
+@pytest.mark.parametrize("name", ["costs", "plot", "textbook"])
 def test_modules_come_when_asked_for(name: str) -> None:
     """`mha_numpy.NAME` loads a module that `import mha_numpy` left out."""
     code = f"""

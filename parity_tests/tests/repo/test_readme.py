@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import re
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,33 @@ def test_pictures_and_links_exist() -> None:
     assert len(links) >= 5
     for link in (one or other for one, other in links):
         assert (ROOT / link).is_file(), link
+
+
+def unreachable(project: dict[str, Any], text: str) -> list[str]:
+    """Return the links of a README that a package index cannot follow, once there is an address."""
+    addresses = tuple(project.get("urls", {}).values())
+    links = re.findall(r"\]\(([^)#]+)\)", text)
+    return [link for link in links if addresses and not link.startswith(("https://", *addresses))]
+
+
+def test_links_are_absolute_where_the_project_has_an_address() -> None:
+    """What is published shows its pictures: none is named by its place in the checkout."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [] == unreachable(project, README)
+
+
+@pytest.mark.parametrize(
+    ("urls", "text", "found"),
+    [
+        ({}, "![page](.github/page.png)", []),
+        ({"Source": "https://example.org/p"}, "![page](.github/page.png)", [".github/page.png"]),
+        ({"Source": "https://example.org/p"}, "![page](https://example.org/p/page.png)", []),
+    ],
+    ids=["no address", "relative", "absolute"],
+)
+def test_a_relative_link_is_found(urls: dict[str, str], text: str, found: list[str]) -> None:
+    """A picture by its place in the checkout is found as soon as there is an address."""
+    assert found == unreachable({"urls": urls}, text)
 
 
 def test_the_example_is_the_one_that_runs() -> None:
