@@ -37,7 +37,7 @@ def test_a_target_that_always_hangs_costs_three_timeouts() -> None:
     with pytest.raises(TargetError, match=r"could not be called as .*: gave no answer within 2 s"):
         judged("misbehaving.py:hangs")
     seconds = time.monotonic() - started
-    assert TIMEOUTS * TIMEOUT <= seconds < 8 * TIMEOUT  # the rest is starts, and judging
+    assert TIMEOUTS * TIMEOUT <= seconds < 20 * TIMEOUT  # 60 of them where each case waits
 
 
 def test_a_target_that_hangs_now_and_then_is_judged_by_the_other_cases() -> None:
