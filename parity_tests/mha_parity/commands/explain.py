@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.table import Table
 from rich.text import Text
 
 from mha_parity.cases.covering import draw_cases
@@ -17,6 +16,7 @@ from mha_parity.catalogue import FAMILIES, Attention, attend, catalogue, whole_o
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding, max_difference
 from mha_parity.core.features import label
+from mha_parity.report.columns import ReportText
 from mha_parity.run.shrink import smallest
 
 if TYPE_CHECKING:
@@ -64,12 +64,11 @@ def find(name: str) -> Bug:
 def show(name: str, console: Console) -> None:
     """Print the story of the bug called ``name``."""
     bug = find(name)
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in rows(bug):
-        table.add_row(*row)
-    console.print(table)
+    said = list(rows(bug))
+    page = ReportText(console.width, names=max(len(each) for each, _ in said))
+    page.block(said)
+    for line in page.lines[1:]:
+        console.print(line, soft_wrap=True)
     console.print()
     if bug.equivalent:
         console.print(" No example: no problem drawn here tells it from the right attention.")
@@ -84,21 +83,21 @@ def show(name: str, console: Console) -> None:
 
 def rows(bug: Bug) -> Iterator[tuple[str, Text]]:
     """Yield what the catalogue knows about the bug, a row each."""
-    yield " bug", Text(f"{bug.title}  [{bug.id}]", style="bold")
-    yield " family", Text(FAMILIES[bug.family])
-    yield " right", Text(bug.right, style="green")
-    yield " wrong", Text(bug.wrong, style="red")
-    yield " shows", Text(bug.visible_when)
+    yield "bug", Text(f"{bug.title}  [{bug.id}]", style="bold")
+    yield "family", Text(FAMILIES[bug.family])
+    yield "right", Text(bug.right, style="green")
+    yield "wrong", Text(bug.wrong, style="red")
+    yield "shows", Text(bug.visible_when)
     if bug.needs:
-        yield " hidden", Text(f"unless the problem has: {_needed(bug)}")
+        yield "hidden", Text(f"unless the problem has: {_needed(bug)}")
     if bug.equivalent:
-        yield " proof", Text(f"equal: {bug.equivalent}")
+        yield "proof", Text(f"equal: {bug.equivalent}")
     if bug.beyond:
-        yield " beyond", Text(f"the cases drawn here: {bug.beyond}")
-    yield " remedy", Text(bug.remedy)
+        yield "beyond", Text(f"the cases drawn here: {bug.beyond}")
+    yield "remedy", Text(bug.remedy)
     if bug.aliases:
-        yield " alias", Text(", ".join(a.replace("(right)", "the right one") for a in bug.aliases))
-    yield " seen in", Text(", ".join(bug.sources) or "the work of students; no thread is known")
+        yield "alias", Text(", ".join(a.replace("(right)", "the right one") for a in bug.aliases))
+    yield "seen in", Text(", ".join(bug.sources) or "the work of students; no thread is known")
 
 
 def _needed(bug: Bug) -> str:

@@ -33,9 +33,11 @@ def words(text: str) -> str:
 
 
 def test_a_story_is_whole() -> None:
-    """Formulas, when it shows and hides, remedy, threads, frequency and an example."""
+    """Formulas, when it shows and hides, remedy, threads, frequency, an example; no blank ends."""
     bug = catalogue()["scale-dmodel"]
-    told = words(story(bug.id))
+    lines = story(bug.id).splitlines()
+    assert lines == [line.rstrip() for line in lines]
+    told = words("\n".join(lines))
     for part in (bug.title, bug.right, bug.wrong, bug.visible_when, bug.remedy, *bug.sources):
         assert part in told
     assert "hidden unless the problem has: scale 1/sqrt(head_dim); and: several heads" in told
