@@ -24,6 +24,7 @@ from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.cases.variants import plain_variant
 from mha_parity.checks.dropout_gradients import check_dropout_gradients
 from mha_parity.core.compare import (
+    as_float64,
     describe_difference,
     equal_up_to_rounding,
     reordering_tolerance,
@@ -192,7 +193,7 @@ class TrainingModeAnswer:
     def _read(self, answer: Answer) -> Array:
         n, h, length, total = self.problem.weights_shape
         keys = total - self.problem.appended
-        blocks = answer.output.astype(np.float64).reshape(n, length, h, 2, keys)
+        blocks = as_float64(answer.output).reshape(n, length, h, 2, keys)
         return np.moveaxis(blocks, 2, 1)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mha_parity.cases.rng import Stream
 from mha_parity.core.check_result import CheckResult, Place, Severity
-from mha_parity.core.compare import absolute_difference
+from mha_parity.core.compare import absolute_difference, as_float64
 from mha_parity.oracle.row_tails import nan_past_rows
 from mha_parity.targets.masks.finite_fill import USUAL
 
@@ -266,8 +266,8 @@ def judge_relation(
 
     ``bound`` is the a-priori bound of the rounding error of the first problem, (N, L, H Dv).
     """
-    expected = np.asarray(related.expected(first), dtype=np.float64)
-    actual = np.asarray(second, dtype=np.float64)
+    expected = as_float64(related.expected(first))
+    actual = as_float64(second)
     if actual.shape != expected.shape:
         return CheckResult(
             case=problem.case,

@@ -11,9 +11,10 @@ from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.state import INPUTS, WEIGHTS
 from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs, state
 from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.compare import as_float64
 from mha_parity.core.features import PLAIN, label
 from mha_parity.core.verdict import Diagnosis
-from mha_parity.diagnose.evidence import Observation, Prediction, as_float64, observe
+from mha_parity.diagnose.evidence import Observation, Prediction, observe
 from mha_parity.diagnose.read_weights import plain_case, read_weights
 
 if TYPE_CHECKING:

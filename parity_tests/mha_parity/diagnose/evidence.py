@@ -15,7 +15,7 @@ import numpy as np
 
 from mha_parity.catalogue import Attention
 from mha_parity.core.candidate import Answer, CandidateError
-from mha_parity.core.compare import absolute_difference
+from mha_parity.core.compare import absolute_difference, as_float64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,11 +235,6 @@ def max_distance(first: Array, second: Array, skipped: Array) -> float:
     if skipped.shape[:-1] == first.shape[:-1] and skipped.shape[-1] in (1, first.shape[-1]):
         difference = np.where(skipped, 0, difference)
     return float(difference.max(initial=0))
-
-
-def as_float64(array: Array) -> Array:
-    """Return any answer as float64, for comparing."""
-    return np.asarray(array, dtype=np.float64)
 
 
 def observe(candidate: object, problem: Problem) -> Observation:

@@ -8,8 +8,8 @@ import numpy as np
 
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.gradients import with_gradients
+from mha_parity.core.compare import as_float64
 from mha_parity.core.verdict import Diagnosis
-from mha_parity.diagnose.evidence import as_float64
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.gradients import (
     RTOL,

@@ -10,6 +10,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.read_weights import (
     ATOL,
     WeightsReading,
@@ -90,9 +91,7 @@ def _returned(candidate: Candidate, _: WeightsReading) -> str | None:
 def _same(actual: Array | None, expected: Array, atol: float) -> bool:
     if actual is None or actual.shape != expected.shape:
         return False
-    difference = np.abs(
-        np.asarray(actual, dtype=np.float64) - np.asarray(expected, dtype=np.float64)
-    )
+    difference = np.abs(as_float64(actual) - as_float64(expected))
     return bool(difference.max(initial=0) <= 10 * atol)
 
 

@@ -14,6 +14,7 @@ from mha_parity.catalogue import Attention
 from mha_parity.core.arrays import split
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
+from mha_parity.core.compare import as_float64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -95,7 +96,7 @@ def read_sample_weights(answers: Answers, problem: Problem, sample: int) -> Arra
     for answer in answers(solved):
         if isinstance(answer, CandidateError) or np.shape(answer.output) != problem.output_shape:
             return None
-        output = np.asarray(answer.output, dtype=np.float64)
+        output = as_float64(answer.output)
         parts.append(split(output, problem.num_heads)[sample])
     read = np.concatenate(parts, axis=-1)[..., :keys]
     return np.concatenate([read, _appended(read, problem.appended)], axis=-1)
@@ -150,7 +151,7 @@ def ask_output(candidate: Candidate, problem: Problem) -> Array | None:
     except CandidateError:
         return None
     shaped = found.shape == problem.output_shape
-    return np.asarray(found, dtype=np.float64) if shaped else None
+    return as_float64(found) if shaped else None
 
 
 def fit_scale(reading: WeightsReading) -> tuple[Array | None, float]:

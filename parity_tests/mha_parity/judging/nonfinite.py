@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.arrays import merge
-from mha_parity.core.compare import same_kind
+from mha_parity.core.compare import as_float64, same_kind
 from mha_parity.core.options import POLICIES, Policy
 from mha_parity.oracle.error_bound import roundoff, smallest
 from mha_parity.oracle.reference import Reference, reference_answer
@@ -73,7 +73,7 @@ def nan_of_other_heads(problem: Problem, judged: JudgedArray, answer: Array) -> 
     if not judged.mixed and problem.case.form == "mha":
         places |= np.asarray(problem.masked_rows().any(axis=1))[..., None]
     places |= nan_past_rows(problem)
-    return np.asarray(places & np.isnan(answer.astype(np.float64)))
+    return np.asarray(places & np.isnan(as_float64(answer)))
 
 
 def reference_under(problem: Problem, reference: Reference, policy: Policy) -> Reference:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.check_result import SYSTEMATIC, CheckResult, Severity
+from mha_parity.core.compare import as_float64
 from mha_parity.core.features import AXES
 from mha_parity.judging.error_directions import (
     DIRECTIONS,
@@ -287,5 +288,5 @@ def _by_head(problem: Problem, array: Array) -> Array:
     """Return an output as (N, H, L, Dv) in float64, or (N, 1, L, E) where the heads are mixed."""
     samples, length, width = array.shape
     groups = 1 if problem.w_out is not None else problem.num_heads
-    split = array.astype(np.float64).reshape(samples, length, groups, width // groups)
+    split = as_float64(array).reshape(samples, length, groups, width // groups)
     return np.asarray(split.swapaxes(1, 2))

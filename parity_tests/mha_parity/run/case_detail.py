@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.check_result import NO_INDEX, Place
+from mha_parity.core.compare import as_float64
 from mha_parity.core.pictures import CaseDetail, Comparison
 from mha_parity.judging.error_map import error_units, is_numeric
 from mha_parity.judging.gradients import CHECK, expected_gradients
@@ -74,7 +75,7 @@ def _pair(
         expected = found[name].value if name in found else None
     if expected is None or not is_numeric(actual):
         return None
-    return np.asarray(actual).astype(np.float64), np.asarray(expected, dtype=np.float64)
+    return as_float64(np.asarray(actual)), as_float64(expected)
 
 
 def _placed(check_result: CheckResult, actual: Array, expected: Array, heads: int) -> Comparison:

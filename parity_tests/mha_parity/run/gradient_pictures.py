@@ -8,6 +8,7 @@ import numpy as np
 
 from mha_parity.core.arrays import split
 from mha_parity.core.check_result import NO_INDEX
+from mha_parity.core.compare import as_float64
 from mha_parity.core.pictures import GradientMatrix, GradientPicture, MatrixAxis
 from mha_parity.judging.error_map import is_numeric
 from mha_parity.judging.gradient_groups import IN_PROJECTIONS, INPUTS
@@ -69,7 +70,7 @@ def _cases(failure: Failure) -> tuple[Case, ...]:
 def _drawn(
     name: str, problem: Problem, reference: Reference, answer: Answer, settings: JudgeSettings
 ) -> GradientPicture:
-    found = np.asarray((answer.gradients or {})[name], dtype=np.float64)
+    found = as_float64((answer.gradients or {})[name])
     expected = np.asarray(
         expected_gradients(problem, reference, answer)[name].value, dtype=np.float64
     )

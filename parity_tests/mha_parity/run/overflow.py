@@ -9,6 +9,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.read_weights import plain_case
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def overflow_check(candidate: Candidate, offer: Offer, *, strict: bool) -> list[
     numeric = output.shape == problem.output_shape and output.dtype == problem.dtype
     if not numeric:
         return []
-    overflows = not np.isfinite(output.astype(np.float64)).all()
+    overflows = not np.isfinite(as_float64(output)).all()
     severity = Severity.WRONG if overflows and strict else Severity.MATCH
     detail = SENTENCE if overflows else ""
     return [CheckResult(case=problem.case, check=CHECK, severity=severity, detail=detail)]

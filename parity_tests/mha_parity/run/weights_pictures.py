@@ -10,6 +10,7 @@ import numpy as np
 
 from mha_parity.cases.covering import possible
 from mha_parity.core.candidate import CandidateError, ask
+from mha_parity.core.compare import as_float64
 from mha_parity.core.pictures import WeightsPicture
 from mha_parity.diagnose.read_weights import read_sample_weights
 from mha_parity.judging.error_map import error_units
@@ -183,7 +184,7 @@ def _weights(
         again = next(ask(candidate, [asking]))
         returned = returned if isinstance(again, CandidateError) else again.weights
     if returned is not None:
-        shown = np.asarray(returned[sample], dtype=np.float64)
+        shown = as_float64(returned[sample])
         shown = shown[None] if shown.ndim == 2 else shown
         if shown.shape in {(problem.num_heads, queries, keys), (1, queries, keys)}:
             return shown, "as the target returns them"

@@ -12,7 +12,8 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention
 from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, ask
-from mha_parity.diagnose.evidence import ROUNDINGS, as_float64, largest_magnitude, largest_score
+from mha_parity.core.compare import as_float64
+from mha_parity.diagnose.evidence import ROUNDINGS, largest_magnitude, largest_score
 from mha_parity.diagnose.read_weights import plain_case, read_sample_weights
 
 if TYPE_CHECKING:

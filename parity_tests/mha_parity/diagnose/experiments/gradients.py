@@ -14,7 +14,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.gradients import with_gradients
-from mha_parity.diagnose.evidence import as_float64
+from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.experiments.places import AXES
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, size_rule
 from mha_parity.diagnose.experiments.sizes import LETTERS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.evidence import as_float64
+from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.experiments.calls import WRONG, pose
 from mha_parity.diagnose.experiments.masks import AXES, SIZES
 
