@@ -10,6 +10,7 @@ import numpy as np
 from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, digits
 from mha_parity.diagnose.experiments.exponential import Exponential, exponential
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
+from mha_parity.diagnose.experiments.given_scale import REMEDY as SCALE_REMEDY
 from mha_parity.diagnose.experiments.head_count import head_count
 from mha_parity.diagnose.experiments.masks import HIDDEN_QUERIES, MaskEffect, mask_pairs, masks
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
@@ -184,6 +185,8 @@ def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
         if each.effect:
             remedy = f"look at what the code does only for {each.name}"
             operation = "key heads" if "uses key head" in each.effect else ""
+            if each.name == "scale=given":
+                remedy = SCALE_REMEDY
             if operation:
                 remedy = "repeat each key head for all query heads of its group: repeat_interleave"
             text = f"with {each.name}: {each.effect}"

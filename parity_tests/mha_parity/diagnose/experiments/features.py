@@ -10,6 +10,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.features import PLAIN
 from mha_parity.diagnose.experiments.calls import WRONG, CallResult, pose
+from mha_parity.diagnose.experiments.given_scale import given_scale
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.reading import read_problem
 from mha_parity.diagnose.experiments.transfer import curve
@@ -28,7 +29,6 @@ GROUPED = {"heads_count": 6, "kv_heads_count": 3}
 # The arrays that are there for one feature alone.
 ARRAYS = {
     "bias": ("b_q", "b_k", "b_v", "b_out"), "bias_kv": ("bias_k", "bias_v"), "zero_attn": (),
-    "scale": ("given_scale",),
 }  # fmt: skip
 SIZES = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6}
 EXACT = 1e-3  # of how often a bias is added: a count, or a factor such as 1/sqrt(D)
@@ -62,7 +62,10 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
                 yield FeatureEffect(f"{axis}={value}", _shape(trial), np.inf)
             elif trial.found is not None:
                 error = float(np.nanmax(np.abs(trial.found - trial.expected), initial=0))
-                effect = _ignored(trial, axis) or _effect(caller, trial)
+                if axis == "scale":
+                    effect = given_scale(caller, case)
+                else:
+                    effect = _ignored(trial, axis) or _effect(caller, trial)
                 if axis == "bias" and not effect:
                     right["bias"] = value
                 yield FeatureEffect(f"{axis}={value}", effect, error)
