@@ -156,8 +156,9 @@ class Attention:
     def broadcast_mask(self, mask: Array) -> Array:
         """Return the mask over all N, H, L, S', with 0 for the appended keys."""
         n, h, length, total = self.problem.weights_shape
-        own = np.broadcast_to(mask, (n, h, length, total - self.problem.appended))
-        return np.pad(own, ((0, 0), (0, 0), (0, 0), (0, self.problem.appended)))
+        appended = self.problem.appended
+        own = np.broadcast_to(mask, (n, h, length, total - appended))
+        return np.pad(own, ((0, 0), (0, 0), (0, 0), (0, appended))) if appended else np.array(own)
 
     def apply_mask(self, scores: Array, mask: Array) -> Array:
         """Return scores + mask."""

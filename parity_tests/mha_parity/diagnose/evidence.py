@@ -36,8 +36,6 @@ BEYOND = frozenset(
 )  # regimes of scores that exp overflows at
 # What decides q, k and v before they are split into heads.
 BEFORE = ("__init__", "answer", "project", "linear", "inputs", "parameter", "precise")
-# A match must also be this much nearer to the prediction than the prediction is to the truth.
-NEARER = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +92,8 @@ class Observation:
     answer: Answer | None
     failing: bool
     predictions: dict[type[Attention], Prediction] = field(default_factory=dict)
+    _told: dict[type[Attention], bool] = field(default_factory=dict, init=False)
+    _matched: dict[type[Attention], bool] = field(default_factory=dict, init=False)
 
     def of(self, kind: type[Attention]) -> Prediction:
         """Return the prediction of ``kind``, computed once."""
@@ -164,13 +164,17 @@ class Observation:
     def _allowed(self, prediction: Prediction) -> float:
         name = self.problem.case.dtype
         bits = {"bfloat16": 7, "float16": 10, "float32": 23}.get(name, 52)
-        found = 0.0 if self.answer is None else largest_magnitude(as_float64(self.answer.output))
-        height = max(self.height, found)
+        height = max(self.height, self.answered_height)
         largest_score = max(prediction.largest_score, self.right.largest_score)
         roundings = ROUNDINGS.get(name, HALF_ROUNDINGS)
         return float(
             min(roundings * 2.0**-bits * (1 + largest_score), MAX_TOLERANCE_SHARE) * height
         )
+
+    @cached_property
+    def answered_height(self) -> float:
+        """The largest finite value of the candidate's output; 0 where it gave none."""
+        return 0.0 if self.answer is None else largest_magnitude(as_float64(self.answer.output))
 
     @cached_property
     def height(self) -> float:
@@ -194,11 +198,14 @@ class Observation:
     def _weights_gap(self, first: Array | None, second: Array | None) -> float:
         if first is None or second is None:
             return 0.0
+        return max_distance(first, second, self._skipped_weights)
+
+    @cached_property
+    def _skipped_weights(self) -> Array:
+        """Which rows of the weights see no key, (N, H, L, 1); (N, L, 1) where they are averaged."""
         masked = self.problem.masked_rows()
-        rows: Array = (
-            masked if self.problem.case.weights == "per_head" else np.asarray(masked.any(axis=1))
-        )
-        return max_distance(first, second, np.expand_dims(rows, -1))
+        rows = masked if self.problem.case.weights == "per_head" else masked.any(axis=1)
+        return np.expand_dims(rows, -1)
 
     @cached_property
     def error_in_tolerances(self) -> float:
@@ -207,15 +214,19 @@ class Observation:
 
     def tells(self, kind: type[Attention]) -> bool:
         """Whether ``kind`` departs here from the right answer beyond all rounding."""
-        return self.gap(self.of(kind), self.right) > TELLING
+        if kind not in self._told:
+            self._told[kind] = self.gap(self.of(kind), self.right) > TELLING
+        return self._told[kind]
 
     def matches(self, kind: type[Attention]) -> bool:
         """Whether the candidate answered what ``kind`` predicts."""
         prediction = self.of(kind)
         if prediction.answer is None or self.answer is None:
             return False
-        missed = self.gap(Prediction(self.answer, prediction.largest_score), prediction)
-        return missed <= 1 and missed <= max(1e-300, NEARER * self.gap(prediction, self.right), 1)
+        if kind not in self._matched:
+            answered = Prediction(self.answer, prediction.largest_score)
+            self._matched[kind] = self.gap(answered, prediction) <= 1
+        return self._matched[kind]
 
     def contradicts(self, kind: type[Attention]) -> bool:
         """Whether ``kind`` predicts a departure here that is not what the candidate answered.
