@@ -1,0 +1,127 @@
+"""A feature that is wrong alone is said, with its effect; nothing of a right attention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.features import offer
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.features import features
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+
+
+PROJECTED = offer(form="qkv", projection="none", inputs=("cross",))
+LAYER = offer(
+    inputs=("self", "cross", "distinct"),
+    bias=("no", "yes"),
+    attn=("none", "bool2d", "float2d", "bool3d"),
+    padding=("none", "bool"),
+)
+
+
+@pytest.mark.parametrize("offered", [PROJECTED, LAYER], ids=["projected", "layer"])
+def test_nothing_is_said_of_a_right_attention(
+    offered: dict[str, tuple[str, ...]], caller: Callable[..., Caller]
+) -> None:
+    """The right attention departs in no experiment."""
+    assert [] == findings(examine(caller(Attention, offered), whole=True))
+
+
+BIASED = offer(inputs=("distinct",), bias=("no", "yes"), out_proj=("identity", "general"),
+               memory=("c",))  # fmt: skip
+
+
+class ValueBiasTwice(Attention):
+    """The bias of v is added twice."""
+
+    def linear(self, x: Array, name: str) -> Array:
+        """Add it once more."""
+        found = super().linear(x, name)
+        bias = self.parameter("b_v")
+        return found if name != "v" or bias is None else found + bias
+
+
+class NoOutputBias(Attention):
+    """The output projection has no bias."""
+
+    def linear(self, x: Array, name: str) -> Array:
+        """Take it off."""
+        found = super().linear(x, name)
+        bias = self.parameter("b_out")
+        return found if name != "out" or bias is None else found - bias
+
+
+FEATURES: dict[str, tuple[type[Attention], str]] = {
+    "right": (Attention, ""),
+    "v twice": (ValueBiasTwice, "bias=yes: the bias of v is added 2 times, expected once"),
+    "q late": (catalogue()["q-bias-unscaled"].kinds[0],
+               "bias=yes: the bias of q is added 2.449 times, expected once (sqrt(D): q is scaled"),
+    "no output bias": (NoOutputBias,
+                       "out_proj=general: the bias of the output projection is not added"),
+    "output transposed": (catalogue()["out-proj-transposed"].kinds[0],
+                          "out_proj=general: the output is wrong"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_the_feature_that_is_wrong_alone_is_said(name: str, caller: Callable[..., Caller]) -> None:
+    """Of two features one is wrong; of a bias it is said how many times it is added."""
+    kind, sentence = FEATURES[name]
+    found = list(features(caller(kind, BIASED)))
+    assert ["bias=yes", "out_proj=general"] == [each.name for each in found]
+    said = [f"{each.name}: {each.effect}" for each in found if each.effect]
+    assert len(said) == bool(sentence)
+    assert "".join(said).startswith(sentence)
+
+
+PLAIN = offer(form="qkv", projection="none", inputs=("cross",), size=("small",))
+full_offer = PLAIN | {
+    "attn": ("none", "bool2d", "causal"), "padding": ("none", "bool"),
+    "weights": ("none", "averaged", "per_head"), "size": ("small", "empty"),
+    "dtype": ("float64", "float32"),
+}  # fmt: skip
+
+
+def test_experiments_use_a_layout_that_is_answered(caller: Callable[..., Caller]) -> None:
+    """Where no batch is taken, the call that fails is said and the rest measured without one."""
+
+    def answer(problem: Problem) -> Answer:
+        if problem.case.layout == "batch_first":
+            raise CandidateError("crash", "raised ValueError: too many values")
+        return attend(catalogue()["scale-linear"].kinds[0], problem)
+
+    texts = [f.text for f in findings(examine(caller(answer, PLAIN | {"layout": LAYOUTS})))]
+    assert "the call raised ValueError: too many values with layout=batch_first" in texts[0]
+    assert "the effective scale is 1/D" in texts[1]
+
+
+LAYOUTS = ("batch_first", "unbatched")
+
+
+def test_a_feature_that_is_ignored_is_said_to_be(caller: Callable[..., Caller]) -> None:
+    """An appended zero key that is left out has no effect."""
+
+    def answer(problem: Problem) -> Answer:
+        return attend(Attention, problem.replace(case=problem.case.replace(zero_attn="no")))
+
+    offered = PLAIN | {"zero_attn": ("no", "yes")}
+    texts = [each.text for each in findings(examine(caller(answer, offered)))]
+    assert ["with zero_attn=yes: it has no effect"] == texts
+
+
+def test_the_new_experiments_say_nothing_of_a_right_attention(
+    caller: Callable[..., Caller], full_offer: Offer
+) -> None:
+    """Masks of all sizes, shifted scores, no keys, returned weights and heads."""
+    assert [] == findings(examine(caller(Attention, full_offer)))

@@ -1,0 +1,119 @@
+"""Keys, channels, rows and heads that are left out are found, with their rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mha_parity.catalogue import Attention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.arrays import Array
+
+
+class Window(Attention):
+    """Keys further than 16 places away are not seen."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide what is far."""
+        i, j = np.indices(scores.shape[-2:])
+        return np.where(np.abs(i - j) <= 16, super().mask_scores(scores), -np.inf)
+
+
+class NoTail(Attention):
+    """The keys behind the last whole tile of 32 are left out."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide the tail."""
+        keys = scores.shape[-1]
+        whole = max(keys // 32, 1) * 32
+        return np.where(np.arange(keys) < whole, super().mask_scores(scores), -np.inf)
+
+
+class FirstHeadLeftOut(Attention):
+    """Head 0 stays 0."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Clear head 0."""
+        mixed = super().apply_weights(weights, v)
+        mixed[:, 0] = 0
+        return mixed
+
+
+class FewerChannels(Attention):
+    """The dot product leaves out the last D % 4 channels."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Cut q."""
+        kept = q.shape[-1] // 4 * 4
+        return super().scores(q[..., :kept], k[..., :kept])
+
+
+class WholeTilesOfChannels(Attention):
+    """The dot product leaves out the last D % 16 channels where D > 16, as by whole tiles."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Cut q and k."""
+        kept = max(q.shape[-1] // 16 * 16, min(q.shape[-1], 16))
+        return super().scores(q[..., :kept], k[..., :kept])
+
+
+class SlicesOfRows(Attention):
+    """A causal rule by slices of 32 rows, each masked as if it were the last rows."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide what follows the last row of the slice, aligned at the end of the keys."""
+        rows, keys = scores.shape[-2:]
+        row, key = np.indices((rows, keys))
+        ends = np.minimum(32 * (row // 32 + 1), rows)
+        return np.where(key <= row + keys - ends, super().mask_scores(scores), -np.inf)
+
+
+class OneInEight(Attention):
+    """The dot product leaves out channels 7, 15 and so on."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Cut q."""
+        return super().scores(np.where(np.arange(q.shape[-1]) % 8 == 7, 0, q), k)
+
+
+class LastRowsLeftOut(Attention):
+    """The rows behind the last whole tile of 8 stay 0."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Clear the tail."""
+        mixed = super().apply_weights(weights, v)
+        mixed[:, :, mixed.shape[2] // 8 * 8 :] = 0
+        return mixed
+
+
+PLANTED: dict[str, tuple[type[Attention], str]] = {
+    "window": (Window, "row i sees keys i-16 … i+16"),
+    "tail": (NoTail, "the last keys beyond a multiple of 32"),
+    "channels": (FewerChannels, "leaves out the last channels beyond a multiple of 4: 128–130"),
+    "tiles of channels": (WholeTilesOfChannels, "last channels beyond a multiple of 16: 192"),
+    "lanes": (OneInEight, "the dot product leaves out channels 7, 15, … (one in 8)"),
+    "head": (FirstHeadLeftOut, "head 0 of 2 has weights that are all 0"),
+    "slices": (SlicesOfRows, "i + (S - e), e the end of its tile of 32 rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_left_out_is_said_with_its_rule(
+    name: str, causes: Callable[[type[Attention]], str]
+) -> None:
+    """The first line that is understood names the places and the rule."""
+    kind, sentence = PLANTED[name]
+    assert sentence in causes(kind).partition("\n")[0]
+
+
+def test_a_dead_tail_of_rows_has_its_size_and_its_place(
+    causes: Callable[[type[Attention]], str],
+) -> None:
+    """Rows that nobody wrote: which, what stands there, and for which lengths."""
+    found = causes(LastRowsLeftOut)
+    assert "wrong wherever L % 8 != 0" in found

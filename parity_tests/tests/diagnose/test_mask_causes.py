@@ -1,0 +1,161 @@
+"""What a mask does instead is said, by kind of mask, sizes and path; nothing of right masks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.core.candidate import Answer, FunctionCandidate
+from mha_parity.core.features import offer
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.masks import masks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+
+
+LAYER = offer(
+    inputs=("self", "cross", "distinct"),
+    bias=("no", "yes"),
+    attn=("none", "bool2d", "float2d", "bool3d"),
+    padding=("none", "bool"),
+)
+
+
+def leaking(problem: Problem) -> Answer:
+    """Return the answer of a causal rule that leaks to random keys."""
+
+    class Leaking(Attention):
+        """Three keys in ten are seen besides those expected."""
+
+        def mask_scores(self, scores: Array) -> Array:
+            """Hide the others."""
+            seen = np.random.default_rng(1).random(scores.shape[-2:]) < 0.3
+            seen |= np.tri(*scores.shape[-2:]) > 0
+            return np.where(seen, scores, -np.inf)
+
+    return attend(Leaking, problem)
+
+
+def test_what_leaks_to_hidden_keys_is_no_denominator() -> None:
+    """Weights of keys that a causal rule should hide take from the others: no row sums to less."""
+    forced = offer(form="qkv", projection="none", inputs=("self",), attn=("causal",))
+    found = findings(examine(Caller(FunctionCandidate("leaks", leaking, forced), lambda: True)))
+    assert found
+    assert not any("sum to 0" in each.text or "denominator" in each.text for each in found)
+    assert any("by no rule that was tried" in f"{each.text} {each.evidence}" for each in found)
+
+
+MASKS = {
+    "mask-ignored": "the mask has no effect",
+    "mask-after-softmax": "hidden weights are set to 0 after the softmax",
+    "bool-inverted": "the mask is inverted",
+    "mask-transposed": "the mask is applied transposed",
+    "mask-minus-10": "hidden keys get",
+    "scale-includes-mask": "the float mask is multiplied by 0.3015 = 1/sqrt(D)",
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_what_a_mask_does_instead_is_said(name: str, caller: Callable[..., Caller]) -> None:
+    """For some kind of mask that is offered the sentence is the planted one."""
+    sizes = {"inputs": ("self",)} if name == "mask-transposed" else {}
+    asked = caller(catalogue()[name].kinds[0], {**LAYER, **sizes})
+    assert MASKS[name] in "\n".join(each.effect for each in masks(asked))
+
+
+def test_nothing_is_said_of_right_masks(caller: Callable[..., Caller]) -> None:
+    """All kinds of masks, applied as they should be."""
+    found = list(masks(caller(Attention, LAYER)))
+    assert ["padding=bool", "attn=bool2d", "attn=float2d", "attn=bool3d"] == [f.name for f in found]
+    assert [""] * 4 == [each.effect for each in found]
+
+
+def test_one_effect_of_several_masks_is_one_line(caller: Callable[..., Caller]) -> None:
+    """A transposed mask, whichever kind it is of."""
+    kind = catalogue()["mask-transposed"].kinds[0]
+    found = findings(examine(caller(kind, {**LAYER, "inputs": ("self",)})))
+    assert ["with attn=bool2d, attn=float2d, attn=bool3d: the mask is applied transposed"] == [
+        each.text for each in found
+    ]
+
+
+@pytest.mark.parametrize(("bug", "inverted"), [("bool-inverted", True), ("mask-transposed", False)])
+def test_only_an_inverted_mask_is_to_be_inverted(
+    bug: str, inverted: bool, caller: Callable[..., Caller]
+) -> None:
+    """A mask that is right but for its polarity is not sent before the softmax, where it is."""
+    kind = catalogue()[bug].kinds[0]
+    found = findings(examine(caller(kind, {**LAYER, "inputs": ("self",)})))
+    assert {inverted} == {"~mask" in each.remedy for each in found if each.stage == "mask"}
+
+
+PLAIN = offer(form="qkv", projection="none", inputs=("cross",), size=("small",))
+
+
+class TransposedWhereSquare(Attention):
+    """A square mask is transposed."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide what the transposed mask hides."""
+        hidden = self.problem.hidden()
+        square = hidden.shape[-1] == hidden.shape[-2]
+        return np.where(hidden.swapaxes(-1, -2) if square else hidden, -np.inf, scores)
+
+
+class FilledBeforeScale(Attention):
+    """Hidden keys have the score -100 before it is scaled."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Fill."""
+        return np.where(self.problem.hidden(), -100 * self.problem.scale, scores)
+
+
+def mask_texts(asked: Caller) -> set[str]:
+    """Return what the masks do."""
+    return {f"{each.name}: {each.effect}" for each in masks(asked) if each.effect}
+
+
+def test_masks_are_tried_where_sizes_are_equal(
+    caller: Callable[..., Caller], full_offer: Offer
+) -> None:
+    """What is wrong for L = S alone is found, and said so."""
+    found = mask_texts(caller(TransposedWhereSquare, full_offer))
+    assert "attn=bool2d where L = S: the mask is applied transposed" in found
+    assert "attn=causal where L = S: the mask is applied transposed" in found
+
+
+def test_a_fill_is_read_at_a_width_at_which_it_leaks(
+    caller: Callable[..., Caller], full_offer: Offer
+) -> None:
+    """-100/sqrt(11) leaks 1e-13, less than weights can be read to; -100/sqrt(67) leaks 1e-6."""
+    texts = mask_texts(caller(FilledBeforeScale, full_offer))
+    assert texts
+    assert all("at D = 67: hidden keys get the score -12.22 (-100 before" in t for t in texts)
+
+
+def test_a_mask_of_one_path_names_the_path(
+    caller: Callable[..., Caller], full_offer: Offer
+) -> None:
+    """Masks that are ignored where no weights are returned, and one that is where they are."""
+
+    def without(problem: Problem) -> Answer:
+        case = problem.case
+        bare = problem.replace(attn_mask=None, case=case.replace(attn="none", masked_rows="none"))
+        shown = case.weights != "none"
+        return attend(Attention, problem if shown is flag or case.attn != "bool2d" else bare)
+
+    flag = True
+    path = "attn=bool2d without returned weights: the mask has no effect"
+    assert {path} == mask_texts(caller(without, full_offer))
+    flag = False
+    path = "attn=bool2d with returned weights: the mask has no effect"
+    assert {path} == mask_texts(caller(without, full_offer))

@@ -1,0 +1,194 @@
+"""What no name predicts is measured: softmax, returned weights, gradients, heads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mha_parity.catalogue import Attention
+from mha_parity.catalogue.gradients import with_gradients
+from mha_parity.core.candidate import Answer
+from mha_parity.core.features import offer
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.gradients import gradient_effects
+from mha_parity.diagnose.experiments.returned import returned
+from mha_parity.diagnose.experiments.values import values
+from mha_parity.oracle.eval_orders_vjp import VJP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+
+
+PLAIN = offer(form="qkv", projection="none", inputs=("cross",), size=("small",))
+
+
+class MaximumFromZero(Attention):
+    """The running maximum starts at 0."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Subtract 0 at least."""
+        powers = np.exp(scores - np.maximum(scores.max(axis=-1, keepdims=True, initial=0), 0))
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+class NoMaximum(Attention):
+    """Nothing is subtracted."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Divide by the sum."""
+        powers = np.exp(scores)
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+class MaximumOfAllRows(Attention):
+    """One maximum is subtracted from all rows of a head."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Subtract the maximum over rows and keys."""
+        powers = np.exp(scores - scores.max(axis=(-1, -2), keepdims=True, initial=-np.inf))
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (MaximumFromZero, "in float64, rows whose scores are all below -720 … -752 are NaN"),
+        (NoMaximum, "in float64, rows whose scores are all above 704 … 720 are NaN"),
+        (MaximumOfAllRows, "rows whose scores are all below -720 … -752 next to rows of small"),
+    ],
+)
+def test_scores_at_which_the_softmax_fails_are_found(
+    kind: type[Attention], text: str, caller: Callable[..., Caller], full_offer: Offer
+) -> None:
+    """The constant added to a row's scores from which on its output is no number, by dtype."""
+    with np.errstate(all="ignore"):
+        (found, *_) = values(caller(kind, full_offer))
+    assert text in found.text
+
+
+class NothingOfNothing(Attention):
+    """Rows without keys are NaN."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Divide 0 by 0."""
+        return super().apply_weights(weights, v) + (np.nan if v.shape[-2] == 0 else 0)
+
+
+def test_no_keys_are_a_cause_of_their_own(caller: Callable[..., Caller], full_offer: Offer) -> None:
+    """NaN at S = 0 is said as that, and nothing of a right attention."""
+    (found,) = values(caller(NothingOfNothing, full_offer))
+    assert "with no keys (S = 0) the output is NaN, expected 0" == found.text
+
+
+def returning(stage: str) -> Callable[[Problem], Answer]:
+    """Return an attention whose returned weights are another stage."""
+
+    def answer(problem: Problem) -> Answer:
+        attention = Attention(problem)
+        found = attention.answer()
+        if found.weights is None:
+            return found
+        array = attention.stages[stage]
+        array = array.mean(axis=1) if problem.case.weights == "averaged" else array
+        return replace(found, weights=array)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("stage", "text"),
+    [("masked scores", "the scores before the softmax"), ("scores", "the scores before"),
+     ("weights", "")],
+)  # fmt: skip
+def test_returned_weights_are_told_by_their_stage(
+    stage: str, text: str, caller: Callable[..., Caller], full_offer: Offer
+) -> None:
+    """Scores in place of weights; what is right is not mentioned."""
+    found = list(returned(caller(returning(stage), full_offer)))
+    assert bool(text) is bool(found)
+    assert all(text in each for each in found)
+
+
+def test_gradients_wrong_beyond_a_length_are_found(caller: Callable[..., Caller]) -> None:
+    """A backward pass in tiles of 64 keys is right at all small sizes."""
+    right = with_gradients(VJP)()
+
+    def tiled(problem: Problem) -> Answer:
+        found = right(problem)
+        if problem.key.shape[1] <= 64 or found.gradients is None:
+            return found
+        return replace(found, gradients={**found.gradients, "key": 0.7 * found.gradients["key"]})
+
+    offered = PLAIN | {"gradients": ("yes",)}
+    (text,) = gradient_effects(caller(tiled, offered))
+    assert "wherever S > 64: gradient dK is 0.7 times the right one, in all heads and rows" == text
+
+
+class Accumulates(Attention):
+    """Each head adds to the output of those before it."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Sum over the heads."""
+        return super().apply_weights(weights, v).cumsum(axis=1)
+
+
+def test_heads_that_reach_others_are_said_to(caller: Callable[..., Caller]) -> None:
+    """What flows from head to head is a finding, where the weights alone say nothing."""
+    texts = [each.text for each in findings(examine(caller(Accumulates, PLAIN)))]
+    assert (
+        "heads are not independent: each of 3 heads reaches the outputs of all later ones too"
+        in texts
+    )
+
+
+class ScaledTwiceAtEights(Attention):
+    """1/D where D is a multiple of 8."""
+
+    def scale(self) -> float:
+        """Scale once more."""
+        return super().scale() ** (2 if self.problem.head_dim % 8 == 0 else 1)
+
+
+class Wavy(Attention):
+    """An exponential that errs by 1e-4 with the score."""
+
+    def exp(self, x: Array) -> Array:
+        """Err."""
+        return np.asarray(super().exp(x) * (1 + 1e-4 * np.sin(50 * x)))
+
+
+class StrictInASquare(Attention):
+    """The causal rule hides the diagonal too, and nothing beyond the first L keys."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Fill."""
+        rows, keys = np.indices(scores.shape[-2:])
+        square = (keys >= rows) & (keys < scores.shape[-2])
+        return np.where(square & (self.problem.case.attn == "causal"), -1e9, scores)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (ScaledTwiceAtEights, "the effective scale is"),
+        (Wavy, "as an approximated exp does"),
+        (StrictInASquare, "with attn=causal"),
+    ],
+)
+def test_what_held_out_attentions_taught(
+    kind: type[Attention], text: str, caller: Callable[..., Caller], full_offer: Offer
+) -> None:
+    """Weights are read where answers are wrong, and a rule holds for what is hidden too."""
+    offered = full_offer | {"padding": ("none",), "attn": ("none", "causal")}
+    (found, *_) = findings(examine(caller(kind, offered)))
+    assert text in found.text
+    assert "the weights read out are right" not in found.text
+    assert "every key is seen" not in found.text

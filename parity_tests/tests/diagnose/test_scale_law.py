@@ -1,0 +1,53 @@
+"""The law of a scale is fitted over the sizes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.catalogue import Attention
+from mha_parity.core.case import Case
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.scale import LAWS, law, measured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.problem import Problem
+
+
+@pytest.mark.parametrize(
+    ("factor", "formula"),
+    [
+        (lambda p: p.head_dim**-0.5, "1/sqrt(D)"),
+        (lambda p: 1 / p.head_dim, "1/D"),
+        (lambda p: (p.head_dim + 1) ** -0.5, "1/sqrt(D + 1)"),
+        (lambda p: (-(-p.head_dim // 8) * 8) ** -0.5, "1/sqrt(D rounded up to a multiple of 8)"),
+        (lambda p: p.case.embed_dim**-0.5, "1/sqrt(E)"),
+        (lambda p: 2 * p.head_dim**-0.5, "2/sqrt(D)"),
+        (lambda _: 0.125, "0.125 = 1/sqrt(64) whatever D"),
+        (lambda _: 0.25, "0.25 = 1/sqrt(16) whatever D: written into the code, or kept from"),
+        (lambda p: 0.3 * p.head_dim**-0.37, "0.3 D^-0.37"),
+        (
+            lambda p: 1.4427 * math.log(2) * p.head_dim**-0.5,
+            "1.00000344/sqrt(D), as with log2(e) written as 1.4427",
+        ),
+        (lambda p: 1.0000123 * p.head_dim**-0.5, "1.0000123/sqrt(D)"),
+    ],
+)
+def test_the_law_of_a_scale_is_fitted_over_the_sizes(
+    factor: Callable[[Problem], float], formula: str, caller: Callable[..., Caller]
+) -> None:
+    """Ten cases of unlike sizes leave one formula."""
+    kind = type("Scaled", (Attention,), {"scale": lambda self: factor(self.problem)})
+    assert law(measured(caller(kind))).startswith(formula)
+
+
+def test_a_scale_of_few_digits_is_a_law() -> None:
+    """1/sqrt(D) in float16 is 1/sqrt(D) at D = 16, and not at D = 12."""
+    scale = LAWS["1/sqrt(D) rounded to float16"]
+    case = Case(seed=0, batch=1, queries=2, keys=2, heads_count=1, head_dim=16)
+    assert 0.25 == scale(case)
+    assert 12**-0.5 != scale(case.replace(head_dim=12))
