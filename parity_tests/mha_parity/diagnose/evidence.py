@@ -92,7 +92,7 @@ class Observation:
     answer: Answer | None
     failing: bool
     predictions: dict[type[Attention], Prediction] = field(default_factory=dict)
-    _told: dict[type[Attention], bool] = field(default_factory=dict, init=False)
+    _departs: dict[type[Attention], bool] = field(default_factory=dict, init=False)
     _matched: dict[type[Attention], bool] = field(default_factory=dict, init=False)
 
     def of(self, kind: type[Attention]) -> Prediction:
@@ -214,9 +214,9 @@ class Observation:
 
     def tells(self, kind: type[Attention]) -> bool:
         """Whether ``kind`` departs here from the right answer beyond all rounding."""
-        if kind not in self._told:
-            self._told[kind] = self.gap(self.of(kind), self.right) > TELLING
-        return self._told[kind]
+        if kind not in self._departs:
+            self._departs[kind] = self.gap(self.of(kind), self.right) > TELLING
+        return self._departs[kind]
 
     def matches(self, kind: type[Attention]) -> bool:
         """Whether the candidate answered what ``kind`` predicts."""
