@@ -310,6 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from mha_parity.report import encoding
 
         encoding.standard()
+        cli.name_targets(asked)
         return cli.COMMANDS[asked.command](asked)
     except ValueError as mistake:
         sys.stderr.write(f"mha-parity: {mistake}\n")

@@ -9,11 +9,22 @@ from rich.console import Console
 
 from mha_parity.core.environment import TORCH, require
 from mha_parity.core.options import DEFAULT_TARGET, from_namespace
+from mha_parity.targets.unnamed import with_only_name
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
+
+
+def name_targets(asked: argparse.Namespace) -> None:
+    """Give each file that defines one public name alone, and is named without it, that name."""
+    for option in ("target", "targets"):
+        given = getattr(asked, option, None)
+        if isinstance(given, str):
+            setattr(asked, option, with_only_name(given))
+        elif given:
+            setattr(asked, option, [with_only_name(each) for each in given])
 
 
 def check(asked: argparse.Namespace) -> int:

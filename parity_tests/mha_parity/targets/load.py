@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import importlib
-import re
 import shlex
 import sys
 import traceback
@@ -19,11 +17,11 @@ from mha_parity.targets.definitions import KEPT
 from mha_parity.targets.modules import PREFIX, from_file
 from mha_parity.targets.onnx_model import SUFFIX, OnnxModel
 from mha_parity.targets.stand_ins import needed_by
+from mha_parity.targets.unnamed import likeliest, public_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ATTENTION = re.compile(r"attention|attn|mha|sdpa|head", re.IGNORECASE)
 FORMS = "`package.module:attr`, `path/to/file.py:attr` or `path/to/notebook.ipynb:attr`"
 SOME = 6  # names listed where an attribute is missing and none is close
 
@@ -73,30 +71,14 @@ def _incomplete(text: str) -> str:
     if path.is_dir():
         return f"which is a folder, but should be {FORMS}"
     if path.is_file():
-        names = _defined_in(path)
+        names = public_names(path)
         named = f", which has {_few(names)}" if names else ""
-        # The likeliest to be meant comes first.
-        first = next((each for each in names if ATTENTION.search(each)), (*names, "attr")[0])
+        likely = likeliest(names) if names else "attr"
         return (
             f"which is a file without the name of a function or a class in it{named}; name one, "
-            f"as in: mha-parity check {shlex.quote(f'{text}:{first}')}"
+            f"as in: mha-parity check {shlex.quote(f'{text}:{likely}')}"
         )
     return f"but should be {FORMS}"
-
-
-def _defined_in(path: Path) -> list[str]:
-    """Return the public functions and classes of a Python file, which is not run."""
-    try:
-        body = ast.parse(path.read_text(encoding="utf-8")).body
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,
-    ):  # said once something in it is named
-        return []
-    kinds = (ast.FunctionDef, ast.ClassDef)
-    names = [each.name for each in body if isinstance(each, kinds)]
-    return [name for name in names if not name.startswith("_")]
 
 
 def _module(text: str, name: str) -> ModuleType:

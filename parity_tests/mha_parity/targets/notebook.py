@@ -22,19 +22,22 @@ def module(path: Path, name: str) -> ModuleType:
     ``module.__left_out__`` maps the names that other statements would have set to where those
     stand. A cell that is no Python (a shell or cell magic) is left out whole.
     """
-    import nbformat
-
     made = ModuleType(name)
     made.__file__ = str(path)
     left_out: dict[str, str] = {}
     vars(made)["__left_out__"] = left_out
     sys.modules[name] = made
-    read = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # it ships no types
-    codes = [cell.source for cell in read.cells if cell.cell_type == "code"]
-    for number, source in enumerate(codes, start=1):
-        text = python_of(source)
+    for number, text in enumerate(map(python_of, codes(path)), start=1):
         execute(text, f"{path.name}[cell {number}]", f"cell {number}", vars(made), left_out)
     return made
+
+
+def codes(path: Path) -> list[str]:
+    """Return the code cells of a notebook as they are written."""
+    import nbformat
+
+    read = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # it ships no types
+    return [cell.source for cell in read.cells if cell.cell_type == "code"]
 
 
 def python_of(cell: str) -> str:

@@ -29,7 +29,7 @@ MISTAKES = {
     "check mha_numpy": r"'mha_numpy', but should be `package\.module:attr`",
     "check .": r"'\.', which is a folder, but should be `package",
     "check projected.py": r"it, which has softmax, .*, as in: mha-parity check projected\.py:\w",
-    "check attention.ipynb": r"a class in it; .*, as in: mha-parity check attention\.ipynb:attr\.",
+    "check attention.ipynb": r"a class in it, which has .*: mha-parity check attention\.ipynb:\w",
     "check ./wrong:f": r"but \./wrong is a folder; name a file in it",
     "check missing.py:f": r"no file missing\.py",
     "check missing.ipynb:f": r"no file missing\.ipynb",

@@ -1,0 +1,56 @@
+"""A file without a name in it: the only one it defines, or the likeliest of several as a hint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mha_parity.__main__ import main
+from mha_parity.core.candidate import TargetError
+from mha_parity.targets import unnamed
+from mha_parity.targets.load import load
+
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+
+
+@pytest.mark.parametrize(
+    ("names", "likely"),
+    [
+        (["build_causal_attention_mask", "CLIPAttention"], "CLIPAttention"),
+        (["Head", "MultiHeadAttention", "FeedForward"], "MultiHeadAttention"),
+        (["Attention", "AttentionConfig", "AttentionOutput"], "Attention"),
+        (["ceil_div", "forward"], "forward"),
+        (["attention_mask"], "attention_mask"),
+    ],
+)
+def test_the_likeliest_is_no_helper(names: list[str], likely: str) -> None:
+    """Helpers come before what uses them; masks, settings and outputs are none."""
+    assert likely == unnamed.likeliest(names)
+
+
+def test_the_only_public_name_is_taken(tmp_path: Path) -> None:
+    """Private helpers and imports do not count; two names, or none, leave the text as it is."""
+    path = tmp_path / "one.py"
+    path.write_text("from math import sqrt\ndef _help(): ...\nclass Mine: ...\n", encoding="utf-8")
+    assert f"{path}:Mine" == unnamed.with_only_name(str(path))
+    path.write_text("class Mine: ...\ndef other(): ...\n", encoding="utf-8")
+    assert str(path) == unnamed.with_only_name(str(path))
+    path.write_text("x = 1\n", encoding="utf-8")
+    for target in (str(path), f"{path}:x", "mha_numpy:attention", str(tmp_path), "exec:one.py"):
+        assert target == unnamed.with_only_name(target)
+
+
+def test_a_notebook_has_names_too() -> None:
+    """The hint names what a cell defines; lines for the notebook are no Python."""
+    path = SUBJECTS / "attention.ipynb"
+    assert {"single_head", "f"} <= set(unnamed.public_names(path))
+    with pytest.raises(TargetError, match=r"attention\.ipynb:single_head\.$"):
+        load(str(path))
+
+
+def test_a_command_takes_a_file_of_one_definition(capsys: pytest.CaptureFixture[str]) -> None:
+    """`adapt` says the target whole."""
+    file = SUBJECTS / "wrong_split.py"
+    assert 0 == main(["adapt", str(file)])
+    assert f"{file}:f" in capsys.readouterr().out
