@@ -7,7 +7,7 @@ import importlib.resources
 import json
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +31,11 @@ from mha_parity.report import files, junit
 from mha_parity.report.json_document import SCHEMA, document
 from mha_parity.report.junit import COUNTED
 from mha_parity.run.check import check
-from mha_parity.targets import load
-from mha_parity.targets.bind import bind
 from mha_parity.worker import client
 from mha_parity.worker.open_target import opened
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-outproj-causal-float32-s11")
-
-
-def judged(target: str, **changes: Any) -> Verdict:
-    """Return the verdict of a short run on one of the subjects, in this process."""
-    bound = bind(load.load(f"{SUBJECTS}/{target}"))
-    return check(bound, Options(**{"cases": 150, "diagnose": False, **changes}), target=target)
 
 
 HALVES = tuple(FeatureRow("bias", value, "fail", 50, "", 15) for value in ("no", "yes"))
@@ -102,17 +94,17 @@ def extreme() -> Verdict:
 @pytest.fixture(
     scope="module", params=["passing", "failing", "crashing", "inconclusive", "extreme"]
 )
-def verdict(request: pytest.FixtureRequest) -> Iterator[Verdict]:
+def verdict(request: pytest.FixtureRequest, judged: Callable[..., Verdict]) -> Iterator[Verdict]:
     """Return a verdict of each kind."""
     match request.param:
         case "passing":
-            yield judged("projected.py:f")
+            yield judged("projected.py:f", cases=150, diagnose=False)
         case "failing":
-            yield judged("wrong_scale.py:f")
+            yield judged("wrong_scale.py:f", cases=150, diagnose=False)
         case "crashing":
-            yield judged("misbehaving.py:raises_over_one_head")
+            yield judged("misbehaving.py:raises_over_one_head", cases=150, diagnose=False)
         case "inconclusive":
-            yield judged("projected.py:f", cases=1)
+            yield judged("projected.py:f", cases=1, diagnose=False)
         case _:
             yield extreme()
 
@@ -320,8 +312,9 @@ def test_a_failed_check_carries_its_own_replay_line() -> None:
 def test_cases_that_were_not_asked_are_counted_apart() -> None:
     """Of a target that dies each time few cases fail; a note says why the others were not asked."""
     target = f"{SUBJECTS}/misbehaving.py:exits_over_one_head"
+    options = Options(cases=40, diagnose=False, shrink=False)
     with client.isolated(target) as candidate:
-        written = document(check(candidate, Options(cases=40), target=target))
+        written = document(check(candidate, options, target=target))
     cases = written["cases"]
     assert "fail" == written["verdict"]
     assert 0 < cases["failed"] < cases["inconclusive"] < 40

@@ -1,0 +1,205 @@
+"""What the tests of reports share: verdicts, and what a page has and should not have."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mha_parity.report
+from mha_parity.core.case import parse
+from mha_parity.core.check_result import CheckResult, Place, Severity
+from mha_parity.core.options import Options
+from mha_parity.core.pictures import (
+    WeightsPicture,
+)
+from mha_parity.core.verdict import (
+    CheckRow,
+    Diagnosis,
+    Failure,
+    FeatureRow,
+    Outcome,
+    Verdict,
+)
+from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+
+CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
+VOID = {"meta", "br", "img", "wbr", "path", "use", "rect", "image", "line", "circle", "stop"}
+LOADING = {"src", "href", "xlink:href", "srcset", "poster", "data", "action", "background"}
+OWN_SCRIPT = (Path(next(iter(mha_parity.report.__path__))) / "page.js").read_text("utf-8").strip()
+
+
+class Page(HTMLParser):
+    """The elements of a page: tag, attributes and text, with the tags around each."""
+
+    def __init__(self, text: str) -> None:
+        """Read a whole page."""
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str], tuple[str, ...]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep an element, and remember that it is open."""
+        self.elements.append((tag, {k: v or "" for k, v in attrs}, tuple(self.open)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep an element that closes itself."""
+        self.elements.append((tag, {k: v or "" for k, v in attrs}, tuple(self.open)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the innermost element, which has to be this one."""
+        if tag in VOID:
+            return
+        assert self.open
+        assert tag == self.open[-1]
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        """Keep the text that is shown."""
+        if not {"style", "script"} & set(self.open):
+            self.text += data
+
+    def attributes(self, *tags: str) -> list[dict[str, str]]:
+        """Return the attributes of every element of these kinds."""
+        return [attributes for tag, attributes, _ in self.elements if tag in tags]
+
+
+def _synthetic(**changes: Any) -> Verdict:
+    """Return a failing verdict with a picture and a text on everything a report can say."""
+    check_result = CheckResult(
+        case=CASE,
+        check="output",
+        severity=Severity.WRONG,
+        error=0.5,
+        allowed=0.001,
+        where=Place(1, 2, 3, 0),
+        detail="output is 1.5, but should be 1.0",
+    )
+    draws = np.random.default_rng(11).dirichlet(np.ones(7), size=(2, 3, 5))
+    picture = WeightsPicture(
+        check="output",
+        case=CASE,
+        sample=1,
+        averaged=False,
+        source="as the target returns them",
+        candidate_weights=draws[0],
+        reference_weights=draws[1],
+        error_units=np.array([[0.2, 0.9, 1.0, 0.0, 0.01], [2.0, 30.0, 400.0, 5e7, np.inf]] * 2)[:3],
+    )
+    replay = f"mha-parity replay {CASE.id} x:f"
+    fields: dict[str, Any] = {
+        "target": "x:f",
+        "convention": "torch-module",
+        "outcome": Outcome.FAIL,
+        "run": 200,
+        "passed": 160,
+        "failed": 40,
+        "inconclusive": 0,
+        "features": (
+            FeatureRow("attn", "none", "pass", 150),
+            FeatureRow("attn", "causal", "fail", 50, "40 of 50 fail", 40),
+            FeatureRow("attn", "bool2d", "not offered", 0),
+        ),
+        "checks": (CheckRow("output", 200, 40),),
+        "failures": (
+            Failure(
+                check_result=check_result, case=CASE, replay=replay, first_seen=CASE.replace(seed=3)
+            ),
+        ),
+        "diagnosis": (
+            Diagnosis(bug="causal-bottom", title="mask at the bottom", remedy="put it on top"),
+        ),
+        "pictures": (picture,),
+        "environment": {"torch": "2.13.0", "numpy": "2.4.6"},
+    }
+    return Verdict(**{**fields, **changes})
+
+
+def _foreign(text: str) -> list[str]:
+    """List what a page would load or run."""
+    read = Page(text)
+    banned = {"iframe", "link", "object", "embed", "base", "form"}
+    found = [tag for tag, _, _ in read.elements if tag in banned]
+    # A link loads nothing before somebody follows it.
+    for attributes in (a for tag, a, _ in read.elements if tag != "a"):
+        loads = {k: v for k, v in attributes.items() if k in LOADING}
+        found += [f"{k}={v}" for k, v in loads.items() if not v.startswith(("#", "data:"))]
+        found += [k for k in attributes if k.startswith("on")]
+    scripts = re.findall(r"<script[^>]*>(.*?)</script>", text, flags=re.DOTALL)
+    found += ["script"] * sum(script.strip() != OWN_SCRIPT for script in scripts)
+    styles = "".join(re.findall(r"<style>(.*?)</style>", text, flags=re.DOTALL))
+    return found + re.findall(r"url\(|@import", styles)
+
+
+def _unheard(text: str) -> list[str]:
+    """List what somebody who does not see the page would miss."""
+    read = Page(text)
+    found = [tag for tag, a, _ in read.elements if tag == "html" and a.get("lang") != "en"]
+    for tag, attributes, _ in read.elements:
+        pictured = tag == "svg" or attributes.get("role") == "img"
+        if pictured and not attributes.get("aria-label"):
+            found.append(f"{tag} without a name")
+        if tag == "th" and attributes.get("scope") not in {"row", "col"}:
+            found.append("th without a scope")
+    levels = [0, *(int(tag[1]) for tag, _, _ in read.elements if re.fullmatch(r"h\d", tag))]
+    found += [f"h{low} after h{high}" for high, low in itertools.pairwise(levels) if low > high + 1]
+    return found
+
+
+@pytest.fixture(scope="session")
+def judged(subjects: Path) -> Callable[..., Verdict]:
+    """Return a function that judges one of the subjects in this process, with the options given."""
+
+    def judge(target: str, **options: Any) -> Verdict:
+        return check(bind(load.load(f"{subjects}/{target}")), Options(**options), target=target)
+
+    return judge
+
+
+@pytest.fixture(scope="session")
+def synthetic() -> Callable[..., Verdict]:
+    """Return a function that makes a failing verdict with a picture and all that a report says."""
+    return _synthetic
+
+
+@pytest.fixture(scope="session")
+def as_check() -> Callable[..., Failure]:
+    """Return a function that makes a failure one of another check."""
+
+    def changed(failure: Failure, name: str, **changes: Any) -> Failure:
+        check_result = dataclasses.replace(failure.check_result, check=name)
+        return dataclasses.replace(failure, check_result=check_result, **changes)
+
+    return changed
+
+
+@pytest.fixture(scope="session")
+def read_page() -> type[Page]:
+    """Return what reads a page: its elements, what is left open, and its text."""
+    return Page
+
+
+@pytest.fixture(scope="session")
+def foreign() -> Callable[[str], list[str]]:
+    """Return a function that lists what a page would load or run."""
+    return _foreign
+
+
+@pytest.fixture(scope="session")
+def unheard() -> Callable[[str], list[str]]:
+    """Return a function that lists what somebody who does not see a page would miss."""
+    return _unheard
