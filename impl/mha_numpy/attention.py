@@ -35,29 +35,14 @@ def attend(
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Return (heads_out, weights) of softmax(scale * q k^T + M) v.
 
-    Parameters
-    ----------
-    q, k, v
-        (N, H, L, D), (N, Hkv, S, D) and (N, Hkv, S, Dv), all float32 or all float64. Hkv divides H,
-        and query head h reads key head h // (H // Hkv).
-    masking
-        what is hidden, and what is added to the scaled scores.
-    need_weights
-        whether to return P.
-    kept
-        (N, H, L, S), the factor of each weight in dropout: 0, or 1 / (1 - p). See `draw_kept`.
-    empty_rows_are_zero
-        whether a row that sees no key is 0 in both results; it is NaN otherwise, as in torch's
-        softmax. Without any key (S = 0) heads_out is 0 in any case, as in torch.
+    q (N, H, L, D), k (N, Hkv, S, D) and v (N, Hkv, S, Dv) are all float32 or all float64. Hkv
+    divides H, and query head h reads key head h // (H // Hkv). `kept` (N, H, L, S) are the factors
+    of dropout, see `draw_kept`.
 
-    Returns
-    -------
-    heads_out (N, H, L, Dv), laid out in memory as (N, L, H, Dv), so that merging the heads copies
-    nothing; and weights (N, H, L, S) after dropout, or None.
-
-    Notes
-    -----
-    The division by the row sums comes after the product with v, where there are fewer numbers.
+    heads_out (N, H, L, Dv) lies in memory as (N, L, H, Dv), so that merging the heads copies
+    nothing. weights (N, H, L, S) are those after dropout, None unless `need_weights`. A row that
+    sees no key is NaN in both, as in torch's softmax, or 0 where `empty_rows_are_zero`; without
+    any key (S = 0) heads_out is 0 in any case, as in torch.
     """
     n, heads, queries, _ = q.shape
     merged = np.empty((n, queries, heads, v.shape[3]), q.dtype)
@@ -78,7 +63,7 @@ def attend(
         mixed = apply_weights(weights, v)
         if shifted or trusted(sums, mixed):
             break
-    np.divide(mixed, sums, out=heads_out)
+    np.divide(mixed, sums, out=heads_out)  # after the product with v: fewer numbers than weights
     if need_weights:
         weights /= sums
         return heads_out, weights

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.dtypes import require_same, to_floating, to_mask, working_dtype
+from mha_numpy.dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
 from mha_numpy.masks import NO_MASK, Masking, causal_hidden, from_module_masks
 from mha_numpy.validation import (
     NEEDS_HINT_MASK,
@@ -180,6 +180,4 @@ def _is_the_causal_mask(mask: NDArray[Any]) -> bool:
     if mask.ndim != 2:
         return False
     hidden = causal_hidden(*mask.shape)
-    if mask.dtype == np.bool_:
-        return np.array_equal(mask, hidden)
-    return np.array_equal(mask, np.where(hidden, -np.inf, 0))
+    return np.array_equal(mask, hidden if mask.dtype == BOOL else np.where(hidden, -np.inf, 0))

@@ -32,7 +32,12 @@ def multi_head_attention(
 ) -> Results:
     """Return (output, weights or None), all inputs checked; in the caller's dtype and layout."""
     call = check_call(query, key, value, parameters, options)
-    return as_given(call, *attend(call))
+    engine = choose_engine(call.options, call.scores)
+    with owning_cores(engine):
+        heads_out, weights = attend_heads(heads_of(call), engine)
+        merged = merge_heads(heads_out, batch_first=call.options.batch_first)
+        output = np.ascontiguousarray(linear(merged, call.parameters.out_proj))
+    return as_given(call, output, weights)
 
 
 def as_given(call: Call, output: NDArray[Any], weights: NDArray[Any] | None) -> Results:
@@ -45,15 +50,6 @@ def as_given(call: Call, output: NDArray[Any], weights: NDArray[Any] | None) -> 
     return output[0], None if weights is None else weights[0]
 
 
-def attend(call: Call) -> Results:
-    """Compute the layer on checked, batched inputs of the working dtype."""
-    engine = choose_engine(call.options, call.scores)
-    with owning_cores(engine):
-        heads_out, weights = attend_heads(heads_of(call), engine)
-        merged = merge_heads(heads_out, batch_first=call.options.batch_first)
-        return np.ascontiguousarray(linear(merged, call.parameters.out_proj)), weights
-
-
 def heads_of(call: Call) -> Heads:
     """Return q, k and v as heads, the appended keys among them, and the scale 1 / sqrt(D)."""
     inputs, parameters, masking, options = call[:4]
@@ -64,7 +60,6 @@ def heads_of(call: Call) -> Heads:
     if options.static_v is not None:
         v = options.static_v.reshape(v.shape[0], heads, -1, v.shape[-1]).astype(v.dtype)
     if masking.appended:
-        k, v = append_keys(
-            k, v, parameters.bias_k, parameters.bias_v, zero_key=options.add_zero_attn
-        )
+        k = append_keys(k, parameters.bias_k, zero_key=options.add_zero_attn)
+        v = append_keys(v, parameters.bias_v, zero_key=options.add_zero_attn)
     return Heads(q, k, v, masking, 1 / math.sqrt(q.shape[-1]), options)

@@ -162,26 +162,13 @@ def merge_heads(heads_out: NDArray[Any], *, batch_first: bool) -> NDArray[Any]:
     return heads_out.transpose(2, 0, 1, 3).reshape(queries, n, heads * width)
 
 
-def append_keys(
-    k: NDArray[Any],
-    v: NDArray[Any],
-    bias_k: NDArray[Any] | None,
-    bias_v: NDArray[Any] | None,
-    *,
-    zero_key: bool,
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return k and v (N, H, S + appended, D): first bias_k and bias_v, then a key of zeros.
+def append_keys(heads: NDArray[Any], bias: NDArray[Any] | None, *, zero_key: bool) -> NDArray[Any]:
+    """Return k or v (N, H, S + appended, D): first bias_k or bias_v, then a key of zeros.
 
-    The biases count as projected already: they get no in_proj_bias.
+    The bias counts as projected already: it gets no in_proj_bias.
     """
-    return _append(k, bias_k, zero_key), _append(v, bias_v, zero_key)
-
-
-def _append(heads: NDArray[Any], bias: NDArray[Any] | None, zero_key: bool) -> NDArray[Any]:
     n, num_heads, keys, width = heads.shape
     with_bias = bias is not None
-    if not (with_bias or zero_key):
-        return heads
     longer = np.zeros((n, num_heads, keys + with_bias + zero_key, width), heads.dtype)
     longer[:, :, :keys] = heads
     if bias is not None:

@@ -64,7 +64,11 @@ def attend_heads(heads: Heads, engine: str) -> Results:
         heads_out, weights = attend(
             *heads[:5], need_weights=need, kept=kept, empty_rows_are_zero=zero
         )
-    if weights is not None and average:
-        weights = np.add.reduce(weights, axis=1)
-        weights /= heads.q.shape[1]
-    return heads_out, weights
+    return heads_out, average_heads(weights) if weights is not None and average else weights
+
+
+def average_heads(weights: NDArray[Any]) -> NDArray[Any]:
+    """Return the mean (N, L, S) over the heads of weights (N, H, L, S)."""
+    mean: NDArray[Any] = np.add.reduce(weights, axis=1)
+    mean /= weights.shape[1]
+    return mean

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mha_numpy.attention import draw_kept
+import numpy as np
+
+from mha_numpy.attention import apply_weights, attend, by_key_head, draw_kept
+from mha_numpy.engines.threads import holding_blas
 from mha_numpy.grad.flash import attend_flash_vjp
-from mha_numpy.grad.plain import attend_plain_vjp
+from mha_numpy.grad.targets import HeadGradients, Pull, sum_to
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mha_numpy.call import Heads
-    from mha_numpy.grad.targets import Pull
+    from mha_numpy.masks import Masking
 
 
 def attend_heads_vjp(heads: Heads, engine: str) -> tuple[NDArray[Any], NDArray[Any] | None, Pull]:
@@ -32,3 +35,43 @@ def attend_heads_vjp(heads: Heads, engine: str) -> tuple[NDArray[Any], NDArray[A
         return attend_flash_vjp(*heads[:5], need_weights=options.need_weights)
     kept = draw_kept(heads.scores, options.dropout_p, options.rng, heads.q.dtype)
     return attend_plain_vjp(*heads[:5], kept=kept)
+
+
+def attend_plain_vjp(
+    q: NDArray[Any],
+    k: NDArray[Any],
+    v: NDArray[Any],
+    masking: Masking,
+    scale: float,
+    *,
+    kept: NDArray[Any] | None = None,
+) -> tuple[NDArray[Any], NDArray[Any], Pull]:
+    """Return what `attend_heads_vjp` does, by the plain engine, which holds its weights."""
+    multiplications = q.size * k.shape[2]
+    with holding_blas(multiplications):
+        heads_out, found = attend(q, k, v, masking, scale, empty_rows_are_zero=True)
+    assert found is not None  # noqa: S101 (need_weights is on; this tells the type checker)
+    weights = dropped = found
+    if kept is not None:
+        dropped = weights * kept
+        heads_out = apply_weights(dropped, v)
+
+    def pull(d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients) -> None:
+        groups = k.shape[1]
+        d_rows = by_key_head(d_heads, groups)
+        with holding_blas(multiplications):
+            d_scores = (d_rows @ v.swapaxes(2, 3)).reshape(weights.shape)
+            if d_weights is not None:
+                d_scores += d_weights
+            if kept is not None:
+                d_scores *= kept
+            d_scores -= np.vecdot(weights, d_scores)[..., None]
+            d_scores *= weights
+            np.matmul(by_key_head(dropped, groups).swapaxes(2, 3), d_rows, out=into.v)
+            for target in into.bias:
+                np.add(target, sum_to(d_scores, target.shape), out=target)
+            by_head = by_key_head(d_scores, groups)
+            np.multiply((by_head @ k).reshape(q.shape), scale, out=into.q)
+            np.matmul(by_head.swapaxes(2, 3), by_key_head(q * scale, groups), out=into.k)
+
+    return heads_out, dropped, pull

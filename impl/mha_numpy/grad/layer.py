@@ -11,7 +11,7 @@ import numpy as np
 
 from mha_numpy.call import Call, Options, check_call
 from mha_numpy.dtypes import BOOL, to_array
-from mha_numpy.engines.dispatch import choose_engine
+from mha_numpy.engines.dispatch import average_heads, choose_engine
 from mha_numpy.engines.parallel import product
 from mha_numpy.engines.threads import owning_cores
 from mha_numpy.errstate import quiet
@@ -37,7 +37,6 @@ class _Pass(NamedTuple):
     masks: dict[str, NDArray[Any]]
     """The float masks, by name, as they were given."""
     merged: NDArray[Any]
-    weights: NDArray[Any] | None
     pull: Pull
 
 
@@ -46,7 +45,7 @@ def layer_vjp(
 ) -> tuple[Results, Callable[..., Gradients]]:
     """Return ((output, weights or None), pull) of multi-head attention, all inputs checked.
 
-    Arguments and results as in `layer_forward`; `pull` is that of `MultiheadAttention.vjp`.
+    `pull` is that of `MultiheadAttention.vjp`.
     """
     masks = _float_masks(options)
     if "attn_mask" in masks:
@@ -57,8 +56,8 @@ def layer_vjp(
     with owning_cores(engine):
         heads_out, held, pull_heads = attend_heads_vjp(heads_of(call), engine)
         merged = merge_heads(heads_out, batch_first=call.options.batch_first)
-        done = _Pass(call, masks, merged, held, pull_heads)
-        output, weights = _results(done)
+        output, weights = _results(call, merged, held)
+    done = _Pass(call, masks, merged, pull_heads)
     shape, of_weights = output.shape, None if weights is None else weights.shape
 
     @quiet
@@ -87,39 +86,27 @@ def _float_masks(options: Options) -> dict[str, NDArray[Any]]:
     return {name: mask for name, mask in arrays.items() if mask.dtype != BOOL}
 
 
-def _results(done: _Pass) -> Results:
-    """Return output and weights as the caller gets them, NaN where torch has NaN."""
-    call, held = done.call, done.weights
-    output = np.ascontiguousarray(linear(done.merged, call.parameters.out_proj))
-    if not call.options.need_weights or held is None:
+def _results(call: Call, merged: NDArray[Any], held: NDArray[Any] | None) -> Results:
+    """Return output and weights, copied or averaged, as the caller gets them: NaN as in torch."""
+    output = np.ascontiguousarray(linear(merged, call.parameters.out_proj))
+    if held is None or not call.options.need_weights:
         return as_given(call, output, None)
-    weights, blank = _returned_weights(call, held)
+    *rows, keys = held.shape
+    unseen = np.broadcast_to(call.masking.unseen(rows[-1], keys, held.dtype), rows)
+    blank = np.logical_or.reduce(unseen, axis=1)
+    average = call.options.average_attn_weights
+    weights = average_heads(held) if average else held.copy()
+    weights[blank if average else unseen] = np.nan
     by_row = output if call.options.batch_first else output.swapaxes(0, 1)
     by_row[blank] = np.nan
     return as_given(call, output, weights)
-
-
-def _returned_weights(call: Call, held: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return a copy of the weights, or their mean, and (N, L) booleans: where a head is NaN."""
-    n, heads, queries, keys = held.shape
-    unseen = call.masking.unseen(queries, keys, held.dtype)
-    unseen = np.broadcast_to(unseen, (n, heads, queries))
-    blank: NDArray[np.bool_] = np.logical_or.reduce(unseen, axis=1)
-    if call.options.average_attn_weights:
-        weights = np.add.reduce(held, axis=1)
-        weights /= heads
-        weights[blank] = np.nan
-    else:
-        weights = held.copy()
-        weights[unseen] = np.nan
-    return weights, blank
 
 
 def _gradients(
     done: _Pass, d_output: NDArray[Any], d_weights: NDArray[Any] | None
 ) -> dict[str, NDArray[Any]]:
     """Return every gradient by name, in the dtype of what it belongs to."""
-    call, masks, merged, _, pull_heads = done
+    call, masks, merged, pull_heads = done
     options, working = call.options, merged.dtype
     d_rows = d_output.astype(working, copy=False).reshape(-1, d_output.shape[-1])
     out_proj = call.parameters.out_proj

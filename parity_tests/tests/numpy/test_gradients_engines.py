@@ -17,7 +17,7 @@ from mha_numpy import (
 )
 from mha_numpy.engines.tiles import Tiles
 from mha_numpy.grad.flash import attend_flash_vjp
-from mha_numpy.grad.plain import attend_plain_vjp
+from mha_numpy.grad.heads import attend_plain_vjp
 from mha_numpy.grad.targets import HeadGradients, zeros_for
 from mha_numpy.masks import Masking
 
