@@ -90,23 +90,16 @@ def check_call(
     if options.static_k is not None or options.static_v is not None:
         _check_statics(inputs, parameters, options)
     appended = (parameters.bias_k is not None) + options.add_zero_attn
-    scores = _scores(inputs, options)
+    batch, length = (0, 1) if options.batch_first else (1, 0)
+    query_shape, key_shape = inputs[0].shape, inputs[1].shape
+    keys = key_shape[length] if options.static_k is None else options.static_k.shape[1]
+    scores = query_shape[batch], options.num_heads, query_shape[length], keys + appended
     masking = _masking(options, scores, appended, dtype, batched=batched)
     working = working_dtype(dtype, precise=options.precise)
     if working != dtype:
         inputs = _to_each(lambda x, _: x.astype(working), inputs)
         parameters = parameters.astype(working)
-    if appended:
-        scores = (*scores[:3], scores[3] + appended)
     return Call(inputs, parameters, masking, options, scores, batched, dtype)
-
-
-def _scores(inputs: Three, options: Options) -> tuple[int, int, int, int]:
-    """Return (N, H, L, S) without the appended keys."""
-    batch, length = (0, 1) if options.batch_first else (1, 0)
-    query, key, _ = inputs
-    keys = key.shape[length] if options.static_k is None else options.static_k.shape[1]
-    return query.shape[batch], options.num_heads, query.shape[length], keys
 
 
 def _check_statics(inputs: Three, parameters: Projections, options: Options) -> None:
@@ -162,7 +155,7 @@ def _masking(
             raise ValueError(NEEDS_HINT_MASK)
         if key_padding_mask is None:
             return Masking(appended=appended) if appended else NO_MASK
-    batch, heads, queries, keys = scores
+    batch, heads, queries, keys = *scores[:3], scores[3] - appended
     pad = attn = None
     if key_padding_mask is not None:
         pad = to_mask(key_padding_mask, "key_padding_mask", dtype)

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from mha_numpy.call import Options
 from mha_numpy.dtypes import require_same, to_floating
-from mha_numpy.errstate import quiet
 from mha_numpy.multihead import multi_head_attention
 from mha_numpy.projections import Projections, parameter_shapes
-from mha_numpy.validation import check_options, check_shapes, check_sizes
+from mha_numpy.validation import check_options, check_shapes, check_sizes, quiet
 
 if TYPE_CHECKING:
     import numpy as np

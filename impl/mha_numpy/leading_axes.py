@@ -63,9 +63,8 @@ def as_heads(array: NDArray[Any], lead: tuple[int, ...], *, grouped: bool = Fals
 
 def broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Whether `shape` broadcasts to `wanted` without widening it."""
-    return len(shape) <= len(wanted) and all(
-        size in {1, full} for size, full in zip(shape[::-1], wanted[::-1], strict=False)
-    )
+    pairs = zip(shape[::-1], wanted[::-1], strict=False)
+    return len(shape) <= len(wanted) and all(size in {1, full} for size, full in pairs)
 
 
 def mask_as_heads(mask: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

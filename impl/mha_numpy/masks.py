@@ -6,6 +6,7 @@ Axes everywhere: N batch, H heads, L queries, S keys (the appended ones included
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,15 +53,11 @@ class Masking:
         if self.causal:
             hidden.append(causal_hidden(queries, keys, self.appended)[None, None])
         if hidden:
-            union = hidden[0]
-            for other in hidden[1:]:
-                union = union | other
+            union = reduce(np.logical_or, hidden)
             parts.append(np.where(union, np.asarray(-np.inf, dtype), np.asarray(0, dtype)))
         if not parts:
             return None
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
+        total: NDArray[Any] = reduce(np.add, parts)
         return total if unit == 1 or not self.bias else total * np.asarray(unit, dtype)
 
     def unseen(self, queries: int, keys: int, dtype: DTypeLike) -> NDArray[np.bool_]:

@@ -8,11 +8,10 @@ import numpy as np
 
 from mha_numpy.call import Options
 from mha_numpy.dtypes import require_same, resolve_dtype, to_floating
-from mha_numpy.errstate import quiet
 from mha_numpy.multihead import multi_head_attention
 from mha_numpy.projections import Linear, Projections, parameter_shapes
 from mha_numpy.state import IncompatibleKeys, check_state, initial_parameter
-from mha_numpy.validation import check_options, check_shapes, check_sizes
+from mha_numpy.validation import check_options, check_shapes, check_sizes, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.engines.threads import BLAS_SPREADS_FROM
-from mha_numpy.errstate import quiet
 from mha_numpy.multihead import multi_head_attention
 from mha_numpy.softmax import exponential
+from mha_numpy.validation import quiet
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -70,12 +70,8 @@ class Projections:
 
     def astype(self, dtype: np.dtype[Any]) -> Projections:
         """Return the parameters in another dtype."""
-        return Projections.from_named(
-            {
-                name: None if array is None else array.astype(dtype)
-                for name, array in self.named_arrays().items()
-            }
-        )
+        named = self.named_arrays().items()
+        return Projections.from_named({n: None if x is None else x.astype(dtype) for n, x in named})
 
 
 _INPUT_NAMES = tuple(field.name for field in fields(Projections) if field.name != "out_proj")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mha_numpy.call import Heads, Options
 from mha_numpy.dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
 from mha_numpy.engines.dispatch import attend_heads, choose_engine
-from mha_numpy.errstate import quiet
 from mha_numpy.leading_axes import (
     as_heads,
     broadcast_axes,
@@ -17,7 +16,7 @@ from mha_numpy.leading_axes import (
     mask_as_heads,
 )
 from mha_numpy.masks import NO_MASK, Masking
-from mha_numpy.validation import check_number, check_options
+from mha_numpy.validation import check_number, check_options, quiet
 
 if TYPE_CHECKING:
     import numpy as np

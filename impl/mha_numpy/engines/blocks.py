@@ -67,17 +67,13 @@ class Block:
 
         Without a shift the hidden are multiplied by 0: the exponential of -inf takes longer.
         """
-        function = exponential(tile.dtype).function
+        self._write_scores(keys, tile, hide=shift is not None)
         if shift is not None:
-            self._write_scores(keys, tile)
             tile -= shift
-            function(tile, out=tile)
-            return
-        np.matmul(self.q, self.k[keys].T, out=tile)
-        self.masks.add_bias(tile, self.rows, keys)
-        function(tile, out=tile)
-        for hidden in self.masks.hidden_tiles(self.rows, keys):
-            tile *= (~hidden).astype(tile.dtype)
+        exponential(tile.dtype).function(tile, out=tile)
+        if shift is None:
+            for hidden in self.masks.hidden_tiles(self.rows, keys):
+                tile *= (~hidden).astype(tile.dtype)
 
     def maxima(self) -> NDArray[Any]:
         """Return the largest score of each row, (rows, 1), and 0 for a row that sees no key."""
@@ -89,10 +85,10 @@ class Block:
         maxima[maxima == -np.inf] = 0
         return maxima
 
-    def _write_scores(self, keys: slice, tile: NDArray[Any]) -> None:
+    def _write_scores(self, keys: slice, tile: NDArray[Any], *, hide: bool = True) -> None:
         np.matmul(self.q, self.k[keys].T, out=tile)
         self.masks.add_bias(tile, self.rows, keys)
-        for hidden in self.masks.hidden_tiles(self.rows, keys):
+        for hidden in self.masks.hidden_tiles(self.rows, keys) if hide else ():
             tile += np.where(hidden, -np.inf, 0).astype(tile.dtype)
 
 

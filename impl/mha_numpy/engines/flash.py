@@ -52,19 +52,14 @@ def attend_flash(
     tiles: Tiles | None = None,
     sums: RowSums | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Return (heads_out, weights) of softmax(scale * q k^T + M) v.
+    """Return (heads_out, weights), arguments and results as in `attention.attend`.
 
-    q (N, H, L, D), k (N, Hkv, S, D), v (N, Hkv, S, Dv), all float32 or all float64, in any memory
-    order; Hkv divides H and query head h reads key head h // (H // Hkv). heads_out (N, H, L, Dv)
-    is laid out in memory as (N, L, H, Dv), so that merging the heads copies nothing. weights
-    (N, H, L, S), or their mean over the heads (N, L, S) where `average_weights`; None unless
-    `need_weights`.
-
-    Rows that see no key are 0, or NaN where weights are needed. Keys that no query of a block may
-    see (padding at either end, the future) are not read, so a NaN there does not spread; from a
-    hidden key in between it does, by 0 * NaN, as everywhere in torch. The number of threads does
-    not change the result, bit for bit; `tiles` replaces the sizes that would be chosen. Where
-    `sums` is given it is written into; a row that sees no key gets the shift 0 and the total 1.
+    The weights are (N, L, S), their mean over the heads, where `average_weights`. Rows that see no
+    key are 0, or NaN where weights are needed. Keys that no query of a block may see (padding at
+    either end, the future) are not read, so a NaN there does not spread; from a hidden key in
+    between it does, by 0 * NaN, as everywhere in torch. The number of threads does not change the
+    result, bit for bit; `tiles` replaces the sizes that would be chosen. Where `sums` is given it
+    is written into; a row that sees no key gets the shift 0 and the total 1.
     """
     n, heads, queries, _ = q.shape
     _, key_heads, keys, width = v.shape

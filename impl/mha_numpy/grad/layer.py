@@ -14,12 +14,12 @@ from mha_numpy.dtypes import BOOL, to_array
 from mha_numpy.engines.dispatch import average_heads, choose_engine
 from mha_numpy.engines.parallel import product
 from mha_numpy.engines.threads import owning_cores
-from mha_numpy.errstate import quiet
 from mha_numpy.grad.heads import attend_heads_vjp
 from mha_numpy.grad.projections import ProjectedGradients, column_sums
 from mha_numpy.grad.targets import HeadGradients, Pull, to_cotangent, zeros_for
 from mha_numpy.multihead import as_given, heads_of
 from mha_numpy.projections import Projections, linear, merge_heads, split_heads
+from mha_numpy.validation import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.dtypes import to_array
-from mha_numpy.errstate import quiet
 from mha_numpy.grad.targets import HeadGradients, Pull, sum_to, to_cotangent, zeros_for
 from mha_numpy.sdpa import check_heads
+from mha_numpy.validation import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.errstate import quiet
 from mha_numpy.masks import NO_MASK, Masking
 from mha_numpy.textbook._heads import attend_heads
 from mha_numpy.textbook._inputs import real_arrays, require_heads, require_size
+from mha_numpy.validation import quiet
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.errstate import quiet
 from mha_numpy.masks import NO_MASK, Masking
 from mha_numpy.textbook._heads import attend_heads
 from mha_numpy.textbook._inputs import real_arrays, require_heads, require_size
 from mha_numpy.textbook.lengths import hidden_keys
-from mha_numpy.validation import check_probability
+from mha_numpy.validation import check_probability, quiet
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
