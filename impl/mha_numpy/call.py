@@ -9,7 +9,6 @@ import numpy as np
 from mha_numpy.dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
 from mha_numpy.masks import NO_MASK, Masking, causal_hidden, from_module_masks
 from mha_numpy.validation import (
-    NEEDS_HINT_MASK,
     check_attn_mask,
     check_key_padding_mask,
     check_sequences,
@@ -152,7 +151,11 @@ def _masking(
     attn_mask, key_padding_mask = options.attn_mask, options.key_padding_mask
     if attn_mask is None:
         if options.is_causal:
-            raise ValueError(NEEDS_HINT_MASK)
+            raise ValueError(
+                "`is_causal` is True and `attn_mask` is None, but it is a hint about a mask that "
+                "must be there too, as in torch; pass "
+                "`attn_mask=np.triu(np.ones((L, S), bool), 1)`."
+            )
         if key_padding_mask is None:
             return Masking(appended=appended) if appended else NO_MASK
     batch, heads, queries, keys = *scores[:3], scores[3] - appended

@@ -235,7 +235,7 @@ class MultiheadAttention(Projections):
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return copies of all parameters under torch's names, in torch's order."""
-        return {name: array.copy() for name, array in self._own().items()}
+        return {name: array.copy() for name, array in self.named_arrays().items()}
 
     def load_state_dict(
         self, state_dict: Mapping[str, object], strict: bool = True
@@ -246,14 +246,11 @@ class MultiheadAttention(Projections):
         for entries that are missing, unexpected or misshaped, TypeError for entries that are not
         floating; the layer is then as it was before.
         """
-        own = self._own()
+        own = self.named_arrays()
         taken, left = check_state(state_dict, own, strict=strict)
         for name, array in taken.items():
             own[name][...] = array
         return left
-
-    def _own(self) -> dict[str, NDArray[Any]]:
-        return {name: x for name, x in self.named_arrays().items() if x is not None}
 
     def __repr__(self) -> str:
         """Return the sizes and the dtype."""

@@ -49,13 +49,11 @@ class Projections:
             return embed_dim, embed_dim, embed_dim
         return embed_dim, k.shape[1], v.shape[1]
 
-    def named_arrays(self) -> dict[str, NDArray[Any] | None]:
-        """Return every parameter by torch's name, in torch's order, None where there is none."""
-        return {
-            **{name: getattr(self, name) for name in _INPUT_NAMES},
-            "out_proj.weight": self.out_proj.weight,
-            "out_proj.bias": self.out_proj.bias,
-        }
+    def named_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the parameters that are there by torch's names, in torch's order."""
+        named = {name: getattr(self, name) for name in _INPUT_NAMES}
+        named |= {"out_proj.weight": self.out_proj.weight, "out_proj.bias": self.out_proj.bias}
+        return {name: array for name, array in named.items() if array is not None}
 
     @classmethod
     def from_named(cls, named: Mapping[str, NDArray[Any] | None]) -> Projections:
@@ -71,7 +69,7 @@ class Projections:
     def astype(self, dtype: np.dtype[Any]) -> Projections:
         """Return the parameters in another dtype."""
         named = self.named_arrays().items()
-        return Projections.from_named({n: None if x is None else x.astype(dtype) for n, x in named})
+        return Projections.from_named({name: array.astype(dtype) for name, array in named})
 
 
 _INPUT_NAMES = tuple(field.name for field in fields(Projections) if field.name != "out_proj")

@@ -5,21 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from mha_numpy.call import Heads, Options
 from mha_numpy.dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
 from mha_numpy.engines.dispatch import attend_heads, choose_engine
-from mha_numpy.leading_axes import (
-    as_heads,
-    broadcast_axes,
-    broadcasts_to,
-    grouped_axes,
-    mask_as_heads,
-)
 from mha_numpy.masks import NO_MASK, Masking
 from mha_numpy.validation import check_number, check_options, quiet
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
 
@@ -115,10 +109,7 @@ def check_heads(
     dtype = q.dtype
     require_same(dtype, "the dtype of `query`,", key=k, value=v)
     _check_pair_shapes(q, k, v)
-    if enable_gqa:
-        lead, k, v = grouped_axes(q, k, v)
-    else:
-        lead = broadcast_axes(q, k, v)
+    lead, k, v = grouped_axes(q, k, v) if enable_gqa else (broadcast_axes(q, k, v), k, v)
     shape = (*lead, q.shape[-2], k.shape[-2])
     masking = _masking(attn_mask, is_causal, dtype, shape)
     working = working_dtype(dtype, precise=precise)
@@ -173,3 +164,67 @@ def _masking(
         )
     mask = mask_as_heads(mask, shape)
     return Masking(hidden=(~mask,)) if mask.dtype == BOOL else Masking(bias=(mask,))
+
+
+def broadcast_axes(*arrays: NDArray[Any], end: int = -2) -> tuple[int, ...]:
+    """Return what the axes before `end` broadcast to."""
+    shapes = [array.shape[:end] for array in arrays]
+    if shapes[0] == shapes[1] == shapes[2]:
+        return shapes[0]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(
+            f"`query`, `key` and `value` have leading axes {shapes[0]}, {shapes[1]} and "
+            f"{shapes[2]}, but they should broadcast; pass enable_gqa=True for fewer key heads."
+        ) from None
+
+
+def grouped_axes(
+    q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]
+) -> tuple[tuple[int, ...], NDArray[Any], NDArray[Any]]:
+    """Return query's leading axes, and key and value with one number of heads."""
+    if min(q.ndim, k.ndim, v.ndim) < 3:
+        raise ValueError(
+            f"`query`, `key` and `value` have shapes {q.shape}, {k.shape} and {v.shape}, but "
+            "`enable_gqa` needs an axis of heads, (..., H, length, width); reshape them."
+        )
+    heads, k_heads, v_heads = q.shape[-3], k.shape[-3], v.shape[-3]
+    if not k_heads or not v_heads or heads % k_heads or heads % v_heads:
+        raise ValueError(
+            f"`key` and `value` have {k_heads} and {v_heads} heads, but each number should divide "
+            f"the {heads} heads of `query`; head h of query reads head h // (H // Hkv)."
+        )
+    outer = broadcast_axes(q, k, v, end=-3)
+    if k_heads != v_heads:
+        k, v = np.repeat(k, heads // k_heads, -3), np.repeat(v, heads // v_heads, -3)
+    return (*outer, heads), k, v
+
+
+def as_heads(array: NDArray[Any], lead: tuple[int, ...], *, grouped: bool = False) -> NDArray[Any]:
+    """Return (N, H, length, width), H the last leading axis (its own where grouped)."""
+    if grouped:
+        lead = (*lead[:-1], array.shape[-3])
+    if array.ndim == 4 and array.shape[:-2] == lead:
+        return array
+    full = np.broadcast_to(array, (*lead, *array.shape[-2:]))
+    heads = lead[-1] if lead else 1
+    outer = math.prod(lead[:-1])
+    return full.reshape(outer, heads, *array.shape[-2:])
+
+
+def broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether `shape` broadcasts to `wanted` without widening it."""
+    pairs = zip(shape[::-1], wanted[::-1], strict=False)
+    return len(shape) <= len(wanted) and all(size in {1, full} for size, full in pairs)
+
+
+def mask_as_heads(mask: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return a mask that broadcasts to (..., H, L, S) as one that broadcasts to (N, H, L, S)."""
+    tail = (1, 1, *mask.shape)[-3:]
+    if math.prod(mask.shape[:-3]) == 1:
+        return mask.reshape(1, *tail)
+    if len(shape) == 4:
+        return mask
+    full = np.broadcast_to(mask, (*shape[:-3], *tail))
+    return full.reshape(-1, *tail)

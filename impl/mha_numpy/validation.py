@@ -23,10 +23,6 @@ the answer here; the caller's own error state is restored afterwards. As a decor
 third of what a `with` block does.
 """
 ENGINES = ("auto", "plain", "flash")
-NEEDS_HINT_MASK = (
-    "`is_causal` is True and `attn_mask` is None, but it is a hint about a mask that must be "
-    "there too, as in torch; pass `attn_mask=np.triu(np.ones((L, S), bool), 1)`."
-)
 
 
 def check_sizes(embed_dim: int, num_heads: int, kdim: int, vdim: int) -> None:

@@ -74,8 +74,7 @@ def attend_flash(
         heads_in_all = n * key_heads
         tiles = choose_tiles(queries, keys, q.itemsize, heads_in_all, whole_rows=need_weights)
     problem = Problem(q, k, v, heads_out, masking, scale, tiles)
-    averages = need_weights and average_weights
-    tasks = cut_tasks(n, key_heads, queries, tiles.queries, whole_heads=not averages)
+    tasks = cut_tasks(n, key_heads, queries, tiles.queries, whole_heads=not average_weights)
     on_all_threads(lambda i: _attend_task(problem, tasks[i], weights, sums), len(tasks))
     return heads_out, weights
 

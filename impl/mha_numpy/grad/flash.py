@@ -180,10 +180,8 @@ class _BackwardBlock:
     def __init__(self, backward: Backward, block: Block) -> None:
         self.backward, self.block = backward, block
         sample, head, _ = block.place
-        self.d_weights = None
-        if backward.d_weights is not None:
-            own = backward.d_weights
-            self.d_weights = own[sample, head if own.shape[1] > 1 else 0]
+        own = backward.d_weights
+        self.d_weights = None if own is None else of_head((own,), sample, head)[0]
         self.shift, self.total = self._shift_and_total()
 
     def add(

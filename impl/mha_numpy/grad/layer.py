@@ -43,10 +43,7 @@ class _Pass(NamedTuple):
 def layer_vjp(
     query: ArrayLike, key: ArrayLike, value: ArrayLike, parameters: Projections, options: Options
 ) -> tuple[Results, Callable[..., Gradients]]:
-    """Return ((output, weights or None), pull) of multi-head attention, all inputs checked.
-
-    `pull` is that of `MultiheadAttention.vjp`.
-    """
+    """Return what `MultiheadAttention.vjp` does, all inputs checked."""
     masks = _float_masks(options)
     if "attn_mask" in masks:
         # It has a gradient, so it is added as the array it is, even where it is the causal one.

@@ -135,8 +135,7 @@ def drawn_layer(rng: np.random.Generator, **options: Any) -> MultiheadAttention:
     """A layer in float64 none of whose biases is zero."""
     layer = MultiheadAttention(E, H, dtype=np.float64, rng=rng, **options)
     for array in layer.named_arrays().values():
-        if array is not None:
-            array[...] += 0.3 * rng.standard_normal(array.shape)
+        array[...] += 0.3 * rng.standard_normal(array.shape)
     return layer
 
 

@@ -131,7 +131,7 @@ def test_nothing_given_is_written_to(engine: str, need_weights: bool) -> None:
     rng = np.random.default_rng(5)
     layer, x, given = drawn(5, engine=engine, add_zero_attn=True)
     masks = {"attn_mask": rng.standard_normal((L, L)), "key_padding_mask": rng.random((N, L)) < 0.3}
-    for array in (x, given, *masks.values(), *layer._own().values()):
+    for array in (x, given, *masks.values(), *layer.named_arrays().values()):
         array.flags.writeable = False
     options: Any = {"need_weights": need_weights, "average_attn_weights": False, **masks}
     results, pull = layer.vjp(x, x, x, **options)
