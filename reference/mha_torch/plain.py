@@ -47,39 +47,6 @@ class Stages:
     """(N, L, E): after the output projection."""
 
 
-def multihead_attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    state: Mapping[str, Array],
-    *,
-    num_heads: int,
-    add_zero_attn: bool = False,
-    key_padding_mask: Array | None = None,
-    attn_mask: Array | None = None,
-    is_causal: bool = False,
-    dtype: Float = np.float64,
-) -> tuple[Array, Array]:
-    """Return output (N, L, E) and the weights of each head (N, H, L, S').
-
-    Arguments as in `mha_torch.multihead_attention`; `is_causal` with an `attn_mask` is a mere
-    hint, as on torch's pinned path. Fully masked rows are NaN, as there.
-    """
-    found = stages(
-        query,
-        key,
-        value,
-        state,
-        num_heads=num_heads,
-        add_zero_attn=add_zero_attn,
-        key_padding_mask=key_padding_mask,
-        attn_mask=attn_mask,
-        is_causal=is_causal,
-        dtype=dtype,
-    )
-    return found.output, found.weights
-
-
 def stages(
     query: Array,
     key: Array,
@@ -93,7 +60,11 @@ def stages(
     is_causal: bool = False,
     dtype: Float = np.float64,
 ) -> Stages:
-    """Return every stage of the attention that `multihead_attention` computes."""
+    """Return every stage of multi-head attention; `output` and `weights` are its results.
+
+    Arguments as in `mha_torch.multihead_attention`; `is_causal` with an `attn_mask` is a mere
+    hint, as on torch's pinned path. Fully masked rows are NaN, as there.
+    """
     weights_in, biases_in = in_projection(state, query.shape[-1], dtype)
     q, k, v = (
         _projected(inputs, weight, bias, dtype)
@@ -114,37 +85,6 @@ def stages(
     return Stages(q, k, v, logits, weights, heads, merged, _out(merged, state, dtype))
 
 
-def scaled_dot_product_attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    *,
-    attn_mask: Array | None = None,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    fully_masked: FullyMasked = "zero",
-    dtype: Float = np.float64,
-) -> tuple[Array, Array]:
-    """Return output (..., H, L, Dv) and weights (..., H, L, S).
-
-    Arguments as in `mha_torch.scaled_dot_product_attention`; a boolean mask keeps where it is
-    True. Rows that see no key are 0 as in torch, or NaN with `fully_masked="nan"`.
-    """
-    found = sdpa_stages(
-        query,
-        key,
-        value,
-        attn_mask=attn_mask,
-        is_causal=is_causal,
-        scale=scale,
-        enable_gqa=enable_gqa,
-        fully_masked=fully_masked,
-        dtype=dtype,
-    )
-    return found.output, found.weights
-
-
 def sdpa_stages(
     query: Array,
     key: Array,
@@ -157,9 +97,11 @@ def sdpa_stages(
     fully_masked: FullyMasked = "zero",
     dtype: Float = np.float64,
 ) -> Stages:
-    """Return the stages of `scaled_dot_product_attention`, (..., H, ...) each; nothing is merged.
+    """Return the stages of scaled dot-product attention, (..., H, ...) each; nothing is merged.
 
-    With `enable_gqa` the keys and values are those of every query head.
+    Arguments as in `mha_torch.scaled_dot_product_attention`; a boolean mask keeps where it is
+    True. Rows that see no key are 0 as in torch, or NaN with `fully_masked="nan"`. With
+    `enable_gqa` the keys and values are those of every query head.
     """
     q, k, v = (np.asarray(rows).astype(dtype) for rows in (query, key, value))
     if enable_gqa:

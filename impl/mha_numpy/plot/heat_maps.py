@@ -52,7 +52,7 @@ def attention_heads(
     names: Sequence[str] | None = None,
     columns: int = 4,
 ) -> Figure:
-    """Draw the weights of each head as a heat map: a row a query, a column a key.
+    """Return a figure with the weights of each head as a heat map: a row a query, a column a key.
 
     All panels share one colour scale, from 0 to the largest weight, so that heads can be compared.
     Cells that are not a number (rows with every key hidden) are grey.
@@ -61,27 +61,19 @@ def attention_heads(
     ----------
     weights
         (H, L, S), a list of H arrays (L, S), or (L, S) for a single head.
-    tokens
-        L labels for the queries, and for the keys where `key_tokens` is not given.
+    tokens, key_tokens
+        L labels for the queries, and S for the keys; `tokens` for both where only they are given.
     path
         where to save the picture; not saved where it is not given.
-    key_tokens
-        S labels for the keys, where they are not those of the queries.
     names
         H titles of the panels; "head 0", "head 1", ... where they are not given.
     columns
         how many panels stand side by side at most.
 
-    Returns
-    -------
-    The figure, a `matplotlib.figure.Figure`.
-
     Raises
     ------
-    ImportError
-        matplotlib is not installed.
-    ValueError
-        shapes or numbers of labels do not fit each other.
+    ImportError, ValueError
+        matplotlib is not installed; shapes or numbers of labels do not fit each other.
     """
     heads = _stacked(weights)
     count, num_queries, num_keys = heads.shape
@@ -90,16 +82,10 @@ def attention_heads(
     _require_count("names", names, count, "heads")
     _require_count("tokens", tokens, num_queries, "queries")
     _require_count("key_tokens", key_tokens, num_keys, "keys")
-    if columns < 1:
-        raise ValueError(
-            f"`columns` is {columns}, but should be at least 1; pass how many panels share a row."
-        )
-
-    figure, panels = _panels(count, min(columns, count), (num_queries, num_keys))
+    figure, panels = _panels(count, columns, (num_queries, num_keys))
     largest = float(np.nanmax(heads, initial=0.0)) or 1.0
-    images = [_draw(panel, head, largest) for panel, head in zip(panels, heads, strict=True)]
-    for panel, name in zip(panels, names, strict=True):
-        panel.set_title(name, fontsize=10, parse_math=False)
+    images = [_draw(*each, largest) for each in zip(panels, heads, names, strict=True)]
+    for panel in panels:
         _label(panel.yaxis, tokens)
         _label(panel.xaxis, key_tokens, rotation=45, ha="right", rotation_mode="anchor")
     thickness = figure.get_figheight() / BAR
@@ -141,7 +127,12 @@ def _require_count(name: str, labels: Sequence[str] | None, size: int, axis: str
 
 
 def _panels(count: int, columns: int, sizes: tuple[int, int]) -> tuple[Figure, list[Axes]]:
-    """Return a figure and as many panels on it, in rows of so many columns."""
+    """Return a figure and `count` panels on it, in rows of `columns` at most."""
+    if columns < 1:
+        raise ValueError(
+            f"`columns` is {columns}, but should be at least 1; pass how many panels share a row."
+        )
+    columns = min(columns, count)
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
@@ -163,7 +154,8 @@ def _panels(count: int, columns: int, sizes: tuple[int, int]) -> tuple[Figure, l
     return figure, grid[:count]
 
 
-def _draw(panel: Axes, head: npt.NDArray[np.float64], largest: float) -> AxesImage:
+def _draw(panel: Axes, head: npt.NDArray[np.float64], name: str, largest: float) -> AxesImage:
+    panel.set_title(name, fontsize=10, parse_math=False)
     panel.set_facecolor(HIDDEN_COLOUR)
     image = panel.imshow(np.ma.masked_invalid(head), cmap="Blues", vmin=0.0, vmax=largest)
     if max(head.shape) <= GAPS_MOST:

@@ -37,7 +37,7 @@ def simulated_heads(
         next to 0.1 for the word itself. A link with a word that is not among the tokens has no
         effect.
     meaning
-        the same for words of related meaning, next to 0.2 for the word itself.
+        the same for words of related meaning, next to 0.2.
 
     Returns
     -------
@@ -59,9 +59,7 @@ def simulated_heads(
         raise ValueError(
             "`tokens` is empty, but should hold at least one token; pass the words of a sentence."
         )
-    itself = np.eye(len(tokens))
-    first = np.zeros_like(itself)
-    first[:, 0] = 1
+    itself, first = np.eye(len(tokens)), np.eye(1, len(tokens))
     heads = {
         "positional": 0.7 * np.eye(len(tokens), k=-1) + 0.3 * itself,
         "syntactic": _linked(tokens, syntax) + 0.1 * itself,

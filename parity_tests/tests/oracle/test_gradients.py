@@ -55,8 +55,8 @@ def test_gradients_are_slopes(seed: int, layout: Any) -> None:
     def functional(at: dict[str, Any]) -> Any:
         state = {name: at[name] for name in case.state}
         given: dict[str, Any] = {name: at[name] for name in (*inputs, *masks)}
-        output, _ = plain.multihead_attention(**given, state=state, dtype=np.longdouble, **options)
-        return (output * cotangent).sum()
+        stages = plain.stages(**given, state=state, dtype=np.longdouble, **options)
+        return (stages.output * cotangent).sum()
 
     given: Any = {**masks, **options}
     found = gradients(*case.arrays, cotangent, layout=layout, **given)
@@ -79,10 +79,8 @@ def test_sdpa_gradients_are_slopes(seed: int, scale: float | None) -> None:
     cotangent = rng.standard_normal((N, 6, L, 13))
 
     def functional(at: dict[str, Any]) -> Any:
-        output, _ = plain.scaled_dot_product_attention(
-            **at, scale=scale, enable_gqa=True, dtype=np.longdouble
-        )
-        return (output * cotangent).sum()
+        stages = plain.sdpa_stages(**at, scale=scale, enable_gqa=True, dtype=np.longdouble)
+        return (stages.output * cotangent).sum()
 
     direction = random_like(tensors, rng)
     found = sdpa_gradients(**tensors, cotangent=cotangent, scale=scale, enable_gqa=True)
@@ -97,10 +95,9 @@ def test_slopes_would_notice() -> None:
     cotangent = np.random.default_rng(2).standard_normal(case.query.shape)
 
     def functional(at: dict[str, Any]) -> Any:
-        output, _ = plain.multihead_attention(
-            at["query"], case.key, case.value, case.state, num_heads=H, dtype=np.longdouble
-        )
-        return (output * cotangent).sum()
+        given = at["query"], case.key, case.value, case.state
+        stages = plain.stages(*given, num_heads=H, dtype=np.longdouble)
+        return (stages.output * cotangent).sum()
 
     expected = slope(functional, {"query": case.query}, direction)
     found = gradients(*case.arrays, cotangent, num_heads=H)["query"] * (1 + 1e-6)
