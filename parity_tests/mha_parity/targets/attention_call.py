@@ -9,6 +9,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.masks.mask_format import MaskArgument, MaskContent, reduce_axes
 from mha_parity.targets.masks.plan import mask_contents
+from mha_parity.targets.problem_arrays import PARTS, array_or_neutral
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,13 +82,10 @@ class AttentionCall:
         self._arguments = arguments
         self._seen: set[str] = set()
         self._rows = arguments.rows(lambda rows: rows)
-        width, dtype = problem.query.shape[-1], problem.dtype
-        absent = {"w": np.eye(width, dtype=dtype), "b": np.zeros(width, dtype)}
-        self._weights: dict[str, Any] = {}
-        for name in ("w_q", "w_k", "w_v", "w_out", "b_q", "b_k", "b_v", "b_out"):
-            held = getattr(problem, name)
-            array = absent[name[0]] if held is None else held
-            self._weights[name] = arguments.array(name, array)
+        self._weights: dict[str, Any] = {
+            name: arguments.array(name, array_or_neutral(problem, name))
+            for name in (f"{kind}_{part}" for kind in "wb" for part in PARTS)
+        }
 
     @property
     def read(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from mha_parity.targets.conventions.constructors import Config, arguments
+from mha_parity.targets.conventions.constructors import SizesConfig, arguments
 from mha_parity.targets.conventions.linears import input_roles
 from mha_parity.targets.conventions.packing import ProjectionSlot, slots
 from mha_parity.targets.conventions.self_causal import CAUSAL
@@ -231,7 +231,7 @@ def test_arguments_are_known_by_their_names() -> None:
     assert ((), width) == given("embed_dim", "num_heads", "block_size")
     assert ((), {"embed_dim": 6, "max_T": LENGTH}) == given("embed_dim", "max_T")
     ((config,), none) = given("config")
-    assert isinstance(config, Config)
+    assert isinstance(config, SizesConfig)
     assert (6, 2, 0.5, False, {}) == (
         config.hidden_size, config.num_attention_heads, config.attn_pdrop, config.bias, none
     )  # fmt: skip

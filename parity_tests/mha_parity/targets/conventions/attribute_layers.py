@@ -17,6 +17,7 @@ from mha_parity.targets.conventions.functions import layout_probes
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.sdpa import joined_mask
 from mha_parity.targets.conventions.signatures import by_letter, constructor, forward, signature
+from mha_parity.targets.problem_arrays import array_or_neutral
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,11 +91,9 @@ class AttributeModule(Convention):
         found = {_plain(name): name for name in dir(layer) if not name.startswith("__")}
         for part, spellings in ATTRIBUTES.items():
             name = next((found[spelling] for spelling in spellings if spelling in found), None)
-            array = _part(problem, part)
             if name is not None:
-                given = array if array is not None else _absent(problem, part)
-                setattr(layer, name, arguments.array(part, given))
-            elif array is not None:
+                setattr(layer, name, arguments.array(part, _applied(problem, part)))
+            elif getattr(problem, part) is not None:
                 wanted = f"W_{part[2:]}" if part.startswith("w") else part
                 message = f"the layer has no attribute like {wanted}, but should keep it there."
                 raise CandidateError("structure", message)
@@ -104,18 +103,10 @@ def _plain(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-def _part(problem: Problem, part: str) -> Array | None:
-    """Return one weight as the layer applies it: X @ W, so (in, out)."""
-    array: Array | None = getattr(problem, part)
-    return array.T if array is not None and part.startswith("w") else array
-
-
-def _absent(problem: Problem, part: str) -> Array:
-    """Return what stands for a weight that the problem has not: the identity, or zeros."""
-    width = problem.query.shape[-1]
-    if part.startswith("w"):
-        return np.eye(width, dtype=problem.dtype)
-    return np.zeros(width, dtype=problem.dtype)
+def _applied(problem: Problem, part: str) -> Array:
+    """Return one weight or bias as the layer applies it: X @ W, so (in, out)."""
+    array = array_or_neutral(problem, part)
+    return array.T if part.startswith("w") else array
 
 
 class ModuleValidLens(AttributeModule):

@@ -9,7 +9,7 @@ from mha_parity.targets.fit.construct import LENGTH, Sizes, meanings
 if TYPE_CHECKING:
     from mha_parity.targets.conventions.signatures import Signature
 
-__all__ = ["DROPOUTS", "LENGTH", "Config", "Sizes", "arguments", "counts_heads"]
+__all__ = ["DROPOUTS", "LENGTH", "Sizes", "SizesConfig", "arguments", "counts_heads"]
 
 DROPOUTS = (
     "dropout", "dropout_p", "p_dropout", "dropout_rate", "attn_dropout", "attn_drop",
@@ -89,8 +89,8 @@ def counts_heads(made: Signature) -> bool:
     return by_name or any(_meaning(name) is None for name in made.required)
 
 
-class Config:
-    """A configuration that knows what its attributes mean by their names, and no others."""
+class SizesConfig:
+    """A configuration whose attributes are the sizes that their names say, and no others."""
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
@@ -115,7 +115,7 @@ def arguments(made: Signature, sizes: Sizes) -> tuple[tuple[Any, ...], dict[str,
     """
     required = made.required
     if len(required) == 1 and required[0].lower() in CONFIGS:
-        return (Config(sizes),), {}
+        return (SizesConfig(sizes),), {}
     unknown = [name for name in required if _meaning(name) is None]
     if unknown and len(required) > 2:
         raise ValueError(f"its constructor wants {unknown[0]!r}, which nobody knows")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.targets.conventions.calls import target_errors
-from mha_parity.targets.fit.weights import arrays_of
+from mha_parity.targets.problem_arrays import arrays_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
 from mha_parity.targets.conventions import vjp
@@ -15,6 +13,7 @@ from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import lay_rows
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.signatures import by_letter, signature
+from mha_parity.targets.problem_arrays import array_or_neutral
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,10 +153,7 @@ class XWeightsOutHeads(XWeightsHeads):
 
     def weights(self, problem: Problem) -> dict[str, Array]:
         """Return the weights as problems have them; no output projection is the identity."""
-        identity = np.eye(problem.query.shape[-1], dtype=problem.dtype)
-        return super().weights(problem) | {
-            "w_out": identity if problem.w_out is None else problem.w_out
-        }
+        return super().weights(problem) | {"w_out": array_or_neutral(problem, "w_out")}
 
 
 class XWeights(XWeightsHeads):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.targets import problem_arrays
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.base import Convention, has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
@@ -20,10 +21,10 @@ from mha_parity.targets.conventions.canonical_layout import (
 from mha_parity.targets.conventions.from_torch import converted_state, converter
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
-from mha_parity.targets.fit import roles as calls
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
 from mha_parity.targets.fit.construct import LENGTH, Construction, Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
+from mha_parity.targets.fit.roles import ROWS, filler_mask, positional_and_keyword
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +103,7 @@ class InterpretedCalls(Convention):
         return sizes_of(problem)
 
     def _arrays(self, problem: Problem, *, bias: bool) -> dict[str, Array]:
-        arrays_of = full_width.arrays_of if self.how.full_width else weights.arrays_of
+        arrays_of = full_width.arrays_of if self.how.full_width else problem_arrays.arrays_of
         found = arrays_of(problem, bias=bias)
         if self.how.residual:
             part = "out" if "out" in self.how.parts else "v"
@@ -125,14 +126,14 @@ class InterpretedCalls(Convention):
     def layer_call(self, layer: Any, arguments: Arguments, *, training: bool = False) -> Call:
         """Return the call of a layer, or of the function."""
         problem, roles = arguments.problem, self.how.roles
-        given = dict(zip(calls.ROWS, arguments.rows(self._lay(problem)), strict=True))
+        given = dict(zip(ROWS, arguments.rows(self._lay(problem)), strict=True))
         values: dict[str, Any] = {name: given[role] for name, role in roles.inputs}
         for name, each in roles.weights:
             values[name] = self._weight(each, problem, arguments)
         case = problem.case
         extents = {"N": case.batch, "H": case.heads_count, "L": case.queries, "S": case.keys}
         for name in roles.none:
-            mask = calls.filler_mask(roles.filler, extents, problem.dtype)
+            mask = filler_mask(roles.filler, extents, problem.dtype)
             values[name] = None if mask is None else arguments.array(name, mask)
         values |= dict.fromkeys(roles.lengths, problem.case.queries)
         values |= dict.fromkeys(self._modes, training)
@@ -143,12 +144,15 @@ class InterpretedCalls(Convention):
         function = self.subject
         if layer is not None:
             function = layer if callable(layer) else forward(layer)
-        args, kwargs = calls.positional_and_keyword(self._named[1], values)
+        args, kwargs = positional_and_keyword(self._named[1], values)
         call = Call(function, args, kwargs, tuple(arguments.given))
         return self.with_masks(call, arguments)
 
     def _weight(self, given: WeightArgument, problem: Problem, arguments: Arguments) -> Any:
-        sizes, arrays = weights.sizes_of(problem), weights.arrays_of(problem, bias=given.bias)
+        sizes, arrays = (
+            weights.sizes_of(problem),
+            problem_arrays.arrays_of(problem, bias=given.bias),
+        )
         slot = weights.Slot("", given.parts, given.axes, given.bias)
 
         def made(slot: weights.Slot) -> Any:
@@ -159,7 +163,7 @@ class InterpretedCalls(Convention):
         if given.container == "dict":
             rows = ("e",) if given.parts == ("out",) else (given.axes[-1],)
             bias = weights.Slot("", given.parts, rows, bias=True)
-            filled = bias.filled(weights.arrays_of(problem, bias=True), sizes)
+            filled = bias.filled(problem_arrays.arrays_of(problem, bias=True), sizes)
             return {"w": made(slot), "b": arguments.array("bias", filled)}
         return made(slot)
 

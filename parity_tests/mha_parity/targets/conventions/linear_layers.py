@@ -36,6 +36,7 @@ from mha_parity.targets.conventions.signatures import ANY, constructor, forward,
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
 from mha_parity.targets.fit.roles import inputs_of, is_other
+from mha_parity.targets.problem_arrays import arrays_of, one_head_a_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -230,9 +231,8 @@ class LinearModule(TorchModule):
         if convert is not None:
             module.load_state_dict(converted_state(convert, problem, self.library))
             return
-        of = {part: _of_problem(problem, part) for part in ("q", "k", "v", "out")}
-        weights = {part: weight for part, (weight, _) in of.items()}
-        self._fill(module, arguments, weights, {part: bias for part, (_, bias) in of.items()})
+        weights, biases = arrays_of(problem, bias=False), arrays_of(problem, bias=True)
+        self._fill(module, arguments, weights, biases)
 
     def _fill(
         self,
@@ -258,7 +258,7 @@ class LinearModule(TorchModule):
                 whole = {p: arrays.get(p, np.zeros(shape, dtype)) for p in slot.parts}
                 array = slot.pack(whole, heads)
                 if slot.parts in {("k",), ("v",)} and given.problem.case.kv_heads == "fewer":
-                    array = _one_a_group(array, given.problem.case)
+                    array = one_head_a_group(array, given.problem.case)
                 if kind == "weight" and packed is not None:
                     array = packed.get(slot.name, array)
                 state[name] = given.array(name, array.astype(dtype))
@@ -293,21 +293,3 @@ class LinearModule(TorchModule):
 
     def _has(self, part: str) -> bool:
         return any(part in slot.parts for slot in self._slots)
-
-
-def _one_a_group(array: Array, case: Case) -> Array:
-    """Return a weight or a bias with the rows of one head of each group."""
-    heads = array.reshape(case.heads_count, case.head_dim, *array.shape[1:])
-    kept = heads[:: case.heads_count // case.kv_heads_count]
-    return np.asarray(kept.reshape(-1, *array.shape[1:]))
-
-
-def _of_problem(problem: Problem, part: str) -> tuple[Array, Array]:
-    """Return weight (out, in) and bias of one part; identity and zeros where there is none."""
-    width = problem.query.shape[-1]
-    weight: Array | None = getattr(problem, f"w_{part}")
-    bias: Array | None = getattr(problem, f"b_{part}")
-    return (
-        np.eye(width, dtype=problem.dtype) if weight is None else weight,
-        np.zeros(width, dtype=problem.dtype) if bias is None else bias,
-    )

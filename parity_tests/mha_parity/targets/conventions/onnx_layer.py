@@ -24,6 +24,7 @@ from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.fit.names import ROWS, parts
 from mha_parity.targets.instance import own_weights
 from mha_parity.targets.onnx_model import OnnxModel
+from mha_parity.targets.problem_arrays import array_or_neutral
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,14 +167,11 @@ class OnnxLayer(Convention):
 
     def _weights(self, problem: Problem) -> dict[str, Array]:
         """Return the problem's weights as the initialisers hold them; identity and 0 for none."""
-        width, dtype = problem.query.shape[-1], problem.dtype
         found: dict[str, Array] = {}
         for each in self._linears:
             for kind, name in (("w", each.slot.name), ("b", each.bias)):
                 if name:
-                    none = np.eye(width, dtype=dtype) if kind == "w" else np.zeros(width, dtype)
-                    named = {p: getattr(problem, f"{kind}_{p}") for p in each.slot.parts}
-                    held = {p: none if a is None else a for p, a in named.items()}
+                    held = {p: array_or_neutral(problem, f"{kind}_{p}") for p in each.slot.parts}
                     joined = each.slot.pack(held, problem.num_heads)
                     found[name] = np.ascontiguousarray(
                         joined.reshape(self.subject.graph.arrays[name].shape)

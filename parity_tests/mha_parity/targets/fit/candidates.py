@@ -10,7 +10,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit import roles as calls
+from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.construct import Sizes, constructions, globals_read
 from mha_parity.targets.fit.interpretation import (
@@ -34,7 +34,7 @@ ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
 
 def of_function(named: Sequence[inspect.Parameter]) -> Iterator[Interpretation]:
     """Yield how a function with these parameters may be meant."""
-    for roles in calls.of_function(named):
+    for roles in call_roles.of_function(named):
         many = bool(roles.heads) or any(
             given.container == "list" or "h" in given.axes for _, given in roles.weights
         )
@@ -106,7 +106,7 @@ class Layers:
             self._find_offenders(kept, named, fits=bool(found))
             norms = tuple(dict.fromkeys(leaf.path.rpartition(".")[0] for leaf in kept.norms))
             for roles, (layout, arrangement), slots in itertools.product(
-                calls.of_layer(named), layouts, found
+                call_roles.of_layer(named), layouts, found
             ):
                 if arrangement in OF_HEADS and kept.weights:
                     continue

@@ -97,14 +97,14 @@ def meanings(name: str) -> tuple[str, ...]:
     return next((found for pattern, found in _MEANINGS if re.search(pattern, plain)), ())
 
 
-class Config:
-    """A configuration that has every attribute and key that its name gives a meaning."""
+class RecordingConfig:
+    """A configuration of every name with a meaning, which keeps what it was asked for."""
 
     def __init__(self, sizes: Sizes, *, inverse: bool = False) -> None:
         self._sizes = sizes
         self._inverse = inverse  # whether a scale is 1 / sqrt(head_dim)
         # Attributes so far: what each means, its fixed value, or a configuration within.
-        self.asked: dict[str, str | Config] = {}
+        self.asked: dict[str, str | RecordingConfig] = {}
 
     def __getattr__(self, name: str) -> Any:
         """Return the value of an attribute that is known."""
@@ -112,7 +112,7 @@ class Config:
             self.asked[name] = repr(_FIXED[name])
             return _FIXED[name]
         if INNER_CONFIG.search(name):
-            return self.asked.setdefault(name, Config(self._sizes, inverse=self._inverse))
+            return self.asked.setdefault(name, RecordingConfig(self._sizes, inverse=self._inverse))
         if name.startswith("__") or not meanings(name):
             raise AttributeError(f"the layer asks its configuration for {name!r}, which is unknown")
         known = meanings(name)
@@ -167,12 +167,12 @@ _ANY = (dict, object, SimpleNamespace, inspect.Parameter.empty)
 def configuration(annotation: Any, sizes: Sizes, *, inverse: bool = False) -> Any:
     """Return a configuration: of the annotated class with sizes by name, or one of any name."""
     if not isinstance(annotation, type) or annotation in _ANY:
-        return Config(sizes, inverse=inverse)
+        return RecordingConfig(sizes, inverse=inverse)
     try:
         required = required_of(annotation)
         made = annotation(**{name: sizes.value(meaning) for name, meaning in required.items()})
     except Exception:  # noqa: BLE001  (whatever somebody's configuration raises)
-        return Config(sizes, inverse=inverse)
+        return RecordingConfig(sizes, inverse=inverse)
     for name, meaning in settable_of(made).items():
         setattr(made, name, sizes.value(meaning))
     if hasattr(made, "_attn_implementation"):

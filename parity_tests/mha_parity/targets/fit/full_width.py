@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.targets.fit import weights
+from mha_parity.targets import problem_arrays
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -57,7 +57,7 @@ def arrays_of(problem: Problem, *, bias: bool) -> dict[str, Array]:
     width, heads, dim = input_width(problem), problem.num_heads, problem.head_dim
     factor = math.isqrt(width // dim) if dim else 1
     found = {}
-    for part, array in weights.arrays_of(problem, bias=bias).items():
+    for part, array in problem_arrays.arrays_of(problem, bias=bias).items():
         if part == "out":
             rows = np.pad(array, [(0, width - size) for size in array.shape])
             found[part] = rows if bias else _head_by_head(rows, heads, dim)

@@ -10,7 +10,13 @@ from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.build import offline
-from mha_parity.targets.fit.construct import Config, Sizes, globals_read, required_of, settable_of
+from mha_parity.targets.fit.construct import (
+    RecordingConfig,
+    Sizes,
+    globals_read,
+    required_of,
+    settable_of,
+)
 from mha_parity.targets.fit.expressions import Expressions
 from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS, OF_HEADS
 from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH
@@ -130,7 +136,7 @@ class Skeleton:
         """Yield the lines that make the configuration that the constructor asks for."""
         rest = construction.arguments(Sizes(24, 4))
         config = rest[construction.config]
-        if isinstance(config, Config):
+        if isinstance(config, RecordingConfig):
             with target_errors(), offline():
                 self._fitted.construct(**{**rest, construction.config: config})
             yield "    from types import SimpleNamespace\n"
@@ -249,10 +255,10 @@ class Skeleton:
         return f"({hidden}).{cast}({kinds[taken.kind]})"
 
 
-def _namespace(config: Config) -> str:
+def _namespace(config: RecordingConfig) -> str:
     """Return the expression of what a configuration was asked for, and of those within."""
     said = (
-        f"{name}={_namespace(each) if isinstance(each, Config) else SIZES.get(each, each)}"
+        f"{name}={_namespace(each) if isinstance(each, RecordingConfig) else SIZES.get(each, each)}"
         for name, each in config.asked.items()
     )
     return f"SimpleNamespace({', '.join(said)})"

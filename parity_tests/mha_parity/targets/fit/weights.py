@@ -17,6 +17,7 @@ import numpy as np
 
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.build import is_module
+from mha_parity.targets.problem_arrays import one_head_a_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -344,23 +345,10 @@ def slot_array(
     case = problem.case
     if case.kv_heads == "equal" or slot.parts not in {("k",), ("v",)}:
         return slot.filled(arrays, sizes)
-    whole = arrays[slot.parts[0]]
-    heads = whole.reshape(case.heads_count, case.head_dim, *whole.shape[1:])
-    kept = heads[:: case.heads_count // case.kv_heads_count].reshape(-1, *whole.shape[1:])
+    kept = one_head_a_group(arrays[slot.parts[0]], case)
     return slot.filled({slot.parts[0]: kept}, {**sizes, "h": case.kv_heads_count})
 
 
 def sizes_of(problem: Problem) -> dict[str, int]:
     """Return the sizes of heads, of the width of one, and of the input."""
     return {"h": problem.num_heads, "d": problem.head_dim, "e": problem.query.shape[-1]}
-
-
-def arrays_of(problem: Problem, *, bias: bool) -> dict[str, Array]:
-    """Return weights or biases by part; the identity and zeros where the problem has none."""
-    width, dtype = problem.query.shape[-1], problem.dtype
-    absent = np.zeros(width, dtype) if bias else np.eye(width, dtype=dtype)
-    found = {}
-    for part in ("q", "k", "v", "out"):
-        array = getattr(problem, f"{'b' if bias else 'w'}_{part}")
-        found[part] = absent if array is None else array
-    return found
