@@ -16,7 +16,7 @@ from mha_parity.targets.conventions.crash_report import crash
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import accepts, offer_unprobed, probe_offer
-from mha_parity.targets.fit.search import refusal
+from mha_parity.targets.fit.refusals import without_counterpart
 from mha_parity.targets.fit.without_counterpart import offenders
 from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
 from mha_parity.targets.known import KNOWN, convention_named
@@ -215,7 +215,7 @@ def _refuse_without_counterpart(bound: Convention) -> None:
     paths = {id(each): path for path, each in modules if type(each).__name__ != "Identity"}
     named = offenders(call.make, paths)
     if named:
-        raise TargetError(refusal(bound.name, [], named))
+        raise TargetError(without_counterpart(bound.name, named))
 
 
 def _fits(

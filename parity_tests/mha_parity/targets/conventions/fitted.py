@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import ADAPTER, Answer, CandidateError, TargetError
+from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import FeatureProbe
@@ -21,13 +21,12 @@ from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
+from mha_parity.targets.fit.refusals import refuse_lengths, refuse_output_unapplied, why_refused
 from mha_parity.targets.fit.search import (
     MIN_CORRELATION,
     SMALL,
     InterpretationResult,
     Search,
-    is_rounding,
-    refusal,
     trial_problem,
 )
 
@@ -47,7 +46,6 @@ RESIDUAL_OVERFLOWS = (
 )
 DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
 HALF = ("float16", "bfloat16")  # for what raises in both
-FEW = 8  # interpretations that are tried at other lengths
 
 
 class Fitted(InterpretedCalls):
@@ -72,7 +70,7 @@ class Fitted(InterpretedCalls):
         self.joins_heads = bool(self.how.slots) and not self.how.parts
         self.place = self._place()
         if self.joins_heads and self.fit.exact:
-            self._refuse_output_unapplied()
+            refuse_output_unapplied(self._ask, self.name, self.how, self.trial_dtype or DTYPES[0])
         # An inexact one is judged as it is: what is added may depend on the size of the rest.
         if self.how.residual and self.fit.exact and self.how.parts & {"out", "v"}:
             self.above_residual = ABOVE_RESIDUAL
@@ -90,34 +88,6 @@ class Fitted(InterpretedCalls):
                 return self.output_of(problem, several)[0] if len(several) > 1 else None
         return None
 
-    def _refuse_output_unapplied(self) -> None:
-        """Refuse a layer whose output projection, judged as the identity, is not applied as such.
-
-        Raises
-        ------
-        TargetError
-            Filled with another matrix, the output is not what it was times that, plus the bias.
-
-        """
-        problem = trial_problem(self.how, "self", self.trial_dtype or DTYPES[0])
-        width, rng = problem.query.shape[-1], np.random.default_rng(SMALL.seed)
-        w_out = rng.standard_normal((width, width)).astype(problem.dtype)
-        b_out = rng.standard_normal(width).astype(problem.dtype)
-        try:
-            mixed = self._ask(self.how, problem).output.astype(np.float64)
-            output = self._ask(self.how, problem.replace(w_out=w_out, b_out=b_out)).output
-        except CandidateError:
-            return  # the run says what it raised
-        b_out = b_out * any(slot.bias for slot in self.how.slots)
-        # The identity does not tell X @ W from X @ W.T, which a Linear computes.
-        ways = (w_out.T,) if self.how.slots[0].path.endswith(".weight") else (w_out.T, w_out)
-        if not any(is_rounding(output, mixed @ way + b_out) for way in ways):
-            path = self.how.slots[0].path
-            raise TargetError(
-                f"got {self.name}, but the output is not that of its heads times `{path}`, as "
-                f"torch's out_proj.weight; apply it so, or {ADAPTER}."
-            )
-
     def _found(self) -> InterpretationResult:
         is_class = isinstance(self.subject, type)
         self._layers = Layers(self.subject, self._new) if is_class else None
@@ -130,10 +100,10 @@ class Fitted(InterpretedCalls):
             if best is None or not self._is_taken(best):
                 continue
             if not best.exact:
-                self._refuse_lengths(trials)
+                refuse_lengths(self._ask, self.name, trials, DTYPES[0])
             return self._with_lengths(best, dtype)
-        self._refuse_lengths(trials)
-        raise TargetError(self._refusal(trials))
+        refuse_lengths(self._ask, self.name, trials, DTYPES[0])
+        raise TargetError(why_refused(self.name, self._layers, trials))
 
     def _with_lengths(self, fit: InterpretationResult, dtype: str) -> InterpretationResult:
         """Return the fit with a number of unknown name as the largest length, where it is that.
@@ -155,7 +125,7 @@ class Fitted(InterpretedCalls):
                 for n in (size, 2 * size)
             )
             short = once.tried(fit.interpretation).exact
-            if short and twice.tried(fit.interpretation).correlation == -2:
+            if short and twice.tried(fit.interpretation).raised:
                 found = twice.tried(how)
                 fit = found if found.exact else fit
         return fit
@@ -163,28 +133,8 @@ class Fitted(InterpretedCalls):
     def _searched_dtypes(self, trials: list[InterpretationResult]) -> Iterator[str]:
         """Yield the dtypes of small problems: narrow ones where every call in others raised."""
         yield from DTYPES
-        if all(each.correlation == -2 for each in trials):
+        if all(each.raised for each in trials):
             yield from HALF
-
-    def _refuse_lengths(self, trials: list[InterpretationResult]) -> None:
-        """Refuse what raises at small odd lengths and computes attention at multiples of 16.
-
-        Raises
-        ------
-        TargetError
-            That is so; the sentence has what it raised.
-
-        """
-        raised = [each for each in trials if each.correlation == -2][:FEW]
-        again = Search(self._ask, DTYPES[0], base=SMALL.replace(queries=16, keys=32))
-        best = again.run(each.interpretation for each in raised)
-        if best is not None and best.exact:
-            how = best.interpretation
-            first = next(each.missed for each in raised if each.interpretation is how)
-            raise TargetError(
-                f"got {self.name}, but as {how} it computes attention at L = 16 and not at L = "
-                f"{SMALL.queries}, where it {first}; pad its inputs: {ADAPTER}."
-            )
 
     def _is_taken(self, trial: InterpretationResult) -> bool:
         """Return whether a target is judged by its best interpretation.
@@ -199,15 +149,6 @@ class Fitted(InterpretedCalls):
         how = trial.interpretation
         named = frozenset("qkv") <= how.parts and how.is_named
         return trial.correlation >= (-1.0 if named else MIN_CORRELATION)
-
-    def _refusal(self, trials: list[InterpretationResult]) -> str:
-        layers = self._layers
-        if layers is not None and not layers.offenders and not trials:
-            why = layers.obstacles[0] if layers.obstacles else "no way to build it was found"
-            return f"got {self.name}, but {why}; {ADAPTER}."
-        if layers is None and not trials:
-            return f"got {self.name} without a readable signature; {ADAPTER}."
-        return refusal(self.name, trials, () if layers is None else layers.offenders)
 
     def _ask(self, how: Interpretation, problem: Problem) -> Answer:
         self.how = how

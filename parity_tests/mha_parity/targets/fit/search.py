@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import ADAPTER, CandidateError
+from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 
 if TYPE_CHECKING:
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.interpretation import Interpretation
 
+    Ask = Callable[[Interpretation, Problem], Answer]
+
 # Sizes that no two axes share: N 2, L 5, S 7, H 4, D 6.
 SMALL = Case(seed=12, batch=2, queries=5, keys=7, heads_count=4, head_dim=6)
 MIN_CORRELATION = 0.5  # correlation with attention from which on a guess is judged
+RAISED, MISSHAPED, NOT_FINITE = -2.0, -1.5, -1.0  # in the place of a correlation, the worst first
 SECONDS = 1.2  # of this thread on the processor that trials may take
 
 
@@ -35,17 +38,22 @@ class InterpretationResult:
     """What one interpretation gave: how it correlates with attention, or what was raised."""
 
     interpretation: Interpretation
-    correlation: float = -2.0
+    correlation: float = RAISED
     exact: bool = False
     causal: bool = False
     missed: str = ""
+
+    @property
+    def raised(self) -> bool:
+        """Whether the call raised: there is no answer that correlates."""
+        return self.correlation == RAISED
 
 
 @dataclass(eq=False)
 class Search:
     """The trials of a target's interpretations."""
 
-    ask: Callable[[Interpretation, Problem], Answer]
+    ask: Ask
     dtype: str = "float64"
     base: Case = SMALL
     trials: list[InterpretationResult] = field(default_factory=list)
@@ -77,7 +85,7 @@ class Search:
             return InterpretationResult(candidate, missed=str(error))
         if answer.output.shape != problem.output_shape:
             missed = f"the output has shape {answer.output.shape}, not {problem.output_shape}"
-            return InterpretationResult(candidate, -1.5, missed=missed)
+            return InterpretationResult(candidate, MISSHAPED, missed=missed)
         trials = [
             compared(candidate, answer.output, attention(problem, causal=causal), causal=causal)
             for causal in (False, True)
@@ -139,7 +147,7 @@ def compared(
     precise = actual.astype(np.float64)
     if not np.isfinite(precise).all():
         return InterpretationResult(
-            candidate, -1.0, causal=causal, missed="the output is not finite"
+            candidate, NOT_FINITE, causal=causal, missed="the output is not finite"
         )
     exact = is_rounding(actual, expected)
     centred = precise - precise.mean(), expected - expected.mean()
@@ -158,21 +166,3 @@ def is_rounding(actual: Array, expected: Array) -> bool:
     precision = np.finfo(actual.dtype if narrow else np.float32).eps  # of its constants, too
     difference = np.abs(actual.astype(np.float64) - expected)
     return bool(difference.max() <= np.sqrt(precision) * np.abs(expected).max())
-
-
-def refusal(name: str, trials: list[InterpretationResult], offenders: Any) -> str:
-    """Return why a target is refused: what has no counterpart, or what the two nearest missed."""
-    if offenders:
-        said = ", ".join(f"`{each}`" for each in offenders)
-        verb = "has" if len(offenders) == 1 else "have"
-        return (
-            f"got {name}, but {said} {verb} no counterpart in torch's layer; judge it without, or "
-            f"{ADAPTER}."
-        )
-    lacking = " is not installed"  # of what raised, the reason that an installation mends
-    nearest = sorted(trials, key=lambda each: (-each.correlation, lacking not in each.missed))[:2]
-    missed = dict.fromkeys(f"as {each.interpretation} {each.missed}" for each in nearest)
-    return (
-        f"got {name}, but no way to call it computes attention ({'; '.join(missed)}); {ADAPTER}, "
-        "or name a convention with --convention NAME."
-    )

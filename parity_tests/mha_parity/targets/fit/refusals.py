@@ -1,0 +1,103 @@
+"""What is refused after trials: their sentences, and two further experiments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
+from mha_parity.targets.fit.search import SMALL, Search, is_rounding, trial_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mha_parity.targets.fit.candidates import Layers
+    from mha_parity.targets.fit.interpretation import Interpretation
+    from mha_parity.targets.fit.search import Ask, InterpretationResult
+
+FEW = 8  # interpretations that are tried at other lengths
+
+
+def refuse_output_unapplied(ask: Ask, name: str, how: Interpretation, dtype: str) -> None:
+    """Refuse a layer whose output projection, judged as the identity, is not applied as such.
+
+    Raises
+    ------
+    TargetError
+        Filled with another matrix, the output is not what it was times that, plus the bias.
+
+    """
+    problem = trial_problem(how, "self", dtype)
+    width, rng = problem.query.shape[-1], np.random.default_rng(SMALL.seed)
+    w_out = rng.standard_normal((width, width)).astype(problem.dtype)
+    b_out = rng.standard_normal(width).astype(problem.dtype)
+    try:
+        mixed = ask(how, problem).output.astype(np.float64)
+        output = ask(how, problem.replace(w_out=w_out, b_out=b_out)).output
+    except CandidateError:
+        return  # the run says what it raised
+    b_out = b_out * any(slot.bias for slot in how.slots)
+    path = how.slots[0].path
+    # The identity does not tell X @ W from X @ W.T, which a Linear computes.
+    ways = (w_out.T,) if path.endswith(".weight") else (w_out.T, w_out)
+    if not any(is_rounding(output, mixed @ way + b_out) for way in ways):
+        raise TargetError(
+            f"got {name}, but the output is not that of its heads times `{path}`, as "
+            f"torch's out_proj.weight; apply it so, or {ADAPTER}."
+        )
+
+
+def refuse_lengths(ask: Ask, name: str, trials: Sequence[InterpretationResult], dtype: str) -> None:
+    """Refuse what raises at small odd lengths and computes attention at multiples of 16.
+
+    Raises
+    ------
+    TargetError
+        That is so; the sentence has what it raised.
+
+    """
+    raised = [each for each in trials if each.raised][:FEW]
+    again = Search(ask, dtype, base=SMALL.replace(queries=16, keys=32))
+    best = again.run(each.interpretation for each in raised)
+    if best is not None and best.exact:
+        how = best.interpretation
+        first = next(each.missed for each in raised if each.interpretation is how)
+        raise TargetError(
+            f"got {name}, but as {how} it computes attention at L = 16 and not at L = "
+            f"{SMALL.queries}, where it {first}; pad its inputs: {ADAPTER}."
+        )
+
+
+def why_refused(name: str, layers: Layers | None, trials: Sequence[InterpretationResult]) -> str:
+    """Return why nothing fits a class (``layers``) or a function (None)."""
+    offenders = () if layers is None else layers.offenders
+    if offenders:
+        return without_counterpart(name, offenders)
+    if trials:
+        return nothing_fits(name, trials)
+    if layers is None:
+        return f"got {name} without a readable signature; {ADAPTER}."
+    why = layers.obstacles[0] if layers.obstacles else "no way to build it was found"
+    return f"got {name}, but {why}; {ADAPTER}."
+
+
+def without_counterpart(name: str, offenders: Sequence[str]) -> str:
+    """Return the refusal of what torch's layer has no counterpart for."""
+    said = ", ".join(f"`{each}`" for each in offenders)
+    verb = "has" if len(offenders) == 1 else "have"
+    return (
+        f"got {name}, but {said} {verb} no counterpart in torch's layer; judge it without, or "
+        f"{ADAPTER}."
+    )
+
+
+def nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> str:
+    """Return the refusal that says what the two nearest interpretations missed."""
+    lacking = " is not installed"  # of what raised, the reason that an installation mends
+    nearest = sorted(trials, key=lambda each: (-each.correlation, lacking not in each.missed))[:2]
+    missed = dict.fromkeys(f"as {each.interpretation} {each.missed}" for each in nearest)
+    return (
+        f"got {name}, but no way to call it computes attention ({'; '.join(missed)}); {ADAPTER}, "
+        "or name a convention with --convention NAME."
+    )
