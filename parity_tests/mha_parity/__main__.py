@@ -9,7 +9,9 @@ import traceback
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mha_parity import __version__
-from mha_parity.core.options import Options, add_options, count, dtypes, shard, whole
+from mha_parity.core.option_flags import add_options
+from mha_parity.core.option_values import count, dtypes, shard, whole
+from mha_parity.core.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core import verdict as core
-from mha_parity.core.options import DEFAULT_TARGET, OptionKeywords, Options, with_keywords
+from mha_parity.core.option_flags import with_keywords
+from mha_parity.core.options import DEFAULT_TARGET, OptionKeywords, Options
 from mha_parity.run.repro import named, repro_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from mha_parity.core.environment import TORCH, require
-from mha_parity.core.options import DEFAULT_TARGET, from_namespace
+from mha_parity.core.option_flags import from_namespace
+from mha_parity.core.options import DEFAULT_TARGET
 from mha_parity.targets.unnamed import with_only_name
 from mha_parity.worker.open_target import opened
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mha_parity.core.features import AXES
-from mha_parity.core.options import add_options, from_namespace
+from mha_parity.core.option_flags import add_options, from_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping

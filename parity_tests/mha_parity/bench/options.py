@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.bench.tasks import parse_sizes
-from mha_parity.core.options import whole
+from mha_parity.core.option_values import whole
 
 if TYPE_CHECKING:
     import argparse

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.environment import require
-from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options, from_namespace
+from mha_parity.core.option_flags import from_namespace
+from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
 from mha_parity.core.verdict import Outcome, Refusal
 from mha_parity.report import encoding, files, github, terminal
 from mha_parity.report.progress import error_console, progress

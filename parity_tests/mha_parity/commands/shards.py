@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.commands.check import need_reports, runs_of, show, worst_status
-from mha_parity.core.options import from_namespace
+from mha_parity.core.option_flags import from_namespace
 from mha_parity.report import files
 from mha_parity.report.progress import error_console, progress
 from mha_parity.run import shard_file

@@ -51,64 +51,50 @@ def build_verdict(
 
     """
     summary.refuse_unanswered(target, candidate.convention, case_results)
-    check_results = [
-        check_result for case_result in case_results for check_result in case_result.check_results
-    ] + run_check_results
-    rows = summary.feature_rows(
-        case_results, offer, candidate.offer, getattr(candidate, "reasons", {})
-    )
+    reasons = getattr(candidate, "reasons", {})
+    rows = summary.feature_rows(case_results, offer, candidate.offer, reasons)
     listed = getattr(candidate, "parameters", ())
     parameters = summary.parameters(listed, case_results, options)
     limits = remarks(candidate, options, offer, case_results)
     overflows = [each.detail for each in run_check_results if is_remark(each)]
-    run_check_results = [each for each in run_check_results if not is_remark(each)]
-    candidate = narrowed(candidate, offer, options)
-    settings = settings_of(options)
-    failing = [case_result for case_result in case_results if case_result.fails]
-    failures = failures_of(
-        candidate, failing, run_check_results, settings, repro, shrink=options.shrink
-    )
-    worst = summary.worst(check_results)
+    over_run = [each for each in run_check_results if not is_remark(each)]
+    check_results = [each for result in case_results for each in result.check_results]
+    check_results += run_check_results
+    failing = [result for result in case_results if result.fails]
+    inconclusive = sum(result.inconclusive for result in case_results)
+    run_fails = any(each.severity.fails for each in over_run)
+    most = options.max_times_torch
+    asked, settings = narrowed(candidate, offer, options), settings_of(options)
+    failures = failures_of(asked, failing, over_run, settings, repro, shrink=options.shrink)
     return Verdict(
         target=target,
         convention=candidate.convention,
-        outcome=summary.outcome(
-            case_results,
-            rows,
-            parameters,
-            any(j.severity.fails for j in run_check_results),
-            options.max_times_torch,
-        ),
-        improbable=summary.improbable(case_results, options.max_times_torch),
+        outcome=summary.outcome(case_results, rows, parameters, run_fails, most),
+        improbable=summary.improbable(case_results, most),
         run=len(case_results),
         stopped_early=options.fail_fast and case_results[-1].fails,
-        passed=sum(
-            not case_result.fails and not case_result.inconclusive for case_result in case_results
-        ),
+        passed=sum(not (result.fails or result.inconclusive) for result in case_results),
         failed=len(failing),
-        inconclusive=sum(case_result.inconclusive for case_result in case_results),
+        inconclusive=inconclusive,
         reasons=summary.reasons(case_results),
         features=rows,
         parameters=parameters,
-        checks=summary.check_rows(case_results, run_check_results),
+        checks=summary.check_rows(case_results, over_run),
         failures=failures,
-        diagnosis=diagnosed(candidate, failing, settings) if options.diagnose else (),
+        diagnosis=diagnosed(asked, failing, settings) if options.diagnose else (),
         accuracy=summary.accuracies(case_results),
         accuracy_table=summary.accuracy_table(case_results),
-        worst=worst,
+        worst=summary.worst(check_results),
         power=summary.powers(case_results),
         weighed=summary.weighed(case_results),
         notes=(
-            *by_answers.remarks(),
-            *limits,
-            *overflows,
-            *summary.notes(case_results, parameters),
+            *by_answers.remarks(), *limits, *overflows, *summary.notes(case_results, parameters),
         ),
         dtype_finding=answer_dtype.finding(failing),
-        pictures=_pictures(candidate, failures, check_results, settings) if options.draw else (),
+        pictures=_pictures(asked, failures, check_results, settings) if options.draw else (),
         case_errors=summary.case_errors(case_results) if options.draw else (),
-        gradient_pictures=gradient_pictures(candidate, failures if options.draw else (), settings),
-    )
+        gradient_pictures=gradient_pictures(asked, failures if options.draw else (), settings),
+    )  # fmt: skip
 
 
 def _pictures(

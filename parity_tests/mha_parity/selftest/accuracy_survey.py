@@ -23,7 +23,8 @@ from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, ask
 from mha_parity.core.features import AXES
-from mha_parity.core.options import DEFAULT_TARGET, Options, count, dtypes, whole
+from mha_parity.core.option_values import count, dtypes, whole
+from mha_parity.core.options import DEFAULT_TARGET, Options
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging.accuracy import measure_errors, times_torch
 from mha_parity.oracle.reference import reference_answer

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from mha_parity import pytest_plugin
-from mha_parity.core.options import Options, add_options, from_namespace
+from mha_parity.core.option_flags import add_options, from_namespace
+from mha_parity.core.options import Options
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = f"{SUBJECTS}/projected.py:f"

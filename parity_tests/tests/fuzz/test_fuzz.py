@@ -25,7 +25,8 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, TargetError
 from mha_parity.core.case import ID_WORDS, SIZES, Case, parse
 from mha_parity.core.features import AXES
-from mha_parity.core.options import _PARSERS, Options, with_keywords
+from mha_parity.core.option_flags import FLAGS, with_keywords
+from mha_parity.core.options import Options
 from mha_parity.core.safetensors import FormatError
 from mha_parity.targets.load import load
 from mha_parity.worker.framing import BlockReader, frame
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 DEEP = os.environ.get("MHA_PARITY_FUZZ")
 LAYER = "mha_numpy:MultiheadAttention"
+PARSED = [name for name, flag in FLAGS.items() if "type" in flag]
 
 
 def fuzzed(examples: int = 100) -> settings:
@@ -102,14 +104,17 @@ OPTION_TEXTS = st.one_of(
 )
 
 
-@given(name=st.sampled_from([*_PARSERS]), text=OPTION_TEXTS)
+@given(
+    name=st.sampled_from([name for name, flag in FLAGS.items() if "type" in flag]),
+    text=OPTION_TEXTS,
+)
 @fuzzed()
 def test_the_text_of_an_option_is_taken_or_refused(name: str, text: str) -> None:
     """By the command as by a keyword, with one kind of exception each."""
     with contextlib.suppress(argparse.ArgumentTypeError):
-        _PARSERS[name](text)
+        FLAGS[name]["type"](text)
     with contextlib.suppress(ValueError):
-        with_keywords(Options(), {name: text})
+        with_keywords(Options(), {name.replace("-", "_"): text})
 
 
 @given(features=st.lists(FEATURE, min_size=1, max_size=5).map(",".join))
