@@ -25,6 +25,7 @@ where h passes 1/8 there is no such bound: infinity.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,9 +62,57 @@ def probable_error(problem: Problem, reference: Reference, sample: int, row: int
     return np.asarray(np.where(np.isfinite(found), found, np.inf))
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What one output row is made of, in float64, and the deviations of its projections."""
+
+    q: Array  # (H, D)
+    k: Array  # (H, S, D)
+    v: Array  # (H, S, Dv)
+    p: Array  # (H, S), as are the scores and the masks
+    logits: Array
+    masked: Array
+    sq: Array
+    sk: Array
+    sv: Array
+    scale: float
+    unit: float
+    deviations: float  # how many standard deviations hold for all outputs together
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """How far the scores of a row may move: (H, S) each, ``top`` (H, 1)."""
+
+    own: Array  # the variance that keys and the product bring
+    fixed: Array  # what is added by magnitudes
+    moved: Array  # all together
+    top: Array  # the largest score
+
+
 def _row(problem: Problem, reference: Reference, sample: int, row: int) -> Array:
-    unit, count = roundoff(problem.dtype), max(reference.output.size, 1)
-    deviations = math.sqrt(2 * math.log(2 * count / FAILURE))
+    parts = _parts(problem, reference, sample, row)
+    scores = _scores(parts)
+    most = float(np.where(parts.p > 0, scores.moved, 0).max(initial=0))
+    if most > LARGEST:
+        return np.full(reference.output.shape[-1], np.inf)
+    out, columns = None, parts.v
+    if problem.w_out is not None:
+        out = problem.w_out.astype(np.float64).reshape(len(problem.w_out), len(parts.v), -1)
+        columns = np.einsum("hsd,ehd->hse", parts.v, out)
+    random, worst = _heads(parts, scores, columns, most, out)
+    step = machine(problem.dtype).step * (1 + abs(columns).sum())
+    if out is not None:
+        inner = np.einsum("hs,hsd->hd", parts.p, parts.v)
+        total = np.einsum("hd,ehd->e", abs(inner), abs(out))
+        bias = 0 if problem.b_out is None else abs(problem.b_out.astype(np.float64))
+        width = len(parts.v) * parts.v.shape[-1]
+        last = parts.unit * math.sqrt(width + ELEMENTWISE) * (total + bias)
+        random = random + last**2
+    return np.asarray((parts.deviations * np.sqrt(random) + worst) * math.exp(2 * most) + step)
+
+
+def _parts(problem: Problem, reference: Reference, sample: int, row: int) -> _Row:
     q, k, v, p, logits = (
         each.astype(np.float64)
         for each in (
@@ -73,52 +122,55 @@ def _row(problem: Problem, reference: Reference, sample: int, row: int) -> Array
             reference.weights[sample, :, row],
             reference.logits[sample, :, row],
         )
-    )  # (H, D), (H, S, D), (H, S, Dv), (H, S), (H, S)
+    )
     sq, sk, sv = (_projected(problem, which, sample) for which in "qkv")
     sq = sq[:, row] if sq.size else np.zeros(q.shape)
     sk, sv = (_appended(s, rows) for s, rows in ((sk, k), (sv, v)))
-    scale, keys = abs(problem.scale), k.shape[1]
-    seen = np.isfinite(logits)
     masked = _masked(problem, sample, row, logits.shape)
-    reach = scale * np.einsum("hd,hsd->hs", abs(q), abs(k)) + masked
+    unit, count = roundoff(problem.dtype), max(reference.output.size, 1)
+    deviations = math.sqrt(2 * math.log(2 * count / FAILURE))
+    scale = abs(problem.scale)
+    return _Row(q, k, v, p, logits, masked, sq, sk, sv, scale, unit, deviations)
+
+
+def _scores(parts: _Row) -> _Scores:
+    q, k, scale, unit = parts.q, parts.k, parts.scale, parts.unit
+    reach = scale * np.einsum("hd,hsd->hs", abs(q), abs(k)) + parts.masked
     own = (unit * math.sqrt(q.shape[-1] + ELEMENTWISE) * reach) ** 2
-    own += scale**2 * np.einsum("hd,hsd->hs", q**2, sk**2)
-    ofq = scale**2 * np.einsum("hd,hsd->hs", sq**2, k**2)
+    own += scale**2 * np.einsum("hd,hsd->hs", q**2, parts.sk**2)
+    of_q = scale**2 * np.einsum("hd,hsd->hs", parts.sq**2, k**2)
     plain = scale * abs(np.einsum("hd,hsd->hs", q, k))
-    top = np.where(seen, logits, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
-    fixed = unit * (COMMON * plain + (MASKING + 1) * masked + (top - logits) + EXP)
+    seen = np.isfinite(parts.logits)
+    top = np.where(seen, parts.logits, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+    fixed = unit * (COMMON * plain + (MASKING + 1) * parts.masked + (top - parts.logits) + EXP)
     fixed = np.where(seen, fixed, 0)
-    moved = np.where(seen, deviations * np.sqrt(own + ofq) + fixed, 0)
-    most = float(np.where(p > 0, moved, 0).max(initial=0))
-    if most > LARGEST:
-        return np.full(reference.output.shape[-1], np.inf)
-    if problem.w_out is None:
-        columns, inner = v, 0.0
-    else:
-        out = problem.w_out.astype(np.float64).reshape(len(problem.w_out), len(v), -1)
-        columns = np.einsum("hsd,ehd->hse", v, out)
+    moved = np.where(seen, parts.deviations * np.sqrt(own + of_q) + fixed, 0)
+    return _Scores(own, fixed, moved, top)
+
+
+def _heads(
+    parts: _Row, scores: _Scores, columns: Array, most: float, out: Array | None
+) -> tuple[Array, Array]:
+    """Return variance and magnitudes that the heads bring, by output: (H Dv), or (E) with W_out."""
+    p, v, unit, keys = parts.p, parts.v, parts.unit, parts.k.shape[1]
     heads = np.einsum("hs,hsc->hc", p, columns)
     away = p[..., None] * (columns - heads[:, None])
-    # Squares of the random part, for each head and column.
-    squares = scale**2 * np.einsum("hd,hdc->hc", sq**2, np.einsum("hsc,hsd->hdc", away, k) ** 2)
-    squares += np.einsum("hs,hsc->hc", own, away**2)
+    squares = parts.scale**2 * np.einsum(
+        "hd,hdc->hc", parts.sq**2, np.einsum("hsc,hsd->hdc", away, parts.k) ** 2
+    )
+    squares += np.einsum("hs,hsc->hc", scores.own, away**2)
     terms = keys + NORMALISING + RESCALE * min(keys, 8)
-    made = np.einsum("hs,hsd->hd", p**2, sv**2)
+    made = np.einsum("hs,hsd->hd", p**2, parts.sv**2)
     summed = unit * terms * np.einsum("hs,hsd->hd", p, abs(v))
-    logarithm = unit * LOGARITHM * (abs(top) + math.log(max(keys, 1)))
-    sure = np.einsum("hs,hsc->hc", fixed + moved**2 * math.exp(2 * most), abs(away))
-    sure += (logarithm + unit * terms) * abs(heads)
-    if problem.w_out is None:
-        random, worst = np.sqrt(squares + made).ravel(), (sure + summed).ravel()
-    else:
-        inner = np.einsum("hs,hsd->hd", p, v)
-        total = np.einsum("hd,ehd->e", abs(inner), abs(out))
-        bias = 0 if problem.b_out is None else abs(problem.b_out.astype(np.float64))
-        last = unit * math.sqrt(problem.w_out.shape[-1] + ELEMENTWISE) * (total + bias)
-        random = np.sqrt((squares).sum(0) + np.einsum("hd,ehd->e", made, out**2) + last**2)
-        worst = sure.sum(0) + np.einsum("hd,ehd->e", summed, abs(out))
-    step = machine(problem.dtype).step * (1 + abs(columns).sum())
-    return np.asarray((deviations * random + worst) * math.exp(2 * most) + step)
+    logarithm = unit * LOGARITHM * (abs(scores.top) + math.log(max(keys, 1)))
+    exponents = scores.fixed + scores.moved**2 * math.exp(2 * most)
+    sure = np.einsum("hs,hsc->hc", exponents, abs(away)) + (logarithm + unit * terms) * abs(heads)
+    if out is None:
+        return (squares + made).ravel(), (sure + summed).ravel()
+    return (
+        squares.sum(0) + np.einsum("hd,ehd->e", made, out**2),
+        sure.sum(0) + np.einsum("hd,ehd->e", summed, abs(out)),
+    )
 
 
 def _projected(problem: Problem, which: str, sample: int) -> Array:
