@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from mha_parity.__main__ import parser
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.registry import FAMILIES
+from mha_parity.command_line import parser
 from mha_parity.core.features import AXES
 from mha_parity.targets.bind import KNOWN
 

@@ -6,24 +6,10 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mha_parity.bench.messages import (
-    PROTOCOL,
-    BuildReply,
-    BytesReply,
-    CpuTimeRequest,
-    MemoryRequest,
-    OpenReply,
-    OpenRequest,
-    SecondsReply,
-    SgemmRequest,
-    TimeRequest,
-    UnableReply,
-)
-from mha_parity.worker.process import Process, WorkerLost
+from mha_parity.bench import messages
+from mha_parity.worker.process import Process, ProcessOwner, WorkerLost
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from mha_parity.bench.contenders import Contender
 
 Reply = TypeVar("Reply")
@@ -43,7 +29,7 @@ class UnableError(Exception):
         self.failed = failed
 
 
-class WorkerClient:
+class WorkerClient(ProcessOwner):
     """A contender in a process of its own. Close it, or use it in a ``with``."""
 
     def __init__(
@@ -56,29 +42,19 @@ class WorkerClient:
     ) -> None:
         self.contender = contender
         settings = dict.fromkeys(THREADS, str(threads))
-        self._process = Process(PROTOCOL, "mha_parity.bench.worker", settings)
+        self._process = Process(messages.PROTOCOL, "mha_parity.bench.worker", settings)
         self._process.send(
-            OpenRequest(
+            messages.OpenRequest(
                 contender=contender, text=text, convention=convention, threads=threads,
                 search=tuple(sys.path),
             )
         )  # fmt: skip
-        self._opened: OpenReply | None = None
+        self._opened: messages.OpenReply | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.end()
-
-    def opened(self) -> OpenReply:
+    def opened(self) -> messages.OpenReply:
         """Wait until the contender is loaded; raise ``UnableError`` where it cannot be."""
         if self._opened is None:
-            self._opened = self._reply(START, OpenReply)
+            self._opened = self._reply(START, messages.OpenReply)
         return self._opened
 
     def ask(self, request: Any, kind: type[Reply]) -> Reply:
@@ -89,30 +65,30 @@ class WorkerClient:
 
     def measure(self, calls: int) -> float:
         """Return the seconds of one call, the mean of ``calls``."""
-        return self.ask(TimeRequest(calls=calls), SecondsReply).seconds
+        return self.ask(messages.TimeRequest(calls=calls), messages.SecondsReply).seconds
 
-    def built(self, request: Any) -> BuildReply:
+    def built(self, request: Any) -> messages.BuildReply:
         """Return the first answer to a task."""
-        return self.ask(request, BuildReply)
+        return self.ask(request, messages.BuildReply)
 
     def used(self) -> float:
         """Return the seconds of all cores that the process has used since its start."""
-        return self.ask(CpuTimeRequest(), SecondsReply).seconds
+        return self.ask(messages.CpuTimeRequest(), messages.SecondsReply).seconds
 
     def memory(self) -> int | None:
         """Return the growth of memory at its peak, in bytes."""
-        return self.ask(MemoryRequest(), BytesReply).count
+        return self.ask(messages.MemoryRequest(), messages.BytesReply).count
 
     def sgemm(self, size: int) -> float:
         """Return the seconds of one float32 product."""
-        return self.ask(SgemmRequest(size=size), SecondsReply).seconds
+        return self.ask(messages.SgemmRequest(size=size), messages.SecondsReply).seconds
 
     def _reply(self, limit: float, kind: type[Reply]) -> Reply:
         try:
             _, reply = self._process.wait(time.monotonic(), limit)[0]
         except WorkerLost as lost:
             raise UnableError(str(lost), failed=True) from None
-        if isinstance(reply, UnableReply):
+        if isinstance(reply, messages.UnableReply):
             raise UnableError(reply.reason, failed=reply.failed)
         if not isinstance(reply, kind):
             raise UnableError("answered what was not asked", failed=True)

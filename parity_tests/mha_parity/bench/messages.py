@@ -36,7 +36,7 @@ class OpenReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Build:
+class BuildRequest:
     """Take the task up from its folder and answer it once, the part that is judged."""
 
     folder: str
@@ -99,7 +99,7 @@ class BytesReply:
 
 PROTOCOL = Protocol(
     (
-        OpenRequest, OpenReply, Build, BuildReply, TimeRequest, MemoryRequest, CpuTimeRequest,
+        OpenRequest, OpenReply, BuildRequest, BuildReply, TimeRequest, MemoryRequest, CpuTimeRequest,
         SgemmRequest, UnableReply, SecondsReply, BytesReply,
     ),
     {

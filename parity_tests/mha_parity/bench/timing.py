@@ -13,7 +13,7 @@ from mha_parity.bench import array_files, machine
 from mha_parity.bench.client import UnableError, WorkerClient
 from mha_parity.bench.contenders import reason_left_out
 from mha_parity.bench.judge import Judge
-from mha_parity.bench.messages import Build
+from mha_parity.bench.messages import BuildRequest
 from mha_parity.bench.stats import MIN_VALUES
 from mha_parity.bench.workload import case_of, draw_task, gradient_task
 
@@ -186,7 +186,7 @@ class _JudgedTask:
 
     def finding(self, client: WorkerClient) -> tuple[JudgedAnswer, float]:
         """Return what the contender's answer comes to, and how long a call takes."""
-        built = client.built(Build(folder=self.folder, part=self.judge.part))
+        built = client.built(BuildRequest(folder=self.folder, part=self.judge.part))
         return self.judge.finding(built.answer), built.seconds
 
 

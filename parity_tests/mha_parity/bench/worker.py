@@ -10,21 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.bench import machine
-from mha_parity.bench.messages import (
-    PROTOCOL,
-    Build,
-    BuildReply,
-    BytesReply,
-    CpuTimeRequest,
-    MemoryRequest,
-    OpenReply,
-    OpenRequest,
-    SecondsReply,
-    SgemmRequest,
-    TimeRequest,
-    UnableReply,
-)
+from mha_parity.bench import machine, messages
 from mha_parity.worker.framing import blocks, send
 
 if TYPE_CHECKING:
@@ -44,7 +30,7 @@ LONG = 0.3  # calls longer than this lose little by it
 class Worker:
     """The state between requests."""
 
-    def __init__(self, opening: OpenRequest) -> None:
+    def __init__(self, opening: messages.OpenRequest) -> None:
         self.contender = opening.contender
         self.bound: Convention | None = None
         if opening.text is not None:
@@ -55,10 +41,10 @@ class Worker:
         self._workload: Workload | None = None
         self._seconds = 0.0
 
-    def opened(self) -> OpenReply:
+    def opened(self) -> messages.OpenReply:
         """Say what was loaded."""
         offer = self.bound.offer if self.bound is not None else None
-        return OpenReply(offer=offer, libraries=machine.blas())
+        return messages.OpenReply(offer=offer, libraries=machine.blas())
 
     def _try_small(self) -> None:
         """Load what a library loads on its first call, so that it counts as loaded."""
@@ -69,7 +55,7 @@ class Worker:
         if self.bound is None:
             built(self.contender, draw_task(Task(size=SMALL[1]))).call()
 
-    def build(self, request: Build) -> BuildReply:
+    def build(self, request: messages.BuildRequest) -> messages.BuildReply:
         """Build the workload; the peak of memory is looked for from here on."""
         from mha_parity.bench import array_files
         from mha_parity.bench.calls import built
@@ -84,34 +70,34 @@ class Worker:
         del result
         if self._seconds < SLOW:
             self._seconds = _least(workload.call)
-        return BuildReply(answer=answer, seconds=self._seconds)
+        return messages.BuildReply(answer=answer, seconds=self._seconds)
 
-    def measure(self, request: TimeRequest) -> SecondsReply:
+    def measure(self, request: messages.TimeRequest) -> messages.SecondsReply:
         """Return the seconds of one call, the mean over the measurement."""
         assert self._workload is not None  # noqa: S101  (a measurement follows a build)
         until = time.perf_counter() + SPREAD
         while self._seconds < LONG and time.perf_counter() < until:
             self._workload.call()
-        return SecondsReply(seconds=_timed(self._workload.call, request.calls))
+        return messages.SecondsReply(seconds=_timed(self._workload.call, request.calls))
 
-    def memory(self, _: MemoryRequest) -> BytesReply:
+    def memory(self, _: messages.MemoryRequest) -> messages.BytesReply:
         """Return the growth of memory at its peak."""
         peak = machine.peak()
         if peak is None or self._baseline is None:
-            return BytesReply(count=None)
-        return BytesReply(count=peak - self._baseline)
+            return messages.BytesReply(count=None)
+        return messages.BytesReply(count=peak - self._baseline)
 
-    def sgemm(self, request: SgemmRequest) -> SecondsReply:
+    def sgemm(self, request: messages.SgemmRequest) -> messages.SecondsReply:
         """Return the seconds of one product."""
         if self.contender.library == "torch":
             import torch
 
             left = torch.ones(request.size, request.size)
-            return SecondsReply(seconds=_timed(lambda: left @ left, 1))
+            return messages.SecondsReply(seconds=_timed(lambda: left @ left, 1))
         import numpy as np
 
         right = np.ones((request.size, request.size), np.float32)
-        return SecondsReply(seconds=_timed(lambda: right @ right, 1))
+        return messages.SecondsReply(seconds=_timed(lambda: right @ right, 1))
 
 
 def _least(call: Callable[[], Any]) -> float:
@@ -141,7 +127,7 @@ def _bind(text: str, convention: str | None) -> Convention:
     return bind(load.load(text), convention, label=text)
 
 
-def _limit_threads(opening: OpenRequest) -> None:
+def _limit_threads(opening: messages.OpenRequest) -> None:
     """Set the threads of libraries that do not ask the environment for them."""
     if opening.contender.library == "torch" or "torch" in sys.modules:
         import torch
@@ -151,9 +137,9 @@ def _limit_threads(opening: OpenRequest) -> None:
 
 def serve(requests: int, answers: int) -> None:
     """Answer requests until the pipe is closed."""
-    incoming = (PROTOCOL.decode(block)[1] for block in blocks(requests))
+    incoming = (messages.PROTOCOL.decode(block)[1] for block in blocks(requests))
     opening = next(incoming)
-    assert isinstance(opening, OpenRequest)  # noqa: S101  (the run's first message)
+    assert isinstance(opening, messages.OpenRequest)  # noqa: S101  (the run's first message)
     sys.path[:] = opening.search
     worker: Worker | None = None
     reply: Any = None
@@ -162,21 +148,21 @@ def serve(requests: int, answers: int) -> None:
         reply = worker.opened()
     except Exception as error:  # noqa: BLE001  (whatever somebody's code raises)
         reply = unable(error)
-    send(answers, PROTOCOL.encode(None, reply))
+    send(answers, messages.PROTOCOL.encode(None, reply))
     for request in incoming:
-        send(answers, PROTOCOL.encode(None, answered(worker, request)))
+        send(answers, messages.PROTOCOL.encode(None, answered(worker, request)))
 
 
 def answered(worker: Worker | None, request: Any) -> Any:
     """Return the reply to a request; what a contender raises becomes a reason."""
     if worker is None:
-        return UnableReply(reason="did not start", failed=True)
+        return messages.UnableReply(reason="did not start", failed=True)
     kinds: dict[type, Callable[[Any], Any]] = {
-        Build: worker.build,
-        TimeRequest: worker.measure,
-        MemoryRequest: worker.memory,
-        SgemmRequest: worker.sgemm,
-        CpuTimeRequest: lambda _: SecondsReply(seconds=time.process_time()),
+        messages.BuildRequest: worker.build,
+        messages.TimeRequest: worker.measure,
+        messages.MemoryRequest: worker.memory,
+        messages.SgemmRequest: worker.sgemm,
+        messages.CpuTimeRequest: lambda _: messages.SecondsReply(seconds=time.process_time()),
     }
     try:
         return kinds[type(request)](request)
@@ -184,15 +170,15 @@ def answered(worker: Worker | None, request: Any) -> Any:
         return unable(error)
 
 
-def unable(error: Exception) -> UnableReply:
+def unable(error: Exception) -> messages.UnableReply:
     """Return the reason that an exception gives; one that is expected is no failure."""
     text = str(error).strip().splitlines()
     if isinstance(error, NotImplementedError):
-        return UnableReply(reason=text[0], failed=False)
+        return messages.UnableReply(reason=text[0], failed=False)
     if isinstance(error, ValueError) and type(error) is not ValueError:
-        return UnableReply(reason=text[0] if text else type(error).__name__, failed=True)
+        return messages.UnableReply(reason=text[0] if text else type(error).__name__, failed=True)
     said = f": {text[0]}" if text else ""
-    return UnableReply(reason=f"raised {type(error).__name__}{said}", failed=True)
+    return messages.UnableReply(reason=f"raised {type(error).__name__}{said}", failed=True)
 
 
 def main() -> None:

@@ -26,11 +26,10 @@ from mha_parity.worker.messages import (
     Refused,
     Setup,
 )
-from mha_parity.worker.process import Process, WorkerLost
+from mha_parity.worker.process import Process, ProcessOwner, WorkerLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Self
 
     from mha_parity.core.features import Offer
     from mha_parity.core.own_weights import OwnWeights
@@ -76,7 +75,7 @@ def isolated(
     return IsolatedCandidate(setup, timeout)
 
 
-class IsolatedCandidate:
+class IsolatedCandidate(ProcessOwner):
     """A ``Candidate`` whose calls happen in another process. Close it, or use it in a ``with``."""
 
     def __init__(self, setup: Setup, timeout: float) -> None:
@@ -92,16 +91,6 @@ class IsolatedCandidate:
         self._waiting_since = time.monotonic()
         self._process = self._start()
         self._tell: Callable[[str], None] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.end()
 
     @property
     def name(self) -> str:

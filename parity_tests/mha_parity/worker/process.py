@@ -19,6 +19,7 @@ from mha_parity.worker.output_capture import OutputPerCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Self
 
     from mha_parity.worker.encoding import Protocol
 
@@ -201,6 +202,22 @@ class Process:
     def _resident(self) -> int:
         """Return the bytes of memory that the process holds, with those that it started."""
         return _resident(self._popen.pid)
+
+
+class ProcessOwner:
+    """Whatever has a process of its own. Close it, or use it in a ``with``."""
+
+    _process: Process
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.end()
 
 
 def _resident(pid: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mha_parity.__main__ import main, parser
+from mha_parity.__main__ import main
 from mha_parity.bench import (
     command,
     compare,
@@ -27,6 +27,7 @@ from mha_parity.bench.results import BenchReport, Result, result
 from mha_parity.bench.stats import Interval
 from mha_parity.bench.tasks import LARGE, SETS, Size, Task, tasks
 from mha_parity.bench.timing import ContenderTimes, TaskTimes
+from mha_parity.command_line import parser
 from mha_parity.report import units
 from mha_parity.report.progress import progress
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mha_parity import cli
-from mha_parity.__main__ import GROUPS, entry, main, parser
+from mha_parity.__main__ import entry, main
+from mha_parity.command_line import GROUPS, parser
 from mha_parity.commands import check as checking
 from mha_parity.run import case_run, chunks
 

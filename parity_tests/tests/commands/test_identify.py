@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mha_parity.__main__ import IDENTIFY_OPTIONS, main, parser
+from mha_parity.__main__ import main
+from mha_parity.command_line import IDENTIFY_OPTIONS, parser
 
 if TYPE_CHECKING:
     from pathlib import Path

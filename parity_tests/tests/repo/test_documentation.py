@@ -10,7 +10,7 @@ import pytest
 
 import mha_parity
 from mha_numpy.textbook import plain
-from mha_parity.__main__ import parser
+from mha_parity.command_line import parser
 from mha_parity.core.parameters import Status
 from mha_parity.report import wording
 

@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "mha_parity"
 LAYERS = (
     "core", "cases", "oracle", "targets", "judging", "answers", "catalogue", "checks", "worker",
     "diagnose", "run", "report", "commands", "selftest", "api", "pytest_plugin", "bench", "cli",
-    "__main__",
+    "command_line", "__main__",
 )  # fmt: skip
 # The package itself: its version, and names that it loads on first use.
 ROOT = "mha_parity"

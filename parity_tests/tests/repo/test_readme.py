@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from mha_parity.__main__ import main, parser
+from mha_parity.__main__ import main
 from mha_parity.catalogue import catalogue
+from mha_parity.command_line import parser
 from mha_parity.targets.load import load
 
 ROOT = Path(__file__).parents[3]

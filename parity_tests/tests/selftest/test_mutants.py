@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mha_parity.__main__ import main, parser
+from mha_parity.__main__ import main
 from mha_parity.cases.asking_order import asked_cases
 from mha_parity.catalogue import Attention, Bug, catalogue
 from mha_parity.catalogue.registry import whole_offer
+from mha_parity.command_line import parser
 from mha_parity.core.case import parse
 from mha_parity.selftest import mutation_run, planted_run
 from mha_parity.selftest.mutant import run_mutants, suite_cases

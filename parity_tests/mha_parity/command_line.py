@@ -1,0 +1,297 @@
+"""The command line: its subcommands, their options and their help."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from mha_parity import __version__
+from mha_parity.core.option_flags import add_options
+from mha_parity.core.option_values import count, dtypes, shard, whole
+from mha_parity.core.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COULD_NOT_START = 2
+EPILOG = (
+    "exit status: 0 parity holds, 1 it does not, 2 could not start, 3 inconclusive; of several "
+    "targets the worst: 1, 2, 3, 0. "
+    "A target is package.module:name, path/to/file.py:name, path/to/notebook.ipynb:name, "
+    "path/to/model.onnx, or 'exec:COMMAND' for a program of any language; "
+    "it is code that you choose to run: the process it runs in protects the verdict, not you."
+)
+
+
+EPILOG_LINES = textwrap.fill(EPILOG, 79)  # for help whose lines argparse leaves as they are
+TOP = """Prove that an attention computes what torch.nn.MultiheadAttention computes.
+
+examples:
+  mha-parity check                                the NumPy attention shipped
+  mha-parity check attention.py:attention         a function or class of a file
+  mha-parity check notebook.ipynb:attention -v    of a notebook; every feature
+  mha-parity identify attention.py:attention      measure what it computes
+  mha-parity record attention.py:attention -o FILE   to judge without torch
+  mha-parity merge shard*.json                    one verdict of check --shard
+  mha-parity replay CASE attention.py:attention   one failing case in full
+  mha-parity explain scale-dmodel                 what one bug does
+  mha-parity list                                 what can be listed
+"""
+EXAMPLES = """examples:
+  mha-parity check attention.py:attention --html verdict.html
+  mha-parity check package.module:Layer --features attn=causal --cases 2000
+  mha-parity check torch.nn:MultiheadAttention --dtypes float32 --grad
+  mha-parity check --exec "node attention.mjs"
+
+"""
+WEIGHTS = ("state-dict", "num-heads")
+# The groups of `check --help`; what is in none stands under "options".
+GROUPS = {
+    "target": ("exec", "convention", "masks", "without", *WEIGHTS, "device", "path"),
+    "cases": ("cases", "seed", "shard", "fail-fast", "dtypes", "features", "grad"),
+    "judging": ("answers", "fully-masked", "max-times-torch", "strict-overflow", "forbid"),
+    "process": ("timeout", "memory", "in-process", "jobs", "scheduler"),
+    "reports": ("verbose", "json", "junit", "html", "markdown", "sarif", "github"),
+}
+
+# What `identify` shares with `check`: its experiments choose their cases themselves.
+IDENTIFY_OPTIONS = (
+    "convention", "masks", "without", "device", "dtypes", "features", "timeout", "memory",
+    "in-process", "forbid", "grad",
+)  # fmt: skip
+# What `record` shares with it: what decides which cases are asked.
+RECORD_OPTIONS = (*IDENTIFY_OPTIONS, *WEIGHTS, "cases", "seed")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence with the remedy."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the command line and leave with status 2."""
+        see = " See" if message.endswith("?") else "; see"
+        self.exit(COULD_NOT_START, f"{self.prog}: {message}{see} {self.prog} --help.\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    top = Parser(
+        prog="mha-parity",
+        description=TOP,
+        epilog=EPILOG_LINES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"mha-parity {__version__}")
+    commands = top.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+
+    _check(commands)
+    _identify(commands)
+    _record(commands)
+    _merge(commands)
+    _replay(commands)
+    _adapt(commands)
+    _bench(commands)
+    _mutants(commands)
+    explain = commands.add_parser(
+        "explain", help="describe one bug: what it computes, where it shows, the remedy"
+    )
+    explain.add_argument("bug", metavar="BUG", help="its id in the catalogue: see list bugs")
+    listing = commands.add_parser("list", help="list conventions, features, bugs or variants")
+    listing.add_argument(
+        "what",
+        nargs="?",
+        choices=("conventions", "features", "bugs", "variants"),
+        help="default: how many each",
+    )
+    return top
+
+
+def _check(commands: Any) -> None:
+    check = commands.add_parser(
+        "check",
+        help="judge a target over many cases",
+        description="Judge a target over many cases; write the verdict for people and machines.",
+        epilog=EXAMPLES + EPILOG_LINES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="whose attention (default: mha_numpy's own, on each of its engines)",
+    )
+    add = _grouped(check)
+    add(
+        "--exec",
+        action="append",
+        default=[],
+        metavar="COMMAND",
+        help="judge a program of any language, asked over its standard input and output",
+    )
+    add_options(add)
+    add(
+        "--shard",
+        type=shard,
+        metavar="K/N",
+        help="judge every N-th case from the K-th on, and write --json FILE for `mha-parity merge`",
+    )
+    add(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="run the cases on a Dask cluster, whose workers find the target by the same text",
+    )
+    _reports(add)
+    _of_torch(add)
+
+
+def _merge(commands: Any) -> None:
+    merge = commands.add_parser(
+        "merge",
+        help="make one verdict of the shards of a run",
+        description="Make one verdict of the files that check --shard K/N --json FILE wrote, that "
+        "of the run in one piece. The target is opened again: failing cases are asked once more.",
+        epilog=EPILOG,
+    )
+    merge.add_argument("files", nargs="+", metavar="FILE", help="the files of all N shards")
+    _reports(merge.add_argument)
+
+
+def _replay(commands: Any) -> None:
+    replay = commands.add_parser("replay", help="show one case in full", epilog=EPILOG)
+    replay.add_argument("case", metavar="CASE", help="the id that a report printed")
+    replay.add_argument(
+        "targets", nargs="?", metavar="TARGET", help="whose attention (default: mha_numpy's own)"
+    )
+    add_options(replay.add_argument)
+    replay.add_argument("--pdb", action="store_true", help="stop inside the target")
+
+
+def _adapt(commands: Any) -> None:
+    adapt = commands.add_parser(
+        "adapt",
+        help="print an adapter for a target, to be completed by hand",
+        description="Print the source of an adapter for a target, filled in with what was "
+        "recognised: constructor arguments, which weight goes where, what masks mean. The target "
+        "is loaded and called in this process.",
+    )
+    adapt.add_argument("target", metavar="TARGET", help="whose attention")
+
+
+def _identify(commands: Any) -> None:
+    identify = commands.add_parser(
+        "identify",
+        help="measure what a target computes, right or wrong",
+        description="Measure what a target computes: scale, transfer curve, influence, sizes, "
+        "digits, masks, state; one line for each experiment.",
+        epilog="exit status: 0 no experiment departs from torch, 1 one does, 2 could not start.",
+    )
+    identify.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="whose attention (default: mha_numpy's own)"
+    )
+    add_options(_only(identify, IDENTIFY_OPTIONS))
+    identify.add_argument("--json", metavar="FILE", help="write the card for scripts")
+    identify.add_argument("--html", metavar="FILE", help="write one self-contained page for people")
+
+
+def _only(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> Callable[..., object]:
+    """Return a function that adds the options of these names; others keep their defaults."""
+
+    def add(flag: str, **keywords: Any) -> object:
+        name = flag.removeprefix("--")
+        if name in names:
+            return parser.add_argument(flag, **keywords)
+        off = False if keywords.get("action") == "store_true" else None
+        parser.set_defaults(**{name.replace("-", "_"): keywords.get("default", off)})
+        return None
+
+    return add
+
+
+def _bench(commands: Any) -> None:
+    from mha_parity.bench import options
+
+    bench = commands.add_parser(
+        "bench", help="time attentions next to torch's own", epilog=options.EPILOG
+    )
+    options.add_bench_options(bench)
+
+
+def _record(commands: Any) -> None:
+    record = commands.add_parser(
+        "record",
+        help="write answers of torch to a file, for check --answers",
+        description="Write the cases that check would ask a target, with what torch computes of "
+        "them, to a file by which check --answers judges without torch.",
+        epilog="exit status: 0 the file is written, 2 could not start.",
+    )
+    record.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="for whom (default: mha_numpy's own)"
+    )
+    record.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="the file (.safetensors)"
+    )
+    record.add_argument(
+        "--compact",
+        action="store_true",
+        help="write less: inputs are drawn again, outputs deflated; for mha-parity alone",
+    )
+    add_options(_only(record, RECORD_OPTIONS))
+
+
+def _mutants(commands: Any) -> None:
+    mutants = commands.add_parser(
+        "mutants",
+        help="run the suite on every wrong attention of the catalogue",
+        epilog="exit status: 0 every bug is seen and nothing right is taken for wrong, else 1.",
+    )
+    mutants.add_argument("--seed", type=count, default=0, metavar="N", help="which cases")
+    mutants.add_argument(
+        "--seeds", type=whole, default=1, metavar="N", help="run with so many seeds from there on"
+    )
+    mutants.add_argument(
+        "--cases", type=whole, default=Options().cases, metavar="N", help="how many a bug at most"
+    )
+    mutants.add_argument(
+        "--dtype", type=dtypes, default=("float64", "float32"), metavar="A,B", help="which dtypes"
+    )
+    mutants.add_argument("--markdown", metavar="FILE", help="write the matrix as Markdown")
+
+
+def _grouped(check: argparse.ArgumentParser) -> Callable[..., object]:
+    """Return a function that adds an option to its group of the help."""
+    groups = {title: check.add_argument_group(title) for title in GROUPS}
+    titles = {name: title for title, names in GROUPS.items() for name in names}
+
+    def add(*flags: str, **keywords: Any) -> object:
+        title = titles.get(flags[-1].removeprefix("--"))
+        return (groups[title] if title else check).add_argument(*flags, **keywords)
+
+    return add
+
+
+def _of_torch(add: Callable[..., object]) -> None:
+    add(
+        "--path",
+        metavar="NAME",
+        help="with torch.nn:MultiheadAttention as the target: fast, slow, sdpa or all tells where "
+        "torch does not agree with itself (exit status 0 whatever is found, 3 if a case cannot "
+        "run); weights, no-weights, eval, sdpa-math or sdpa-flash judges parity along one path",
+    )
+
+
+def _reports(add: Callable[..., object]) -> None:
+    add("-v", "--verbose", action="store_true", help="list every feature and check")
+    add("--json", metavar="FILE", help="write the verdict for CI and scripts")
+    add("--junit", metavar="FILE", help="write the verdict as JUnit XML")
+    add("--html", metavar="FILE", help="write one self-contained page for people")
+    add(
+        "--markdown",
+        metavar="FILE",
+        help="write the verdict as Markdown; with --path fast, slow, sdpa or all, what was found",
+    )
+    add("--sarif", metavar="FILE", help="write what fails as SARIF 2.1.0, for code scanning")
+    add(
+        "--github",
+        action="store_true",
+        help="in GitHub Actions: annotate the target's line, add the verdict to the step summary",
+    )
