@@ -99,8 +99,8 @@ class BytesReply:
 
 PROTOCOL = Protocol(
     (
-        OpenRequest, OpenReply, BuildRequest, BuildReply, TimeRequest, MemoryRequest, CpuTimeRequest,
-        SgemmRequest, UnableReply, SecondsReply, BytesReply,
+        OpenRequest, OpenReply, BuildRequest, BuildReply, TimeRequest, MemoryRequest,
+        CpuTimeRequest, SgemmRequest, UnableReply, SecondsReply, BytesReply,
     ),
     {
         **NAMES, "Answer": Answer, "Contender": Contender, "JudgedPart": JudgedPart,

@@ -8,13 +8,15 @@ with both as bases has both bugs: that is how combinations are tried.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mha_parity.core.candidate import Answer, CandidateError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 
@@ -215,6 +217,17 @@ class Attention:
         return self.rounded(
             self.averaged_weights(every) if self.case.weights == "averaged" else every
         )
+
+
+def after(step: str, change: Callable[[Any, Any], Any]) -> type[Attention]:
+    """Return the attention whose ``step`` gives ``change(attention, what it gave)``; None stays."""
+
+    def changed(self: Attention, *given: Any) -> Any:
+        own = getattr(super(kind, self), step)(*given)
+        return None if own is None else change(self, own)
+
+    kind = type(f"After_{step}", (Attention,), {step: changed})
+    return kind
 
 
 def append_row(x: Array, row: Array) -> Array:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.base import Attention, after
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class BottomRight(_Ruled):
         return self.future_mask(1 + self.problem.key.shape[1] - self.case.queries)
 
 
-@register_bug(
+register_bug(
     "causal-dropped-with-weights",
     6,
     "the causal rule is dropped when weights are asked for",
@@ -67,13 +67,7 @@ class BottomRight(_Ruled):
     remedy="build the causal mask on every path",
     sources="pytorch/pytorch#99282 keras-team/keras#23038",
     needs="attn=causal weights=averaged/per_head",
-)
-class DroppedWithWeights(Attention):
-    """Not causal with weights."""
-
-    def causal_mask(self) -> Array | None:
-        """Forget the rule on the path that returns weights."""
-        return super().causal_mask() if self.case.weights == "none" else None
+)(after("causal_mask", lambda a, mask: mask if a.case.weights == "none" else None))
 
 
 @register_bug(

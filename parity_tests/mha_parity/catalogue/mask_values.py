@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.base import Attention, after
 from mha_parity.catalogue.masks import ANY
 from mha_parity.catalogue.registry import register_bug
 
@@ -76,7 +76,7 @@ class BoolAdded(Attention):
         return self.precise(mask)
 
 
-@register_bug(
+register_bug(
     "float-kpm-ignored",
     5,
     "a float key_padding_mask has no effect",
@@ -86,16 +86,10 @@ class BoolAdded(Attention):
     remedy="add a float key_padding_mask to the scores",
     sources="pytorch/pytorch#92554 mlverse/torch#1205",
     needs="padding=float",
-)
-class FloatPaddingIgnored(Attention):
-    """Boolean padding alone."""
-
-    def padding_mask(self) -> Array | None:
-        """Ignore a float mask."""
-        return None if self.case.padding == "float" else super().padding_mask()
+)(after("padding_mask", lambda a, mask: None if a.case.padding == "float" else mask))
 
 
-@register_bug(
+register_bug(
     "float-mask-infinities-only",
     5,
     "of a float mask only -inf counts",
@@ -104,14 +98,7 @@ class FloatPaddingIgnored(Attention):
     visible="finite non-zero float masks",
     remedy="add float masks to the scores",
     needs="padding=float attn=float2d/float3d",
-)
-class InfinitiesOnly(Attention):
-    """Finite entries dropped."""
-
-    def additive(self, mask: Array) -> Array:
-        """Keep -inf alone."""
-        own = super().additive(mask)
-        return np.where(own == -np.inf, own, self.work_dtype.type(0))
+)(after("additive", lambda _, mask: np.where(mask == -np.inf, mask, mask.dtype.type(0))))
 
 
 @register_bug(
@@ -203,7 +190,7 @@ class LargeNegative(_Filled):
         return self.fill if self.case.dtype != "float16" else -6e4
 
 
-@register_bug(
+register_bug(
     "mask-double-min",
     5,
     "two masks of the most negative number add up to -inf",
@@ -214,14 +201,7 @@ class LargeNegative(_Filled):
     sources="huggingface/transformers#27114 NVIDIA-NeMo/Automodel#2658",
     needs="masked_rows=some",
     policy=True,
-)
-class DoubleMin(Attention):
-    """finfo.min a mask."""
-
-    def additive(self, mask: Array) -> Array:
-        """Fill with the most negative number."""
-        own = super().additive(mask)
-        return np.maximum(own, np.finfo(self.work_dtype).min)
+)(after("additive", lambda _, mask: np.maximum(mask, np.finfo(mask.dtype).min)))
 
 
 @register_bug(

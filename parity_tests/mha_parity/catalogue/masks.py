@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.base import Attention, after
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def flipped(mask: Array) -> Array:
     return np.asarray(np.where(mask == 0, mask.dtype.type(-np.inf), mask.dtype.type(0)))
 
 
-@register_bug(
+register_bug(
     "kpm-query-axis",
     5,
     "key_padding_mask is laid along the queries",
@@ -78,14 +78,7 @@ def flipped(mask: Array) -> Array:
     sources="hyunwoongko/transformer#40 lsdefine/attention-is-all-you-need-keras#16 "
     "keras-team/keras-io#1046",
     needs="padding=bool/float/lengths",
-)
-class QueryAxis(Attention):
-    """(N, 1, S, 1)."""
-
-    def padding_mask(self) -> Array | None:
-        """Turn the mask."""
-        own = super().padding_mask()
-        return None if own is None else own.swapaxes(-1, -2)
+)(after("padding_mask", lambda _, mask: mask.swapaxes(-1, -2)))
 
 
 @register_bug(
@@ -173,7 +166,7 @@ def misfolded(mask: Array) -> Array:
     return mask.reshape(h, n, *mask.shape[2:]).swapaxes(0, 1)
 
 
-@register_bug(
+register_bug(
     "mask-batch-on-head-axis",
     5,
     "a mask per sample is broadcast along the heads",
@@ -183,14 +176,7 @@ def misfolded(mask: Array) -> Array:
     remedy="put the new axis behind the batch: mask[:, None, None, :]",
     sources="keras-team/keras-hub#783",
     needs="padding=bool/float/lengths",
-)
-class BatchOnHeads(Attention):
-    """The sample axis in the place of the heads."""
-
-    def padding_mask(self) -> Array | None:
-        """Put the samples where the heads are."""
-        own = super().padding_mask()
-        return None if own is None else own.swapaxes(0, 1)
+)(after("padding_mask", lambda _, mask: mask.swapaxes(0, 1)))
 
 
 @register_bug(
@@ -218,7 +204,7 @@ class FirstSample(Attention):
         return own if own is None or own.ndim < 4 else own[:1]
 
 
-@register_bug(
+register_bug(
     "mask-first-head-only",
     5,
     "the mask of head 0 is used for all heads",
@@ -227,14 +213,7 @@ class FirstSample(Attention):
     visible="3-D masks that differ between heads",
     remedy="use all N * H blocks of the mask",
     needs="attn=bool3d/float3d heads=many",
-)
-class FirstHead(Attention):
-    """Head 0's mask."""
-
-    def attn_mask(self) -> Array | None:
-        """Take the first head's mask."""
-        own = super().attn_mask()
-        return own if own is None or own.ndim < 4 else own[:, :1]
+)(after("attn_mask", lambda _, mask: mask if mask.ndim < 4 else mask[:, :1]))
 
 
 @register_bug(
@@ -294,7 +273,7 @@ class LastWins(Attention):
         return largest
 
 
-@register_bug(
+register_bug(
     "mask-transposed",
     5,
     "attn_mask is applied transposed",
@@ -303,14 +282,7 @@ class LastWins(Attention):
     visible="L = S (else it crashes) and a mask that is not symmetric",
     remedy="leave the mask as (L, S): rows are queries",
     needs="attn=bool2d/float2d/bool3d/float3d",
-)
-class Transposed(Attention):
-    """M^T."""
-
-    def attn_mask(self) -> Array | None:
-        """Turn the mask."""
-        own = super().attn_mask()
-        return None if own is None else own.swapaxes(-1, -2)
+)(after("attn_mask", lambda _, mask: mask.swapaxes(-1, -2)))
 
 
 @register_bug(
@@ -360,7 +332,7 @@ class OffByOne(Attention):
         return self.additive(positions >= lengths[:, None] + self.more)[:, None, None, :]
 
 
-@register_bug(
+register_bug(
     "padding-from-start",
     5,
     "padding is hidden at the other end of the sequence",
@@ -369,11 +341,4 @@ class OffByOne(Attention):
     visible="padding that is not symmetric",
     remedy="hide what the mask says, position by position",
     needs="padding=bool/float/lengths",
-)
-class FromStart(Attention):
-    """The mask reversed."""
-
-    def padding_mask(self) -> Array | None:
-        """Reverse the mask."""
-        own = super().padding_mask()
-        return None if own is None else own[..., ::-1]
+)(after("padding_mask", lambda _, mask: mask[..., ::-1]))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.base import Attention, after
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class WrongHead(Attention):
         return weights * 0 + weights[:, self.head, None]
 
 
-@register_bug(
+register_bug(
     "weights-average-for-each",
     8,
     "the averaged weights are returned where each head's were asked for",
@@ -68,13 +68,7 @@ class WrongHead(Attention):
     remedy="return all heads when average_attn_weights=False",
     sources="facebookresearch/fairseq#3365",
     needs="weights=per_head heads=many",
-)
-class AverageForEach(Attention):
-    """The mean in the place of each head."""
-
-    def returned_weights(self, weights: Array) -> Array:
-        """Return the mean for each head."""
-        return np.asarray(weights * 0 + weights.mean(axis=1, keepdims=True))
+)(after("returned_weights", lambda _, p: p * 0 + p.mean(axis=1, keepdims=True)))
 
 
 @register_bug(
@@ -109,7 +103,7 @@ class Presoftmax(Attention):
         return Attention.softmax(self, self.kept) if self.stage == "unmasked" else self.kept
 
 
-@register_bug(
+register_bug(
     "weights-transposed",
     8,
     "the weights are returned transposed",
@@ -118,16 +112,10 @@ class Presoftmax(Attention):
     visible="weights; the output is right",
     remedy="return the weights as (…, L, S)",
     needs=ASKED,
-)
-class WeightsTransposed(Attention):
-    """Rows for keys."""
-
-    def returned_weights(self, weights: Array) -> Array:
-        """Turn."""
-        return weights.swapaxes(-1, -2)
+)(after("returned_weights", lambda _, p: p.swapaxes(-1, -2)))
 
 
-@register_bug(
+register_bug(
     "weights-no-added-column",
     8,
     "the columns of appended keys are cut off the weights",
@@ -136,16 +124,10 @@ class WeightsTransposed(Attention):
     visible="weights with bias_kv or zero_attn; the output is right",
     remedy="return all columns",
     needs=f"{ASKED} bias_kv=yes zero_attn=yes",
-)
-class NoAddedColumn(Attention):
-    """Cut to S."""
-
-    def returned_weights(self, weights: Array) -> Array:
-        """Cut."""
-        return weights[..., : self.problem.key.shape[1]]
+)(after("returned_weights", lambda a, p: p[..., : a.problem.key.shape[1]]))
 
 
-@register_bug(
+register_bug(
     "weights-renormalised",
     8,
     "the weights returned are divided by their largest, for a picture",
@@ -154,13 +136,7 @@ class NoAddedColumn(Attention):
     visible="weights; the output is right",
     remedy="return what multiplies v",
     needs=ASKED,
-)
-class Pictured(Attention):
-    """Made for the eye."""
-
-    def returned_weights(self, weights: Array) -> Array:
-        """Stretch each row to 1."""
-        return np.asarray(weights / weights.max(axis=-1, keepdims=True, initial=0))
+)(after("returned_weights", lambda _, p: p / p.max(axis=-1, keepdims=True, initial=0)))
 
 
 @register_bug(
@@ -308,7 +284,7 @@ class OutputRounded(Attention):
         return np.asarray(np.round(super().project_output(x), self.digits))
 
 
-@register_bug(
+register_bug(
     "zeros-returned",
     8,
     "the answer is zero everywhere",
@@ -317,10 +293,4 @@ class OutputRounded(Attention):
     visible="always",
     remedy="write the result into the array that is returned",
     sources="ScalingIntelligence/KernelBench#165",
-)
-class Zeros(Attention):
-    """An array never written."""
-
-    def project_output(self, x: Array) -> Array:
-        """Return zeros."""
-        return np.zeros_like(super().project_output(x))
+)(after("project_output", lambda _, output: np.zeros_like(output)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention, Triple
+from mha_parity.catalogue.base import Attention, after
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class HalfOverflow(Attention):
         return np.asarray(kept * self.work_dtype.type(self.scale()), dtype=self.work_dtype)
 
 
-@register_bug(
+register_bug(
     "inputs-truncated",
     9,
     "inputs lose their fractions",
@@ -175,17 +175,10 @@ class HalfOverflow(Attention):
     right="query as it is",
     visible="always",
     remedy="convert integers to float before anything is computed, never floats to integers",
-)
-class Truncated(Attention):
-    """Whole numbers."""
-
-    def inputs(self) -> Triple:
-        """Cut the fractions off."""
-        query, key, value = super().inputs()
-        return np.trunc(query), np.trunc(key), np.trunc(value)
+)(after("inputs", lambda _, rows: tuple(map(np.trunc, rows))))
 
 
-@register_bug(
+register_bug(
     "weights-truncated",
     9,
     "the weights are cut to whole numbers",
@@ -193,10 +186,4 @@ class Truncated(Attention):
     right="a float buffer",
     visible="always where S > 1",
     remedy="allocate scores and weights in the dtype of the inputs",
-)
-class WeightsTruncated(Attention):
-    """0 or 1."""
-
-    def softmax(self, scores: Array) -> Array:
-        """Cut the fractions off."""
-        return np.asarray(np.trunc(super().softmax(scores)))
+)(after("softmax", lambda _, p: np.trunc(p)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention, Triple
+from mha_parity.catalogue.base import Attention, Triple, after
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class ProjectionSkipped(Attention):
         return x if skipped else super().linear(x, name)
 
 
-@register_bug(
+register_bug(
     "value-from-key",
     1,
     "v is projected from key instead of value",
@@ -168,14 +168,7 @@ class ProjectionSkipped(Attention):
     visible="key and value that differ",
     remedy="project v from the third argument",
     needs="inputs=distinct projection=packed",
-)
-class ValueFromKey(Attention):
-    """V from key."""
-
-    def inputs(self) -> Triple:
-        """Give key twice."""
-        query, key, value = super().inputs()
-        return query, key, key if self.case.projection == "packed" else value
+)(after("inputs", lambda a, rows: (*rows[:2], rows[1 if a.case.projection == "packed" else 2])))
 
 
 @register_bug(

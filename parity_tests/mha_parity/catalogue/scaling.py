@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.base import Attention, after
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mha_parity.core.arrays import Array
 
 RIGHT = "scale = 1/sqrt(head_dim)"
@@ -31,7 +33,12 @@ class _Scaled(Attention):
         return self.default() if given is None else given
 
 
-@register_bug(
+def default_scale(factor: Callable[[Attention], float]) -> type[Attention]:
+    """Return the attention with this factor where the caller gives none."""
+    return type("DefaultScale", (_Scaled,), {"default": lambda attention: float(factor(attention))})
+
+
+register_bug(
     "scale-none",
     3,
     "the scores are not scaled",
@@ -41,12 +48,10 @@ class _Scaled(Attention):
     remedy=REMEDY,
     sources="mlc-ai/mlc-llm#3426",
     needs=NEEDS,
-)
-class ScaleNone(_Scaled):
-    """1."""
+)(default_scale(lambda _: 1.0))
 
 
-@register_bug(
+register_bug(
     "scale-dmodel",
     3,
     "the scores are divided by the root of the whole width",
@@ -58,16 +63,10 @@ class ScaleNone(_Scaled):
     "FareedKhan-dev/train-llm-from-scratch#3 aladdinpersson/Machine-Learning-Collection#65 "
     "Graylab/DL4Proteins-notebooks#12",
     needs=f"{NEEDS} heads=many",
-)
-class ScaleModel(_Scaled):
-    """1/sqrt(E)."""
-
-    def default(self) -> float:
-        """Take the width before the split."""
-        return float(self.case.embed_dim**-0.5)
+)(default_scale(lambda a: a.case.embed_dim**-0.5))
 
 
-@register_bug(
+register_bug(
     "scale-num-heads",
     3,
     "the scores are divided by the root of the number of heads",
@@ -77,13 +76,7 @@ class ScaleModel(_Scaled):
     remedy=REMEDY,
     sources="tenstorrent/tt-metal#56789",
     needs=NEEDS,
-)
-class ScaleHeads(_Scaled):
-    """1/sqrt(H)."""
-
-    def default(self) -> float:
-        """Take the number of heads."""
-        return float(self.case.heads_count**-0.5)
+)(default_scale(lambda a: a.case.heads_count**-0.5))
 
 
 @register_bug(
@@ -104,7 +97,7 @@ class ScaleZero(Attention):
         return self.problem.given_scale or 1 / math.sqrt(self.problem.head_dim)
 
 
-@register_bug(
+register_bug(
     "scale-sign-lost",
     3,
     "a negative scale loses its sign",
@@ -113,16 +106,10 @@ class ScaleZero(Attention):
     visible="a negative scale and S > 1",
     remedy="split the root of the magnitude over both factors, and give one of them the sign",
     needs="scale=given masked_rows=none attn=none/bool2d/float2d",
-)
-class ScaleSign(Attention):
-    """The magnitude."""
-
-    def scale(self) -> float:
-        """Return the magnitude of the scale."""
-        return abs(self.problem.scale)
+)(after("scale", lambda _, scale: abs(scale)))
 
 
-@register_bug(
+register_bug(
     "scale-linear",
     3,
     "the scores are divided by the head width, not by its root",
@@ -133,16 +120,10 @@ class ScaleSign(Attention):
     sources="huggingface/transformers#38290 charliezchen/scaling-matrix-preconditioning#2",
     aliases="scale-twice",
     needs=NEEDS,
-)
-class ScaleLinear(_Scaled):
-    """1/D."""
-
-    def default(self) -> float:
-        """Forget the root."""
-        return 1 / self.problem.head_dim
+)(default_scale(lambda a: 1 / a.problem.head_dim))
 
 
-@register_bug(
+register_bug(
     "scale-inverted",
     3,
     "the scores are multiplied by the root of the head width",
@@ -152,13 +133,7 @@ class ScaleLinear(_Scaled):
     remedy=REMEDY,
     sources="esceptico/perceiver-io#9",
     needs=NEEDS,
-)
-class ScaleInverted(_Scaled):
-    """sqrt(D)."""
-
-    def default(self) -> float:
-        """Multiply in place of dividing."""
-        return float(self.problem.head_dim**0.5)
+)(default_scale(lambda a: a.problem.head_dim**0.5))
 
 
 @register_bug(
@@ -205,7 +180,7 @@ class ScalePadded(_Scaled):
         return float((-(-self.problem.head_dim // self.block) * self.block) ** -0.5)
 
 
-@register_bug(
+register_bug(
     "scale-hardcoded-64",
     3,
     "the scale is a constant",
@@ -215,13 +190,7 @@ class ScalePadded(_Scaled):
     remedy=REMEDY,
     sources="pytorch/text#1432",
     needs=NEEDS,
-)
-class ScaleConstant(_Scaled):
-    """1/8."""
-
-    def default(self) -> float:
-        """Believe that D is 64."""
-        return 0.125
+)(default_scale(lambda _: 0.125))
 
 
 @register_bug(
@@ -245,7 +214,7 @@ class ScaleLength(_Scaled):
         return float(max(getattr(self.case, self.counted), 1) ** -0.5)
 
 
-@register_bug(
+register_bug(
     "scale-batch",
     3,
     "the scores are divided by the root of the batch size",
@@ -254,16 +223,10 @@ class ScaleLength(_Scaled):
     visible="N unlike D",
     remedy="take the last axis of q or k, which is head_dim, not its first",
     needs=NEEDS,
-)
-class ScaleBatch(_Scaled):
-    """1/sqrt(N)."""
-
-    def default(self) -> float:
-        """Take the first axis."""
-        return float(max(self.case.batch, 1) ** -0.5)
+)(default_scale(lambda a: max(a.case.batch, 1) ** -0.5))
 
 
-@register_bug(
+register_bug(
     "scale-includes-mask",
     3,
     "the float mask is scaled together with the scores",
@@ -273,13 +236,7 @@ class ScaleBatch(_Scaled):
     remedy="scale q k^T first, then add the mask",
     sources="microsoft/onnxruntime#14976 tenstorrent/tt-metal#42891 facebookresearch/xformers#576",
     needs="attn=float2d/float3d",
-)
-class ScaleIncludesMask(Attention):
-    """M scaled too."""
-
-    def sum_masks(self, parts: list[Array]) -> Array:
-        """Scale the sum of the masks."""
-        return np.asarray(super().sum_masks(parts) * self.work_dtype.type(self.scale()))
+)(after("sum_masks", lambda a, masks: masks * a.work_dtype.type(a.scale())))
 
 
 @register_bug(
@@ -322,7 +279,7 @@ class GivenOnTop(Attention):
         return default if given is None else given * default
 
 
-@register_bug(
+register_bug(
     "scale-v-width",
     3,
     "the scale is taken from the width of the values",
@@ -331,13 +288,7 @@ class GivenOnTop(Attention):
     visible="value width unlike key width",
     remedy="take the last axis of q, not of v",
     needs=f"{NEEDS} v_dim=other",
-)
-class ScaleValueWidth(_Scaled):
-    """1/sqrt(Dv)."""
-
-    def default(self) -> float:
-        """Take the width of v."""
-        return float(self.problem.v_head_dim**-0.5)
+)(default_scale(lambda a: a.problem.v_head_dim**-0.5))
 
 
 @register_bug(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.base import Attention, after
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Twice(Attention):
         return super().softmax(super().softmax(scores))
 
 
-@register_bug(
+register_bug(
     "softmax-log",
     4,
     "log-softmax is used for the weights",
@@ -177,13 +177,7 @@ class Twice(Attention):
     right="weights = softmax(z)",
     visible="always",
     remedy="use softmax, not log_softmax",
-)
-class Logarithm(Attention):
-    """Logarithms of the weights."""
-
-    def softmax(self, scores: Array) -> Array:
-        """Return the logarithms."""
-        return np.asarray(np.log(super().softmax(scores)))
+)(after("softmax", lambda _, p: np.log(p)))
 
 
 @register_bug(
