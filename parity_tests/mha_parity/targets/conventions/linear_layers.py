@@ -15,7 +15,6 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
 from mha_parity.core.features import offer
-from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import FeatureProbe
@@ -35,7 +34,7 @@ from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_
 from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
-from mha_parity.targets.fit.roles import inputs_of, is_other
+from mha_parity.targets.fit.roles import inputs_of_call
 from mha_parity.targets.problem_arrays import arrays_of, one_head_a_group
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class LinearModule(TorchModule):
         """Return keys and values that may be left out: the names of their parameters and roles."""
         if len(self._rows) > 1:
             return ()
-        found = inputs_of([p for p in parameters.of_callable(call) if not is_other(p)])
+        found = inputs_of_call(call)
         return found[1:] if found and (found[0][0],) == self._called.required[:1] else ()
 
     def plain_case(self) -> Case:

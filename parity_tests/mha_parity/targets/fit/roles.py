@@ -81,6 +81,11 @@ class ParameterAssignment:
         return tuple(dict.fromkeys(role for _, role in self.inputs))
 
 
+def inputs_of_call(call: Any) -> tuple[tuple[str, str], ...]:
+    """Return which parameters of a function get query, key and value, masks and such left out."""
+    return inputs_of([p for p in parameters.of_callable(call) if not is_other(p)])
+
+
 def inputs_of(named: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]:
     """Return which parameters get query, key and value, by their names and order."""
     required = [p.name for p in named if p.default is p.empty]
