@@ -242,12 +242,6 @@ RELATIONS: dict[str, Callable[[Problem], RelatedProblem | None]] = {
 }
 
 
-def applicable_relations(problem: Problem) -> dict[str, RelatedProblem]:
-    """Return the relations that apply to a problem, by name."""
-    related = ((name, relate(problem)) for name, relate in RELATIONS.items())
-    return {name: each for name, each in related if each is not None}
-
-
 def scheduled_relation(problem: Problem) -> tuple[str, RelatedProblem] | None:
     """Return the relation number ``seed % 7``, or the next one that applies; None if none does."""
     names = tuple(RELATIONS)

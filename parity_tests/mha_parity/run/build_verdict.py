@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.verdict import Failure, Verdict
 from mha_parity.judging.output import JudgeSettings
-from mha_parity.run import answer_dtype, by_answers, summary
+from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary
 from mha_parity.run.diagnosed import diagnosed
 from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
@@ -82,8 +82,8 @@ def build_verdict(
         checks=summary.check_rows(case_results, over_run),
         failures=failures,
         diagnosis=diagnosed(asked, failing, settings) if options.diagnose else (),
-        accuracy=summary.accuracies(case_results),
-        accuracy_table=summary.accuracy_table(case_results),
+        accuracy=accuracy_rows.accuracies(case_results),
+        accuracy_table=accuracy_rows.accuracy_table(case_results),
         worst=summary.worst(check_results),
         power=summary.powers(case_results),
         weighed=summary.weighed(case_results),
@@ -92,7 +92,7 @@ def build_verdict(
         ),
         dtype_finding=answer_dtype.finding(failing),
         pictures=_pictures(asked, failures, check_results, settings) if options.draw else (),
-        case_errors=summary.case_errors(case_results) if options.draw else (),
+        case_errors=accuracy_rows.case_errors(case_results) if options.draw else (),
         gradient_pictures=gradient_pictures(asked, failures if options.draw else (), settings),
     )  # fmt: skip
 

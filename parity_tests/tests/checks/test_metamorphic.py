@@ -13,7 +13,7 @@ from mha_parity.catalogue.base import Attention, attend
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.checks.metamorphic import (
     RELATIONS,
-    applicable_relations,
+    RelatedProblem,
     judge_relation,
     permute_rows,
     scheduled_relation,
@@ -141,6 +141,12 @@ def _problem(seed: int, **features: str) -> Problem:
     offer = whole_offer() | {"size": ("small",), "masked_rows": ("none",)}
     offer |= {axis: (value,) for axis, value in features.items()}
     return make_problem(draw_cases(offer, 1, seed)[0])
+
+
+def applicable_relations(problem: Problem) -> dict[str, RelatedProblem]:
+    """Return the relations that apply to a problem, by name."""
+    related = ((name, relate(problem)) for name, relate in RELATIONS.items())
+    return {name: each for name, each in related if each is not None}
 
 
 def _asked(problem: Problem) -> set[str]:

@@ -25,7 +25,6 @@ from mha_parity.oracle.reference import reference_answer
 from mha_parity.report.html_page import document as html
 from mha_parity.report.json_document import document
 from mha_parity.report.notebook_view import as_text
-from mha_parity.run import summary
 from mha_parity.run.case_run import CaseResult
 from mha_parity.run.check import check
 from mha_parity.selftest import accuracy_survey
@@ -144,7 +143,7 @@ def test_the_table_has_a_row_for_each_contender_dtype_and_feature() -> None:
     """Features that vary among measured cases have rows of their own cases; others have none."""
     plain = PLAIN.case
     peaky = plain.replace(regime="peaky", seed=1)
-    rows = summary.accuracy_table([case_result(plain, 2.0, 1.0), case_result(peaky, 8.0, 1.0)])
+    rows = accuracy_table([case_result(plain, 2.0, 1.0), case_result(peaky, 8.0, 1.0)])
     found = {(row.contender, row.axis, row.value): row.median_times_torch for row in rows}
 
     assert {

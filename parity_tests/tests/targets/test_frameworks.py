@@ -5,7 +5,7 @@ JAX and Keras are installed by ``make test-frameworks`` alone; elsewhere these t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
 from mha_parity.run.check import check
-from mha_parity.targets.conventions.keras_layer import to_keras, to_torch
+from mha_parity.targets.conventions.keras_layer import to_keras
 from mha_parity.worker.client import isolated
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
@@ -141,6 +141,23 @@ STATES = {
     "packed_without_bias": LAYER.replace(bias="no", out_proj="general"),
     "separate": LAYER.replace(projection="separate", kdim=8, vdim=9, out_proj="general"),
 }
+
+
+def to_torch(weights: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the weights of a Keras layer as torch's state dict; the inverse of ``to_keras``."""
+    biased = len(weights) == 8
+    kernels = [np.asarray(w) for w in (weights[::2] if biased else weights)]
+    flat = [kernel.reshape(kernel.shape[0], -1).T for kernel in kernels[:3]]
+    same = len({each.shape for each in flat}) == 1
+    names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+    state: dict[str, np.ndarray] = dict(zip(names, flat, strict=True))
+    if same:
+        state = {"in_proj_weight": np.concatenate(flat)}
+    state["out_proj.weight"] = kernels[3].reshape(-1, kernels[3].shape[-1]).T
+    if biased:
+        biases = [np.asarray(weight).ravel() for weight in weights[1::2]]
+        state |= {"in_proj_bias": np.concatenate(biases[:3]), "out_proj.bias": biases[3]}
+    return state
 
 
 @pytest.mark.parametrize("case", STATES.values(), ids=STATES)

@@ -50,11 +50,6 @@ class Scan:
         flags = [flag for value, flag in self.wrong.items() if value > 1]
         return bool(flags) and all(flags)
 
-    @property
-    def never(self) -> bool:
-        """Whether every value is answered rightly."""
-        return not any(self.wrong.values()) and not any(self.crashed.values())
-
 
 def scans(caller: Caller) -> Iterator[Scan]:
     """Yield what each size decides, the others held fixed."""

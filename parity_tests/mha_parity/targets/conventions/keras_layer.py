@@ -14,7 +14,7 @@ from mha_parity.targets.conventions.canonical_layout import lay_rows
 from mha_parity.targets.conventions.sdpa import joined_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.features import Offer
@@ -131,20 +131,3 @@ def to_keras(state: Mapping[str, Array], problem: Problem) -> list[Array]:
     if "in_proj_bias" in state:
         listed.append(state.get("out_proj.bias", np.zeros(width, dtype=problem.dtype)))
     return listed
-
-
-def to_torch(weights: Sequence[Array]) -> dict[str, Array]:
-    """Return the weights of a Keras layer as torch's state dict; the inverse of ``to_keras``."""
-    biased = len(weights) == 8
-    kernels = [np.asarray(w) for w in (weights[::2] if biased else weights)]
-    flat = [kernel.reshape(kernel.shape[0], -1).T for kernel in kernels[:3]]
-    same = len({each.shape for each in flat}) == 1
-    names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
-    state: dict[str, Array] = dict(zip(names, flat, strict=True))
-    if same:
-        state = {"in_proj_weight": np.concatenate(flat)}
-    state["out_proj.weight"] = kernels[3].reshape(-1, kernels[3].shape[-1]).T
-    if biased:
-        biases = [np.asarray(weight).ravel() for weight in weights[1::2]]
-        state |= {"in_proj_bias": np.concatenate(biases[:3]), "out_proj.bias": biases[3]}
-    return state
