@@ -1,4 +1,4 @@
-"""Errors of a run beside torch's own: by case, by dtype, by contender and feature."""
+"""The rows of a verdict about errors: by case, by dtype, by contender and feature."""
 
 from __future__ import annotations
 

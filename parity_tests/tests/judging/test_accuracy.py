@@ -25,6 +25,7 @@ from mha_parity.oracle.reference import reference_answer
 from mha_parity.report.html_page import document as html
 from mha_parity.report.json_document import document
 from mha_parity.report.notebook_view import as_text
+from mha_parity.run.accuracy_rows import accuracy_table
 from mha_parity.run.case_run import CaseResult
 from mha_parity.run.check import check
 from mha_parity.selftest import accuracy_survey

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ LAYERS = (
 )  # fmt: skip
 # The package itself: its version, and names that it loads on first use.
 ROOT = "mha_parity"
+# What a user imports or types: one box of the picture in CONTRIBUTING.
+INTERFACE = {"api", "pytest_plugin", "cli", "command_line", "__main__"}
 MOST_IMPORTED = 21  # modules of the harness that one module may import
 
 
@@ -97,6 +100,49 @@ def harness() -> dict[str, set[str]]:
 def test_rooms_import_one_way() -> None:
     """No room imports a later one, and every module stands in a room."""
     assert [] == against_layers(harness(), LAYERS)
+
+
+def drawn_arrows(text: str) -> set[tuple[str, str]]:
+    """Return the arrows of a Mermaid flowchart."""
+    return set(re.findall(r"^ *(\w+)(?:\[.*\])? --> (\w+)$", text, flags=re.MULTILINE))
+
+
+def unlike_picture(graph: dict[str, set[str]], arrows: set[tuple[str, str]]) -> list[str]:
+    """List the imports along no path of the arrows, and the arrows that no import follows."""
+
+    def box(name: str) -> str:
+        return "interface" if room(name) in INTERFACE else room(name)
+
+    imports = {(box(name), box(each)) for name in graph for each in graph[name]}
+    imports = {(a, b) for a, b in imports if a != b}
+    paths = arrows
+    while len(longer := paths | {(a, d) for a, b in paths for c, d in arrows if b == c}) > len(
+        paths
+    ):
+        paths = longer
+    undrawn = [f"{a} imports {b}, and no arrow says so" for a, b in sorted(imports - paths)]
+    return undrawn + [f"no import of {a} is of {b}" for a, b in sorted(arrows - imports)]
+
+
+def test_the_picture_of_the_rooms_is_true() -> None:
+    """The arrows in CONTRIBUTING are imports, and every import goes along them."""
+    text = (PACKAGE.parents[1] / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [] == unlike_picture(harness(), drawn_arrows(text))
+
+
+def test_an_untrue_picture_is_found() -> None:
+    """An import that is not drawn and an arrow that no import follows are named."""
+    modules = {
+        "pkg.core.case": "x = 1",
+        "pkg.run.check": "import pkg.core.case",
+        "pkg.cli": "import pkg.run.check",
+    }
+    arrows = drawn_arrows('flowchart BT\n  cases["cases: arrays"] --> core\n  run --> cases\n')
+    assert [
+        "interface imports run, and no arrow says so",
+        "no import of cases is of core",
+        "no import of run is of cases",
+    ] == unlike_picture(import_graph(modules), arrows)
 
 
 def test_modules_form_no_circle() -> None:
