@@ -45,7 +45,10 @@ class Options(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """One call of the attention itself: q (N, H, L, D), k (N, Hkv, S, D), v (N, Hkv, S, Dv)."""
+    """One call of the attention itself: q (N, H, L, D), k (N, Hkv, S, D), v (N, Hkv, S, Dv).
+
+    The first five are the first arguments of every engine, in their order.
+    """
 
     q: NDArray[Any]
     k: NDArray[Any]

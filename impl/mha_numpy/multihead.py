@@ -52,14 +52,14 @@ def as_given(call: Call, output: NDArray[Any], weights: NDArray[Any] | None) -> 
 
 def heads_of(call: Call) -> Heads:
     """Return q, k and v as heads, the appended keys among them, and the scale 1 / sqrt(D)."""
-    inputs, parameters, masking, options = call[:4]
+    parameters, options = call.parameters, call.options
     heads, batch_first = options.num_heads, options.batch_first
-    q, k, v = project_to_heads(*inputs, parameters, heads, batch_first=batch_first)
+    q, k, v = project_to_heads(*call.inputs, parameters, heads, batch_first=batch_first)
     if options.static_k is not None:
         k = options.static_k.reshape(k.shape[0], heads, -1, k.shape[-1]).astype(k.dtype)
     if options.static_v is not None:
         v = options.static_v.reshape(v.shape[0], heads, -1, v.shape[-1]).astype(v.dtype)
-    if masking.appended:
+    if call.masking.appended:
         k = append_keys(k, parameters.bias_k, zero_key=options.add_zero_attn)
         v = append_keys(v, parameters.bias_v, zero_key=options.add_zero_attn)
-    return Heads(q, k, v, masking, 1 / math.sqrt(q.shape[-1]), options)
+    return Heads(q, k, v, call.masking, 1 / math.sqrt(q.shape[-1]), options)

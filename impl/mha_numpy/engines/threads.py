@@ -150,10 +150,7 @@ def _default_threads() -> int:
                 "unset it."
             )
         return int(named)
-    libraries = _blas_libraries()
-    if libraries:
-        return max(threads for _, threads in libraries)
-    return os.cpu_count() or 1
+    return max((threads for _, threads in _blas_libraries()), default=os.cpu_count() or 1)
 
 
 @cache
