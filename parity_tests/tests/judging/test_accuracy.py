@@ -257,20 +257,28 @@ def published() -> list[accuracy_survey.SurveyRow]:
     return rows
 
 
+PUBLISHED = MappingProxyType(
+    {"float64": 9_000, "float32": 9_000, "float16": 2_000, "bfloat16": 2_000}
+)
+"""Cases of each dtype that the published figures rest on at least."""
+
+
 @pytest.mark.parametrize("dtype", AXES["dtype"])
 def test_the_published_errors_are_torchs_own_in_the_median(dtype: str) -> None:
     """Over the published cases of a dtype the NumPy layer's error is at most torch's in the median.
 
-    In 16 bits it never is larger.
+    In 99 % of the cases it is at most three times as large, and in 16 bits it never is larger.
     """
     rows = {row.contender: row for row in published() if row.dtype == dtype and not row.feature}
     ours, control = rows["target"], rows["no-weights"]
 
+    assert ours.cases >= PUBLISHED[dtype]
     assert ours.median <= 1
-    if ours.cases < 9_000 or ours.above2 > 2 * control.above2:
-        pytest.xfail(
-            f"{ours.cases} cases are published where 9,000 should be; {ours.above2:.1%} of the "
-            f"errors are above twice torch's, where {2 * control.above2:.1%} should be the most"
-        )
+    assert ours.percentile99 <= 3
     if dtype in {"float16", "bfloat16"}:
         assert ours.worst <= 1
+    if ours.above2 > 2 * control.above2:
+        pytest.xfail(
+            f"{ours.above2:.1%} of the errors are above twice torch's, where "
+            f"{2 * control.above2:.1%} should be the most"
+        )
