@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,11 +19,21 @@ if TYPE_CHECKING:
 
 def split_result(result: Any) -> tuple[Any, Any]:
     """Return output and weights of a result that is an output, or a pair of both."""
+    result = without_names(result)
     if not isinstance(result, tuple | list):
         return result, None
     if len(result) != 2 or isinstance(result, list):
         to_numpy(result, "the output")
     return result[0], result[1]
+
+
+def without_names(result: Any) -> Any:
+    """Return the values of a result that is a dictionary or a dataclass; any other as it came."""
+    if isinstance(result, dict):
+        return tuple(result.values())
+    if is_dataclass(result) and not isinstance(result, type):
+        return tuple(getattr(result, each.name) for each in fields(result))
+    return result
 
 
 def lay_rows(problem: Problem) -> Callable[[Array], Array]:

@@ -14,6 +14,7 @@ from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
+from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.single_sample import takes_single
@@ -54,6 +55,8 @@ class Fitted(InterpretedCalls):
     name = "fitted"
     call = "whatever small problems show: weights by their names, inputs and layouts by trial"
 
+    norm_remarks: tuple[str, ...] = ()
+
     def claims(self) -> Offer:
         """Search the interpretation, and offer what it can be asked for.
 
@@ -69,6 +72,8 @@ class Fitted(InterpretedCalls):
         self.filled = self.how.roles.filled
         self.joins_heads = bool(self.how.slots) and not self.how.parts
         self.place = self._place()
+        if self.how.norms and self.fit.exact:
+            self._refuse_inner_norms()
         if self.joins_heads and self.fit.exact:
             refuse_output_unapplied(self._ask, self.name, self.how, self.trial_dtype or DTYPES[0])
         # An inexact one is judged as it is: what is added may depend on the size of the rest.
@@ -84,9 +89,23 @@ class Fitted(InterpretedCalls):
         for dtype in DTYPES:
             problem = trial_problem(self.how, "self", dtype)
             with suppress(CandidateError):  # then another dtype, or shapes have to tell
-                several = self._several(self.prepare(problem).make())
+                several = self.several(self.prepare(problem).make())
                 return self.output_of(problem, several)[0] if len(several) > 1 else None
         return None
+
+    def _refuse_inner_norms(self) -> None:
+        """Refuse norms between the projections, and keep which rows the others are applied to.
+
+        Raises
+        ------
+        TargetError
+            A norm gets projected rows, or heads.
+
+        """
+        problem = trial_problem(self.how, "self", self.trial_dtype or DTYPES[0])
+        if inner := inner_norms(self, problem):
+            raise TargetError(refusal(self.name, [], inner))
+        self.norm_remarks = tuple(norm_remarks(self, problem, causal=self.fit.causal))
 
     def _found(self) -> InterpretationResult:
         is_class = isinstance(self.subject, type)
@@ -228,7 +247,7 @@ class Fitted(InterpretedCalls):
             self.offer = self.offer | {"attn": ("causal",), "inputs": ("self",)}
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
-        self.remarks = tuple(remarks)
+        self.remarks = (*remarks, *self.norm_remarks)
 
     def _hides_the_future(self) -> bool:
         try:

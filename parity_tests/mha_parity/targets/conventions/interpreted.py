@@ -17,6 +17,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     canonical_weights,
     lay_rows,
     only_sample,
+    without_names,
 )
 from mha_parity.targets.conventions.from_torch import converted_state, converter
 from mha_parity.targets.conventions.signatures import forward
@@ -192,7 +193,7 @@ class InterpretedCalls(Convention):
 
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return the array that has the output's shape, in canonical layout, and the weights."""
-        several = self._several(result)
+        several = self.several(result)
         if self.place is not None and self.place < len(several):
             place = self.place
             output = self._canonical(problem, to_numpy(several[place], "the output"))
@@ -213,7 +214,7 @@ class InterpretedCalls(Convention):
         """Return what a layer whose last weights are 0 gives beyond its input: 0, to the bit."""
         scale, self.above_residual = self.above_residual, 0.0
         try:
-            several = self._several(self.prepare(problem).make())
+            several = self.several(self.prepare(problem).make())
         finally:
             self.above_residual = scale
         alone = self.output_of(problem, several)[1]
@@ -225,8 +226,9 @@ class InterpretedCalls(Convention):
         # 0 times what is not finite is NaN: of such numbers the first call alone tells.
         return np.where(np.isfinite(amiss), amiss, 0)
 
-    def _several(self, result: Any) -> list[Any]:
-        given = list(result.values()) if isinstance(result, dict) else result
+    def several(self, result: Any) -> list[Any]:
+        """Return what came back, also out of a dictionary or a dataclass, one by one."""
+        given = without_names(result)
         return list(given) if isinstance(given, tuple | list) else [given]
 
     def output_of(self, problem: Problem, several: list[Any]) -> tuple[int, Array]:

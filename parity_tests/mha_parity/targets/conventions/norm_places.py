@@ -1,0 +1,128 @@
+"""Where a layer applies the LayerNorms that are taken out: to inputs, to the output, or between.
+
+Norms of inputs and of the output stand around torch's layer as well. One that is applied to
+projected rows or to merged heads has no counterpart, and without it such a layer would pass.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.conventions.calls import Arguments
+from mha_parity.targets.fit.search import attention, is_rounding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.interpreted import InterpretedCalls
+
+ROWS = ("query", "key", "value")
+FACTOR = 2.0  # by which rows are multiplied where a norm was, to see which ones these are
+
+
+def inner_norms(convention: InterpretedCalls, problem: Problem) -> tuple[str, ...]:
+    """Return the paths of norms that get anything but inputs, or the output."""
+    taken: dict[str, list[Array]] = {path: [] for path in convention.how.norms}
+
+    def keep(path: str, rows: Any) -> Any:
+        taken[path].append(to_numpy(rows, "the rows"))
+        return rows
+
+    try:
+        result = _called(convention, problem, keep)
+    except CandidateError:
+        return ()  # the run says what it raised
+    given = np.concatenate([getattr(problem, name).ravel() for name in ROWS])
+    outputs = [a for a in map(_array, convention.several(result)) if a is not None]
+    return tuple(
+        path
+        for path, arrays in taken.items()
+        if not all(_is_outside(array, given, outputs, problem) for array in arrays)
+    )
+
+
+def _is_outside(array: Array, given: Array, outputs: list[Array], problem: Problem) -> bool:
+    """Whether all numbers are those of inputs, or of the output with or without the input added."""
+    flat = np.sort(array, axis=None).astype(np.float64)
+    if np.isin(flat, given).all():
+        return True
+    added = np.sort(problem.query, axis=None)
+    return any(
+        each.size == flat.size
+        and (
+            is_rounding(np.sort(each, axis=None), flat)
+            or (flat.size == added.size and _is_without(each, array, problem))
+        )
+        for each in outputs
+    )
+
+
+def _is_without(output: Array, array: Array, problem: Problem) -> bool:
+    """Whether numbers are those of the output without the input, in the input's own layout."""
+    if output.shape != array.shape or output.shape != problem.query.shape:
+        return False
+    return is_rounding(output - problem.query, array.astype(np.float64))
+
+
+def norm_remarks(convention: InterpretedCalls, problem: Problem, *, causal: bool) -> Iterator[str]:
+    """Say of each norm that is applied to some of query, key and value alone."""
+    if len(convention.how.roles.rows) > 1 or convention.how.residual:
+        return
+    for path in convention.how.norms:
+        chosen = path
+
+        def scale(norm: str, rows: Any, chosen: str = chosen) -> Any:
+            return rows * FACTOR if norm == chosen else rows
+
+        try:
+            result = _called(convention, problem, scale)
+            output = convention.answer(problem, result).output
+        except CandidateError:
+            continue
+        for names in (each for n in (1, 2) for each in combinations(ROWS, n)):
+            rows = {name: getattr(problem, name) * FACTOR for name in names}
+            if is_rounding(output, attention(problem.replace(**rows), causal=causal)):
+                yield f"`{path}` is applied to the rows of {' and '.join(names)} alone."
+
+
+def _called(
+    convention: InterpretedCalls, problem: Problem, seen: Callable[[str, Any], Any]
+) -> Any:
+    """Return the result of a call in which ``seen`` gets each norm's path and rows."""
+    arguments = Arguments(problem, convention.library)
+    layer = convention.build(problem, arguments)
+    with _watched(layer, convention.how.norms, seen):
+        return convention.layer_call(layer, arguments).make()
+
+
+@contextmanager
+def _watched(
+    layer: Any, paths: tuple[str, ...], seen: Callable[[str, Any], Any]
+) -> Iterator[None]:
+    held = []
+    for path in paths:
+
+        def hook(_module: Any, _given: Any, rows: Any, path: str = path) -> Any:
+            return seen(path, rows)
+
+        held.append(layer.get_submodule(path).register_forward_hook(hook))
+    try:
+        yield
+    finally:
+        for each in held:
+            each.remove()
+
+
+def _array(value: Any) -> Array | None:
+    try:
+        return to_numpy(value, "the output")
+    except CandidateError:
+        return None

@@ -1,0 +1,55 @@
+"""A LayerNorm is taken out around an attention alone, and an output is found under any name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.candidate import TargetError
+from mha_parity.core.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FILE = "norm_places.py"
+INSIDE = ("OfProjectedQueries", "OfMergedHeads", "OfEveryHead")
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
+    """Return the function that checks a subject of the file in float64."""
+    return lambda name: check_subject(f"{FILE}:{name}", cases=40, dtypes=("float64",))
+
+
+@pytest.mark.parametrize("name", ["Before", "Behind", "BehindSum", "OfKeys"])
+def test_norms_of_inputs_and_of_the_output_are_taken_out(
+    judged: Callable[[str], Verdict], name: str
+) -> None:
+    """A norm before the projections, or behind the output, stands around torch's layer too."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict
+    said = " ".join(verdict.notes)
+    assert "`norm` taken out" in said
+    assert ("`norm` is applied to the rows of key alone." in said) == (name == "OfKeys")
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_norms_between_the_projections_are_refused(
+    judged: Callable[[str], Verdict], name: str
+) -> None:
+    """Without such a norm the layer would be another one, and pass."""
+    with pytest.raises(TargetError, match="`norm` has no counterpart in torch's layer"):
+        judged(name)
+
+
+@pytest.mark.parametrize("name", ["Named", "named_scores"])
+def test_an_output_in_a_dataclass_is_found(judged: Callable[[str], Verdict], name: str) -> None:
+    """By its shape, whatever stands before it."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict
+
+
+def test_an_output_in_a_dataclass_is_judged(judged: Callable[[str], Verdict]) -> None:
+    """Keys in the place of values are seen."""
+    assert Outcome.FAIL == judged("NamedOfKeys").outcome
