@@ -98,3 +98,96 @@ class BySamplesHeadsFirst(BySamples):
         if attn_mask is None or len(attn_mask) != self.num_heads * samples or attn_mask.ndim == 2:
             return super().of_sample(attn_mask, sample, samples)
         return attn_mask.unflatten(0, (self.num_heads, samples))[:, sample]
+
+
+class MaskOfEqualLengths(Layer):
+    """Right: its mask is written out for as many keys as queries, others raise."""
+
+    def forward(self, query, key, value, mask=None):
+        """Return (N, L, E)."""
+        if mask is not None:
+            length = query.shape[1]
+            mask = mask.reshape(1, 1, length, length)
+        return self.attended(query, key, value, mask)
+
+
+class MaskOfEqualLengthsTransposed(MaskOfEqualLengths):
+    """Wrong: takes the same masks by their other axis."""
+
+    def forward(self, query, key, value, mask=None):
+        """Return (N, L, E)."""
+        return super().forward(query, key, value, None if mask is None else mask.mT)
+
+
+class MaskOfSomeLengths(Layer):
+    """Wrong: a mask (L, S) of an even number of keys is cut off behind the queries."""
+
+    def forward(self, query, key, value, mask=None):
+        """Return (N, L, E)."""
+        if mask is not None and mask.shape[-1] % 2 and mask.shape[-1] != mask.shape[-2]:
+            raise ValueError(f"got {mask.shape[-1]} keys, but should be an even number")
+        if mask is not None:
+            mask = mask & (torch.arange(mask.shape[-1]) < query.shape[1])
+        return self.attended(query, key, value, mask)
+
+
+class TokensOfEqualLengths(Layer):
+    """Right: its mask (N, S), True where a token takes part, is repeated for S queries."""
+
+    def forward(self, query, key, value, mask=None):
+        """Return (N, L, E)."""
+        if mask is not None:
+            samples, keys = mask.shape
+            mask = ~mask[:, None, None].expand(samples, 1, keys, keys)
+        return self.attended(query, key, value, mask)
+
+
+class SwitchOrMask(Layer):
+    """Right: as torch's scaled_dot_product_attention, it takes a switch or a mask, and not both."""
+
+    def forward(self, query, key, value, mask=None, is_causal=False):
+        """Return (N, L, E)."""
+        if is_causal:
+            if mask is not None:
+                raise ValueError("got a mask with is_causal=True, but should get one of them")
+            mask = torch.ones(query.shape[1], key.shape[1], dtype=torch.bool).triu(1)
+        return self.attended(query, key, value, mask)
+
+
+class SwitchOverMask(Layer):
+    """Wrong: the switch takes the place of the mask."""
+
+    def forward(self, query, key, value, mask=None, is_causal=False):
+        """Return (N, L, E)."""
+        if is_causal:
+            mask = torch.ones(query.shape[1], key.shape[1], dtype=torch.bool).triu(1)
+        return self.attended(query, key, value, mask)
+
+
+def padded(query, key, value, attn_mask=None, is_causal=False, padding_mask=None):
+    """Right: torch's masks of scaled_dot_product_attention, and one of tokens beside them."""
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    if is_causal:
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(future, -torch.inf)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attn_mask, -torch.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    if padding_mask is not None:
+        scores = scores.masked_fill(padding_mask[:, None, None], -torch.inf)
+    return scores.softmax(dim=-1) @ value
+
+
+def padded_after_softmax(query, key, value, attn_mask=None, is_causal=False, padding_mask=None):
+    """Wrong: takes padded tokens out of the output alone, by values of zero."""
+    if padding_mask is not None:
+        value = value.masked_fill(padding_mask[:, None, :, None], 0)
+    return padded(query, key, value, attn_mask, is_causal)
+
+
+def padded_hiding(query, key, value, attn_mask=None, is_causal=False, padding_mask=None):
+    """Wrong: True hides in its `attn_mask`, the opposite of what torch's function does."""
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = ~attn_mask
+    return padded(query, key, value, attn_mask, is_causal, padding_mask)

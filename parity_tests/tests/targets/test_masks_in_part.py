@@ -28,9 +28,27 @@ def test_a_switch_of_equal_lengths_holds_there_and_the_sentence_says_so(
     verdict = judged("CausalAtEqualLengths")
     assert Outcome.PASS == verdict.outcome, verdict
     assert verdict.inconclusive > 0
-    assert f"the causal switch is {ALONE}" in verdict.sentence
+    assert f"`is_causal` is {ALONE}" in verdict.sentence
     assert TOO_COARSE not in verdict.sentence
     assert any(ALONE in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize("name", ["MaskOfEqualLengths", "TokensOfEqualLengths"])
+def test_a_mask_of_equal_lengths_holds_there_and_the_sentence_says_so(
+    judged: Callable[[str], Verdict], name: str
+) -> None:
+    """Masks for self-attention alone are asked there; elsewhere the cases are inconclusive."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert verdict.inconclusive > 0
+    assert f"`mask` is {ALONE}" in verdict.sentence
+    assert any("at L = S alone" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize("name", ["MaskOfEqualLengthsTransposed", "MaskOfSomeLengths"])
+def test_a_wrong_mask_of_some_lengths_fails(judged: Callable[[str], Verdict], name: str) -> None:
+    """One by its other axis is seen at L = S, one that answers some unequal lengths is judged."""
+    assert Outcome.FAIL == judged(name).outcome
 
 
 @pytest.mark.parametrize("name", ["CausalAtTheEnd", "CausalAtTheEndOfFewer"])
@@ -59,3 +77,25 @@ def test_wrong_three_axes_fail(judged: Callable[[str], Verdict], name: str) -> N
     verdict = judged(name)
     assert Outcome.FAIL == verdict.outcome, verdict
     assert not any("its three axes are" in note for note in verdict.notes)
+
+
+def test_a_switch_and_a_mask_that_raise_together_are_passed_one_by_one(
+    judged: Callable[[str], Verdict],
+) -> None:
+    """A mask that says all is passed instead, and the note says why."""
+    verdict = judged("SwitchOrMask")
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert any("`is_causal` and `mask` are not passed together" in n for n in verdict.notes)
+
+
+def test_a_mask_beside_torchs_own_is_searched_for(judged: Callable[[str], Verdict]) -> None:
+    """What it means is found and said, and cases pass all three."""
+    verdict = judged("padded")
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert any("`padding_mask`: True or 1 hides" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize("name", ["SwitchOverMask", "padded_after_softmax", "padded_hiding"])
+def test_wrong_masks_beside_others_fail(judged: Callable[[str], Verdict], name: str) -> None:
+    """One that is dropped, one behind the softmax, and torch's own of the other polarity."""
+    assert Outcome.FAIL == judged(name).outcome

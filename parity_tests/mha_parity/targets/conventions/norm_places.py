@@ -93,9 +93,7 @@ def norm_remarks(convention: InterpretedCalls, problem: Problem, *, causal: bool
                 yield f"`{path}` is applied to the rows of {' and '.join(names)} alone."
 
 
-def _called(
-    convention: InterpretedCalls, problem: Problem, seen: Callable[[str, Any], Any]
-) -> Any:
+def _called(convention: InterpretedCalls, problem: Problem, seen: Callable[[str, Any], Any]) -> Any:
     """Return the result of a call in which ``seen`` gets each norm's path and rows."""
     arguments = Arguments(problem, convention.library)
     layer = convention.build(problem, arguments)
@@ -104,9 +102,7 @@ def _called(
 
 
 @contextmanager
-def _watched(
-    layer: Any, paths: tuple[str, ...], seen: Callable[[str, Any], Any]
-) -> Iterator[None]:
+def _watched(layer: Any, paths: tuple[str, ...], seen: Callable[[str, Any], Any]) -> Iterator[None]:
     held = []
     for path in paths:
 

@@ -11,6 +11,7 @@ import numpy as np
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
+from mha_parity.core.parameters import ESSENTIAL, Role
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import Convention, FeatureProbe
@@ -54,9 +55,11 @@ class SDPA(Convention):
         """Return what the keywords say."""
         self._called = signature(self.subject) or TORCH
         takes = self._called.takes
-        masked = takes("attn_mask")
-        causal = ("causal",) if masked or takes("is_causal") else ()
-        if not causal:  # a mask of another name is searched for
+        masks = (p for p in self.parameters if p.role in ESSENTIAL - {Role.KEYWORDS})
+        more = {p.name for p in masks} - self.own_masks
+        masked = takes("attn_mask") and not more
+        causal = ("causal",) if masked or (takes("is_causal") and not more) else ()
+        if not causal:  # masks of other names are searched for, and torch's next to them
             self.own_masks = frozenset()
         return offer(
             form="qkv", projection="none", inputs=("self", "cross"),
@@ -137,7 +140,9 @@ class SDPA(Convention):
         """Yield the keywords that the problem needs."""
         masked = problem.key_padding_mask is not None or problem.attn_mask is not None
         by_rule = problem.is_causal and not masked and self._called.takes("is_causal")
-        if by_rule:
+        if not self.own_masks:
+            pass  # they are passed as small calls showed
+        elif by_rule:
             yield "is_causal", True
         elif (masked or problem.is_causal) and self._called.takes("attn_mask"):
             yield "attn_mask", arguments.array("attn_mask", self._mask(problem))

@@ -80,16 +80,14 @@ def _of(parameters: Iterable[inspect.Parameter]) -> Signature:
 
 
 def by_letter(names: Sequence[str]) -> tuple[int, int, int]:
-    """Return which of query, key and value three parameters are, by the letters they begin with.
+    """Return which of query, key and value three parameters are, by a letter of their names.
 
-    In this order where their names do not tell.
+    It is the one that they begin with, or their last word does; in this order where neither tells.
     """
-    letters = "".join(name.lower().lstrip("x_")[:1] for name in names)
-    q, k, v = (
-        (letters.find(letter) for letter in "qkv")
-        if sorted(letters) == sorted("qkv")
-        else (0, 1, 2)
-    )
+    first = "".join(name.lower().lstrip("x_")[:1] for name in names)
+    last = "".join(name.lower().rpartition("_")[2][:1] for name in names)
+    letters = next((each for each in (first, last) if sorted(each) == sorted("qkv")), "qkv")
+    q, k, v = (letters.find(letter) for letter in "qkv")
     places = {q: 0, k: 1, v: 2}
     return places[0], places[1], places[2]
 

@@ -29,6 +29,8 @@ _CONTEXT = re.compile(
 )
 _VALUE = re.compile(r"^(x_?)?(v|val|values?)$")
 _KEY = re.compile(r"^(x_?)?(k|keys?)$")
+_LAST_QUERY = re.compile(r"(^|_)(q|query|queries)$")
+_LAST_KEY = re.compile(r"(^|_)(k|kv|keys?|key_values?|context|memory)$")
 _HEADS = re.compile(r"head|^n?h$|^nh")
 # How the weights of a function may be given, likeliest first: as arrays X @ W or X @ W.T, with
 # an axis of heads, as one array for each head, or as weights and biases by name.
@@ -92,6 +94,9 @@ def inputs_of(named: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]
     optional = [p.name for p in named if p.default is None]
     if len(required) >= len(ROWS):
         return tuple((required[i], ROWS[p]) for i, p in enumerate(by_letter(required[:3])))
+    lowered = [name.lower() for name in required]
+    if len(required) == 2 and _LAST_KEY.search(lowered[0]) and _LAST_QUERY.search(lowered[1]):
+        return (required[0], "key"), (required[1], "query")
     first = tuple(zip(required[:1], ROWS, strict=False))
     rest = [*required[1:], *optional]
     keys = [name for name in rest if _CONTEXT.match(name.lower())]

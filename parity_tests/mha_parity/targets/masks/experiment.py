@@ -17,6 +17,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import AXES
+from mha_parity.targets.masks.mask_format import SWITCH, MaskContent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.masks.mask_format import MaskFormat
 
 BATCH, HEADS, QUERIES, KEYS, HEAD_DIM = 2, 3, 5, 7, 8
 MIN_KEYS = 4  # that fewer can be hidden in several ways
@@ -69,11 +71,16 @@ class MaskExperiment:
         """
         return weights(self.problem, self.convention.answer_with(self.problem, given).output)
 
-    def answers(self, parameter: Parameter, queries: int, keys: int) -> bool:
-        """Return whether a call of these lengths with a switch that is True does not raise."""
+    def answers(self, parameter: Parameter, taken: MaskFormat, queries: int, keys: int) -> bool:
+        """Return whether a call of these lengths does not raise: with a switch, or hiding nothing.
+
+        A switch is passed as True.
+        """
         problem = make_problem(self.problem.case.replace(queries=queries, keys=keys))
+        nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
+        value = True if taken.kind == SWITCH else taken.value(nothing, problem.dtype)
         try:
-            self.convention.answer_with(problem, {parameter.key: True})
+            self.convention.answer_with(problem, {parameter.key: value})
         except CandidateError as error:
             return error.severity != "crash"
         return True

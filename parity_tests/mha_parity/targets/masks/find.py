@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,13 @@ from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.parameters import ESSENTIAL, Role
 from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights
 from mha_parity.targets.masks.finite_fill import take_back_regimes
-from mha_parity.targets.masks.mask_format import SHAPES, SWITCH, MaskSearchResult, axes_text
+from mha_parity.targets.masks.mask_format import (
+    SHAPES,
+    SWITCH,
+    MaskContent,
+    MaskSearchResult,
+    axes_text,
+)
 from mha_parity.targets.masks.plan import MaskPlan
 from mha_parity.targets.masks.search import MaskRequirement, search
 
@@ -102,6 +109,8 @@ def _by_option(given: str) -> MaskRequirement:
 
 def _by_torchs_name(convention: Convention, name: str) -> MaskRequirement:
     """Return what a layer promises by a parameter of torch.nn.MultiheadAttention's name."""
+    if convention.convention == "sdpa" and name == "attn_mask":
+        return MaskRequirement(False, (("L", "S"), ("N", "H", "L", "S")))
     if isinstance(convention.subject, type) and name == "key_padding_mask":
         return MaskRequirement(True, (("N", "S"), ("S",)))
     if isinstance(convention.subject, type) and name == "attn_mask" and _is_torchs(convention):
@@ -138,11 +147,40 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     taken = [each for found in by_layout.values() for one in found for each in one.taken]
     if any(each.kind == SWITCH for each in taken):
         convention.hides_future = False
-    convention.masks = MaskPlan(by_layout, causal_inside=convention.hides_future)
+    apart = _apart(convention, by_layout)
+    convention.masks = MaskPlan(by_layout, convention.hides_future, apart)
     offer = convention.offer | {"layout": tuple(by_layout)}
     convention.offer = convention.masks.offered(offer, convention.plain_case())
     _ask_masked_rows(convention)
     take_back_regimes(convention)
+
+
+def _apart(
+    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
+) -> frozenset[frozenset[str]]:
+    """Return the keys of a causal switch and a mask that raise together, and say so.
+
+    So do those of torch's scaled_dot_product_attention: one mask has to say all then.
+    """
+    found: dict[frozenset[str], str] = {}
+    for layout, results in by_layout.items():
+        problem = mask_problem(convention, layout, square=True)
+        nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
+        taken = [each for each in results if each.taken]
+        switches = [each for each in taken if each.taken[0].kind == SWITCH]
+        for switch, mask in itertools.product(switches, taken):
+            value = mask.taken[0].value(nothing, problem.dtype)
+            keys = frozenset({switch.parameter.key, mask.parameter.key})
+            if mask in switches or keys in found:
+                continue
+            given = {switch.parameter.key: switch.taken[0].hides, mask.parameter.key: value}
+            try:
+                convention.answer_with(problem, given)
+            except CandidateError as error:
+                names = f"`{switch.parameter.name}` and `{mask.parameter.name}`"
+                found[keys] = f"{names} are not passed together: that {error}."
+    convention.remarks = (*convention.remarks, *found.values())
+    return frozenset(found)
 
 
 def _ask_masked_rows(convention: Convention) -> None:

@@ -77,8 +77,8 @@ class MaskFormat:
     ``kind``: "bool", "int" (0 and 1), "float" (0 and 1), "added" (to the scores), "lengths" (how
     many keys are visible), or "switch" (True or False: causal or not). ``hides``: whether True or 1
     hides. ``fit`` is how near the experiment came to it, 1: exactly, and rows keep their sums.
-    ``square``: a switch that raises wherever there are not as many keys as queries; ``last``: one
-    that aligns queries and keys at their ends, as torch.nn.attention.bias.causal_lower_right.
+    ``square``: a call raises wherever L and S differ; ``last``: a switch that aligns queries and keys
+    at their ends, as torch.nn.attention.bias.causal_lower_right.
     """
 
     axes: Axes
@@ -90,13 +90,15 @@ class MaskFormat:
 
     @property
     def only_square(self) -> bool:
-        """Whether a switch is not that of torch where L and S differ."""
+        """Whether it raises, or is a switch that is not torch's, where L and S differ."""
         return self.square or self.last
 
     def value(self, content: MaskContent, dtype: np.dtype[Any]) -> Any:
         """Return what to pass for a content, None where this cannot say it."""
         if self.kind == SWITCH:
             return self._switch(content)
+        if self.square and content.hidden.shape[-2] != content.hidden.shape[-1]:
+            return None
         if self.kind == LENGTHS:
             return self._lengths(content)
         if self.kind != ADDED:
@@ -134,11 +136,16 @@ class MaskFormat:
 
     @property
     def meaning(self) -> str:
-        """What a value does."""
+        """What a value does, and where it is not asked."""
+        if self.last:
+            return f"{self._effect}{LAST}"
+        taken = "taken " if self.kind == SWITCH else ""  # of others, the shapes follow
+        return f"{self._effect}, {taken}at L = S alone" if self.square else self._effect
+
+    @property
+    def _effect(self) -> str:
         if self.kind == SWITCH:
-            where = ", taken at L = S alone" if self.square else ""
-            where = LAST if self.last else where
-            return f"{self.hides} hides the keys behind a query{where}"
+            return f"{self.hides} hides the keys behind a query"
         if self.kind == LENGTHS:
             return "the number of visible keys"
         if self.kind == ADDED:

@@ -31,11 +31,13 @@ ATTN = ("bool2d", "float2d", "bool3d", "float3d", "causal")
 class MaskPlan:
     """What the mask parameters take in each layout: layout -> one ``MaskSearchResult`` a parameter.
 
-    ``causal_inside``: the target hides the future by itself, without any of them.
+    ``causal_inside``: the target hides the future by itself, without any of them. ``apart`` are the
+    keys of parameters that raise when they are passed together.
     """
 
     by_layout: Mapping[str, tuple[MaskSearchResult, ...]]
     causal_inside: bool = False
+    apart: frozenset[frozenset[str]] = frozenset()
 
     def passed(self, problem: Problem) -> dict[str, MaskArgument]:
         """Return what to pass for a problem: key of the parameter -> array or switch.
@@ -49,16 +51,19 @@ class MaskPlan:
         ways = list(self._ways(problem))
         if not ways:
             message = "the mask parameters cannot express the masks of this case"
-            if self._of_equal_lengths(problem):
-                message = "the causal switch is taken at L = S alone"
+            if names := self._of_equal_lengths(problem):
+                verb = "is" if len(names) == 1 else "are"
+                message = f"{', '.join(names)} {verb} taken at L = S alone"
             raise CandidateError("inconclusive", message)
         return random.Random(problem.case.seed).choice(ways)
 
-    def _of_equal_lengths(self, problem: Problem) -> bool:
-        """Whether the rule is causal, L and S differ, and a switch is taken where they do not."""
+    def _of_equal_lengths(self, problem: Problem) -> tuple[str, ...]:
+        """Return the parameters that are taken at L = S alone, where L and S differ."""
+        if problem.case.queries == problem.case.keys:
+            return ()
         found = self.by_layout.get(problem.case.layout, ())
-        square = any(taken.only_square for each in found for taken in each.taken)
-        return square and problem.is_causal and problem.case.queries != problem.case.keys
+        square = (each for each in found if any(taken.only_square for taken in each.taken))
+        return tuple(f"`{each.parameter.name}`" for each in square)
 
     def _ways(self, problem: Problem) -> Iterator[dict[str, MaskArgument]]:
         """Yield every way of passing the masks of a problem, each in one parameter or joined."""
@@ -69,6 +74,8 @@ class MaskPlan:
         groups = [parts, whole] if whole else [parts]
         for group in groups:
             for keys in itertools.permutations(named, len(group)):
+                if any(pair <= set(keys) for pair in self.apart):
+                    continue
                 pairs = zip(keys, group, strict=True)
                 values = [_values(named[key], part, problem) for key, part in pairs]
                 rest = [key for key in named if key not in keys]

@@ -45,7 +45,7 @@ FEW: tuple[Axes, ...] = (("N", "1", "L", "S"), ("L", "S"), ("N", "1", "1", "S"),
 # What a name of a mask of queries has, and what is said of one.
 QUERIES = re.compile(r"(^|_)(q|query|queries)(_|$)(?!.*(^|_)(k|key|keys|kv)(_|$))")
 DROPS_QUERIES = "sets rows of queries to zero, which no mask of torch's layer does"
-# (L, S) at which a causal switch that raised at one of unequal lengths is called again.
+# (L, S) at which what raised at one of unequal lengths is called again.
 UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))
 WEAK = 1.5  # a 1 that changes a logarithm by less than this, next to an addend's effect, is added
 
@@ -77,11 +77,20 @@ def search(
         tried = _Search(experiment, parameter, asked)
         found = tried.found()
         if found.taken:
-            square = raised and parameter.role is Role.CAUSAL
-            square = square and not any(experiment.answers(parameter, *each) for each in UNEQUAL)
+            square = raised and not _serves_unequal(experiment, found)
             return replace(found, taken=tuple(replace(t, square=square) for t in found.taken))
         raised = tried.raised
     return found
+
+
+def _serves_unequal(experiment: MaskExperiment, found: MaskSearchResult) -> bool:
+    """Return whether a call of other keys than queries does not raise with what is taken."""
+    by_axes = {each.axes: each for each in found.taken}.values()
+    return any(
+        experiment.answers(found.parameter, each, *lengths)
+        for lengths in UNEQUAL
+        for each in by_axes
+    )
 
 
 class _Search:
