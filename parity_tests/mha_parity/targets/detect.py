@@ -27,6 +27,7 @@ SDPA_KEYWORDS = frozenset({"attn_mask", "dropout_p", "is_causal", "scale", "enab
 LAYER_KEYWORDS = frozenset({"key_padding_mask", "attn_mask", "need_weights"})
 BY_COUNT = {3: "qkv", 5: "x-weights-heads", 6: "x-weights-out-heads"}
 TORCH_STATE = frozenset({"in_proj_weight", "q_proj_weight", "out_proj.weight"})
+ROWS = 3  # query, key and value
 PACKED_STATE = frozenset({"in_proj_weight", "q_proj_weight"})
 # Conventions whose names leave nothing to experiments.
 SELF_EVIDENT = frozenset({"keras-layer", "jax-attention", "projections"})
@@ -85,6 +86,9 @@ def _has_packed_names(bound: Convention) -> bool:
 
     if bound.convention != "torch-module" or not isinstance(bound.subject, type):
         return False
+    called = signature(forward(bound.subject))
+    if called is not None and _counts(called, bound=True)[1] < ROWS:
+        return False  # one input, or two
     try:
         with target_errors():
             kept = set(getattr(bound.subject(6, 2), "state_dict", dict)())

@@ -77,8 +77,8 @@ class MaskFormat:
     ``kind``: "bool", "int" (0 and 1), "float" (0 and 1), "added" (to the scores), "lengths" (how
     many keys are visible), or "switch" (True or False: causal or not). ``hides``: whether True or 1
     hides. ``fit`` is how near the experiment came to it, 1: exactly, and rows keep their sums.
-    ``square``: a call raises wherever L and S differ; ``last``: a switch that aligns queries and keys
-    at their ends, as torch.nn.attention.bias.causal_lower_right.
+    ``square``: a call raises wherever L and S differ; ``last``: a switch that aligns queries and
+    keys at their ends, as torch.nn.attention.bias.causal_lower_right.
     """
 
     axes: Axes
