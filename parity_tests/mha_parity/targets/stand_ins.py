@@ -1,7 +1,8 @@
 """Stand-ins for libraries that are not installed, so that what does not need them can be loaded.
 
 Many files import a plotting or logging library for other parts than the attention. A stand-in lets
-the import pass; whoever calls it after loading gets the ``ModuleNotFoundError`` it replaced.
+the import pass; whoever calls it after loading gets the ``ModuleNotFoundError`` it replaced, unless
+the library only draws.
 """
 
 from __future__ import annotations
@@ -14,6 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+
+# Libraries that draw or log: what they are called with goes nowhere else.
+DRAWING = frozenset({
+    "altair", "bokeh", "matplotlib", "plotly", "pylab", "seaborn", "tensorboard", "tensorboardX",
+    "wandb",
+})  # fmt: skip
 
 
 class MissingBase:
@@ -49,8 +57,8 @@ class StandIn:
         raise missing(self.stands_for)
 
     def __call__(self, *_args: object, **_kwargs: object) -> StandIn:
-        """Return a stand-in while loading; raise afterwards."""
-        if StandIn.loading:
+        """Return a stand-in while loading, and for a drawing; raise otherwise."""
+        if StandIn.loading or self.stands_for.partition(".")[0] in DRAWING:
             return StandIn(self.stands_for)
         raise missing(self.stands_for)
 

@@ -12,12 +12,20 @@ import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
-from mha_parity.targets import definitions, load, notebook
+from mha_parity.targets import definitions, load, notebook, stand_ins
 from mha_parity.targets.bind import KNOWN, bind
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 # Modules that a test leaves behind.
-HERE = ("broken", "projected", "keep_mask", "not_there", "pkg_of_test", "layers_of_test")
+HERE = (
+    "broken",
+    "projected",
+    "keep_mask",
+    "not_there",
+    "pkg_of_test",
+    "layers_of_test",
+    "not_there_to_draw",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -184,6 +192,19 @@ def test_what_a_missing_library_is_not_needed_for_is_loaded(tmp_path: Path) -> N
     assert 1 == load.load(f"{tmp_path}/plots.py:f")(1)
     with pytest.raises(ModuleNotFoundError, match="not_there is not installed"):
         load.load(f"{tmp_path}/plots.py:show")()
+
+
+def test_a_missing_library_that_only_draws_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function that draws its weights in every call is called; what reads a drawing raises."""
+    monkeypatch.setattr(stand_ins, "DRAWING", frozenset({"not_there_to_draw"}))
+    source = "import not_there_to_draw as plt\ndef f(q):\n    plt.heatmap(q).set_title('q')\n"
+    source += "    return q\ndef g(q):\n    fig, ax = plt.subplots()\n    return q\n"
+    tree(tmp_path, {"draws.py": source})
+    assert 2 == load.load(f"{tmp_path}/draws.py:f")(2)
+    with pytest.raises(ModuleNotFoundError, match="not_there_to_draw is not installed"):
+        load.load(f"{tmp_path}/draws.py:g")(2)
 
 
 def test_of_a_script_that_raises_the_definitions_are_loaded(tmp_path: Path) -> None:

@@ -157,12 +157,12 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
 
 def _apart(
     convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
-) -> frozenset[frozenset[str]]:
+) -> tuple[tuple[str, ...], ...]:
     """Return the keys of a causal switch and a mask that raise together, and say so.
 
     So do those of torch's scaled_dot_product_attention: one mask has to say all then.
     """
-    found: dict[frozenset[str], str] = {}
+    found: dict[tuple[str, ...], str] = {}
     for layout, results in by_layout.items():
         problem = mask_problem(convention, layout, square=True)
         nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
@@ -170,7 +170,7 @@ def _apart(
         switches = [each for each in taken if each.taken[0].kind == SWITCH]
         for switch, mask in itertools.product(switches, taken):
             value = mask.taken[0].value(nothing, problem.dtype)
-            keys = frozenset({switch.parameter.key, mask.parameter.key})
+            keys = (switch.parameter.key, mask.parameter.key)
             if mask in switches or keys in found:
                 continue
             given = {switch.parameter.key: switch.taken[0].hides, mask.parameter.key: value}
@@ -180,7 +180,7 @@ def _apart(
                 names = f"`{switch.parameter.name}` and `{mask.parameter.name}`"
                 found[keys] = f"{names} are not passed together: that {error}."
     convention.remarks = (*convention.remarks, *found.values())
-    return frozenset(found)
+    return tuple(found)
 
 
 def _ask_masked_rows(convention: Convention) -> None:

@@ -37,7 +37,7 @@ class MaskPlan:
 
     by_layout: Mapping[str, tuple[MaskSearchResult, ...]]
     causal_inside: bool = False
-    apart: frozenset[frozenset[str]] = frozenset()
+    apart: tuple[tuple[str, ...], ...] = ()
 
     def passed(self, problem: Problem) -> dict[str, MaskArgument]:
         """Return what to pass for a problem: key of the parameter -> array or switch.
@@ -74,7 +74,7 @@ class MaskPlan:
         groups = [parts, whole] if whole else [parts]
         for group in groups:
             for keys in itertools.permutations(named, len(group)):
-                if any(pair <= set(keys) for pair in self.apart):
+                if any(set(pair) <= set(keys) for pair in self.apart):
                     continue
                 pairs = zip(keys, group, strict=True)
                 values = [_values(named[key], part, problem) for key, part in pairs]
