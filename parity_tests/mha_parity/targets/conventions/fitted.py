@@ -22,7 +22,12 @@ from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
-from mha_parity.targets.fit.refusals import refuse_lengths, refuse_output_unapplied, why_refused
+from mha_parity.targets.fit.refusals import (
+    refuse_lengths,
+    refuse_output_unapplied,
+    why_refused,
+    without_counterpart,
+)
 from mha_parity.targets.fit.search import (
     MIN_CORRELATION,
     SMALL,
@@ -104,7 +109,7 @@ class Fitted(InterpretedCalls):
         """
         problem = trial_problem(self.how, "self", self.trial_dtype or DTYPES[0])
         if inner := inner_norms(self, problem):
-            raise TargetError(refusal(self.name, [], inner))
+            raise TargetError(without_counterpart(self.name, inner))
         self.norm_remarks = tuple(norm_remarks(self, problem, causal=self.fit.causal))
 
     def _found(self) -> InterpretationResult:
