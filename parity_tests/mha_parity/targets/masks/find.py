@@ -147,15 +147,15 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     taken = [each for found in by_layout.values() for one in found for each in one.taken]
     if any(each.kind == SWITCH for each in taken):
         convention.hides_future = False
-    apart = _apart(convention, by_layout)
-    convention.masks = MaskPlan(by_layout, convention.hides_future, apart)
+    exclusive = _exclusive(convention, by_layout)
+    convention.masks = MaskPlan(by_layout, convention.hides_future, exclusive)
     offer = convention.offer | {"layout": tuple(by_layout)}
     convention.offer = convention.masks.offered(offer, convention.plain_case())
     _ask_masked_rows(convention)
     take_back_regimes(convention)
 
 
-def _apart(
+def _exclusive(
     convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
 ) -> tuple[tuple[str, ...], ...]:
     """Return the keys of a causal switch and a mask that raise together, and say so.

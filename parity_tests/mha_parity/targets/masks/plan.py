@@ -31,13 +31,13 @@ ATTN = ("bool2d", "float2d", "bool3d", "float3d", "causal")
 class MaskPlan:
     """What the mask parameters take in each layout: layout -> one ``MaskSearchResult`` a parameter.
 
-    ``causal_inside``: the target hides the future by itself, without any of them. ``apart`` are the
-    keys of parameters that raise when they are passed together.
+    ``causal_inside``: the target hides the future by itself, without any of them. ``exclusive`` are
+    the keys of parameters that raise when they are passed together.
     """
 
     by_layout: Mapping[str, tuple[MaskSearchResult, ...]]
     causal_inside: bool = False
-    apart: tuple[tuple[str, ...], ...] = ()
+    exclusive: tuple[tuple[str, ...], ...] = ()
 
     def passed(self, problem: Problem) -> dict[str, MaskArgument]:
         """Return what to pass for a problem: key of the parameter -> array or switch.
@@ -74,7 +74,7 @@ class MaskPlan:
         groups = [parts, whole] if whole else [parts]
         for group in groups:
             for keys in itertools.permutations(named, len(group)):
-                if any(set(pair) <= set(keys) for pair in self.apart):
+                if any(set(pair) <= set(keys) for pair in self.exclusive):
                     continue
                 pairs = zip(keys, group, strict=True)
                 values = [_values(named[key], part, problem) for key, part in pairs]
