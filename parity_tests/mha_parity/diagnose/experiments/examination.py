@@ -21,6 +21,7 @@ from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.sizes import Scan, scans
 from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
 from mha_parity.diagnose.experiments.values import ValueEffect, values
+from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER
 from mha_parity.diagnose.experiments.weights import WeightsFinding, causes, readings
 
 if TYPE_CHECKING:
@@ -185,6 +186,8 @@ def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
         if each.effect:
             remedy = f"look at what the code does only for {each.name}"
             operation = "key heads" if "uses key head" in each.effect else ""
+            if each.effect == OUTPUT_ORDER:
+                remedy = "merge the axes of the output in the order that the query was split in"
             if each.name == "scale=given":
                 remedy = SCALE_REMEDY
             if operation:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     Variants = Iterable[tuple[str, Problem]]
 
 
+OUTPUT_ORDER = (
+    "the output heads come in the order (query head of a group, key head), where that of the query "
+    "heads, (key head, query head of a group), is right"
+)
 INVERTED = "is inverted: what it marks is seen, the rest hidden"
 
 
@@ -187,6 +191,11 @@ def head_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
     }
     for said, chosen in used.items():
         yield f"query head h uses key head {said}", _with_heads(problem, groups, chosen)
+    if problem.num_kv_heads == groups:
+        order = own.reshape(groups, -1).T.ravel()
+        query = problem.query.reshape(*problem.query.shape[:2], heads, -1)[:, :, order]
+        moved = problem.replace(query=query.reshape(problem.query.shape))
+        yield OUTPUT_ORDER, _with_heads(moved, groups, order // (heads // groups))
 
 
 def _with_heads(problem: Problem, groups: int, chosen: Array) -> Problem:

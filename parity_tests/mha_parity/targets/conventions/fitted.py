@@ -13,6 +13,7 @@ from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import FeatureProbe
+from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
 from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
 from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.conventions.returned_weights import weight_probes
@@ -220,6 +221,8 @@ class Fitted(InterpretedCalls):
                 yield FeatureProbe("layout", "unbatched", (single,))
         if not self.how.parts and self.how.arrangement in OF_HEADS:
             yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
+            if "many" in self.offer["heads"] and groups_heads(self, case):
+                yield FeatureProbe("kv_heads", "fewer", (grouped(case),))
         empty = [case.replace(queries=0, keys=0)]
         if "cross" in self.offer["inputs"]:
             empty.append(case.replace(inputs="cross", keys=0))

@@ -182,8 +182,9 @@ class InterpretedCalls(Convention):
         if arrangement in OF_HEADS:
 
             def heads(rows: Array) -> Array:
-                shape = (*rows.shape[:2], problem.num_heads, rows.shape[2] // problem.num_heads)
-                split = rows.reshape(shape)
+                of_keys = any(rows is each for each in (problem.key, problem.value))
+                count = problem.num_kv_heads if of_keys else problem.num_heads
+                split = rows.reshape(*rows.shape[:2], count, rows.shape[2] // count)
                 split = split.swapaxes(1, 2) if arrangement == "heads" else split
                 return only_sample(split) if unbatched else split
 

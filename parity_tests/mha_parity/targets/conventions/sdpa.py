@@ -21,6 +21,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     only_sample,
     split_result,
 )
+from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
 from mha_parity.targets.conventions.signatures import Signature, signature
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class SDPA(Convention):
         yield FeatureProbe("weights", "per_head", (PLAIN.replace(weights="per_head"),))
         empty = (PLAIN.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
         yield FeatureProbe("size", "empty", empty)
+        if not self._called.takes("enable_gqa") and groups_heads(self, PLAIN):
+            yield FeatureProbe("kv_heads", "fewer", (grouped(PLAIN),))
 
     def prepare(self, problem: Problem) -> Call:
         """Pass heads as an axis, masks joined to one, and the rest by keyword."""
@@ -148,7 +151,8 @@ class SDPA(Convention):
             yield "attn_mask", arguments.array("attn_mask", self._mask(problem))
         if problem.given_scale is not None:
             yield "scale", problem.given_scale
-        if problem.num_kv_heads != problem.num_heads:
+        grouped_heads = problem.num_kv_heads != problem.num_heads
+        if grouped_heads and self._called.takes("enable_gqa"):
             yield "enable_gqa", True
 
     def _mask(self, problem: Problem) -> Array:

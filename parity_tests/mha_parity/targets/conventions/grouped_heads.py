@@ -1,0 +1,65 @@
+"""Whether a function takes fewer key heads than query heads, though nothing in its call says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.fit.search import attention, is_rounding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.base import Convention
+
+HEADS, KV_HEADS = 4, 2
+NO_GROUPS = "no output head is the attention of one query head and one key head"
+
+
+def grouped(case: Case) -> Case:
+    """Return the case with half as many key heads as query heads, and lengths that halve."""
+    return case.replace(heads_count=HEADS, kv_heads_count=KV_HEADS, queries=6, keys=6)
+
+
+def groups_heads(convention: Convention, case: Case) -> bool:
+    """Return whether each output head is the attention of some query head and some key head.
+
+    Which ones is for the judge. A reshape that takes half of the keys for more heads answers in the
+    same shape, and groups nothing.
+    """
+    problem = make_problem(grouped(case))
+    reason = NO_GROUPS
+    try:
+        output = convention(problem).output
+        if output.shape == problem.output_shape and _all_found(problem, output):
+            return True
+    except CandidateError as error:
+        reason = str(error)
+    convention.reasons["kv_heads", "fewer"] = reason
+    return False
+
+
+def _all_found(problem: Problem, output: Array) -> bool:
+    causal = problem.case.attn == "causal"
+    pairs = [attention(each, causal=causal) for each in _pairs(problem)]
+    heads = [_head(output, i, HEADS) for i in range(HEADS)]
+    return all(any(is_rounding(head, pair) for pair in pairs) for head in heads)
+
+
+def _pairs(problem: Problem) -> Iterator[Problem]:
+    """Yield the problem of each query head with each key head."""
+    case = problem.case.replace(heads_count=1, kv_heads_count=0)
+    for i in range(HEADS):
+        for j in range(KV_HEADS):
+            key, value = (_head(x, j, KV_HEADS) for x in (problem.key, problem.value))
+            query = _head(problem.query, i, HEADS)
+            yield problem.replace(case=case, query=query, key=key, value=value)
+
+
+def _head(rows: Array, head: int, heads: int) -> Array:
+    width = rows.shape[-1] // heads
+    return rows[..., head * width : (head + 1) * width]

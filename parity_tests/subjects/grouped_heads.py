@@ -1,0 +1,57 @@
+"""Functions of (N, H, L, D) that take fewer key heads, though no switch in their calls says so."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def normal(scores):
+    exp = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exp / exp.sum(axis=-1, keepdims=True)
+
+
+def groups_of(q, k):
+    """Return q as (N, G, H / G, L, D) and its factor."""
+    n, heads, rows, width = q.shape
+    split = q.reshape(n, k.shape[1], heads // k.shape[1], rows, width)
+    return split * q.dtype.type(width**-0.5)
+
+
+def grouped(q, k, v):
+    """Right: query heads g R … g R + R - 1 use key head g."""
+    weights = normal(np.einsum("ngrld,ngsd->ngrls", groups_of(q, k), k))
+    return np.einsum("ngrls,ngsd->ngrld", weights, v).reshape(*q.shape[:3], v.shape[-1])
+
+
+def grouped_out_of_order(q, k, v):
+    """Wrong: the output has the groups behind their query heads."""
+    weights = normal(np.einsum("ngrld,ngsd->nrgls", groups_of(q, k), k))
+    return np.einsum("nrgls,ngsd->nrgld", weights, v).reshape(*q.shape[:3], v.shape[-1])
+
+
+def grouped_kernel(query, key, value, scale=None):
+    """Right, called as F.scaled_dot_product_attention is."""
+    query = query if scale is None else query * query.dtype.type(scale * query.shape[-1] ** 0.5)
+    return grouped(query, key, value)
+
+
+def tiled_kernel(query, key, value, scale=None):
+    """Wrong: query head h uses key head h % G."""
+    times = query.shape[1] // key.shape[1]
+    key, value = (np.tile(x, (1, times, 1, 1)) for x in (key, value))
+    return grouped_kernel(query, key, value, scale)
+
+
+def folded(q, k, v):
+    """Right where heads are equal; fewer key heads are cut into shorter ones, and answered."""
+    n, heads, rows, width = q.shape
+    q, k, v = (x.reshape(n * heads, -1, x.shape[-1]) for x in (q, k, v))
+    weights = normal(q @ k.swapaxes(1, 2) * q.dtype.type(width**-0.5))
+    return (weights @ v).reshape(n, heads, rows, v.shape[-1])
+
+
+def equal_heads(q, k, v):
+    """Right where heads are equal; fewer key heads raise."""
+    n, heads, rows, width = q.shape
+    weights = normal(q @ k.swapaxes(-1, -2) * q.dtype.type(width**-0.5))
+    return (weights @ v).reshape(n, heads, rows, -1)

@@ -1,0 +1,48 @@
+"""Fewer key heads are judged wherever a function takes them, and only there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Outcome
+from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER
+from mha_parity.run.check import check
+from mha_parity.targets.bind import bind
+from mha_parity.targets.conventions.grouped_heads import NO_GROUPS
+from mha_parity.targets.load import load
+
+SUBJECTS = Path(__file__).parents[2] / "subjects" / "grouped_heads.py"
+
+
+@pytest.mark.parametrize("name", ["grouped", "grouped_kernel"])
+def test_a_right_one_passes_with_fewer_key_heads(name: str) -> None:
+    """Cases with fewer key heads are drawn, and all pass."""
+    verdict = check(bind(load(f"{SUBJECTS}:{name}")), Options(cases=60, seed=3))
+    drawn = next(row for row in verdict.features if (row.axis, row.value) == ("kv_heads", "fewer"))
+    assert drawn.cases >= 5
+    assert verdict.outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [("grouped_out_of_order", OUTPUT_ORDER), ("tiled_kernel", "key heads are tiled")],
+)
+def test_a_wrong_order_of_heads_is_said(name: str, effect: str) -> None:
+    """Each output head is the attention of one query head and one key head: of which is said."""
+    verdict = check(bind(load(f"{SUBJECTS}:{name}")), Options(cases=60, seed=3))
+    assert verdict.outcome is Outcome.FAIL
+    assert effect in verdict.diagnosis[0].title
+    assert "look at" not in verdict.diagnosis[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("folded", NO_GROUPS), ("equal_heads", "raised ValueError")]
+)
+def test_what_groups_nothing_is_not_asked_for_it(name: str, reason: str) -> None:
+    """An answer of the right shape to fewer key heads is no grouping."""
+    bound = bind(load(f"{SUBJECTS}:{name}"))
+    assert ("equal",) == bound.offer["kv_heads"]
+    assert reason in bound.reasons["kv_heads", "fewer"]
