@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
+from mha_parity.targets.conventions.attended_axis import BATCH_FIRST, mixes_samples
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, only_sample
@@ -115,7 +118,8 @@ class TorchModule(Convention):
         return PLAIN.replace(layout=self.offer["layout"][0])
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Empty axes, gradients, and weights that come unasked."""
+        """Which axis it attends along; empty axes, gradients, and weights that come unasked."""
+        self._look_at_layout()
         case = self.plain_case()
         cross = case.replace(inputs="cross")
         empty = (case.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
@@ -124,6 +128,16 @@ class TorchModule(Convention):
             yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
         if "averaged" not in self.offer["weights"] and self.path is None:
             yield FeatureProbe("weights", "averaged", (case.replace(weights="averaged"),))
+
+    def _look_at_layout(self) -> None:
+        """Take a layer without ``batch_first`` batch first where it attends along that axis."""
+        if "batch_first" in self.offer["layout"] or self.path is not None:
+            return
+        with suppress(CandidateError):
+            if mixes_samples(self, make_problem(self.plain_case())):
+                self.offer = self.offer | {"layout": ("batch_first", "unbatched")}
+                self.reasons["layout", "sequence_first"] = "it attends along the second axis"
+                self.remarks = (*self.remarks, BATCH_FIRST)
 
     def prepare(self, problem: Problem) -> Call:
         """Build a module with the problem's weights and pass torch's own arguments."""
