@@ -18,6 +18,8 @@ from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.reading import read
 from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
+from mha_parity.diagnose.experiments.shared_arrays import REMEDY as SHARED_REMEDY
+from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 from mha_parity.diagnose.experiments.sizes import Scan, scans
 from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
 from mha_parity.diagnose.experiments.values import ValueEffect, values
@@ -71,6 +73,7 @@ class Examination:
     exponential: Exponential | None = None
     influences: list[Influence] = field(default_factory=list)
     heads: str = ""
+    shared: str = ""
 
     @property
     def wrong(self) -> list[CallResult]:
@@ -95,6 +98,9 @@ def examine(caller: Caller, *, whole: bool = False) -> Examination:
     if seen.wrong and not seen.causes and not _is_surely_rounded(seen):
         _read_where_wrong(caller, seen)
     plain_wrong = bool(seen.causes or seen.wrong)
+    seen.shared = "" if plain_wrong else shared_arrays(caller)
+    if seen.shared:  # weights are read with values of their own, by which more would look wrong
+        return seen
     if whole or not plain_wrong:
         seen.masks = list(masks(caller, plain_wrong=plain_wrong))
     if not plain_wrong and not any(each.effect for each in seen.masks):
@@ -144,6 +150,8 @@ def findings(seen: Examination) -> list[ExperimentFinding]:
     found = [*_crashes(seen), *_earlier(seen)]
     if seen.wrong or seen.causes:
         found += _plain(seen)
+    if seen.shared:
+        found.append(ExperimentFinding(seen.shared, SHARED_REMEDY, stage="arrays"))
     found += [*_masked(seen), *_featured(seen)]
     found += [ExperimentFinding(each.text, each.remedy, stage="values") for each in seen.values]
     remedy = "return the weights that the values are multiplied with"

@@ -1,0 +1,59 @@
+"""Which of query, key and value a target reads where two of them are one array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mha_parity.diagnose.experiments.calls import CallResult, pose
+
+if TYPE_CHECKING:
+    from mha_parity.core.problem import Problem
+    from mha_parity.diagnose.experiments.calls import Caller
+
+NAMES = ("query", "key", "value")
+# Which arrays are one: each gets the array of the name that stands for it.
+SHARED = {
+    "query is key": ("query", "query", "value"),
+    "query is value": ("query", "key", "query"),
+    "key is value": ("query", "key", "key"),
+}
+LENGTH = 6
+REMEDY = (
+    "read query, key and value from their own arguments: two that are one array say nothing of the "
+    "third"
+)
+
+
+def shared_arrays(caller: Caller) -> str:
+    """Return what is read in place of an argument where two are one array; "" if nothing is.
+
+    Three arrays of their own have to be answered rightly: what is wrong there is another matter.
+    """
+    case = caller.case(inputs="distinct", queries=LENGTH, keys=LENGTH)
+    if "distinct" not in caller.candidate.offer["inputs"]:
+        return ""
+    apart = pose(case)
+    problems = [_passed(apart, given) for given in SHARED.values()]
+    trials = caller.pose([apart, *problems])
+    if len(trials) <= len(SHARED) or trials[0].crashed or trials[0].wrong:
+        return ""
+    wrong = [(name, t) for name, t in zip(SHARED, trials[1:], strict=True) if t.wrong]
+    return f"where {wrong[0][0]}, {_read(wrong[0][1])}" if wrong else ""
+
+
+def _passed(apart: Problem, given: tuple[str, ...]) -> Problem:
+    arrays = {name: getattr(apart, source) for name, source in zip(NAMES, given, strict=True)}
+    return apart.replace(**arrays)
+
+
+def _read(trial: CallResult) -> str:
+    """Return which argument is not read, and which is in its place."""
+    problem = trial.problem
+    for name in NAMES:
+        for other in NAMES:
+            array = getattr(problem, other)
+            if array is getattr(problem, name):
+                continue
+            if not CallResult(problem.replace(**{name: array}), trial.answer).wrong:
+                return f"{name} is not read: {other} is taken in its place"
+    return "the output is wrong"
