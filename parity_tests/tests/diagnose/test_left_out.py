@@ -62,6 +62,18 @@ class WholeTilesOfChannels(Attention):
         return super().scores(q[..., :kept], k[..., :kept])
 
 
+class OverlappingSlices(Attention):
+    """Slices of 8 rows; the last one reaches back to be whole, and is added to what is there."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Add the rows that the last two slices share once more."""
+        mixed = super().apply_weights(weights, v)
+        rows = mixed.shape[2]
+        if rows > 8:
+            mixed[:, :, rows - 8 : rows // 8 * 8] *= 2
+        return mixed
+
+
 class SlicesOfRows(Attention):
     """A causal rule by slices of 32 rows, each masked as if it were the last rows."""
 
@@ -98,6 +110,7 @@ PLANTED: dict[str, tuple[type[Attention], str]] = {
     "tiles of channels": (WholeTilesOfChannels, "last channels beyond a multiple of 16: 192"),
     "lanes": (OneInEight, "the dot product leaves out channels 7, 15, … (one in 8)"),
     "head": (FirstHeadLeftOut, "head 0 of 2 has weights that are all 0"),
+    "overlap": (OverlappingSlices, "rows 159 of 167 are added 2 times in all heads: their weights"),
     "slices": (SlicesOfRows, "i + (S - e), e the end of its tile of 32 rows"),
 }  # fmt: skip
 

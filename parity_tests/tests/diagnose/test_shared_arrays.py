@@ -15,6 +15,8 @@ from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mha_parity.core.candidate import Answer
     from mha_parity.core.problem import Problem
 
@@ -48,7 +50,7 @@ def always_key(problem: Problem) -> Answer:
     return attend(Attention, problem.replace(value=problem.key))
 
 
-SAID = {
+SAID: dict[Callable[[Problem], Answer], str] = {
     value_of_key: "where query is key, value is not read: query is taken in its place",
     query_of_key: "where key is value, query is not read: key is taken in its place",
     mean_value: "where query is value, the output is wrong",
@@ -58,9 +60,11 @@ SAID = {
 
 
 @pytest.mark.parametrize("function", SAID, ids=lambda each: each.__name__)
-def test_what_is_read_in_place_of_an_argument_is_said(function: object) -> None:
+def test_what_is_read_in_place_of_an_argument_is_said(
+    function: Callable[[Problem], Answer],
+) -> None:
     """It is told where two arrays are one and three of their own are answered rightly."""
-    candidate = FunctionCandidate("shares", function, LAYER)  # type: ignore[arg-type]  # a function
+    candidate = FunctionCandidate("shares", function, LAYER)
     assert SAID[function] == shared_arrays(Caller(candidate, lambda: True))
 
 

@@ -76,7 +76,11 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
     if not wrong:
         return []
     found_first = (
-        _empty_heads(wrong) or _empty_rows(wrong) or _other_axis(wrong[0]) or _visible(wrong)
+        _empty_heads(wrong)
+        or _empty_rows(wrong)
+        or _repeated_rows(wrong)
+        or _other_axis(wrong[0])
+        or _visible(wrong)
     )
     if found_first:
         return [found_first]
@@ -95,7 +99,8 @@ def _empty_heads(wrong: list[SampleWeights]) -> WeightsFinding | None:
         empty = [h for h in range(len(each.weights)) if not each.weights[h].any()]
         if empty and len(empty) < len(each.weights):
             return WeightsFinding(
-                f"head {spans(empty)} of {len(each.weights)} has weights that are all 0",
+                f"{'heads' if len(empty) > 1 else 'head'} {spans(empty)} of {len(each.weights)} "
+                f"{'have' if len(empty) > 1 else 'has'} weights that are all 0",
                 "compute every head: look at the bounds of the loop over heads",
             )
     return None
@@ -115,6 +120,23 @@ def _empty_rows(wrong: list[SampleWeights]) -> WeightsFinding | None:
         f"{rule} (here {spans(seen[-1].off)} of {seen[-1].count}) are 0 in all heads: "
         "their weights and outputs are not computed or not written",
         "let the loop over rows end with the last row",
+    )
+
+
+def _repeated_rows(wrong: list[SampleWeights]) -> WeightsFinding | None:
+    """Return which rows are the right ones several times over, where all others are right."""
+    for each in wrong:
+        times = np.rint(each.weights.sum(axis=-1))
+        rest = np.abs(each.weights - times[..., None] * each.expected)
+        rows = np.flatnonzero((times == times[0]).all(axis=0) & (times[0] > 1))
+        if not rows.size or times.min() < 1 or rest.max() > 10 * each.noise * times.max():
+            return None
+    count = ", ".join(str(int(n)) for n in np.unique(times[0][rows]))
+    return WeightsFinding(
+        f"rows {spans(rows.tolist())} of {times.shape[-1]} are added {count} times in all heads: "
+        f"their weights sum to {count}",
+        "write each row of the output once: a slice that reaches back over rows that are done "
+        "replaces them, and is not added to them",
     )
 
 
