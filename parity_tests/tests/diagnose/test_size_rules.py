@@ -118,4 +118,7 @@ def test_the_last_key_of_a_row_is_a_formula_in_i() -> None:
     assert ends_rule(np.minimum(rows, 16 * (rows // 32 + 1) - 1), 100) == (
         "min(i, 16 * (i // 32 + 1) - 1)"
     )
+    assert ends_rule(np.minimum(rows, 32 * (rows // 32) + 15), 100) == (
+        "min(i, 32 * (i // 32) + 15): blocks of keys that it needs are skipped"
+    )
     assert ends_rule(np.random.default_rng(3).integers(0, 100, 100), 100) is None

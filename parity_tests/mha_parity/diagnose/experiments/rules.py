@@ -185,6 +185,13 @@ def _last_keys(rows: Array, edge: Array, keys: int) -> Iterator[tuple[str, Array
                 name = f"{t} * (i // {u}{f' + {more}' if more else ''}) - 1"
                 yield name, np.minimum(tile, end)
                 yield f"min(i, {name})", np.minimum(rows, tile)
+            if u < t:
+                ended = np.minimum(_tiled(rows, t, t) + u - 1, end)
+                name = f"{t} * (i // {t}) + {u - 1}"
+                yield (
+                    f"min(i, {name}): blocks of keys that it needs are skipped",
+                    np.minimum(rows, ended),
+                )
     for t in TILES:
         last = np.minimum(t * (rows // t + 1), len(rows))
         name = (

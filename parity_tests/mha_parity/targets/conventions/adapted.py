@@ -18,7 +18,7 @@ from mha_parity.targets.conventions.base import Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.returned_weights import weight_probes
-from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
+from mha_parity.targets.conventions.self_causal import take_as_causal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ class Adapted(Convention):
         if not self.read & {"heads", "num_kv_heads"}:
             self.offer |= {"heads": ("one",)}
             self.reasons["heads", "many"] = "the adapter does not read `num_heads`"
-        self._look_at_future()
+        take_as_causal(self)
         case = self.plain_case()
         yield from self._inputs(case)
         if case.form == "mha":
@@ -93,14 +93,6 @@ class Adapted(Convention):
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
         if {*self.offer["attn"], *self.offer["padding"]} == {"none"}:
             self.remarks = (*self.remarks, NO_MASKS)
-
-    def _look_at_future(self) -> None:
-        with suppress(CandidateError):
-            self.hides_future = hides_the_future(self, make_problem(self.plain_case()))
-        if self.hides_future:
-            self.offer |= {"attn": ("causal",)}
-            self.reasons["attn", "none"] = HIDES
-            self.remarks = (CAUSAL,)
 
     def _inputs(self, case: Case) -> Iterator[FeatureProbe]:
         if self.hides_future:

@@ -22,6 +22,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     split_result,
 )
 from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
+from mha_parity.targets.conventions.self_causal import take_as_causal
 from mha_parity.targets.conventions.signatures import Signature, signature
 
 if TYPE_CHECKING:
@@ -75,19 +76,24 @@ class SDPA(Convention):
         )  # fmt: skip
 
     def plain_case(self) -> Case:
-        """Two samples, two heads of width 3."""
-        return PLAIN
+        """Two samples, two heads of width 3; causal where the target hides the future by itself."""
+        return PLAIN.replace(attn=self.offer["attn"][0])
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Wider values, empty axes, gradients, weights returned with the output."""
-        cross = PLAIN.replace(inputs="cross")
-        yield FeatureProbe("v_dim", "other", (PLAIN.replace(v_head_dim=4),))
-        yield FeatureProbe("gradients", "yes", (PLAIN.replace(gradients="yes"),))
-        yield FeatureProbe("weights", "per_head", (PLAIN.replace(weights="per_head"),))
-        empty = (PLAIN.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
-        yield FeatureProbe("size", "empty", empty)
-        if not self._called.takes("enable_gqa") and groups_heads(self, PLAIN):
-            yield FeatureProbe("kv_heads", "fewer", (grouped(PLAIN),))
+        """Look what it hides by itself; wider values, empty axes, weights, fewer key heads."""
+        if self.offer["attn"] == ("none",):
+            take_as_causal(self)
+        case = self.plain_case()
+        cross = case.replace(inputs="cross")
+        yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
+        yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
+        yield FeatureProbe("weights", "per_head", (case.replace(weights="per_head"),))
+        empty = [case.replace(batch=0)]
+        if not self.hides_future:
+            empty += [cross.replace(queries=0), cross.replace(keys=0)]
+        yield FeatureProbe("size", "empty", tuple(empty))
+        if not self._called.takes("enable_gqa") and groups_heads(self, case):
+            yield FeatureProbe("kv_heads", "fewer", (grouped(case),))
 
     def prepare(self, problem: Problem) -> Call:
         """Pass heads as an axis, masks joined to one, and the rest by keyword."""

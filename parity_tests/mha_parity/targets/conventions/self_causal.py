@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import CandidateError
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -40,3 +44,15 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
     before, after = (convention(each).output for each in (problem, other))
     stays = np.array_equal(before[:, 0], after[:, 0])
     return stays and not np.array_equal(before[:, -1], after[:, -1])
+
+
+def take_as_causal(convention: Convention) -> None:
+    """Offer causal self-attention alone where a target without masks hides the future by itself."""
+    with suppress(CandidateError):
+        convention.hides_future = hides_the_future(
+            convention, make_problem(convention.plain_case())
+        )
+    if convention.hides_future:
+        convention.offer = convention.offer | {"attn": ("causal",), "inputs": ("self",)}
+        convention.reasons["attn", "none"] = HIDES
+        convention.remarks = (*convention.remarks, CAUSAL)
