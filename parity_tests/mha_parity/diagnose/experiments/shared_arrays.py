@@ -32,18 +32,18 @@ def shared_arrays(caller: Caller) -> str:
     case = caller.case(inputs="distinct", queries=LENGTH, keys=LENGTH)
     if "distinct" not in caller.candidate.offer["inputs"]:
         return ""
-    apart = pose(case)
-    problems = [_passed(apart, given) for given in SHARED.values()]
-    trials = caller.pose([apart, *problems])
+    separate = pose(case)
+    problems = [_passed(separate, given) for given in SHARED.values()]
+    trials = caller.pose([separate, *problems])
     if len(trials) <= len(SHARED) or trials[0].crashed or trials[0].wrong:
         return ""
     wrong = [(name, t) for name, t in zip(SHARED, trials[1:], strict=True) if t.wrong]
     return f"where {wrong[0][0]}, {_read(wrong[0][1])}" if wrong else ""
 
 
-def _passed(apart: Problem, given: tuple[str, ...]) -> Problem:
-    arrays = {name: getattr(apart, source) for name, source in zip(NAMES, given, strict=True)}
-    return apart.replace(**arrays)
+def _passed(separate: Problem, given: tuple[str, ...]) -> Problem:
+    arrays = {name: getattr(separate, source) for name, source in zip(NAMES, given, strict=True)}
+    return separate.replace(**arrays)
 
 
 def _read(trial: CallResult) -> str:
