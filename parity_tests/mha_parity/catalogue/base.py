@@ -219,6 +219,16 @@ class Attention:
         )
 
 
+def before(step: str, change: Callable[..., tuple[Any, ...]]) -> type[Attention]:
+    """Return the attention whose ``step`` is given what ``change`` makes of its arguments."""
+
+    def changed(self: Attention, *given: Any) -> Any:
+        return getattr(super(kind, self), step)(*change(*given))
+
+    kind = type(f"Before_{step}", (Attention,), {step: changed})
+    return kind
+
+
 def after(step: str, change: Callable[[Any, Any], Any]) -> type[Attention]:
     """Return the attention whose ``step`` gives ``change(attention, what it gave)``; None stays."""
 

@@ -10,6 +10,8 @@ from mha_parity.catalogue.base import Attention, after
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mha_parity.core.arrays import Array
 
 RIGHT = "query i sees the keys j <= i, counted from the top left"
@@ -33,10 +35,15 @@ class _Ruled(Attention):
         return self.future_mask(1) if self.alone and masked else self.rule()
 
 
+def causal_rule(rule: Callable[[Attention], Array]) -> type[Attention]:
+    """Return the attention with this causal rule, (L, S)."""
+    return type("Ruled", (_Ruled,), {"rule": rule})
+
+
 ALONE = ({"alone": True},)
 
 
-@register_bug(
+register_bug(
     "causal-bottom-right",
     6,
     "the causal rule is aligned at the bottom right",
@@ -48,13 +55,7 @@ ALONE = ({"alone": True},)
     "pytorch/pytorch#108108",
     needs="attn=causal inputs=cross/distinct",
     variants=ALONE,
-)
-class BottomRight(_Ruled):
-    """The last query sees the last key."""
-
-    def rule(self) -> Array:
-        """Shift the diagonal by S - L."""
-        return self.future_mask(1 + self.problem.key.shape[1] - self.case.queries)
+)(causal_rule(lambda a: a.future_mask(1 + a.problem.key.shape[1] - a.case.queries)))
 
 
 register_bug(
@@ -70,7 +71,7 @@ register_bug(
 )(after("causal_mask", lambda a, mask: mask if a.case.weights == "none" else None))
 
 
-@register_bug(
+register_bug(
     "causal-strict",
     6,
     "the causal rule hides the diagonal too",
@@ -81,18 +82,10 @@ register_bug(
     sources="pbloem/former#10",
     needs="attn=causal",
     variants=ALONE,
-)
-class Strict(_Ruled):
-    """Diagonal hidden."""
-
-    diagonal = 0
-
-    def rule(self) -> Array:
-        """Start the triangle elsewhere."""
-        return self.future_mask(self.diagonal)
+)(causal_rule(lambda a: a.future_mask(0)))
 
 
-@register_bug(
+register_bug(
     "causal-loose",
     6,
     "the causal rule lets each query see one key of the future",
@@ -103,11 +96,7 @@ class Strict(_Ruled):
     sources="RVC-Boss/GPT-SoVITS#965",
     needs="attn=causal",
     variants=ALONE,
-)
-class Loose(Strict):
-    """One key too many."""
-
-    diagonal = 2
+)(causal_rule(lambda a: a.future_mask(2)))
 
 
 @register_bug(
@@ -156,7 +145,7 @@ class Forced(Attention):
         return self.future_mask(1) if unasked else super().causal_mask()
 
 
-@register_bug(
+register_bug(
     "causal-ignored",
     6,
     "the causal rule has no effect",
@@ -168,13 +157,7 @@ class Forced(Attention):
     needs="attn=causal",
     aliases="mask-ignored",
     variants=ALONE,
-)
-class Ignored(_Ruled):
-    """Never causal."""
-
-    def rule(self) -> Array:
-        """Hide nothing."""
-        return self.future_mask(self.case.keys + self.case.queries)
+)(causal_rule(lambda a: a.future_mask(a.case.keys + a.case.queries)))
 
 
 @register_bug(

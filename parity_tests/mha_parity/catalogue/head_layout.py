@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.base import Attention, before
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class KeysFromQueries(Attention):
         return masked
 
 
-@register_bug(
+register_bug(
     "head-stuck",
     2,
     "every head computes what head 0 computes",
@@ -179,16 +179,10 @@ class KeysFromQueries(Attention):
     visible="more than one head",
     remedy="index q, k and v by the head of the loop",
     needs="heads=many",
-)
-class HeadStuck(Attention):
-    """Head 0 everywhere."""
-
-    def merge(self, x: Array) -> Array:
-        """Repeat head 0."""
-        return super().merge(np.repeat(x[:, :1], x.shape[1], axis=1))
+)(before("merge", lambda x: (np.repeat(x[:, :1], x.shape[1], axis=1),)))
 
 
-@register_bug(
+register_bug(
     "heads-averaged",
     2,
     "all heads mix the values with the mean of their weights",
@@ -198,10 +192,4 @@ class HeadStuck(Attention):
     remedy="multiply the weights of each head by the values of that head; average only what is "
     "returned as weights",
     needs="heads=many",
-)
-class HeadsAveraged(Attention):
-    """Averaged weights used for mixing."""
-
-    def apply_weights(self, weights: Array, v: Array) -> Array:
-        """Average over the heads first."""
-        return super().apply_weights(weights * 0 + weights.mean(axis=1, keepdims=True), v)
+)(before("apply_weights", lambda p, v: (p * 0 + p.mean(axis=1, keepdims=True), v)))
