@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 import pytest
 
 from mha_numpy.engines import threads as pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Heads = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 @pytest.fixture(autouse=True)
 def restored_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the process's number of threads as it was."""
     monkeypatch.setattr(pool, "_chosen", pool._chosen)
+
+
+@pytest.fixture(scope="session")
+def flash_problem() -> Callable[..., Heads]:
+    """Return a function that draws q (N, H, L, D), k (N, Hkv, S, D), v (N, Hkv, S, Dv).
+
+    ``sizes`` are N, Hkv, H / Hkv, L, S, D and Dv.
+    """
+
+    def drawn(
+        seed: int, dtype: Any = np.float32, sizes: tuple[int, ...] = (3, 2, 2, 29, 37, 7, 5)
+    ) -> Heads:
+        n, kv_heads, group, queries, keys, width, value_width = sizes
+        rng = np.random.default_rng(seed)
+        shapes = [
+            (n, kv_heads * group, queries, width),
+            (n, kv_heads, keys, width),
+            (n, kv_heads, keys, value_width),
+        ]
+        q, k, v = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
+        return q, k, v
+
+    return drawn
