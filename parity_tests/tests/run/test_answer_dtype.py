@@ -18,7 +18,7 @@ RIGHT = ("projected", "with_weights", "by_torch", "one_head")
 def judged(name: str, *dtypes: str, cases: int = 60) -> Verdict:
     """Return the verdict on a subject, called in this process."""
     target = f"{SUBJECT}:{name}"
-    options = Options(cases=cases, dtypes=dtypes, in_process=True)
+    options = Options(cases=cases, dtypes=dtypes, in_process=True, shrink=False)
     with opened(target, options) as candidate:
         return check(candidate, options, target=name)
 

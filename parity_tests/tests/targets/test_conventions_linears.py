@@ -33,9 +33,10 @@ def subject(name: str) -> object:
     return load.load(f"{SUBJECTS}/layers_in_the_wild.py:{name}")
 
 
-def judged(name: str, cases: int = 60) -> Verdict:
+def judged(name: str, cases: int = 60, *, diagnose: bool = False) -> Verdict:
     """Return the verdict on one of the layers."""
-    return check(bind_in_process(subject(name), Options()), Options(cases=cases))
+    options = Options(cases=cases, diagnose=diagnose, shrink=False)
+    return check(bind_in_process(subject(name), Options()), options)
 
 
 @pytest.mark.parametrize(("name", "failed"), [("FromTorch", False), ("FromTorchHeadByHead", True)])
@@ -61,7 +62,7 @@ def test_right_ones_hold(name: str) -> None:
 )
 def test_wrong_ones_are_named(name: str, bug: str) -> None:
     """A bug in a packed or causal layer is named as in any other."""
-    verdict = judged(name)
+    verdict = judged(name, diagnose=True)
     assert Outcome.FAIL == verdict.outcome
     assert bug in [each.bug for each in verdict.diagnosis]
 

@@ -92,7 +92,7 @@ REFUSED = {
 
 def judged(name: str) -> Verdict:
     """Return the verdict on a subject."""
-    options = Options(cases=24)
+    options = Options(cases=24, diagnose=False, shrink=False)
     return check(bind_in_process(load.load(f"{SUBJECTS}/{name}"), options), options)
 
 

@@ -36,7 +36,7 @@ CASES = {"SdpaKeeps": 60}  # of causal cases, some through the mask and some thr
 
 def judged(name: str) -> Verdict:
     """Return the verdict on a subject."""
-    options = Options(cases=CASES.get(name, 24))
+    options = Options(cases=CASES.get(name, 24), diagnose=False, shrink=False)
     return check(bind_in_process(load.load(f"{FILE}:{name}"), options), options)
 
 
