@@ -10,6 +10,7 @@ import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,13 +45,18 @@ def test_a_right_one() -> None:
     assert f"<Verdict: {verdict.sentence}>" == repr(verdict)
 
 
-def test_a_wrong_one_is_no_exception() -> None:
+@pytest.fixture(scope="module")
+def wrong() -> mha_parity.Verdict:
+    """Return the report on that attention, judged outside a notebook."""
+    return mha_parity.judge(unscaled, cases=40)
+
+
+def test_a_wrong_one_is_no_exception(wrong: mha_parity.Verdict) -> None:
     """What is wrong is told in the report, by name."""
-    verdict = mha_parity.judge(unscaled, cases=40)
-    assert not verdict.holds
+    assert not wrong.holds
     with pytest.raises(AssertionError):
-        assert mha_parity.judge(unscaled, cases=40)
-    assert "the bug: the scores are not scaled" in str(verdict)
+        assert wrong
+    assert "the bug: the scores are not scaled" in str(wrong)
 
 
 def test_the_verdict_is_exported_with_its_reports(tmp_path: Path) -> None:
@@ -78,13 +84,14 @@ def test_help_says_what_there_is() -> None:
 
 def test_a_text_is_judged_in_its_own_process() -> None:
     """Targets of the command are targets here."""
-    verdict = mha_parity.judge(f"{SUBJECTS}/misbehaving.py:exits_over_one_head", cases=12)
+    target = f"{SUBJECTS}/misbehaving.py:exits_over_one_head"
+    verdict = mha_parity.judge(target, cases=12, diagnose=False, shrink=False)
     assert "ended its process with exit status 3" in str(verdict)
 
 
-def test_a_notebook_gets_the_page() -> None:
+def test_a_notebook_gets_the_page(wrong: mha_parity.Verdict) -> None:
     """It stands in a frame, so that its style does not leak, and has the pictures."""
-    shown_there = mha_parity.judge(unscaled, cases=40)._repr_html_()
+    shown_there = wrong._repr_html_()
     assert shown_there is not None
     (page,) = re.findall(r'<iframe srcdoc="([^"]*)" title="Parity does not hold: ', shown_there)
     document = html.unescape(page)
@@ -108,10 +115,11 @@ def test_a_notebook_is_not_printed_into(
     """What rich prints in a notebook would be shown at once, apart from the text that is wanted."""
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr("rich.jupyter.display", lambda *_: pytest.fail("displayed"))
-    verdict = mha_parity.judge(unscaled, cases=40)
+    few: Any = {"cases": 12, "diagnose": False, "shrink": False}
+    verdict = mha_parity.judge(unscaled, **few)
     assert "Parity does not hold" in str(verdict)
     with pytest.raises(AssertionError, match="Parity does not hold"):
-        mha_parity.assert_parity(unscaled, cases=40)
+        mha_parity.assert_parity(unscaled, **few)
     assert ("", "") == capsys.readouterr()
     mha_parity.replay(verdict.failures[0].case.id, unscaled)
     out = capsys.readouterr().out
@@ -191,7 +199,7 @@ def test_a_case_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     def attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
         return unscaled(Q, K, V)
 
-    verdict = mha_parity.judge(attention, cases=40)
+    verdict = mha_parity.judge(attention, cases=40, diagnose=False)
     (failure,) = [each for each in verdict.failures if each.check_result.check == "output"]
     line = f'mha_parity.replay("{failure.case.id}", attention)'
     assert line == failure.replay
@@ -204,7 +212,8 @@ def test_a_case_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_has_a_file_is_replayed_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     """The printed line works in a shell as it stands."""
-    verdict = mha_parity.judge(load(f"{SUBJECTS}/wrong_scale.py:f"), cases=40)
+    target = load(f"{SUBJECTS}/wrong_scale.py:f")
+    verdict = mha_parity.judge(target, cases=40, diagnose=False)
     line = verdict.failures[0].replay
     command, *arguments = shlex.split(line)
     assert "mha-parity" == command

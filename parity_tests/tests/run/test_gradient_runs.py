@@ -27,9 +27,7 @@ def verdict(name: str, *, diagnose: bool = True, **features: str) -> Verdict:
     """Judge a subject with its gradients."""
     bound = bind(load.load(f"{SUBJECTS}/{name}"))
     narrowed = tuple(features.items())
-    options = Options(
-        cases=CASES, grad=True, shrink=False, diagnose=diagnose, features=narrowed
-    )
+    options = Options(cases=CASES, grad=True, shrink=False, diagnose=diagnose, features=narrowed)
     return check(bound, options)
 
 

@@ -139,7 +139,8 @@ def test_a_contradiction_is_named_and_decides_the_status(
     manifest = tmp_path / "corpus.jsonl"
     for truth, status in (("wrong", 0), ("right", 1)):
         manifest.write_text(json.dumps({**WRONG, "truth": truth}) + "\n", encoding="utf-8")
-        asked = [str(sources), "--manifest", str(manifest), "--options=--cases 40"]
+        options = "--options=--cases 12 --in-process"
+        asked = [str(sources), "--manifest", str(manifest), options]
 
         assert status == main(asked)
         assert bool(status) == ("| b/wrong |" in capsys.readouterr().out)
@@ -151,7 +152,8 @@ def test_publishing_writes_the_verdicts(sources: Path, tmp_path: Path) -> None:
     rows = ({**RIGHT, "truth": "right"}, {**WRONG, "truth": "wrong"})
     manifest.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
 
-    main([str(sources), "--manifest", str(manifest), "--options=--cases 40", "--publish"])
+    options = "--options=--cases 40 --in-process"
+    main([str(sources), "--manifest", str(manifest), options, "--publish"])
 
     assert ["pass", "fail"] == [each.verdict for each in read_manifest(manifest)]
     assert "| right | 1 | 1 | 0 | 0 | 0 | 0 |" in manifest.with_suffix(".md").read_text("utf-8")
