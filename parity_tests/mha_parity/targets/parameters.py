@@ -33,7 +33,7 @@ _BY_NAME: tuple[tuple[Role, str], ...] = (
     (Role.WEIGHTS, r"^w_?[qkvo]|^w[qkvo]|weight|^w$"),
     (Role.HEADS, r"head|^h$"),
 )  # fmt: skip
-_LENGTHS = re.compile(r"valid|(?<!max_)(lens?|lengths?)$")
+_LENGTHS = re.compile(r"^(?!max).*(valid|(lens?|lengths?)(_[qk]v?)?$)")
 _INPUT = re.compile(
     r"^[xyqkv](_|[a-z]?$)|quer|^key|^val|input|^seq|context|memory|hidden|tokens?|src|source|enc"
 )
@@ -46,7 +46,7 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     switch = isinstance(default, bool)
     if of == "call" and _LENGTHS.search(plain):
         return Role.LENGTHS
-    if of == "call" and plain == "bias":
+    if of == "call" and plain in {"bias", "biases"}:
         return Role.SCORE_BIAS
     found = next((each for each, pattern in _BY_NAME if re.search(pattern, plain)), None)
     if found in {Role.MASK, Role.CAUSAL} and "mask" in plain:
