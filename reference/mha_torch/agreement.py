@@ -56,6 +56,7 @@ def agree(
     path: Path = PINNED,
     extended: plain.Float = np.longdouble,
     oracle: Callable[..., tuple[Array, Array | None]] = multihead_attention,
+    stages: plain.Stages | None = None,
     **options: Unpack[Options],
 ) -> float:
     """Return the largest difference of the two oracles in units of the rounding bound.
@@ -68,6 +69,8 @@ def agree(
         What the second oracle computes in: `np.longdouble` or `np.float64`.
     oracle
         What answers for torch, in float64.
+    stages
+        Those of the second oracle on this very problem, where they are known already.
 
     Raises
     ------
@@ -76,7 +79,8 @@ def agree(
         rounding in float64 and rounding in `extended` can do (see `mha_torch.bound`).
     """
     output, weights = oracle(query, key, value, state, layout=layout, path=path, **options)
-    stages = plain.stages(query, key, value, state, dtype=extended, **options)
+    if stages is None:
+        stages = plain.stages(query, key, value, state, dtype=extended, **options)
     bound = attention_bound(query, key, value, state, stages, unit=_unit(extended), tiny=_TINY)
     units = _compared("output", output, stages.output, bound.output)
     if weights is None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+import mha_torch
 from mha_parity.core.environment import require
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from mha_parity.core.candidate import Candidate
     from mha_parity.core.verdict import Verdict
 
 REFUSED = 2  # the exit status of a target that cannot be judged
@@ -34,6 +37,7 @@ OUTCOMES_BEST_FIRST = (Outcome.PASS.exit_status, Outcome.INCONCLUSIVE.exit_statu
          Outcome.FAIL.exit_status)  # fmt: skip
 # Fewer cases leave switches of the layer untried.
 LEAST_CASES = 40
+OWN = (DEFAULT_TARGET, *FORCED_ENGINES)
 
 
 def check(asked: argparse.Namespace, console: Console) -> int:
@@ -110,13 +114,25 @@ def show(
 def _all_judged(
     runs: list[tuple[str, Options]], executor: Executor | None
 ) -> tuple[list[Verdict], list[Refusal]]:
-    """Return the verdicts, and why targets are refused; one refused target ends no others."""
+    """Return the verdicts, and why targets are refused; one refused target ends no others.
+
+    The process of the next own layer starts while one is judged, and torch is loaded while the
+    first does; targets of others would take memory from each other.
+    """
     verdicts, refused = [], []
-    for target, options in runs:
-        try:
-            verdicts.append(judged(target, options, executor))
-        except ValueError as mistake:
-            refused.append(Refusal(target, str(mistake)))
+    ahead = all(target in OWN and not options.in_process for target, options in runs)
+    with ExitStack() as started:
+        following = started.enter_context(opened(*runs[0])) if ahead else None
+        if ahead and runs[0][1].answers is None:
+            _ = mha_torch.multihead_attention
+        for (target, options), after in zip_longest(runs, runs[1:]):
+            candidate = following
+            if ahead and after is not None:
+                following = started.enter_context(opened(*after))
+            try:
+                verdicts.append(judged(target, options, executor, candidate))
+            except ValueError as mistake:
+                refused.append(Refusal(target, str(mistake)))
     return verdicts, refused
 
 
@@ -138,7 +154,16 @@ def default_runs(options: Options) -> list[tuple[str, Options]]:
     return [(DEFAULT_TARGET, replace(options, cases=rest)), *forced]
 
 
-def judged(target: str, options: Options, executor: Executor | None = None) -> Verdict:
-    """Return the verdict on one target; progress goes to stderr, so that a pipe has the report."""
-    with progress(error_console(), target) as tick, opened(target, options) as candidate:
+def judged(
+    target: str,
+    options: Options,
+    executor: Executor | None = None,
+    started: Candidate | None = None,
+) -> Verdict:
+    """Return the verdict on one target; progress goes to stderr, so that a pipe has the report.
+
+    ``started`` is the target where it was opened before.
+    """
+    candidate_of = opened(target, options) if started is None else nullcontext(started)
+    with progress(error_console(), target) as tick, candidate_of as candidate:
         return run(candidate, options, target=target, progress=tick, executor=executor)
