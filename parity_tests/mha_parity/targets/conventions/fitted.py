@@ -21,7 +21,7 @@ from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.candidates import Layers, of_function
-from mha_parity.targets.fit.construct import Sizes, meanings
+from mha_parity.targets.fit.construct import Sizes, keys_read, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.refusals import (
     refuse_lengths,
@@ -118,7 +118,9 @@ class Fitted(InterpretedCalls):
         self._layers = Layers(self.subject, self._new) if is_class else None
         trials: list[InterpretationResult] = []
         for dtype in self._searched_dtypes(trials):
-            candidates = self._layers or of_function(parameters.of_callable(self.subject))
+            candidates = self._layers or of_function(
+                parameters.of_callable(self.subject), keys_read(self.subject)
+            )
             search = Search(self._ask, dtype)
             best = search.run(candidates) if dtype in self.library.dtypes else None
             trials += search.trials

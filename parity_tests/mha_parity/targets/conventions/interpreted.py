@@ -150,6 +150,8 @@ class InterpretedCalls(Convention):
         return self.with_masks(call, arguments)
 
     def _weight(self, given: WeightArgument, problem: Problem, arguments: Arguments) -> Any:
+        if given.container == "params":
+            return {key: self._weight(each, problem, arguments) for key, each in given.entries}
         sizes, arrays = (
             weights.sizes_of(problem),
             problem_arrays.arrays_of(problem, bias=given.bias),
@@ -165,7 +167,8 @@ class InterpretedCalls(Convention):
             rows = ("e",) if given.parts == ("out",) else (given.axes[-1],)
             bias = weights.Slot("", given.parts, rows, bias=True)
             filled = bias.filled(problem_arrays.arrays_of(problem, bias=True), sizes)
-            return {"w": made(slot), "b": arguments.array("bias", filled)}
+            w, b = given.leaves
+            return {w: made(slot), b: arguments.array("bias", filled)}
         return made(slot)
 
     def _lay(self, problem: Problem) -> Callable[[Array], Array]:

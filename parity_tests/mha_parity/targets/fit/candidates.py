@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
 
 
-def of_function(named: Sequence[inspect.Parameter]) -> Iterator[Interpretation]:
-    """Yield how a function with these parameters may be meant."""
-    for roles in call_roles.of_function(named):
+def of_function(
+    named: Sequence[inspect.Parameter], keys: Sequence[str] = ()
+) -> Iterator[Interpretation]:
+    """Yield how a function with these parameters, which reads these keys, may be meant."""
+    for roles in call_roles.of_function(named, keys):
         many = bool(roles.heads) or any(
-            given.container == "list" or "h" in given.axes for _, given in roles.weights
+            given.container == "list" or "h" in given.axes for _, given in roles.single_weights
         )
         for layout, arrangement in LAYOUTS:
             heads = arrangement in OF_HEADS

@@ -270,6 +270,27 @@ def globals_read(kind: type) -> Mapping[str, str]:
     return {n: meanings(n)[0] for n in numbers if meanings(n) and meanings(n)[0] != "zero"}
 
 
+def keys_read(function: Any) -> tuple[str, ...]:
+    """Return the words among the strings of a function and of those of its module that it calls."""
+    found: dict[str, None] = {}
+    todo, seen = [inspect.unwrap(function)], set()
+    while todo:
+        each = todo.pop()
+        seen.add(id(each))
+        code, scope = getattr(each, "__code__", None), getattr(each, "__globals__", {})
+        found |= {word: None for word in _strings(code) if word.isidentifier()}
+        called = (inspect.unwrap(scope[n]) for n in _names(code) if callable(scope.get(n)))
+        todo += [f for f in called if id(f) not in seen and f.__module__ == function.__module__]
+    return tuple(found)
+
+
+def _strings(code: CodeType | None) -> Iterator[str]:
+    """Yield the strings that code has as constants, in tuples and in its comprehensions too."""
+    for each in () if code is None else code.co_consts:
+        yield from (s for s in (each if isinstance(each, tuple) else (each,)) if isinstance(s, str))
+        yield from _strings(each if isinstance(each, CodeType) else None)
+
+
 def _names(code: CodeType | None) -> Iterator[str]:
     """Yield the global names and attributes that code reads, in its comprehensions too."""
     if code is not None:

@@ -72,6 +72,9 @@ class Expressions:
 
     def of_argument(self, given: WeightArgument) -> str:
         """Return the expression of what a function takes."""
+        if given.container == "params":
+            held = (f"{key!r}: {self.of_argument(each)}" for key, each in given.entries)
+            return f"{{{', '.join(held)}}}"
         slot = weights.Slot("", given.parts, given.axes, given.bias)
         if given.container == "list":
             rows = "head * call.head_dim : (head + 1) * call.head_dim"
@@ -80,7 +83,8 @@ class Expressions:
         if given.container == "dict":
             axes = ("e",) if given.parts == ("out",) else (given.axes[-1],)
             bias = weights.Slot("", given.parts, axes, bias=True)
-            return f'{{"w": {self.whole(slot)}, "b": {self.whole(bias)}}}'
+            w, b = given.leaves
+            return f'{{"{w}": {self.whole(slot)}, "{b}": {self.whole(bias)}}}'
         return self.whole(slot)
 
 

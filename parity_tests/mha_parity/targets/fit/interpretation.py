@@ -56,14 +56,14 @@ class Interpretation:
     def parts(self) -> frozenset[str]:
         """Which of q, k, v and out have weights; none where the output alone has: the identity."""
         held = [slot.parts for slot in self.slots if not slot.bias]
-        held += [given.parts for _, given in self.roles.weights if not given.bias]
+        held += [given.parts for _, given in self.roles.single_weights if not given.bias]
         found = frozenset(part for parts in held for part in parts)
         return found if found & set(names.ROWS) else frozenset()
 
     @property
     def is_named(self) -> bool:
         """Whether a function's parameters are called after the weights that they are taken for."""
-        return all(names.parts(name) or given.bias for name, given in self.roles.weights)
+        return all(names.parts(name) or given.bias for name, given in self.roles.single_weights)
 
     @property
     def biased(self) -> frozenset[str]:
@@ -71,7 +71,7 @@ class Interpretation:
         held = [slot.parts for slot in self.slots if slot.bias]
         held += [
             given.parts
-            for _, given in self.roles.weights
+            for _, given in self.roles.single_weights
             if given.bias or given.container == "dict"
         ]
         return frozenset(part for parts in held for part in parts)
@@ -92,11 +92,11 @@ class Interpretation:
 
     def _weights(self) -> str:
         held = [slot.path for slot in self.slots if not slot.bias and not slot.head]
-        held += [name for name, given in self.roles.weights if not given.bias]
+        held += [name for name, given in self.roles.single_weights if not given.bias]
         if not held:
             return "no weights"
         axes = [s.axes for s in self.slots if not s.bias and s.parts != ("out",)]
-        axes += [g.axes for _, g in self.roles.weights if not g.bias and g.parts != ("out",)]
+        axes += [g.axes for _, g in self.roles.single_weights if not g.bias and g.parts != ("out",)]
         linear = all(name.endswith(".weight") for name in held)
         linear_as = "as convolutions of width 1" if self.convolved else "as Linears"
         last = linear_as if linear else "applied as X @ W.T"

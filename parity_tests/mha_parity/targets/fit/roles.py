@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,10 @@ _KEY = re.compile(r"^(x_?)?(k|keys?)$")
 _LAST_QUERY = re.compile(r"(^|_)(q|query|queries)$")
 _LAST_KEY = re.compile(r"(^|_)(k|kv|keys?|key_values?|context|memory)$")
 _HEADS = re.compile(r"head|^n?h$|^nh")
+# What a dictionary of all weights is called, and the weight and the bias of one projection in it.
+PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variables|p)$")
+_LEAF_WEIGHTS = ("w", "W", "weight", "kernel")
+_LEAF_BIASES = ("b", "bias")
 # How the weights of a function may be given, likeliest first: as arrays X @ W or X @ W.T, with
 # an axis of heads, as one array for each head, or as weights and biases by name.
 ARRAYS = ("xw", "xwt", "heads", "list")
@@ -41,13 +45,16 @@ ARRAYS = ("xw", "xwt", "heads", "list")
 class WeightArgument:
     """One weight or bias that a function takes: its parts, its axes, and the container of them.
 
-    ``container`` is "array", "list" (an array for each head) or "dict" (weight and bias by name).
+    ``container`` is "array", "list" (an array for each head), "dict" (weight and bias, by the names
+    in ``leaves``), or "params" (a dictionary of all weights, which are in ``entries``).
     """
 
     parts: tuple[str, ...]
     axes: Axes
     container: str = "array"
     bias: bool = False
+    leaves: tuple[str, str] = ("w", "b")
+    entries: tuple[tuple[str, WeightArgument], ...] = ()
 
 
 # What a required parameter gets that is neither input nor weight: None, or a mask that hides
@@ -70,6 +77,12 @@ class ParameterAssignment:
     filler: str = "none"
     lengths: tuple[str, ...] = ()
     sizes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def single_weights(self) -> tuple[tuple[str, WeightArgument], ...]:
+        """The weights by name, those in a dictionary one by one."""
+        held = (given.entries or ((name, given),) for name, given in self.weights)
+        return tuple(each for entries in held for each in entries)
 
     @property
     def filled(self) -> frozenset[str]:
@@ -144,8 +157,20 @@ def _is_length(parameter: inspect.Parameter) -> bool:
     return wants or bool(re.search(r"(seq|sequence).*len", parameter.name.lower()))
 
 
-def of_function(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
-    """Yield the roles of the parameters of a function of inputs and weights, likeliest first."""
+def of_function(
+    named: Sequence[inspect.Parameter], keys: Sequence[str] = ()
+) -> Iterator[ParameterAssignment]:
+    """Yield the roles of the parameters of a function of inputs and weights, likeliest first.
+
+    ``keys`` are strings that it reads, which may be those of a dictionary of weights.
+    """
+    params = next((p for p in named if PARAMS.search(p.name.lower())), None)
+    if params is not None and (entries := list(_entries(keys))):
+        for roles in of_function([p for p in named if p is not params]):
+            if not roles.weights:
+                for each in entries:
+                    yield replace(roles, weights=((params.name, each),))
+        return
     required = [p for p in named if p.default is p.empty]
     weighed = [p for p in required if _weight_parts(p.name)]
     number = next((p for p in named if _counts_heads(p)), None)
@@ -224,6 +249,30 @@ def _givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument]
             yield tuple((name, _given(name, parts, way, order)) for name, parts in whole)
     if not whole:
         return
+
+
+def _entries(keys: Sequence[str]) -> Iterator[WeightArgument]:
+    """Yield how a dictionary of all weights may hold them, likeliest first."""
+    named = [key for key in keys if _key_parts(key)]
+    weighed = [key for key in named if not _is_bias(key)]
+    leaves = [(w, b) for w in _LEAF_WEIGHTS for b in _LEAF_BIASES if {w, b} <= set(keys)]
+    if not set(names.ROWS) <= {part for key in weighed for part in _key_parts(key)}:
+        return
+    outs = frozenset(key for key in weighed if _key_parts(key) == ("out",))
+    for left_out in dict.fromkeys((frozenset[str](), outs)):
+        chosen = [key for key in named if key not in left_out]
+        for way in ("dict",) if leaves else ("xw", "xwt", "heads"):
+            given = [(key, _given(key, _key_parts(key), way, "phd")) for key in chosen]
+            held = tuple(
+                (key, replace(each, leaves=(leaves or [each.leaves])[0])) for key, each in given
+            )
+            parts = tuple(dict.fromkeys(part for _, each in held for part in each.parts))
+            yield WeightArgument(parts, held[0][1].axes, "params", entries=held)
+
+
+def _key_parts(key: str) -> tuple[str, ...]:
+    """Return the parts of the weight or bias that a key means; () if unsaid."""
+    return names.parts(key) or names.bias_parts(key)
 
 
 def _is_bias(name: str) -> bool:

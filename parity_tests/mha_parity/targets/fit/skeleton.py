@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.generate import make_problem
@@ -97,14 +98,15 @@ class Skeleton:
             yield from self._built(self._how.construction)
             name = "" if callable(self._layer) else f".{forward(self._layer).__name__}"
             target = f"layer{name}"
-        place, many = self._place()
+        place = self._place()
         call = f"{target}({', '.join(self._arguments())})"
         if self._how.layout == "unbatched":
-            yield from self._sample_by_sample(call, f"[{place!r}]" if many else "")
+            yield from self._sample_by_sample(call, place)
             return
         yield f"    result = {call}"
-        output = self._canonical(f"result[{place!r}]" if many else "result")
-        weights = "result[1]" if many and len(self._fitted.offer["weights"]) > 1 else ""
+        output = self._canonical(f"result{place}")
+        numbered = place[1:-1].isdigit()
+        weights = "result[1]" if numbered and len(self._fitted.offer["weights"]) > 1 else ""
         output = f"{output} - call.query" if self._how.residual else output
         yield f"    return {output}{', ' * bool(weights)}{weights}"
 
@@ -150,16 +152,17 @@ class Skeleton:
         if hasattr(config, "_attn_implementation"):
             yield '    config._attn_implementation = "eager"'
 
-    def _place(self) -> tuple[Any, bool]:
-        """Return where the output stands in what the target returns, and whether in several."""
+    def _place(self) -> str:
+        """Return the subscript or attribute of the output, "" where nothing else is returned."""
         problem = make_problem(self._fitted.plain_case())
         result = self._fitted.prepare(problem).make()
+        several = self._fitted.several(result)
+        place, _ = self._fitted.output_of(problem, several)
         if isinstance(result, dict):
-            place, _ = self._fitted.output_of(problem, list(result.values()))
-            return list(result)[place], True
-        if isinstance(result, tuple | list):
-            return self._fitted.output_of(problem, list(result))[0], True
-        return 0, False
+            return f"[{list(result)[place]!r}]"
+        if is_dataclass(result):
+            return f".{fields(result)[place].name}"
+        return f"[{place}]" if isinstance(result, tuple | list) else ""
 
     def _arguments(self) -> Iterator[str]:
         """Yield the arguments in the order of the signature, by keyword behind a gap."""

@@ -1,0 +1,62 @@
+"""Functions that take all weights in a dictionary, and read them from it by name."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def attend(q, k, v):
+    """Return softmax(q k^T / sqrt(D)) v of arrays (N, H, L, D), merged to (N, L, E)."""
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    exp = np.exp(scores - scores.max(-1, keepdims=True))
+    mixed = (exp / exp.sum(-1, keepdims=True) @ v).swapaxes(1, 2)
+    return mixed.reshape(*mixed.shape[:2], -1)
+
+
+def split(rows, heads):
+    """Return (N, L, E) as (N, H, L, D)."""
+    return rows.reshape(*rows.shape[:2], heads, rows.shape[-1] // heads).swapaxes(1, 2)
+
+
+def flat(params, x, num_heads):
+    """Right: four arrays, X @ W."""
+    q, k, v = (split(x @ params[name], num_heads) for name in ("wq", "wk", "wv"))
+    return attend(q, k, v) @ params["wo"]
+
+
+def biased(query, key, value, params, num_heads):
+    """Right: four arrays and their biases, and inputs of their own."""
+    q = split(query @ params["W_q"] + params["b_q"], num_heads)
+    k = split(key @ params["W_k"] + params["b_k"], num_heads)
+    v = split(value @ params["W_v"] + params["b_v"], num_heads)
+    return attend(q, k, v) @ params["W_o"] + params["b_o"]
+
+
+def dense(layer, x):
+    """Return a Linear of a dictionary."""
+    return x @ layer["kernel"] + layer["bias"]
+
+
+def nested(params, x, num_heads):
+    """Right: a dictionary of weight and bias for each Linear, one of which is packed."""
+    rows = np.split(dense(params["qkv"], x), 3, axis=-1)
+    return dense(params["out"], attend(*(split(each, num_heads) for each in rows)))
+
+
+def without_output(x, params, num_heads):
+    """Right: the heads are merged, and `out` is the name of something else."""
+    q, k, v = (split(x @ params[name].T, num_heads) for name in ("wq", "wk", "wv"))
+    return {"out": attend(q, k, v)}
+
+
+def crossed(params, x, num_heads):
+    """Wrong: takes keys as values, and values as keys."""
+    q, k, v = (split(x @ params[name], num_heads) for name in ("wq", "wk", "wv"))
+    return attend(q, v, k) @ params["wo"]
+
+
+def doubled(params, x, num_heads):
+    """Wrong: its scores are twice as large."""
+    rows = np.split(dense(params["qkv"], x), 3, axis=-1)
+    q, k, v = (split(each, num_heads) for each in rows)
+    return dense(params["out"], attend(2 * q, k, v))

@@ -1,0 +1,52 @@
+"""Weights in a dictionary are given under the names by which a function reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.targets import load
+from mha_parity.targets.fit.construct import keys_read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FILE = "weight_dictionaries.py"
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
+    """Return the function that checks a function of the file in float64."""
+    return lambda name: check_subject(f"{FILE}:{name}", cases=40, dtypes=("float64",))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("flat", "wq, wk, wv, wo applied as X @ W"),
+        ("biased", "W_q, W_k, W_v, W_o applied as X @ W"),
+        ("nested", "qkv, out applied as X @ W"),
+        ("without_output", "wq, wk, wv applied as X @ W.T"),
+    ],
+)
+def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str) -> None:
+    """Flat or nested, with biases or without, and what is read is said."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert any(said in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize("name", ["crossed", "doubled"])
+def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
+    """A key's matrix is never given as the value's, whatever would fit."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome, verdict
+
+
+def test_keys_of_what_is_called_are_read(subjects: Path) -> None:
+    """The names stand in tuples, and in functions of the same file."""
+    assert {"qkv", "out", "kernel", "bias"} <= {*keys_read(load.load(f"{subjects}/{FILE}:nested"))}
+    assert {"wq", "wk", "wv", "wo"} <= {*keys_read(load.load(f"{subjects}/{FILE}:flat"))}
