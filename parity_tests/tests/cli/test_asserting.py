@@ -33,11 +33,18 @@ def test_right_ones_return_their_verdict(candidate: object) -> None:
     assert (0, 80) == (verdict.failed, verdict.run)
 
 
-def test_a_wrong_one_raises_the_report() -> None:
-    """The message says what is wrong, where, and how to see it again."""
+@pytest.fixture(scope="module")
+def raised() -> ParityError:
+    """Return what a wrong attention raises."""
     with pytest.raises(AssertionError) as caught:
         assert_parity(subject("wrong_scale.py:f"), cases=60)
-    text = str(caught.value)
+    assert isinstance(caught.value, ParityError)
+    return caught.value
+
+
+def test_a_wrong_one_raises_the_report(raised: ParityError) -> None:
+    """The message says what is wrong, where, and how to see it again."""
+    text = str(raised)
     for part in (
         "wrong_scale.py:f fails",
         "no rounding explains it",
@@ -47,14 +54,12 @@ def test_a_wrong_one_raises_the_report() -> None:
     assert "\x1b" not in text
 
 
-def test_the_first_line_is_the_sentence_and_the_bug() -> None:
+def test_the_first_line_is_the_sentence_and_the_bug(raised: ParityError) -> None:
     """Pytest's summary shows that line; the message has at most 25, and keeps the verdict."""
-    with pytest.raises(ParityError) as caught:
-        assert_parity(subject("wrong_scale.py:f"), cases=60)
-    lines = str(caught.value).splitlines()
+    lines = str(raised).splitlines()
     assert re.fullmatch(r"Parity does not hold: .* fails \d+ of 60 cases\. The bug: .*", lines[0])
     assert len(lines) <= 25
-    assert not caught.value.verdict.holds
+    assert not raised.verdict.holds
 
 
 def test_an_inconclusive_run_raises() -> None:
@@ -68,7 +73,9 @@ def test_an_inconclusive_run_raises() -> None:
 def test_a_misdeed_raises_too() -> None:
     """Conduct is watched where a function runs in this process."""
     with pytest.raises(AssertionError, match="the call wrote into `query`"):
-        assert_parity(subject("misbehaving.py:writes_inputs"), cases=10)
+        assert_parity(
+            subject("misbehaving.py:writes_inputs"), cases=10, diagnose=False, shrink=False
+        )
 
 
 def test_its_own_frame_is_hidden(pytester: pytest.Pytester) -> None:
@@ -76,7 +83,8 @@ def test_its_own_frame_is_hidden(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         "from mha_parity import assert_parity\n"
         "def test_it():\n"
-        f"    assert_parity({SUBJECTS.as_posix() + '/wrong_split.py:f'!r}, cases=8)\n"
+        f"    assert_parity({SUBJECTS.as_posix() + '/wrong_split.py:f'!r}, cases=8,"
+        " diagnose=False, shrink=False)\n"
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.stdout.fnmatch_lines([">*assert_parity(*wrong_split.py*", "E*Parity does not hold*"])
