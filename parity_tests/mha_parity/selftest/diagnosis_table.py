@@ -32,6 +32,7 @@ BATCHES = (
     "First attentions",
     "Further attentions, written after the first were published",
     "A third set, judged in a process of its own",
+    "A fourth set, judged as `mha-parity check FILE:NAME` does without options",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -133,6 +134,12 @@ class Caller:
             if trial.answer is not None and np.asarray(trial.answer.output).dtype.name == name:
                 self.base = self.base.replace(dtype=name)
                 return
+
+    def in_dtype(self, name: str) -> Caller:
+        """Return a caller whose problems have another dtype; its calls are kept separate."""
+        other = copy(self)
+        other.base, other.trials, other.unanswered = self.base.replace(dtype=name), [], {}
+        return other
 
     def case(self, **changes: object) -> Case:
         """Return the base case with changes, of one head where no more are offered.

@@ -15,7 +15,7 @@ import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.catalogue import Attention
-from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.experiments.calls import BITS, pose
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ MOSTLY = 0.6  # correlation with the largest of several causes
 UNLIKE = 0.6  # correlation of errors of rounding after a change as small as they are
 COARSE = 2.0**-5  # relative errors above are no rounding
 UNITS = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+ROUNDINGS = 4.0  # by which a stage of a narrower dtype errs
 SIZES = {"batch": 2, "queries": 9, "keys": 11, "head_dim": 6, "heads_count": 3}
 
 
@@ -69,6 +70,16 @@ def digits(caller: Caller) -> ErrorAnalysis | None:
     return ErrorAnalysis(
         error, heads, rounding=True, stage=stage, dtype=dtype or _dtype(error), alike=alike
     )
+
+
+def narrower(caller: Caller, found: ErrorAnalysis | None) -> str:
+    """Return the dtype, narrower than that of the problems, whose roundings are as large; or ""."""
+    if found is None or found.right or not 0 < found.error <= COARSE:
+        return ""
+    offered = caller.candidate.offer["dtype"]
+    fits = (n for n, unit in UNITS.items() if n in offered and found.error <= ROUNDINGS * unit)
+    name = next(fits, "")
+    return name if BITS.get(name, 53) < BITS[caller.base.dtype] else ""
 
 
 def _relative(trial: CallResult) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, digits
+from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, digits, narrower
 from mha_parity.diagnose.experiments.exponential import Exponential, exponential
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.given_scale import REMEDY as SCALE_REMEDY
@@ -74,6 +74,7 @@ class Examination:
     influences: list[Influence] = field(default_factory=list)
     heads: str = ""
     shared: str = ""
+    narrow: Examination | None = None  # in a dtype in which the errors of this one are rounding
 
     @property
     def wrong(self) -> list[CallResult]:
@@ -91,24 +92,45 @@ def examine(caller: Caller, *, whole: bool = False) -> Examination:
     seen = Examination(unanswered=caller.unanswered)
     seen.earlier = earlier_calls(caller)
     seen.digits = digits(caller)
+    if not whole and (dtype := narrower(caller, seen.digits)):
+        seen.narrow = _examine_in(caller.in_dtype(dtype))
+    _examine_plain(caller, seen)
+    plain_wrong = bool(seen.causes or seen.wrong)
+    seen.shared = "" if plain_wrong else shared_arrays(caller)
+    # Weights are read with values of their own, by which more would look wrong.
+    if not seen.shared:
+        _examine_further(caller, seen, plain_wrong=plain_wrong, whole=whole)
+    return seen
+
+
+def _examine_in(caller: Caller) -> Examination:
+    """Try what may be wrong beyond the digits that the caller's narrower dtype does not have."""
+    seen = Examination(digits=digits(caller))
+    if seen.digits is not None and seen.digits.right:
+        _examine_further(caller, seen, plain_wrong=False, whole=False)
+    return seen
+
+
+def _examine_plain(caller: Caller, seen: Examination) -> None:
+    """Read weights and scan sizes of plain problems."""
     seen.readings = list(readings(caller))
     if not _is_surely_rounded(seen):
         seen.causes = causes(caller, seen.readings)
     seen.scans = list(scans(caller))
     if seen.wrong and not seen.causes and not _is_surely_rounded(seen):
         _read_where_wrong(caller, seen)
-    plain_wrong = bool(seen.causes or seen.wrong)
-    seen.shared = "" if plain_wrong else shared_arrays(caller)
-    if seen.shared:  # weights are read with values of their own, by which more would look wrong
-        return seen
+
+
+def _examine_further(caller: Caller, seen: Examination, *, plain_wrong: bool, whole: bool) -> None:
+    """Try masks, features and values where plain problems are right, else what narrows it down."""
+    if not plain_wrong:
+        seen.features = list(features(caller))
+        seen.returned = list(returned(caller))
+        seen.values = list(values(caller))
     if whole or not plain_wrong:
         seen.masks = list(masks(caller, plain_wrong=plain_wrong))
     if not plain_wrong and not any(each.effect for each in seen.masks):
         seen.masks += mask_pairs(caller)
-    if not plain_wrong:
-        seen.features = list(features(caller))
-        seen.values = list(values(caller))
-        seen.returned = list(returned(caller))
     if whole:
         seen.scales = measured(caller)
         seen.exponential = exponential(caller)
@@ -117,7 +139,6 @@ def examine(caller: Caller, *, whole: bool = False) -> Examination:
         seen.heads = head_count(caller)
     if whole or unknown:
         seen.influences = list(influences(caller))
-    return seen
 
 
 def _read_where_wrong(caller: Caller, seen: Examination) -> None:
@@ -148,14 +169,23 @@ def _is_rounded(seen: Examination) -> bool:
 def findings(seen: Examination) -> list[ExperimentFinding]:
     """Return the causes that the experiments found, the most telling first."""
     found = [*_crashes(seen), *_earlier(seen)]
-    if seen.wrong or seen.causes:
+    if seen.wrong or seen.causes or _is_surely_rounded(seen):
         found += _plain(seen)
     if seen.shared:
         found.append(ExperimentFinding(seen.shared, SHARED_REMEDY, stage="arrays"))
     found += [*_masked(seen), *_featured(seen)]
     found += [ExperimentFinding(each.text, each.remedy, stage="values") for each in seen.values]
     remedy = "return the weights that the values are multiplied with"
-    return [*found, *(ExperimentFinding(each, remedy, stage="returned") for each in seen.returned)]
+    found += [ExperimentFinding(each, remedy, stage="returned") for each in seen.returned]
+    return [*_narrow(seen, found), *found]
+
+
+def _narrow(seen: Examination, found: list[ExperimentFinding]) -> Iterator[ExperimentFinding]:
+    """Yield what is wrong by more than lost digits: it shows in the narrower dtype too."""
+    known = {each.text for each in found}
+    for each in [] if seen.narrow is None else findings(seen.narrow):
+        if each.understood and each.stage not in {"digits", "state"} and each.text not in known:
+            yield each
 
 
 def _masked(seen: Examination) -> Iterator[ExperimentFinding]:

@@ -78,7 +78,7 @@ def _shifted(caller: Caller, dtype: str, added: float, rows: str) -> Problem | N
     kinds = {"kdim": width, "vdim": width} if case.projection == "separate" else {}
     problem = pose(caller.case(**SIZES, **kinds, dtype=dtype))
     if problem.query is problem.key:
-        return None
+        return None if problem.w_q is None else _from_one_array(problem, added, rows)
     query, key = np.zeros_like(problem.query), np.zeros_like(problem.key)
     step = problem.head_dim
     query[:, :, ::step] = 1
@@ -94,6 +94,28 @@ def _shifted(caller: Caller, dtype: str, added: float, rows: str) -> Problem | N
             eye = array.ndim == 2
             changes[name] = np.eye(*array.shape, dtype=array.dtype) if eye else np.zeros_like(array)
     return problem.replace(**changes)
+
+
+def _from_one_array(problem: Problem, added: float, rows: str) -> Problem:
+    """Return the same scores where q and k are projected from one array, by columns of their own.
+
+    No value has the column that is as large as the constant.
+    """
+    step = problem.head_dim
+    x = np.zeros_like(problem.query)
+    x[:, :, ::step] = 1
+    x[:, :, 1::step] = np.array(SMALL)[:, None]
+    x[:, slice(None) if rows == "all" else -1, 2::step] = 4 * added
+    weights = {name: np.zeros_like(getattr(problem, name)) for name in ("w_q", "w_k")}
+    for name, columns in (("w_q", (0, 2)), ("w_k", (1, 0))):  # q: 1 and the constant; k: small, 1
+        for channel, column in enumerate(columns):
+            for head in range(0, len(weights[name]), step):
+                weights[name][head + channel, head + column] = 1
+    w_v = np.array(problem.w_v)
+    w_v[:, 2::step] = 0
+    biases = {n: np.zeros_like(b) for n in ("b_q", "b_k") if (b := getattr(problem, n)) is not None}
+    value = x if problem.value is problem.query else problem.value
+    return problem.replace(query=x, key=x, value=value, w_v=w_v, **weights, **biases)
 
 
 def _no_keys(caller: Caller) -> Iterator[ValueEffect]:
