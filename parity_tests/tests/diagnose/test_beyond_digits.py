@@ -51,7 +51,7 @@ class AndGlobalMaximum(Float32Weights):
         with np.errstate(all="ignore"):
             powers = np.exp(scores - scores.max(initial=-np.inf))
             weights = powers / powers.sum(axis=-1, keepdims=True)
-        return weights.astype(np.float32).astype(weights.dtype)
+        return np.asarray(weights.astype(np.float32).astype(weights.dtype))
 
 
 def said(kind: type[Attention], offered: object) -> list[str]:
