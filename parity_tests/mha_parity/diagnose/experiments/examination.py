@@ -169,7 +169,7 @@ def _is_rounded(seen: Examination) -> bool:
 def findings(seen: Examination) -> list[ExperimentFinding]:
     """Return the causes that the experiments found, the most telling first."""
     found = [*_crashes(seen), *_earlier(seen)]
-    if seen.wrong or seen.causes or _is_surely_rounded(seen):
+    if seen.wrong or seen.causes or (seen.narrow is not None and _is_surely_rounded(seen)):
         found += _plain(seen)
     if seen.shared:
         found.append(ExperimentFinding(seen.shared, SHARED_REMEDY, stage="arrays"))
