@@ -102,3 +102,52 @@ class OwnModuleUnscaled(OwnModule):
     """Wrong: its scores are twice as large."""
 
     ends = 2
+
+
+class OfOneInput(nn.Module):
+    """Right: keeps its weights under torch's names, and takes one input."""
+
+    sharpness = 1
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * embed_dim))
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+        nn.init.xavier_uniform_(self.in_proj_weight)
+
+    def attended(self, rows, context):
+        """Return (N, L, E)."""
+        w_q, w_k, w_v = self.in_proj_weight.chunk(3)
+        b_q, b_k, b_v = self.in_proj_bias.chunk(3)
+        q, k, v = (
+            nn.functional.linear(x, w, b).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for x, w, b in ((rows, w_q, b_q), (context, w_k, b_k), (context, w_v, b_v))
+        )
+        scores = self.sharpness * q @ k.mT / q.shape[-1] ** 0.5
+        return self.out_proj((scores.softmax(dim=-1) @ v).transpose(1, 2).flatten(2))
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.attended(x, x)
+
+
+class OfOneInputUnscaled(OfOneInput):
+    """Wrong: its scores are twice as large."""
+
+    sharpness = 2
+
+
+class KeysFirst(OfOneInput):
+    """Right: the last words of its inputs' names tell the query from keys and values."""
+
+    def forward(self, inputs_kv, inputs_q):
+        """Return (N, L, E)."""
+        return self.attended(inputs_q, inputs_kv)
+
+
+class KeysFirstUnscaled(KeysFirst):
+    """Wrong: its scores are twice as large."""
+
+    sharpness = 2

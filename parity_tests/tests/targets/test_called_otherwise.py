@@ -18,6 +18,8 @@ SUBJECTS = {
     "one_sample": "one_sample_hides",
     "Proximal": "ProximalAlways",
     "OwnModule": "OwnModuleUnscaled",
+    "OfOneInput": "OfOneInputUnscaled",
+    "KeysFirst": "KeysFirstUnscaled",
 }
 
 
@@ -29,9 +31,20 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_right_ones_hold(judged: Callable[[str], Verdict], name: str) -> None:
-    """Rows before heads, masks of one sample, a bias of the scores, methods of torch's names."""
+    """Rows before heads, masks of one sample, a bias of the scores, methods of torch's names.
+
+    One input next to weights of torch's names, and keys before queries.
+    """
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict.sentence
+
+
+def test_keys_before_queries_are_asked_of_unlike_lengths(
+    judged: Callable[[str], Verdict],
+) -> None:
+    """Which input is the query is known by its name, and cases have more keys or fewer."""
+    verdict = judged("KeysFirst")
+    assert any(row.cases for row in verdict.features if row.value == "cross"), verdict.features
 
 
 @pytest.mark.parametrize("name", SUBJECTS.values())
