@@ -164,6 +164,8 @@ def judged(
 
     ``started`` is the target where it was opened before.
     """
-    candidate_of = opened(target, options) if started is None else nullcontext(started)
-    with progress(error_console(), target) as tick, candidate_of as candidate:
+    with (
+        progress(error_console(), target) as tick,  # says where an interrupt comes, opening too
+        opened(target, options) if started is None else nullcontext(started) as candidate,
+    ):
         return run(candidate, options, target=target, progress=tick, executor=executor)
