@@ -39,6 +39,49 @@ class Rotary(nn.Module):
         return self.wo(merge(attend(q * freqs_cis, k * freqs_cis, v)))
 
 
+class KeptSlopes(nn.Module):
+    """Adds a line to the scores, of a slope for each head that it keeps."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.to_qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.to_out = nn.Linear(dim, dim, bias=False)
+        self.register_buffer("slopes", 0.5 ** torch.arange(1, heads + 1), persistent=False)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(each, self.heads) for each in self.to_qkv(x).chunk(3, -1))
+        place = torch.arange(x.shape[1])
+        line = self.slopes.to(x.dtype)[:, None, None] * (place - place[:, None])
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + line
+        return self.to_out(merge(scores.softmax(-1) @ v))
+
+
+class SlopesUnused(KeptSlopes):
+    """Keeps the slopes, and leaves out the scale instead."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(each, self.heads) for each in self.to_qkv(x).chunk(3, -1))
+        return self.to_out(merge((q @ k.transpose(-1, -2)).softmax(-1) @ v))
+
+
+class OwnHeads(nn.Module):
+    """Has four heads unless a keyword says otherwise."""
+
+    def __init__(self, width, **kwargs):
+        super().__init__()
+        given = {"streams": 4} | kwargs
+        self.streams = given["streams"]
+        self.ask, self.answer, self.say, self.mix = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, sig):
+        """Return (N, L, E)."""
+        rows = (split(each(sig), self.streams) for each in (self.ask, self.answer, self.say))
+        return self.mix(merge(attend(*rows)))
+
+
 class RandomWidth(nn.Module):
     """Wants what nobody can give."""
 

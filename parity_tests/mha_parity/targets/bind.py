@@ -17,7 +17,7 @@ from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import accepts, offer_unprobed, probe_offer
 from mha_parity.targets.fit.refusals import without_counterpart
-from mha_parity.targets.fit.without_counterpart import offenders
+from mha_parity.targets.fit.without_counterpart import kept_offenders, offenders
 from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
 from mha_parity.targets.known import KNOWN, convention_named
 from mha_parity.targets.onnx_model import OnnxModel
@@ -206,14 +206,17 @@ def _refuse_without_counterpart(bound: Convention) -> None:
     case = bound.plain_case().replace(head_dim=EVEN_HEAD_DIM)
     case = case.replace(dtype=bound.trial_dtype) if bound.trial_dtype else case
     try:
-        call = bound.prepare(make_problem(case))
+        problem = make_problem(case)
+        call = bound.prepare(problem)
     except CandidateError:
         return  # the run says what it raised
     layer = call.function
     modules: Iterable[tuple[str, Any]] = getattr(layer, "named_modules", tuple)()
     # An identity stands where a LayerNorm was taken out.
     paths = {id(each): path for path, each in modules if type(each).__name__ != "Identity"}
-    named = offenders(call.make, paths)
+    named = offenders(call.make, paths) or kept_offenders(
+        layer, lambda: bound.answer(problem, call.make()).output
+    )
     if named:
         raise TargetError(without_counterpart(bound.name, named))
 

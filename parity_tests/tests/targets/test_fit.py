@@ -67,7 +67,7 @@ RIGHT = {
     "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
 }
 WRONG = [
-    "styles.py:UnnamedLongestLoose",
+    "styles.py:UnnamedLongestLoose", "without_counterpart.py:SlopesUnused",
     "functions_of_weights.py:lists_crossed", "functions_of_weights.py:two_swapped",
     "own_layers.py:UnscaledNumpyLayer", "own_layers.py:DropsAlways",
     "own_layers.py:KnowsNoEvaluation",
@@ -84,6 +84,8 @@ WRONG = [
 REFUSED = {
     "without_counterpart.py:TalkingHeads": "but `talk` has no counterpart in torch's layer",
     "without_counterpart.py:Rotary": "but `freqs_cis` has no counterpart in torch's layer",
+    "without_counterpart.py:KeptSlopes": "but `slopes` has no counterpart in torch's layer",
+    "without_counterpart.py:OwnHeads": "but it has 4 heads, and no parameter that sets their",
     "without_counterpart.py:RandomWidth": "building one of width 24 with 4 heads raised FileNot",
     "without_counterpart.py:NeedsALibrary": "but tracker is not installed",
     "functions_of_weights.py:Downloads": "tried to open a network connection",

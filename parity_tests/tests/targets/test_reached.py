@@ -94,5 +94,5 @@ def test_the_mask_of_sdpa_keeps() -> None:
 
 def test_a_file_without_a_name_shows_a_command() -> None:
     """What lacks the name is followed by a command with one, that of an attention if there is."""
-    with pytest.raises(TargetError, match=r"name one, as in: mha-parity check \S*reached.py:Proj"):
+    with pytest.raises(TargetError, match=r"name one, as in: mha-parity check \S*reached.py:Sdpa"):
         load.load(str(FILE))

@@ -26,6 +26,7 @@ from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.refusals import (
     refuse_lengths,
     refuse_output_unapplied,
+    refuse_own_heads,
     why_refused,
     without_counterpart,
 )
@@ -128,6 +129,8 @@ class Fitted(InterpretedCalls):
                 continue
             if not best.exact:
                 refuse_lengths(self._ask, self.name, trials, DTYPES[0])
+                if is_class:
+                    refuse_own_heads(self._ask, self.name, trials, dtype)
             return self._with_lengths(best, dtype)
         refuse_lengths(self._ask, self.name, trials, DTYPES[0])
         raise TargetError(why_refused(self.name, self._layers, trials))

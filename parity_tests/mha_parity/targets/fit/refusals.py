@@ -1,7 +1,8 @@
-"""What is refused after trials: their sentences, and two further experiments."""
+"""What is refused after trials: their sentences, and three further experiments."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +68,37 @@ def refuse_lengths(ask: Ask, name: str, trials: Sequence[InterpretationResult], 
             f"got {name}, but as {how} it computes attention at L = 16 and not at L = "
             f"{SMALL.queries}, where it {first}; pad its inputs: {ADAPTER}."
         )
+
+
+def refuse_own_heads(
+    ask: Ask, name: str, trials: Sequence[InterpretationResult], dtype: str
+) -> None:
+    """Refuse a layer that computes attention with a number of heads that nobody can set.
+
+    Raises
+    ------
+    TargetError
+        That is so of one of the nearest; the sentence has the number.
+
+    """
+    of_one = [each for each in trials if _knows_no_heads(each.interpretation)]
+    nearest = sorted(of_one, key=lambda each: -each.correlation)[:FEW]
+    several = [replace(each.interpretation, many_heads=True) for each in nearest]
+    width = SMALL.embed_dim
+    for heads in (n for n in range(2, width) if width % n == 0):
+        base = SMALL.replace(heads_count=heads, head_dim=width // heads)
+        found = Search(ask, dtype, base=base).run(several)
+        if found is not None and found.exact:
+            raise TargetError(
+                f"got {name}, but it has {heads} heads, and no parameter that sets their number "
+                f"was found; name it num_heads, as torch does, or {ADAPTER}."
+            )
+
+
+def _knows_no_heads(how: Interpretation) -> bool:
+    """Return whether a layer was built by its width alone, and judged as a single head."""
+    made = how.construction
+    return made is not None and not made.has("heads", "head_dim") and not how.many_heads
 
 
 def why_refused(name: str, layers: Layers | None, trials: Sequence[InterpretationResult]) -> str:

@@ -18,8 +18,10 @@ from mha_parity.core.profiler import profiling
 from mha_parity.targets.backends import to_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import FrameType
+
+    from mha_parity.core.arrays import Array
 
 _NAMES = re.compile(
     r"(^|_)(ro_?pe|ro_pe|xpos|ali_?bi|slopes?)(_|\d|$)|rotary|freqs?(_|$)"
@@ -50,6 +52,27 @@ def offenders(call: Callable[[], object], modules: dict[int, str]) -> tuple[str,
     pair = tuple(name for name in seen if name in _PAIR)
     named = tuple(name for name in seen if _is_named(name.rpartition(".")[2]))
     return named[:1] or (pair if len(pair) == 2 else ())
+
+
+def kept_offenders(layer: Any, answer: Callable[[], Array]) -> tuple[str, ...]:
+    """Return the first of a module's buffers that is named so and has a part in the answer.
+
+    With zeros in its place the answer is another one, or there is none.
+    """
+    buffers: Iterable[tuple[str, Any]] = getattr(layer, "named_buffers", tuple)()
+    for path, buffer in buffers:
+        if not _is_named(path.rpartition(".")[2]):
+            continue
+        try:
+            before, held = answer(), buffer.clone()
+            buffer.zero_()
+            after = answer()
+            buffer.copy_(held)
+        except CandidateError:
+            return (path,)
+        if not np.array_equal(before, after, equal_nan=True):
+            return (path,)
+    return ()
 
 
 def _watching(
