@@ -191,3 +191,22 @@ def padded_hiding(query, key, value, attn_mask=None, is_causal=False, padding_ma
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = ~attn_mask
     return padded(query, key, value, attn_mask, is_causal, padding_mask)
+
+
+def in_parts(query, key, value, bias=None):
+    """Right: ``bias`` (N, H, L, S) is added to the scores of 64 queries after those of others."""
+    parts = []
+    for start in range(0, query.shape[-2], 64):
+        rows = slice(start, start + 64)
+        scores = query[..., rows, :] @ key.mT / query.shape[-1] ** 0.5
+        if bias is not None:
+            scores = scores + bias[..., rows, :]
+        parts.append(scores.softmax(dim=-1) @ value)
+    return torch.cat(parts, dim=-2)
+
+
+def in_parts_of_few(query, key, value, bias=None):
+    """Wrong: raises for a bias as soon as there are more than 64 queries."""
+    if bias is not None and query.shape[-2] > 64:
+        bias = bias[..., :64, :]
+    return in_parts(query, key, value, bias)

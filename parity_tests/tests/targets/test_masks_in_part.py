@@ -99,3 +99,22 @@ def test_a_mask_beside_torchs_own_is_searched_for(judged: Callable[[str], Verdic
 def test_wrong_masks_beside_others_fail(judged: Callable[[str], Verdict], name: str) -> None:
     """One that is dropped, one behind the softmax, and torch's own of the other polarity."""
     assert Outcome.FAIL == judged(name).outcome
+
+
+def test_a_shape_that_short_calls_alone_take_is_said_and_not_asked(
+    judged: Callable[[str], Verdict],
+) -> None:
+    """One row for all queries has no second part of 64 queries; whole masks are judged at all L."""
+    verdict = judged("in_parts")
+    assert Outcome.PASS == verdict.outcome, verdict
+    (note,) = (each for each in verdict.notes if each.startswith("`bias`"))
+    taken, _, short = note.partition("; ")
+    assert "(L, S)" in taken
+    assert short.startswith("short calls alone take (N, 1, S), which is not asked"), note
+
+
+def test_where_every_shape_raises_in_long_calls_the_cases_show_it(
+    judged: Callable[[str], Verdict],
+) -> None:
+    """Nothing is taken back, since no call of that length would be left."""
+    assert Outcome.FAIL == judged("in_parts_of_few").outcome

@@ -132,7 +132,9 @@ def _is_torchs(convention: Convention) -> bool:
 
 def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]) -> None:
     """Keep the layouts in which something is known of every mask, and offer what they can say."""
-    for found in (each for of_layout in by_layout.values() for each in of_layout):
+    # A layout that says more of lengths comes first: a parameter has one sentence for all.
+    every = sorted(itertools.chain(*by_layout.values()), key=lambda each: not each.short)
+    for found in every:
         if found.taken:
             convention.meanings.setdefault(found.parameter.key, meaning(found))
         elif found.parameter.role is not Role.OTHER:
@@ -225,7 +227,9 @@ def meaning(found: MaskSearchResult) -> str:
         found.three_axes and f"its three axes are {axes_text(found.three_axes)}, not (N*H, L, S)"
     )
     every = (f"{text}{_shapes(shapes)}" for text, shapes in said.items())
-    return "; ".join((*every, *([three] if three else [])))
+    rows = " or ".join(map(axes_text, found.short))
+    short = rows and f"short calls alone take {rows}, which is not asked: longer ones raise"
+    return "; ".join((*every, *(each for each in (three, short) if each)))
 
 
 def _shapes(shapes: list[str]) -> str:

@@ -161,12 +161,14 @@ class MaskSearchResult:
     """What one parameter takes in one layout, best first, or the reason why nothing is known.
 
     ``three_axes``: as what it reads a mask of torch's shape (N * H, L, S), () where as that.
+    ``short``: the shapes that a short call takes, while a longer one raises.
     """
 
     parameter: Parameter
     taken: tuple[MaskFormat, ...] = ()
     reason: str = ""
     three_axes: Axes = ()
+    short: tuple[Axes, ...] = ()
 
 
 def axes_text(axes: Axes) -> str:

@@ -47,6 +47,7 @@ QUERIES = re.compile(r"(^|_)(q|query|queries)(_|$)(?!.*(^|_)(k|key|keys|kv)(_|$)
 DROPS_QUERIES = "sets rows of queries to zero, which no mask of torch's layer does"
 # (L, S) at which what raised at one of unequal lengths is called again.
 UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))
+LONG = (131, 137)  # (L, S) beyond what is done at once in tiles of 128
 WEAK = 1.5  # a 1 that changes a logarithm by less than this, next to an addend's effect, is added
 
 
@@ -78,9 +79,33 @@ def search(
         found = tried.found()
         if found.taken:
             square = raised and not _serves_unequal(experiment, found)
-            return replace(found, taken=tuple(replace(t, square=square) for t in found.taken))
+            taken = tuple(replace(t, square=square) for t in found.taken)
+            return _of_all_lengths(experiment, replace(found, taken=taken), asked)
         raised = tried.raised
     return found
+
+
+def _of_all_lengths(
+    experiment: MaskExperiment, found: MaskSearchResult, asked: MaskRequirement
+) -> MaskSearchResult:
+    """Return what is taken without shapes that raise at a larger length, if others do not there.
+
+    Parts of 64 queries, say, of a mask (N, 1, 1, S) are those of its one row in a short call alone.
+    A shape that is promised stays, and so do all where each raises: the cases show it.
+    """
+    parameter, cross = found.parameter, "cross" in experiment.convention.offer["inputs"]
+    square = not cross or any(each.square for each in found.taken)
+    lengths = (LONG[1], LONG[1]) if square else LONG
+    short = [
+        each
+        for each in found.taken
+        if each.axes not in asked.shapes and not experiment.answers(parameter, each, *lengths)
+    ]
+    if not short or len(short) == len(found.taken):
+        return found
+    kept = tuple(each for each in found.taken if each not in short)
+    axes = tuple(dict.fromkeys(e.axes for e in short if all(e.axes != k.axes for k in kept)))
+    return replace(found, taken=kept, short=axes)
 
 
 def _serves_unequal(experiment: MaskExperiment, found: MaskSearchResult) -> bool:
