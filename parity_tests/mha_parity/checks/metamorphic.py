@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Finite, so that 0 times it is 0; far above every value drawn; small enough for float16.
 LARGE, LARGE_FLOAT16 = 1000.0, 30.0
+FILL = 1e4  # what masks of 16 bits habitually subtract
 TINY = np.finfo(np.float64).tiny
 EVERYWHERE = np.ones((1, 1, 1), dtype=bool)
 
@@ -201,8 +202,8 @@ def _enlarged(problem: Problem, where: Array) -> Problem:
 def _large(problem: Problem) -> float:
     """Return the number that enlarged keys consist of, with no score above ``USUAL``.
 
-    A habitual fill of -1e4 lies below all scores then. It is not lowered where the problem's own
-    scores may lie above that already.
+    What a habitual mask of -1e4 is added to lies below all visible scores then. It is not lowered
+    where the problem's own scores may lie below that fill already.
     """
     most = LARGE_FLOAT16 if problem.case.dtype == "float16" else LARGE
     ones = np.ones((1, 1, problem.key.shape[-1]))
@@ -218,7 +219,7 @@ def _large(problem: Problem) -> float:
     alike = np.repeat(alike, problem.num_heads // problem.num_kv_heads, axis=2)
     grows = float(np.abs(queries * alike).sum(axis=-1).max(initial=0.0) * abs(problem.scale))
     own = longest[0] * longest[1] * abs(problem.scale)
-    return most if own >= USUAL else USUAL / max(grows, USUAL / most)
+    return most if own + USUAL >= FILL else USUAL / max(grows, USUAL / most)
 
 
 def _of_heads(problem: Problem, rows: Array, weight: Any, bias: Any, heads: int) -> Array:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.panel import Panel
 from rich.text import Text
 
+from mha_parity.core.check_result import Severity
 from mha_parity.core.verdict import Outcome
 from mha_parity.report import accuracy_table, correlations, wording
 from mha_parity.report.columns import Pairs, ReportText
@@ -169,7 +170,8 @@ def _accuracy(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
             pairs.append(("least accurate", Text(furthest)))
     worst = verdict.worst
     if worst is not None and verdict.outcome is not Outcome.FAIL:
-        pairs.append(("worst error", Text(f"{worst.check}: {wording.error(worst)}")))
+        bound = ", within the rounding bound" * (worst.severity is Severity.LESS_ACCURATE)
+        pairs.append(("worst error", Text(f"{worst.check}: {wording.error(worst)}{bound}")))
         pairs.append(("", page.case(worst.case, style="dim")))
     if sensitivity := wording.sensitivity(verdict):
         pairs.append((wording.SENSITIVITY, Text(sensitivity)))

@@ -279,6 +279,7 @@ def _less_accurate(check_results: Sequence[CheckResult]) -> str:
     if not less:
         return ""
     factor = max(each.times_torch or 0.0 for each in less)
-    amount = f" by a factor of up to {factor:.1f}" if factor else ""
+    # Where torch's own error is large in that case, it may be the larger of the two.
+    amount = f" by a factor of up to {factor:.1f}" if round(factor, 1) > 1 else ""
     checks = "1 check" if len(less) == 1 else f"{len(less)} checks"
     return f"less accurate than torch{amount} in {checks}, within the rounding bound"

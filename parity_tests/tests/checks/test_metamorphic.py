@@ -18,6 +18,7 @@ from mha_parity.checks.metamorphic import (
     permute_rows,
     scheduled_relation,
 )
+from mha_parity.core.case import parse
 from mha_parity.core.check_result import Severity
 from mha_parity.oracle.error_bound import bound
 from mha_parity.oracle.reference import reference_answer
@@ -211,6 +212,26 @@ def test_a_float_padding_mask_is_asked_too() -> None:
     """Padding of -inf hides as True does. Kills "only boolean padding is asked"."""
     problem = _problem(9, form="mha", attn="none", padding="float")
     assert "padding invariance" in _asked(problem)
+
+
+class SubtractsHabitually(Attention):
+    """Adds -1e4 to hidden scores, as code for 16 bits does."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Return scores that are hidden from all that lie above -9,000."""
+        return np.asarray(scores + np.where(self.problem.hidden(), -1e4, 0.0))
+
+
+@pytest.mark.parametrize("size", ["N1-L3-S3-H2-D1", "N5-L11-S11-H2-D72"])
+def test_a_habitual_fill_hides_enlarged_keys(size: str) -> None:
+    """Scores of some -1,000 are enlarged to no more than that: -1e4 lies far below all of them."""
+    problem = make_problem(parse(f"mha-{size}-bias-padding-float64-verynegative-s466"))
+    related = RELATIONS["padding invariance"](problem)
+    assert related is not None
+    first, second = (attend(SubtractsHabitually, p).output for p in (problem, related.problem))
+    limit = bound(problem, reference_answer(problem)).output
+    found = judge_relation(problem, limit, first, second, "padding invariance", related)
+    assert Severity.MATCH is found.severity, found
 
 
 def test_nan_in_one_answer_alone_breaks_a_relation() -> None:

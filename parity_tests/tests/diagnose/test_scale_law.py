@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from mha_parity.catalogue import Attention
@@ -43,6 +44,26 @@ def test_the_law_of_a_scale_is_fitted_over_the_sizes(
     """Ten cases of unlike sizes leave one formula."""
     kind = type("Scaled", (Attention,), {"scale": lambda self: factor(self.problem)})
     assert law(measured(caller(kind))).startswith(formula)
+
+
+@pytest.mark.parametrize(
+    ("rounded", "is_said"),
+    [
+        (lambda root: 1 / float(np.float32(root)), True),
+        (lambda root: float(np.float32(1 / root)), True),
+        (lambda root: 1 / float(np.nextafter(np.float32(root), np.float32(np.inf))), True),
+        (lambda root: (1 + 3.3e-8) / root, False),
+    ],
+    ids=["root", "inverse", "next", "other"],
+)
+def test_a_scale_in_float32_is_said_by_its_slope(
+    rounded: Callable[[float], float], is_said: bool, causes: Callable[[type[Attention]], str]
+) -> None:
+    """A slope off by 5e-8 is no approximated exp; one that no rounding gives is not said so."""
+    kind = type(
+        "Scaled", (Attention,), {"scale": lambda self: rounded(math.sqrt(self.problem.head_dim))}
+    )
+    assert is_said == ("the effective scale is 1/sqrt(D) rounded to float32" in causes(kind))
 
 
 def test_a_scale_of_few_digits_is_a_law() -> None:

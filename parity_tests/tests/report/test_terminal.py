@@ -307,6 +307,15 @@ def test_exact_text(width: int) -> None:
     assert EXACT[width] == shown(subject, width)
 
 
+@pytest.mark.parametrize("severity", [Severity.MATCH, Severity.LESS_ACCURATE], ids=str)
+def test_a_worst_error_above_what_is_allowed_says_why_it_passes(severity: Severity) -> None:
+    """Beside "parity holds" more than the allowed stands with the bound that it is below."""
+    worst = CheckResult(case=CASE, check="output", severity=severity, error=2.0, allowed=1.0)
+    told = shown(verdict(failed=0, worst=worst))
+    assert "output: 2, allowed 1 (2 times)" in told
+    assert (severity is Severity.LESS_ACCURATE) == ("within the rounding bound" in told)
+
+
 @pytest.mark.parametrize("failed", [0, 40], ids=["passing", "failing"])
 def test_colours_stay_on_terminals(failed: int) -> None:
     """A terminal gets colours; a pipe gets the same words and no escape code, no trailing blank."""

@@ -159,6 +159,27 @@ def _nearly_one(factor: float) -> str:
     return text
 
 
+def rounded_scale(head_dim: int, slope: float) -> bool:
+    """Return whether a slope on the true scores is that of a root, or of its inverse, in float32.
+
+    It differs from 1 by less than 2e-7, which a hundredth of it tells from other causes. Libraries
+    round a root to the nearest number, or to its neighbour.
+    """
+    root = math.sqrt(head_dim)
+    slopes = (
+        *(root / each for each in _near_float32(root)),
+        *(root * each for each in _near_float32(1 / root)),
+    )
+    return any(abs(slope - each) <= abs(each - 1) / 100 for each in slopes if each != 1)
+
+
+def _near_float32(value: float) -> tuple[float, ...]:
+    """Return a number rounded to float32, and the numbers of float32 next to that."""
+    near = np.float32(value)
+    below, above = (np.nextafter(near, np.float32(end)) for end in (-np.inf, np.inf))
+    return float(near), float(below), float(above)
+
+
 def constant(value: float) -> str:
     """Return a scale that follows no size, and of which size it would be the right one."""
     square = 1 / (value * value)

@@ -11,7 +11,7 @@ from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
 from mha_parity.diagnose.experiments.reading import SampleWeights, read
 from mha_parity.diagnose.experiments.rules import OffIndices, index_rule, spans
-from mha_parity.diagnose.experiments.scale import law, measured
+from mha_parity.diagnose.experiments.scale import law, measured, rounded_scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -224,6 +224,12 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
             f"the effective scale is {listed or f'{scale:.4g}'}, "
             f"expected 1/sqrt(D) = {expected:.4g}",
             "multiply q k^T by 1/sqrt(D), once, with the D of the call",
+            operation="scale",
+        )
+    if rounded_scale(found.reading.problem.head_dim, float(slopes[0])):
+        return WeightsFinding(
+            "the effective scale is 1/sqrt(D) rounded to float32",
+            "compute it with math.sqrt, or in the dtype of the scores",
             operation="scale",
         )
     story = transfer.denominator(found)
