@@ -167,17 +167,17 @@ def rounded_scale(head_dim: int, slope: float) -> bool:
     """
     root = math.sqrt(head_dim)
     slopes = (
-        *(root / each for each in _near_float32(root)),
-        *(root * each for each in _near_float32(1 / root)),
+        *(root / each for each in _neighbours_in_float32(root)),
+        *(root * each for each in _neighbours_in_float32(1 / root)),
     )
     return any(abs(slope - each) <= abs(each - 1) / 100 for each in slopes if each != 1)
 
 
-def _near_float32(value: float) -> tuple[float, ...]:
+def _neighbours_in_float32(value: float) -> tuple[float, ...]:
     """Return a number rounded to float32, and the numbers of float32 next to that."""
-    near = np.float32(value)
-    below, above = (np.nextafter(near, np.float32(end)) for end in (-np.inf, np.inf))
-    return float(near), float(below), float(above)
+    rounded = np.float32(value)
+    below, above = (np.nextafter(rounded, np.float32(end)) for end in (-np.inf, np.inf))
+    return float(rounded), float(below), float(above)
 
 
 def constant(value: float) -> str:
