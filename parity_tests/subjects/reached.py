@@ -241,6 +241,29 @@ class FourLetters(nn.Module):
         return self.d(merge(attend(*(split(f(s), self.heads) for f in (self.a, self.b, self.c)))))
 
 
+class PackedOfAnyName(nn.Module):
+    """Calls its packed projections and that of the output as nobody else does."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.widen, self.blend = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(each, self.heads) for each in self.widen(x).chunk(3, -1))
+        return self.blend(merge(attend(q, k, v)))
+
+
+class PackedOfAnyNameUnscaled(PackedOfAnyName):
+    """Wrong: the scores are not scaled."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(each, self.heads) for each in self.widen(x).chunk(3, -1))
+        return self.blend(merge((q @ k.mT).softmax(dim=-1) @ v))
+
+
 def half_alone(q, k, v):
     """Return (N, L, D), of float16 and bfloat16."""
     if q.dtype not in {torch.float16, torch.bfloat16}:

@@ -20,6 +20,7 @@ RIGHT = [
     "ProjectsOutManyHeads", "ConfiguredWithin", "ConfiguredScale", "Temperature", "width_given",
     "temperature_given", "ProjectsOutAlone", "SplitsAlone", "CausalFloat32", "FromTheLastKey",
     "SdpaKeeps", "OfPixels", "ConvolvedPixels", "FourLetters", "half_alone", "LengthsWanted",
+    "PackedOfAnyName",
 ]  # fmt: skip
 REFUSED = {
     "ForgetsToProject": "the output is not that of its heads times `W_0.weight`",
@@ -54,6 +55,11 @@ def test_what_has_no_counterpart_is_refused_by_its_name(name: str, said: str) ->
     with pytest.raises(TargetError) as refused:
         bind(load.load(f"{FILE}:{name}"))
     assert said in str(refused.value)
+
+
+def test_packed_rows_of_any_name_are_judged() -> None:
+    """What their sizes say is enough to fail a wrong one by its answers."""
+    assert judged("PackedOfAnyNameUnscaled").failed > 12
 
 
 def test_a_softmax_named_normalize_refuses_nothing() -> None:

@@ -267,12 +267,29 @@ def _with_parts(weights: list[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
     if len(unnamed) == 3 and not has & set(names.ROWS):
         given = dict(zip(unnamed, names.ROWS, strict=True))
         return [(leaf, parts or (given[leaf],)) for leaf, parts in named]
+    if len(named) == len(unnamed) == 2 and (pair := _packed_and_out(unnamed)):
+        return pair
     if len(unnamed) == 1:
         one: tuple[str, ...] = ("out",) if has >= set(names.ROWS) and "out" not in has else ()
         if not has & set(names.ROWS):
             one = ("out",) if len(set(unnamed[0].shape)) == 1 else names.ROWS
         return [(leaf, parts or tuple(one)) for leaf, parts in named]
     return named
+
+
+def _packed_and_out(found: Sequence[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]:
+    """Return two arrays as the packed projections and that of the output, where their sizes say so.
+
+    One is square, and the other three times as long in one axis.
+    """
+    square = [leaf for leaf in found if len(set(leaf.shape)) == 1 and len(leaf.shape) == 2]
+    packed = [leaf for leaf in found if leaf not in square and len(leaf.shape) == 2]
+    if len(square) != 1 or len(packed) != 1:
+        return []
+    width = square[0].shape[0]
+    if sorted(packed[0].shape) != [width, 3 * width]:
+        return []
+    return [(leaf, ("out",) if leaf is square[0] else names.ROWS) for leaf in found]
 
 
 def _says_little(named: Sequence[tuple[Leaf, tuple[str, ...]]]) -> bool:
