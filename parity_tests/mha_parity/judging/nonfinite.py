@@ -48,8 +48,14 @@ def overflow_rows(problem: Problem, reference: Reference) -> Array:
 
 
 def overflow_elements(problem: Problem, reference: Reference, judged: JudgedArray) -> Array:
-    """Return which elements belong to such a row, shaped like the quantity."""
-    return _elements(overflow_rows(problem, reference), judged)
+    """Return which elements belong to such a row, shaped like the quantity.
+
+    Of an output in all heads: a projection by the identity spreads NaN of one over the others.
+    """
+    rows = overflow_rows(problem, reference)
+    if judged.name == "output":
+        rows = np.broadcast_to(rows.any(axis=1, keepdims=True), rows.shape)
+    return _elements(rows, judged)
 
 
 def _elements(rows: Array, judged: JudgedArray) -> Array:

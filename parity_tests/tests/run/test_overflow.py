@@ -76,6 +76,8 @@ def test_an_overflow_is_named_and_red_only_on_demand(name: str, overflows: bool,
 
 
 DRAWN = "mha-N2-L71-S71-H2-D72-weights-float16-widerange-fortran-s13"
+# One head of twelve overflows; the identity of the output projection makes NaN of its whole row.
+ONE_HEAD = "mha-N2-L20-S20-H12-D12-float16-widerange-s461"
 
 
 def test_a_drawn_case_that_overflows_unscaled_fails_nothing() -> None:
@@ -84,6 +86,13 @@ def test_a_drawn_case_that_overflows_unscaled_fails_nothing() -> None:
     result = run_case(candidate, parse(DRAWN), DEFAULT_SETTINGS)
     assert (False, True) == (result.fails, result.inconclusive)
     assert [OVERFLOWS, OVERFLOWS] == [each.detail for each in result.check_results if each.detail]
+
+
+def test_one_head_that_overflows_fails_no_other() -> None:
+    """The rows of all heads are inconclusive, since NaN times 0 is NaN."""
+    candidate = bind(load(f"{Path(SUBJECT).parent}/reached.py:PackedOfAnyName"))
+    result = run_case(candidate, parse(ONE_HEAD), DEFAULT_SETTINGS)
+    assert (False, True) == (result.fails, result.inconclusive)
 
 
 def test_what_is_wrong_elsewhere_still_fails_there() -> None:
