@@ -260,11 +260,11 @@ def forges(Q, K, V, n_heads):
     return right(Q, K, V, n_heads)
 
 
-def only_at_four_rows(misbehave):
-    """Return an attention that misbehaves on sequences of four rows and is right elsewhere."""
+def only_at(rows, misbehave):
+    """Return an attention that misbehaves on sequences of so many rows and is right elsewhere."""
 
     def attention(Q, K, V, n_heads):
-        return (misbehave if len(Q) == 4 else right)(Q, K, V, n_heads)
+        return (misbehave if len(Q) == rows else right)(Q, K, V, n_heads)
 
     return staticmethod(attention)
 
@@ -272,23 +272,23 @@ def only_at_four_rows(misbehave):
 class Sometimes:
     """The misbehaviours that end a call, each on sequences of four rows only."""
 
-    raises = only_at_four_rows(raises)
-    exits = only_at_four_rows(exits)
-    exits_hard = only_at_four_rows(exits_hard)
-    segfaults = only_at_four_rows(segfaults)
-    hangs = only_at_four_rows(hangs)
-    takes_all_memory = only_at_four_rows(takes_all_memory)
-    floods = only_at_four_rows(floods)
-    floods_for_ever = only_at_four_rows(floods_for_ever)
-    pickles = only_at_four_rows(pickles)
-    babbles = only_at_four_rows(babbles)
-    forges = only_at_four_rows(forges)
-    returns_text = only_at_four_rows(returns_text)
-    returns_none = only_at_four_rows(returns_none)
-    returns_lists = only_at_four_rows(returns_lists)
-    returns_scalar = only_at_four_rows(returns_scalar)
-    returns_complex = only_at_four_rows(returns_complex)
-    returns_objects = only_at_four_rows(returns_objects)
+    raises = only_at(4, raises)
+    exits = only_at(4, exits)
+    exits_hard = only_at(4, exits_hard)
+    segfaults = only_at(4, segfaults)
+    hangs = only_at(4, hangs)
+    takes_all_memory = only_at(4, takes_all_memory)
+    floods = only_at(4, floods)
+    floods_for_ever = only_at(4, floods_for_ever)
+    pickles = only_at(4, pickles)
+    babbles = only_at(4, babbles)
+    forges = only_at(4, forges)
+    returns_text = only_at(4, returns_text)
+    returns_none = only_at(4, returns_none)
+    returns_lists = only_at(4, returns_lists)
+    returns_scalar = only_at(4, returns_scalar)
+    returns_complex = only_at(4, returns_complex)
+    returns_objects = only_at(4, returns_objects)
 
 
 def raises_over_one_head(Q, K, V, n_heads):
@@ -301,22 +301,13 @@ def exits_over_one_head(Q, K, V, n_heads):
     return (exits_hard if n_heads == 1 else right)(Q, K, V, n_heads)
 
 
-def only_at_ten_rows(misbehave):
-    """Return an attention that misbehaves on sequences of ten rows and is right elsewhere."""
-
-    def attention(Q, K, V, n_heads):
-        return (misbehave if len(Q) == 10 else right)(Q, K, V, n_heads)
-
-    return staticmethod(attention)
-
-
 class AtTenRows:
     """Misbehaviours at a length that further calls have, and the cases of a test have not."""
 
-    raises = only_at_ten_rows(raises)
-    exits = only_at_ten_rows(exits)
-    exits_hard = only_at_ten_rows(exits_hard)
-    segfaults = only_at_ten_rows(segfaults)
-    hangs = only_at_ten_rows(hangs)
-    babbles = only_at_ten_rows(babbles)
-    takes_all_memory = only_at_ten_rows(takes_all_memory)
+    raises = only_at(10, raises)
+    exits = only_at(10, exits)
+    exits_hard = only_at(10, exits_hard)
+    segfaults = only_at(10, segfaults)
+    hangs = only_at(10, hangs)
+    babbles = only_at(10, babbles)
+    takes_all_memory = only_at(10, takes_all_memory)

@@ -17,9 +17,7 @@ import mha_parity.report
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Place, Severity
 from mha_parity.core.options import Options
-from mha_parity.core.pictures import (
-    WeightsPicture,
-)
+from mha_parity.core.pictures import WeightsPicture
 from mha_parity.core.verdict import (
     CheckRow,
     Diagnosis,
