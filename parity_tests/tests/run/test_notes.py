@@ -1,0 +1,26 @@
+"""Notes of a verdict: the factor by which answers are less accurate is said where it is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.core.case import Case
+from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.run import summary
+from mha_parity.run.case_run import CaseResult
+
+CASE = Case(seed=1, batch=1, queries=2, keys=2, heads_count=1, head_dim=2)
+
+
+@pytest.mark.parametrize(
+    ("times_torch", "said"),
+    [(3.25, " by a factor of up to 3.2 in"), (1.04, " in"), (0.1, " in"), (None, " in")],
+    ids=str,
+)
+def test_a_factor_that_is_none_is_not_said(times_torch: float | None, said: str) -> None:
+    """Where torch's own error is as large in that case, a factor of 0.1 would say the opposite."""
+    found = CheckResult(
+        case=CASE, check="output", severity=Severity.LESS_ACCURATE, times_torch=times_torch
+    )
+    notes = summary.notes([CaseResult(case=CASE, check_results=(found,))])
+    assert (f"less accurate than torch{said} 1 check, within the rounding bound",) == notes
