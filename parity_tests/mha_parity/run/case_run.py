@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ ALL_OF, THEN_EVERY = 2000, 5
 IN_FLIGHT = 24  # cases sent to a candidate in another process while the oracle computes
 
 ANSWERED = "call completes"
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -92,15 +93,35 @@ class CaseResult:
     def without_arrays(self, *, with_answer: bool = False) -> CaseResult:
         """Return the result without its arrays, or all but the answer, as a long run keeps it."""
         answer = self.answer if with_answer else None
-        exposes = self.exposes and _EQUAL.setdefault(self.exposes, self.exposes)
-        held = _EQUAL.setdefault(self.held, self.held)
+        return replace(self, problem=None, reference=None, answer=answer)
+
+    def with_shared_values(self) -> CaseResult:
+        """Return the result with what it has in common with others as one object in all of them.
+
+        What comes from another process has its own copy of each.
+        """
+        check_results = tuple(
+            replace(each, where=_shared(each.where)) for each in self.check_results
+        )
+        parameters = _SHARED.setdefault(tuple(self.parameters.items()), self.parameters)
         return replace(
-            self, problem=None, reference=None, answer=answer, exposes=exposes, held=held
+            self,
+            check_results=check_results,
+            exposes=_shared(self.exposes),
+            parameters=parameters,
+            answer_dtype=_shared(self.answer_dtype),
+            held=_shared(self.held),
         )
 
 
-# Names that are alike in many cases, kept once: a run may have a million of them.
-_EQUAL: dict[Any, Any] = {}
+# One of each of the values that are equal in many cases: a run may have a million of them.
+_SHARED: dict[Any, Any] = {}
+
+
+def _shared(value: Value) -> Value:
+    """Return the first of the values that equal this one."""
+    found: Value = _SHARED.setdefault(value, value)
+    return found
 
 
 def is_measured(place: int) -> bool:

@@ -100,13 +100,13 @@ def run_all(
     systematic = SystematicErrorTest()
     case_results: list[CaseResult] = []
     there: dict[str, str] | None = None
+    kept = 0
     for chunk in _chunks(candidate, options, target, cases, progress, shard, executor):
-        kept = sum(case_result.problem is not None for case_result in case_results)
-        case_results += (
-            chunk.case_results
-            if kept < KEPT_FAILURES
-            else [case_result.without_arrays() for case_result in chunk.case_results]
-        )
+        found_there = chunk.case_results
+        if kept >= KEPT_FAILURES:
+            found_there = [case_result.without_arrays() for case_result in found_there]
+        kept += sum(case_result.problem is not None for case_result in found_there)
+        case_results += [case_result.with_shared_values() for case_result in found_there]
         systematic.merge(chunk.systematic)
         there = there or chunk.environment
         if options.fail_fast and case_results[-1].fails:

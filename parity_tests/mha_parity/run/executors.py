@@ -6,14 +6,16 @@ target by the same text.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import sys
 import threading
 from collections import deque
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -71,11 +73,33 @@ def _cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
+class _ProcessWithoutMain(SpawnProcess):
+    """A process that does not run the caller's main module again.
+
+    It finds the target by its text. A script that calls ``judge`` outside of
+    ``if __name__ == "__main__":`` would start another run in each process.
+    """
+
+    def start(self) -> None:
+        """Start the process while an empty module stands for the main one."""
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _SpawnWithoutMain(SpawnContext):
+    """Starts processes that are not forked, since torch and NumPy have threads here already."""
+
+    Process = _ProcessWithoutMain
+
+
 @contextmanager
 def processes(number: int) -> Iterator[Executor]:
     """Start processes of this machine; what they have not begun when this is left is dropped."""
-    # Not forked: torch and NumPy have threads here already.
-    executor = ProcessPoolExecutor(number, multiprocessing.get_context("spawn"))
+    executor = ProcessPoolExecutor(number, _SpawnWithoutMain())
     try:
         yield executor
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.run import cluster, executors
 from mha_parity.run.build_verdict import settings_of
+from mha_parity.run.case_run import run_cases
 from mha_parity.run.check import check
 from mha_parity.run.chunks import CHUNK_SIZE, ChunkResult
 from mha_parity.run.cluster import dask_cluster
@@ -63,6 +65,41 @@ def test_a_worker_opens_a_target_anew_for_each_run(subjects: Path, tmp_path: Pat
             options = {"cases": 24, **QUICK}
             found.append(mha_parity.judge(f"{file}:f", executor=executor, **options).outcome)  # type: ignore[arg-type]  # options vary
     assert [Outcome.PASS, Outcome.FAIL] == found
+
+
+SCRIPT = """
+import mha_parity
+
+print(mha_parity.judge({target!r}, cases={cases}, jobs=2).run)
+"""
+
+
+def test_a_script_that_guards_nothing_is_judged_in_several_processes(
+    subjects: Path, tmp_path: Path
+) -> None:
+    """The processes do not run the caller's main module, which would judge in each of them."""
+    script, cases = tmp_path / "script.py", CHUNK_SIZE + 1
+    target = f"{subjects}/projected.py:f"
+    script.write_text(SCRIPT.format(target=target, cases=cases), encoding="utf-8")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{cases}\n"), done.stderr
+
+
+def test_equal_values_of_two_cases_are_one_object_in_a_long_run(subjects: Path) -> None:
+    """What two results bring from another process is held once, and nothing of it changes."""
+    options = Options(cases=2, features=(("regime", "normal"),))
+    with opened(f"{subjects}/projected.py:f", options) as candidate:
+        cases = list(cases_for(candidate, candidate.offer, options))
+        found = list(run_cases(candidate, [cases[0], cases[0]], settings_of(options)))
+    copies = [pickle.loads(pickle.dumps(each.without_arrays())) for each in found]  # noqa: S301  (its own)
+    one, other = (each.with_shared_values() for each in copies)
+    for field in ("parameters", "held", "exposes", "answer_dtype"):
+        assert getattr(one, field) is getattr(other, field)
+        assert getattr(one, field) == getattr(copies[1], field)
+    assert one.check_results[0].where is other.check_results[0].where
+    assert other.check_results == copies[1].check_results
+    assert one.parameters
+    assert one.check_results[0].where
 
 
 def _without_seconds(found: Any) -> Any:
