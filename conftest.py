@@ -31,8 +31,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give each library one thread, before any is loaded, unless something is to be timed.
 
     Sums then have one order, and the workers of pytest-xdist do not fight for the cores. Workers
-    and the fresh processes that tests start inherit the limits.
+    and the fresh processes that tests start inherit the limits. They also keep what they compile:
+    otherwise hundreds of processes compile the whole package, 0.8 s each, again.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if not config.getoption("benchmark_enable"):
         for name in THREAD_LIMITS:
             os.environ.setdefault(name, "1")

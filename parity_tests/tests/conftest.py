@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mha_parity.core.verdict import Verdict
+
+    RunPytest = Callable[..., pytest.RunResult]
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +46,44 @@ def check_subject(subjects: Path) -> Callable[..., Verdict]:
         return check(MonitoredCandidate(bind(load.load(path)), forbid=forbid), Options(**few))
 
     return check_target
+
+
+@pytest.fixture(scope="session")
+def run_pytest_in() -> Iterator[RunPytest]:
+    """Return a function that runs pytest in a folder, in a process of its own.
+
+    Its arguments are the folder and what pytest is given. ``pytest_server`` forks the processes:
+    torch is imported once for all of them, which takes 2 s.
+    """
+    server: list[subprocess.Popen[str]] = []
+
+    def run(folder: Path, *arguments: str) -> pytest.RunResult:
+        if not server:
+            command = [sys.executable, str(Path(__file__).with_name("pytest_server.py"))]
+            pipe = subprocess.PIPE
+            server.append(subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe))
+        started = time.perf_counter()
+        places = [str(folder), os.environ.get("PYTHONPATH", "")]
+        request = {
+            "folder": str(folder),
+            "arguments": ["-p", "no:cacheprovider", *arguments],
+            "environment": os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))},
+        }
+        to, back = server[0].stdin, server[0].stdout
+        assert to is not None
+        assert back is not None
+        print(json.dumps(request), file=to, flush=True)
+        status = int(back.readline())
+        out, err = ((folder / name).read_text("utf-8") for name in ("stdout", "stderr"))
+        seconds = time.perf_counter() - started
+        return pytest.RunResult(status, out.splitlines(), err.splitlines(), seconds)
+
+    yield run
+    for each in server:
+        each.communicate()
+
+
+@pytest.fixture
+def run_pytest(pytester: pytest.Pytester, run_pytest_in: RunPytest) -> RunPytest:
+    """Return a function that runs pytest in the folder of ``pytester``."""
+    return partial(run_pytest_in, pytester.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from mha_parity.api import ParityError
 from mha_parity.core.options import Options
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 
@@ -78,7 +82,9 @@ def test_a_misdeed_raises_too() -> None:
         )
 
 
-def test_its_own_frame_is_hidden(pytester: pytest.Pytester) -> None:
+def test_its_own_frame_is_hidden(
+    pytester: pytest.Pytester, run_pytest: Callable[..., pytest.RunResult]
+) -> None:
     """A failing test shows the line of the test and the report, not our code."""
     pytester.makepyfile(
         "from mha_parity import assert_parity\n"
@@ -86,7 +92,7 @@ def test_its_own_frame_is_hidden(pytester: pytest.Pytester) -> None:
         f"    assert_parity({SUBJECTS.as_posix() + '/wrong_split.py:f'!r}, cases=8,"
         " diagnose=False, shrink=False)\n"
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = run_pytest()
     result.stdout.fnmatch_lines([">*assert_parity(*wrong_split.py*", "E*Parity does not hold*"])
     result.stdout.no_fnmatch_line("*asserting.py*: AssertionError*")
 

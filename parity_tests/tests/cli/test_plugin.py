@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,17 +16,21 @@ from mha_parity import pytest_plugin
 from mha_parity.core.option_flags import add_options, from_namespace
 from mha_parity.core.options import Options
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    RunPytest = Callable[..., pytest.RunResult]
+
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = f"{SUBJECTS}/projected.py:f"
 WRONG = f"{SUBJECTS}/wrong_scale.py:f"
 FEW = ("--mha-parity-cases", "40", "--mha-parity-dtypes", "float64")
 
 
-def run(pytester: pytest.Pytester, target: str, *arguments: str) -> pytest.RunResult:
-    """Run pytest on a target in a process of its own."""
-    return pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "--mha-parity-target", target, *FEW, *arguments
-    )
+@pytest.fixture
+def run(run_pytest: RunPytest) -> RunPytest:
+    """Return a function that runs pytest on a target in a process of its own."""
+    return lambda target, *arguments: run_pytest("--mha-parity-target", target, *FEW, *arguments)
 
 
 def outcomes(result: pytest.RunResult) -> dict[str, int]:
@@ -34,9 +38,9 @@ def outcomes(result: pytest.RunResult) -> dict[str, int]:
     return {name: n for name, n in result.parseoutcomes().items() if name != "warnings"}
 
 
-def test_one_id_a_feature(pytester: pytest.Pytester) -> None:
+def test_one_id_a_feature(run: RunPytest) -> None:
     """Each feature that the target offers is a test; all of a right one pass."""
-    result = run(pytester, RIGHT, "-v")
+    result = run(RIGHT, "-v")
     result.stdout.fnmatch_lines(
         [
             f"mha-parity: target {RIGHT}, 40 cases, seed 0",
@@ -52,7 +56,7 @@ def test_one_id_a_feature(pytester: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize("build", [None, "true"], ids=["terminal", "ci"])
 def test_a_failing_feature_shows_the_report_once(
-    build: str | None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    build: str | None, run: RunPytest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong scale fails with several heads and passes with one; dtypes have no part in it.
 
@@ -62,7 +66,7 @@ def test_a_failing_feature_shows_the_report_once(
         monkeypatch.delenv(name, raising=False)
     if build:
         monkeypatch.setenv("CI", build)
-    result = run(pytester, WRONG, "-v", "-k", "heads or float64 or all-cases")
+    result = run(WRONG, "-v", "-k", "heads or float64 or all-cases")
     result.stdout.fnmatch_lines(
         [
             "mha-parity?all-cases? FAILED*",
@@ -81,7 +85,9 @@ def test_a_failing_feature_shows_the_report_once(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
-def test_what_no_single_case_shows_fails_the_run_as_a_whole(pytester: pytest.Pytester) -> None:
+def test_what_no_single_case_shows_fails_the_run_as_a_whole(
+    pytester: pytest.Pytester, run: RunPytest
+) -> None:
     """An epsilon in the denominator drowns in every case, and stands out over them."""
     pytester.makepyfile(
         faint="import numpy as np\n"
@@ -94,24 +100,24 @@ def test_what_no_single_case_shows_fails_the_run_as_a_whole(pytester: pytest.Pyt
         "    return np.concatenate(list(odds @ v), axis=1)\n"
     )
     narrow = ("--mha-parity-dtypes", "float32", "--mha-parity-cases", "60")
-    result = run(pytester, "faint.py:f", "-v", "-k", "all-cases or dtype", *narrow)
+    result = run("faint.py:f", "-v", "-k", "all-cases or dtype", *narrow)
     result.stdout.fnmatch_lines(
         ["*mha-parity?all-cases? FAILED*", "*?dtype=float32? SKIPPED*", "*systematic error*"]
     )
 
 
-def test_an_inconclusive_run_is_red(pytester: pytest.Pytester) -> None:
+def test_an_inconclusive_run_is_red(run: RunPytest) -> None:
     """Two cases prove nothing: the run as a whole fails. Kills "inconclusive passes"."""
-    result = run(pytester, RIGHT, "-k", "all-cases", "--mha-parity-cases", "2")
+    result = run(RIGHT, "-k", "all-cases", "--mha-parity-cases", "2")
     result.stdout.fnmatch_lines(["*Inconclusive: *"])
     assert {"failed": 1} == {k: n for k, n in outcomes(result).items() if k != "deselected"}
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
-def test_a_target_that_never_answers_is_one_red_test(pytester: pytest.Pytester) -> None:
+def test_a_target_that_never_answers_is_one_red_test(run: RunPytest) -> None:
     """Without an answer there is no verdict: one test says so, and the features are skipped."""
     target = f"{SUBJECTS}/miscalled.py:needs_a_keyword"
-    result = run(pytester, target, "-v", "-k", "all-cases or dtype",
+    result = run(target, "-v", "-k", "all-cases or dtype",
                  "--mha-parity-convention", "qkv-heads")  # fmt: skip
     result.stdout.fnmatch_lines(
         [
@@ -123,24 +129,26 @@ def test_a_target_that_never_answers_is_one_red_test(pytester: pytest.Pytester) 
     assert {"failed": 1, "skipped": 1} == {k: outcomes(result)[k] for k in ("failed", "skipped")}
 
 
-def test_an_id_is_chosen_as_it_is_printed(pytester: pytest.Pytester) -> None:
+def test_an_id_is_chosen_as_it_is_printed(run: RunPytest) -> None:
     """One id that a run printed runs that test alone; one that does not exist is refused."""
-    chosen = run(pytester, RIGHT, "-v", "mha-parity[heads=one]")
+    chosen = run(RIGHT, "-v", "mha-parity[heads=one]")
     chosen.stdout.fnmatch_lines(["mha-parity?heads=one? PASSED*"])
     assert {"passed": 1} == outcomes(chosen)
-    refused = run(pytester, RIGHT, "mha-parity[heads=on]")
+    refused = run(RIGHT, "mha-parity[heads=on]")
     refused.stderr.fnmatch_lines(["*got 'heads=on', but no such *; did you mean heads=one?"])
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
 
 
-def test_the_message_is_brief_and_all_of_it_comes_with_v(pytester: pytest.Pytester) -> None:
+def test_the_message_is_brief_and_all_of_it_comes_with_v(
+    pytester: pytest.Pytester, run_pytest: RunPytest
+) -> None:
     """A failing ``assert_parity`` has 25 lines; ``-v`` adds the whole report in a section."""
     pytester.makepyfile(
         "from mha_parity import assert_parity\n"
         f"def test_it():\n    assert_parity({WRONG!r}, cases=40, dtypes='float64')\n"
     )
-    brief = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    whole = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-v")
+    brief = run_pytest()
+    whole = run_pytest("-v")
     brief.stdout.fnmatch_lines(["E *mha_parity.ParityError: Parity does not hold: * The bug: *"])
     assert 25 >= len([line for line in brief.outlines if line.startswith("E  ")])
     brief.stdout.no_fnmatch_line("* checks *")
@@ -148,7 +156,7 @@ def test_the_message_is_brief_and_all_of_it_comes_with_v(pytester: pytest.Pytest
 
 
 def test_at_80_columns_the_summary_names_the_bug(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, run_pytest: RunPytest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line that pytest cuts begins with the bug; no line of prose is wider than the window.
 
@@ -161,7 +169,7 @@ def test_at_80_columns_the_summary_names_the_bug(
         test_it="from mha_parity import assert_parity\n"
         f"def test_attention():\n    assert_parity({WRONG!r}, cases=40, dtypes='float64')\n"
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = run_pytest()
     result.stdout.fnmatch_lines(["FAILED test_it.py::test_attention - the scores are divided by *"])
     said = [line for line in result.outlines if line.startswith("E  ")]
     assert [] == [
@@ -174,24 +182,26 @@ def test_at_80_columns_the_summary_names_the_bug(
     )
 
 
-def test_own_tests_run_beside(pytester: pytest.Pytester) -> None:
+def test_own_tests_run_beside(pytester: pytest.Pytester, run: RunPytest) -> None:
     """The features come behind the tests that are there; -k chooses among both."""
     pytester.makepyfile(test_own="def test_own():\n    pass\n")
-    result = run(pytester, RIGHT, "-v", "-k", "own or float64")
+    result = run(RIGHT, "-v", "-k", "own or float64")
     result.stdout.fnmatch_lines(["test_own.py::test_own PASSED*", "*?dtype=float64? PASSED*"])
     assert outcomes(result)["passed"] == 2
     assert outcomes(result)["deselected"] > 20
 
 
-def test_without_a_target_there_are_no_features(pytester: pytest.Pytester) -> None:
+def test_without_a_target_there_are_no_features(
+    pytester: pytest.Pytester, run_pytest: RunPytest
+) -> None:
     """Whoever has the plugin installed and asks nothing of it notices nothing."""
     pytester.makepyfile(test_own="def test_own():\n    pass\n")
-    assert outcomes(pytester.runpytest_subprocess("-p", "no:cacheprovider")) == {"passed": 1}
+    assert outcomes(run_pytest()) == {"passed": 1}
 
 
-def test_works_in_parallel(pytester: pytest.Pytester) -> None:
+def test_works_in_parallel(run: RunPytest) -> None:
     """Workers of pytest-xdist agree on the features, and come to what one process comes to."""
-    result = run(pytester, WRONG, "-n", "2", "-k", "heads or float64 or all-cases")
+    result = run(WRONG, "-n", "2", "-k", "heads or float64 or all-cases")
     found = outcomes(result)
     # One worker has one failing test, the other has the other: the report stands once all the same.
     assert 1 == result.stdout.str().count("no rounding explains it")
@@ -226,6 +236,7 @@ write("import")
 @pytest.mark.parametrize(("more", "starts"), [((), 1), (("-n", "2"), 2)], ids=["alone", "xdist"])
 def test_a_target_is_judged_once(
     pytester: pytest.Pytester,
+    run: RunPytest,
     monkeypatch: pytest.MonkeyPatch,
     more: tuple[str, ...],
     starts: int,
@@ -234,7 +245,7 @@ def test_a_target_is_judged_once(
     pytester.makepyfile(counted=COUNTED)
     log = pytester.path / "calls.txt"
     monkeypatch.setenv("CALLS", str(log))
-    assert run(pytester, "counted.py:f", *more).ret == pytest.ExitCode.OK
+    assert run("counted.py:f", *more).ret == pytest.ExitCode.OK
     lines = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
     calls = Counter(pid for what, pid in lines if what == "call")
     assert 1 <= sum(what == "import" for what, _ in lines) <= starts
@@ -246,12 +257,12 @@ def test_a_target_is_judged_once(
 class TestExpectedFailures:
     """An adopter's list of what is known to fail."""
 
-    def test_listed_features_may_fail_and_others_may_not(self, pytester: pytest.Pytester) -> None:
+    def test_listed_features_may_fail_and_others_may_not(
+        self, pytester: pytest.Pytester, run: RunPytest
+    ) -> None:
         """A listed feature is an expected failure with its reason; what passes must go."""
         listed = pytester.makefile(".txt", known="heads=many  # our scale\nheads=one\n\n# prose\n")
-        result = run(
-            pytester, WRONG, "-v", "-k", "heads and not kv", "--mha-parity-xfail", str(listed)
-        )
+        result = run(WRONG, "-v", "-k", "heads and not kv", "--mha-parity-xfail", str(listed))
         result.stdout.fnmatch_lines(
             ["*?heads=one? FAILED*", "*?heads=many? XFAIL*(our scale)*", "*XPASS(strict)*"]
         )
@@ -261,13 +272,13 @@ class TestExpectedFailures:
 
     @pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["alone", "in_parallel"])
     def test_dead_entries_are_warned_of(
-        self, pytester: pytest.Pytester, more: tuple[str, ...]
+        self, pytester: pytest.Pytester, run: RunPytest, more: tuple[str, ...]
     ) -> None:
         """An entry that matches no feature of the target does not go unnoticed."""
         pytester.makepyfile(test_own="def test_own():\n    pass\n")
         listed = pytester.makefile(".txt", known="attn=causal  # later\n")
         chosen = ("-k", "test_own", "--mha-parity-xfail", str(listed))
-        result = run(pytester, RIGHT, *chosen, *more)
+        result = run(RIGHT, *chosen, *more)
         said = "*MhaParityWarning: attn=causal is expected to fail, but the target offers no such*"
         result.stdout.fnmatch_lines([said])
         assert result.ret == pytest.ExitCode.OK
@@ -277,22 +288,26 @@ class TestExpectedFailures:
     ) -> None:
         """With -W error the sentence ends the session as a mistake in its set-up."""
         listed = pytester.makefile(".txt", known="attn=causal\n")
-        result = run(pytester, RIGHT, "-W", "error", "--mha-parity-xfail", str(listed))
+        # A fresh process: what is imported before pytest makes warnings of pytest's own.
+        result = pytester.runpytest_subprocess(
+            *("-p", "no:cacheprovider", "-W", "error", *FEW),
+            *("--mha-parity-target", RIGHT, "--mha-parity-xfail", str(listed)),
+        )
         result.stderr.fnmatch_lines(["ERROR: mha-parity: attn=causal is expected to fail, but*"])
         assert result.ret == pytest.ExitCode.USAGE_ERROR
 
-    def test_misspelt_entries_are_refused(self, pytester: pytest.Pytester) -> None:
+    def test_misspelt_entries_are_refused(self, pytester: pytest.Pytester, run: RunPytest) -> None:
         """An entry that is no feature at all ends the session, with the one that is close."""
         listed = pytester.makefile(".txt", known="heads=mony\n")
-        result = run(pytester, RIGHT, "--mha-parity-xfail", str(listed))
+        result = run(RIGHT, "--mha-parity-xfail", str(listed))
         said = "*got 'heads=mony', but no such feature in *; did you mean heads=many?"
         result.stderr.fnmatch_lines([said])
         assert result.ret == pytest.ExitCode.USAGE_ERROR
 
-    def test_a_known_bug_is_green(self, pytester: pytest.Pytester) -> None:
+    def test_a_known_bug_is_green(self, pytester: pytest.Pytester, run: RunPytest) -> None:
         """With what differs and the run itself listed, nothing is red."""
         listed = pytester.makefile(".txt", known="heads=many  # our scale\nall-cases\n")
-        result = run(pytester, WRONG, "--mha-parity-xfail", str(listed))
+        result = run(WRONG, "--mha-parity-xfail", str(listed))
         assert "failed" not in outcomes(result)
         assert 2 == outcomes(result)["xfailed"]
 
@@ -319,10 +334,10 @@ REFUSED = {
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED)
 def test_mistakes_in_the_set_up_are_one_sentence(
-    pytester: pytest.Pytester, arguments: tuple[str, ...], said: str
+    run: RunPytest, arguments: tuple[str, ...], said: str
 ) -> None:
     """What is wrong with target, options or files is said without a traceback, status 4."""
-    result = run(pytester, *arguments)
+    result = run(*arguments)
     result.stderr.fnmatch_lines([f"*{said}*"])
     assert "Traceback" not in result.stderr.str() + result.stdout.str()
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from mha_parity.__main__ import main
 from mha_parity.core import safetensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    RunPytest = Callable[..., pytest.RunResult]
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [
@@ -172,12 +176,13 @@ def needed(line: str) -> list[str]:
     return []
 
 
-def ran(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
+def ran(
+    line: str, folder: Path, capsys: pytest.CaptureFixture[str], run_pytest_in: RunPytest
+) -> int:
     """Run one command of a page, made small; return its exit status."""
     program, *words = shlex.split(line)
     if program == "pytest":
-        run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-        return subprocess.run([*run, *FEW["pytest"]], timeout=300, check=False).returncode
+        return int(run_pytest_in(folder, "-q", *words, *FEW["pytest"]).ret)
     arguments = (
         [
             path.name
@@ -201,16 +206,20 @@ def ran(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
 
 @pytest.mark.parametrize("line", RUN)
 def test_a_command_of_the_pages_runs(
-    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    run_pytest_in: RunPytest,
 ) -> None:
     """It starts and comes to an end: parity of a right target is not denied, of a wrong one is."""
     monkeypatch.chdir(folder)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     if "adapter.py" in line:
-        ran("mha-parity adapt package.module:Layer", folder, capsys)
+        ran("mha-parity adapt package.module:Layer", folder, capsys, run_pytest_in)
     for before in needed(line):
-        assert ran(before, folder, capsys) in {0, 3}
-    status = ran(line, folder, capsys)
+        assert ran(before, folder, capsys, run_pytest_in) in {0, 3}
+    status = ran(line, folder, capsys, run_pytest_in)
     # A feature that is expected to fail and passes is red.
     is_red = "wrong_scale.py" in line or "--mha-parity-xfail" in line
     expected = {1} if is_red else {0} if line.startswith("pytest") else {0, 3}
