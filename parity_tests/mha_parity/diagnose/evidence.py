@@ -81,7 +81,10 @@ def largest_score(attention: Attention) -> float:
 
 def largest_magnitude(array: Array) -> float:
     """Return the largest magnitude among the finite entries."""
-    return float(np.abs(np.where(np.isfinite(array), array, 0)).max(initial=0))
+    largest = np.abs(array).max(initial=0)
+    if not np.isfinite(largest):  # of NaN the largest is NaN
+        largest = np.abs(np.where(np.isfinite(array), array, 0)).max(initial=0)
+    return float(largest)
 
 
 @dataclass(eq=False)
@@ -188,12 +191,17 @@ class Observation:
 
     def gap(self, first: Prediction, second: Prediction) -> float:
         """Return the distance of two predictions, in tolerances."""
+        return max(self._gaps(first, second))
+
+    def _gaps(self, first: Prediction, second: Prediction) -> Iterator[float]:
+        """Yield the distance of the outputs, then that of the weights, in tolerances."""
         if first.answer is None or second.answer is None:
-            return 0.0 if first.answer is second.answer else np.inf
+            yield 0.0 if first.answer is second.answer else np.inf
+            return
         allowed = max(self._allowed(first), self._allowed(second))
-        output = max_distance(first.answer.output, second.answer.output, self.skipped)
+        yield max_distance(first.answer.output, second.answer.output, self.skipped) / allowed
         weights = self._weights_gap(first.answer.weights, second.answer.weights)
-        return max(output / allowed, weights * self.height / allowed)
+        yield weights * self.height / allowed
 
     def _weights_gap(self, first: Array | None, second: Array | None) -> float:
         if first is None or second is None:
@@ -215,7 +223,8 @@ class Observation:
     def tells(self, kind: type[Attention]) -> bool:
         """Whether ``kind`` departs here from the right answer beyond all rounding."""
         if kind not in self._departs:
-            self._departs[kind] = self.gap(self.of(kind), self.right) > TELLING
+            gaps = self._gaps(self.of(kind), self.right)
+            self._departs[kind] = any(gap > TELLING for gap in gaps)
         return self._departs[kind]
 
     def matches(self, kind: type[Attention]) -> bool:
@@ -225,7 +234,7 @@ class Observation:
             return False
         if kind not in self._matched:
             answered = Prediction(self.answer, prediction.largest_score)
-            self._matched[kind] = self.gap(answered, prediction) <= 1
+            self._matched[kind] = all(gap <= 1 for gap in self._gaps(answered, prediction))
         return self._matched[kind]
 
     def contradicts(self, kind: type[Attention]) -> bool:
