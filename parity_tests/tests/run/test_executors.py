@@ -261,7 +261,7 @@ def test_a_cluster_without_workers_is_one_sentence(capsys: pytest.CaptureFixture
 
 def test_a_worker_that_dies_costs_nothing_but_time(subjects: Path, tmp_path: Path) -> None:
     """One of two workers is killed in the middle; the verdict is that of one process."""
-    target, cases = f"{subjects}/wrong_scale.py:f", 8 * CHUNK_SIZE
+    target, cases = f"{subjects}/wrong_scale.py:f", 5 * CHUNK_SIZE
     options = Options(cases=cases, seed=5, **QUICK)  # type: ignore[arg-type]  # options vary
     with opened(target, options) as candidate:
         here = check(candidate, replace(options, jobs=1), target=target)

@@ -24,13 +24,17 @@ SUBJECTS = {
 
 
 @pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
+def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
     """Return the function that checks a subject of the file in float64."""
-    return lambda name: check_subject(f"{FILE}:{name}", cases=60, dtypes=("float64",))
+
+    def check(name: str, **options: object) -> Verdict:
+        return check_subject(f"{FILE}:{name}", cases=30, dtypes=("float64",), **options)
+
+    return check
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_right_ones_hold(judged: Callable[[str], Verdict], name: str) -> None:
+def test_right_ones_hold(judged: Callable[..., Verdict], name: str) -> None:
     """Rows before heads, masks of one sample, a bias of the scores, methods of torch's names.
 
     One input next to weights of torch's names, and keys before queries.
@@ -40,7 +44,7 @@ def test_right_ones_hold(judged: Callable[[str], Verdict], name: str) -> None:
 
 
 def test_keys_before_queries_are_asked_of_unlike_lengths(
-    judged: Callable[[str], Verdict],
+    judged: Callable[..., Verdict],
 ) -> None:
     """Which input is the query is known by its name, and cases have more keys or fewer."""
     verdict = judged("KeysFirst")
@@ -48,7 +52,7 @@ def test_keys_before_queries_are_asked_of_unlike_lengths(
 
 
 @pytest.mark.parametrize("name", SUBJECTS.values())
-def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
+def test_wrong_ones_fail(judged: Callable[..., Verdict], name: str) -> None:
     """The same calls, and wrong numbers."""
-    verdict = judged(name)
+    verdict = judged(name, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict.sentence

@@ -33,7 +33,10 @@ def subject(name: str) -> object:
     return load.load(f"{SUBJECTS}/layers_in_the_wild.py:{name}")
 
 
-def judged(name: str, cases: int = 60, *, diagnose: bool = False) -> Verdict:
+CASES = {"InATuple": 60}  # some with weights, some of normal scores
+
+
+def judged(name: str, cases: int = 40, *, diagnose: bool = False) -> Verdict:
     """Return the verdict on one of the layers."""
     options = Options(cases=cases, diagnose=diagnose, shrink=False)
     return check(bind_in_process(subject(name), Options()), options)
@@ -50,7 +53,7 @@ def test_a_method_that_takes_over_torchs_weights_is_judged(name: str, failed: bo
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_ones_hold(name: str) -> None:
     """Whatever they call their sizes and weights, they are built, filled and found right."""
-    verdict = judged(name)
+    verdict = judged(name, CASES.get(name, 40))
     assert Outcome.PASS == verdict.outcome, verdict
     assert verdict.convention in {"linear-module", "fitted"}
     assert 0 == verdict.failed
@@ -109,7 +112,7 @@ def test_no_name_makes_a_layer_causal(tmp_path: Path) -> None:
     (folder / "layers.py").write_text(source, "utf-8")
     for name in ("Packed", "NotCausal"):
         text = f"{folder}/layers.py:{name}"
-        verdict = check(bind_in_process(load.load(text), Options(), text), Options(cases=60))
+        verdict = check(bind_in_process(load.load(text), Options(), text), Options(cases=30))
         assert Outcome.PASS == verdict.outcome
         assert CAUSAL not in verdict.notes
 

@@ -92,9 +92,9 @@ REFUSED = {
 }
 
 
-def judged(name: str) -> Verdict:
+def judged(name: str, *, fail_fast: bool = False) -> Verdict:
     """Return the verdict on a subject."""
-    options = Options(cases=24, diagnose=False, shrink=False)
+    options = Options(cases=24, diagnose=False, shrink=False, fail_fast=fail_fast)
     return check(bind_in_process(load.load(f"{SUBJECTS}/{name}"), options), options)
 
 
@@ -152,7 +152,7 @@ def test_masks_are_tried_as_they_can_be(name: str, key: str, said: str) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_names_win_over_the_fit(name: str) -> None:
     """Where another reading of the names would fit, the departure is the finding."""
-    verdict = judged(name)
+    verdict = judged(name, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome
 
 

@@ -32,7 +32,7 @@ def judged(name: str) -> Verdict:
     subject = load.load(f"{SUBJECTS}/{name}")
     convention = "linear-module" if isinstance(subject, type) else None
     asked = Options(
-        cases=50,
+        cases=24,
         dtypes=("float64",),
         grad=True,
         convention=convention,

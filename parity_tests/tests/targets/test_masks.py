@@ -46,7 +46,7 @@ def judged(name: str, **options: object) -> Verdict:
     """Return the verdict on one of the subjects, in float64."""
     subject = load.load(f"{SUBJECTS}/mask_meanings.py:{name}")
     asked = Options(
-        cases=80, dtypes=("float64",), diagnose=False, shrink=False,
+        cases=40, dtypes=("float64",), diagnose=False, shrink=False,
         **options,  # type: ignore[arg-type]  # they vary
     )  # fmt: skip
     return check(bind_in_process(subject, asked), asked)
