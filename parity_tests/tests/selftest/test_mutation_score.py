@@ -7,16 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mha_parity.selftest.mutation_draw import ROOMS, Change, apply, describe, draw, places
 from mha_parity.selftest.mutation_score import (
-    ROOMS,
-    Change,
     ChangeResult,
-    apply,
-    describe,
-    draw,
-    is_green,
     outdated,
-    places,
     read_equivalents,
     score,
     tables,
@@ -76,19 +70,6 @@ def test_every_equivalent_change_has_a_reason_and_its_line(tmp_path: Path) -> No
     listed.write_text("\n".join(map(json.dumps, entries)), encoding="utf-8")
     assert ["second = 2", "third = 3"] == outdated(tmp_path, listed)
     assert "it is unused" == read_equivalents(listed)["code.py", "first = 1", ""]
-
-
-def test_the_tests_run_on_the_changed_copy(tmp_path: Path) -> None:
-    """A module of the copy is the one that its tests import, and what breaks it is seen."""
-    tests = tmp_path / "parity_tests" / "tests" / "core"
-    tests.mkdir(parents=True)
-    tests.joinpath("test_of_it.py").write_text(
-        "from only_in_the_copy import one\n\n\ndef test_one():\n    assert one == 1\n"
-    )
-    module = tmp_path / "parity_tests" / "only_in_the_copy.py"
-    for text, passes in (("one = 1\n", True), ("one = 2\n", False)):
-        module.write_text(text, encoding="utf-8")
-        assert is_green(tmp_path, "core") is passes
 
 
 def test_every_room_and_its_tests_exist() -> None:
