@@ -89,9 +89,9 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
             status = 70
             try:
                 os.setsid()
-                with Path(os.devnull).open("r+b") as nothing:
-                    for number in range(3):
-                        os.dup2(nothing.fileno(), number)
+                nothing = os.open(os.devnull, os.O_RDWR)
+                for number in range(3):
+                    os.dup2(nothing, number)
                 status = _run(asked, Path(file.name))
             finally:
                 os._exit(status)

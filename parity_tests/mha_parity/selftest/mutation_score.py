@@ -43,6 +43,7 @@ Result = TypeVar("Result")
 DATA = Path(__file__).parent / "data"
 EQUIVALENTS = DATA / "mutation.jsonl"
 LEAST_SCORE = 0.95
+CONTROL = 0.02  # seconds of the tests that control the order: most of them, in a few seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +131,17 @@ def run_changes(
         with progress(error_console(), "files of tests", "recording", "files") as tick:
             found = pool.map(lambda file: use(lambda warm: warm.record(file)), files)
             records = [test for tests in _ticked(found, tick, len(files)) for test in tests or ()]
+        use(lambda warm: _control(warm, records))
         with progress(error_console(), "changes", "testing", "changes") as tick:
             tested = pool.map(lambda one: use(lambda warm: run_tests(one, warm, records)), drawn)
             return [result for result in _ticked(tested, tick, count) if result]
+
+
+def _control(warm: WarmProcess, records: Sequence[TestRecord]) -> None:
+    """Raise where tests that pass file by file fail in another order: each change would fail."""
+    fast = sorted(records, key=lambda test: test.seconds)
+    if not warm.is_green([test for test in fast if test.seconds < CONTROL]):
+        raise RuntimeError("tests of unchanged code fail in the order of their time; mend them.")
 
 
 def _ticked(
