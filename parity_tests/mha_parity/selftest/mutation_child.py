@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType, FrameType
 
-SLOW = ("torch", "numpy", "hypothesis", "ml_dtypes", "rich.console", "safetensors", "nbformat")
+SLOW = ("torch", "numpy", "ml_dtypes", "rich.console", "safetensors", "nbformat")
 SECONDS = 600.0  # for one file of tests on unchanged code
 
 
