@@ -102,7 +102,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _run(asked: dict[str, Any], out: Path) -> int:
     plugin: Chosen | Recorder
-    options = ["-q", "-p", "no:cacheprovider"]
+    options = ["-q", "-p", "no:cacheprovider", "--rootdir=."]
     if "record" in asked:
         plugin = Recorder(f"{Path.cwd()}{os.sep}")
         status = pytest.main([*options, asked["record"]], plugins=[plugin])

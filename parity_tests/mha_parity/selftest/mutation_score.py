@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mha_parity.report.progress import error_console, progress
 from mha_parity.selftest.mutation_draw import ROOMS, Change, draw
 from mha_parity.selftest.mutation_tests import (
-    TestRecord,
+    RecordedTest,
     WarmProcess,
     chosen,
     files_of,
@@ -72,7 +72,7 @@ def read_equivalents(path: Path = EQUIVALENTS) -> dict[tuple[str, str, str], str
 
 
 def run_tests(
-    drawn: tuple[Change, str], warm: WarmProcess, records: Sequence[TestRecord]
+    drawn: tuple[Change, str], warm: WarmProcess, records: Sequence[RecordedTest]
 ) -> ChangeResult:
     """Write a change into the copy of ``warm``, run the tests that may see it, and put it back."""
     change, text = drawn
@@ -137,7 +137,7 @@ def run_changes(
             return [result for result in _ticked(tested, tick, count) if result]
 
 
-def _control(warm: WarmProcess, records: Sequence[TestRecord]) -> None:
+def _control(warm: WarmProcess, records: Sequence[RecordedTest]) -> None:
     """Raise where tests that pass file by file fail in another order: each change would fail."""
     fast = sorted(records, key=lambda test: test.seconds)
     if not warm.is_green([test for test in fast if test.seconds < CONTROL]):

@@ -32,7 +32,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestRecord:
+class RecordedTest:
     """One test that passes on unchanged code, and the functions that it calls."""
 
     name: str
@@ -77,13 +77,13 @@ class WarmProcess:
         """End it."""
         self._process.communicate()
 
-    def is_green(self, tests: Sequence[TestRecord]) -> bool:
+    def is_green(self, tests: Sequence[RecordedTest]) -> bool:
         """Return whether these tests pass, in this order; no test at all is no failure."""
         limit = START + SLOWER * sum(test.seconds for test in tests)
         status: int = self.ask(tests=[test.name for test in tests], seconds=limit)["status"]
         return status in GREEN
 
-    def record(self, file: str) -> list[TestRecord]:
+    def record(self, file: str) -> list[RecordedTest]:
         """Return the tests of a file that pass."""
         apart = ("/test_", "parity_tests/docs/", "mha_parity/selftest/")
         lines = self.tree().splitlines()
@@ -97,7 +97,7 @@ class WarmProcess:
 
         read = kept("\n".join([file, *needed]), ask)
         return [
-            TestRecord(name=name, seconds=seconds, called=frozenset(map(tuple, called)))
+            RecordedTest(name=name, seconds=seconds, called=frozenset(map(tuple, called)))
             for name, seconds, called in read
         ]
 
@@ -131,8 +131,8 @@ def files_of(root: Path, folders: Iterable[str]) -> list[str]:
 
 
 def chosen(
-    records: Sequence[TestRecord], path: str, name: str, folders: Sequence[str]
-) -> list[TestRecord]:
+    records: Sequence[RecordedTest], path: str, name: str, folders: Sequence[str]
+) -> list[RecordedTest]:
     """Return the tests to ask about a change in the function ``name`` of ``path``, in order.
 
     Those that call it come first, then those that call its module (it may be called once for all
@@ -141,7 +141,7 @@ def chosen(
     """
     calls = [test for test in records if (path, name) in test.called]
     near = [test for test in records if any(path == file for file, _ in test.called)]
-    asked: list[TestRecord] = []
+    asked: list[RecordedTest] = []
     left = MOST_SECONDS
     for tests in (calls, near or [test for test in records if test.folder == folders[0]]):
         for test in sorted(tests, key=lambda test: test.seconds):
