@@ -126,7 +126,7 @@ def run_changes(
             stack.callback(warm.close)
             free.put(warm)
         drawn = list(draw(root, count, seed, rooms))
-        files = files_of(root, {folder for room in rooms for folder in ROOMS[room]})
+        files = files_of(root, dict.fromkeys(each for room in rooms for each in ROOMS[room]))
         pool = stack.enter_context(ThreadPoolExecutor(jobs))
         with progress(error_console(), "files of tests", "recording", "files") as tick:
             found = pool.map(lambda file: use(lambda warm: warm.record(file)), files)
