@@ -32,6 +32,7 @@ ROOMS = {
 }
 # Of the reference: what torch was seen to do and where, and problems to show it on. No verdict.
 NO_RUN = ("trial", "_trial_masks", "_trial_values", "_evidence", "_report", "example")
+SAME = ("_Eq_Is", "_Is_Eq", "_NotEq_IsNot", "_IsNot_NotEq")
 
 Place = tuple[int, int]
 
@@ -59,7 +60,8 @@ class Change:
 def places(source: str) -> dict[Place, list[tuple[str, int]]]:
     """Return what cosmic-ray can change in a module, as (operator, occurrence) by place.
 
-    Left out is what no run can see: annotations, imports for them, options of a dataclass.
+    Left out is what no run can see: annotations, imports for them, options of a dataclass; and
+    identity for equality, of which Python decides (equal texts and small numbers are one object).
     """
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.plugins import get_operator, operator_names
@@ -68,7 +70,7 @@ def places(source: str) -> dict[Place, list[tuple[str, int]]]:
     nodes = list(ast_nodes(get_ast(source)))
     found: dict[Place, list[tuple[str, int]]] = {}
     for name in operator_names():
-        if get_operator(name).arguments():
+        if get_operator(name).arguments() or name.endswith(SAME):
             continue
         operator = get_operator(name)()
         starts = [start for node in nodes for start, _ in operator.mutation_positions(node)]
@@ -102,14 +104,17 @@ def draw(root: Path, count: int, seed: int, rooms: Sequence[str]) -> Iterator[tu
     sources = cache(lambda path: path.read_text("utf-8"))
     of_module = cache(lambda path: places(sources(path)))
     drawn: set[tuple[Path, Place]] = set()
-    while len(drawn) < count:
-        (module,) = rng.choices(modules, lengths)
+    while len(drawn) < count and modules:
+        (number,) = rng.choices(range(len(modules)), lengths)
+        module = modules[number]
         left = sorted(place for place in of_module(module) if (module, place) not in drawn)
         if left:
             place = rng.choice(left)
             drawn.add((module, place))
             text = apply(sources(module), *rng.choice(of_module(module)[place]))
             yield describe(module.relative_to(root).as_posix(), sources(module), text), text
+        else:
+            del modules[number], lengths[number]
 
 
 def _unseen(tree: ast.Module) -> Iterator[tuple[Place, Place]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -184,6 +186,13 @@ def tables(tested: Sequence[ChangeResult], seed: int) -> str:
     return "\n".join([*lines, ""])
 
 
+def _origin(asked: str, tested: Sequence[ChangeResult]) -> str:
+    """Return the command, the date, and what a change costs."""
+    seconds = statistics.median([one.seconds for one in tested] or [0.0])
+    today = datetime.now(UTC).date()
+    return f"`make mutation ARGS='{asked}'`, {today}; {seconds:.1f} s a change in the median."
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Test a sample, print its tables, and return 1 where a test sees too few."""
     parser = argparse.ArgumentParser(description="Test changes of the code that decides verdicts.")
@@ -198,9 +207,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     rooms = options.room or tuple(ROOMS)
     tested = run_changes(options.count, options.seed, rooms, options.jobs, options.seconds)
-    text = tables(tested, options.seed)
+    asked = " ".join(sys.argv[1:] if arguments is None else arguments)
+    text = f"{_origin(asked, tested)}\n\n{tables(tested, options.seed)}"
     if len(tested) < options.count:
-        text = f"{options.count - len(tested)} of {options.count} not tested yet.\n\n{text}"
+        text = f"{len(tested)} of {options.count} changes tested in this time.\n\n{text}"
     if options.markdown:
         options.markdown.write_text(text, encoding="utf-8")
     sys.stdout.write(text)
