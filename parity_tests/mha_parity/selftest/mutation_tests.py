@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 STORE = Path("build/mutation")
 CHILD = Path(__file__).with_name("mutation_child.py")
 TESTS = "parity_tests/tests"
+CODE = ("\timpl/", "\treference/", "\tparity_tests/mha_parity/", "\tparity_tests/subjects/")
 # Of unchanged tests, for one change: what these tests do not see has survived.
 MOST_SECONDS = 90.0
 # A change may make a test slower than this only by a loop without an end.
@@ -85,9 +86,8 @@ class WarmProcess:
 
     def record(self, file: str) -> list[RecordedTest]:
         """Return the tests of a file that pass."""
-        apart = ("/test_", "parity_tests/docs/", "mha_parity/selftest/")
-        lines = self.tree().splitlines()
-        needed = [line for line in lines if line.endswith(file) or not _any_in(apart, line)]
+        lines = (line for line in self.tree().splitlines() if "/selftest/" not in line)
+        needed = [line for line in lines if line.endswith(file) or _any_in(CODE, line)]
 
         def ask() -> Any:
             answer = self.ask(record=file)
