@@ -140,10 +140,10 @@ def chosen(
     folder. Within each, the fastest first. They take ``MOST_SECONDS`` at most, but the first runs.
     """
     calls = [test for test in records if (path, name) in test.called]
-    near = [test for test in records if any(path == file for file, _ in test.called)]
+    around = [test for test in records if any(path == file for file, _ in test.called)]
     asked: list[RecordedTest] = []
     left = MOST_SECONDS
-    for tests in (calls, near or [test for test in records if test.folder == folders[0]]):
+    for tests in (calls, around or [test for test in records if test.folder == folders[0]]):
         for test in sorted(tests, key=lambda test: test.seconds):
             if test not in asked and (test.seconds <= left or not asked):
                 asked.append(test)
