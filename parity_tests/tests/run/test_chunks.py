@@ -33,32 +33,29 @@ def _quiet() -> None:
     """Hear nothing."""
 
 
-def _verdict(target: str, jobs: int) -> Verdict:
+def _verdict(target: str, jobs: int, heard: list[tuple[int, int]]) -> Verdict:
     options = Options(cases=CHUNK_SIZE + 7, seed=5, jobs=jobs, shrink=False, diagnose=False)
     with opened(target, options) as candidate:
-        return check(candidate, options, target=target)
+        return check(candidate, options, target=target, progress=lambda *now: heard.append(now))
 
 
 @pytest.mark.parametrize("name", ["projected.py:f", "wrong_scale.py:f"])
 def test_the_verdict_does_not_depend_on_the_number_of_processes(name: str) -> None:
-    """Right and wrong targets get the same counts, checks and failures from one and from two."""
-    one, two = (_verdict(f"{SUBJECTS}/{name}", jobs) for jobs in (1, 2))
+    """Right and wrong targets get the same counts, checks and failures from one and from two.
+
+    From two, progress hears of each chunk when it is done, and last that all cases are.
+    """
+    heard: list[tuple[int, int]] = []
+    one = _verdict(f"{SUBJECTS}/{name}", 1, [])
+    two = _verdict(f"{SUBJECTS}/{name}", 2, heard)
+    whole = CHUNK_SIZE + 7
+    assert [(CHUNK_SIZE, whole), (whole, whole)] == heard
     same = ("outcome", "run", "passed", "failed", "features", "checks", "power", "weighed", "worst")
     for field in (*same, "environment"):
         assert getattr(one, field) == getattr(two, field), field
     assert [each.check_result for each in one.failures] == [
         each.check_result for each in two.failures
     ]
-
-
-def test_progress_is_told_of_every_case_from_several_processes() -> None:
-    """The last that progress hears is that all cases are done."""
-    heard: list[tuple[int, int]] = []
-    target = f"{SUBJECTS}/projected.py:f"
-    options = Options(cases=2 * CHUNK_SIZE, jobs=2)
-    with opened(target, options) as candidate:
-        check(candidate, options, target=target, progress=lambda *now: heard.append(now))
-    assert heard == [(CHUNK_SIZE, 2 * CHUNK_SIZE), (2 * CHUNK_SIZE, 2 * CHUNK_SIZE)]
 
 
 def test_long_runs_take_every_core_and_short_ones_one_process() -> None:
