@@ -140,27 +140,12 @@ def test_an_id_is_chosen_as_it_is_printed(run: RunPytest) -> None:
 
 
 def test_the_message_is_brief_and_all_of_it_comes_with_v(
-    pytester: pytest.Pytester, run_pytest: RunPytest
-) -> None:
-    """A failing ``assert_parity`` has 25 lines; ``-v`` adds the whole report in a section."""
-    pytester.makepyfile(
-        "from mha_parity import assert_parity\n"
-        f"def test_it():\n    assert_parity({WRONG!r}, cases=40, dtypes='float64')\n"
-    )
-    brief = run_pytest()
-    whole = run_pytest("-v")
-    brief.stdout.fnmatch_lines(["E *mha_parity.ParityError: Parity does not hold: * The bug: *"])
-    assert 25 >= len([line for line in brief.outlines if line.startswith("E  ")])
-    brief.stdout.no_fnmatch_line("* checks *")
-    whole.stdout.fnmatch_lines(["*- mha-parity -*", " checks *"])
-
-
-def test_at_80_columns_the_summary_names_the_bug(
     pytester: pytest.Pytester, run_pytest: RunPytest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line that pytest cuts begins with the bug; no line of prose is wider than the window.
+    """A failing ``assert_parity`` has 25 lines; ``-v`` adds the whole report in a section.
 
-    An id, a command, and a line of the source with its place are to be copied: they stay whole.
+    At 80 columns the line that pytest cuts begins with the bug, and no line of prose is wider. An
+    id, a command, and a line of the source with its place are to be copied: they stay whole.
     """
     for name in ("CI", "BUILD_NUMBER"):
         monkeypatch.delenv(name, raising=False)
@@ -169,17 +154,21 @@ def test_at_80_columns_the_summary_names_the_bug(
         test_it="from mha_parity import assert_parity\n"
         f"def test_attention():\n    assert_parity({WRONG!r}, cases=40, dtypes='float64')\n"
     )
-    result = run_pytest()
-    result.stdout.fnmatch_lines(["FAILED test_it.py::test_attention - the scores are divided by *"])
-    said = [line for line in result.outlines if line.startswith("E  ")]
-    assert [] == [
-        line
-        for line in said[1:]
-        if len(line) > 80 and not re.match(r"E +(case|replay|look at) ", line)
-    ]
-    assert any(
-        re.match(r"E +replay +mha-parity replay \S+ \S+wrong_scale.py:f$", line) for line in said
+    brief, whole = run_pytest(), run_pytest("-v")
+    brief.stdout.fnmatch_lines(
+        [
+            "E *mha_parity.ParityError: Parity does not hold: * The bug: *",
+            "FAILED test_it.py::test_attention - the scores are divided by *",
+        ]
     )
+    said = [line for line in brief.outlines if line.startswith("E  ")]
+    assert 25 >= len(said)
+    copied = re.compile(r"E +(case|replay|look at) ")
+    assert [] == [line for line in said[1:] if len(line) > 80 and not copied.match(line)]
+    replay = re.compile(r"E +replay +mha-parity replay \S+ \S+wrong_scale.py:f$")
+    assert any(replay.match(line) for line in said)
+    brief.stdout.no_fnmatch_line("* checks *")
+    whole.stdout.fnmatch_lines(["*- mha-parity -*", " checks *"])
 
 
 def test_own_tests_run_beside(pytester: pytest.Pytester, run: RunPytest) -> None:
