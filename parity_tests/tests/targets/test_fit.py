@@ -92,19 +92,27 @@ REFUSED = {
 }
 
 
+def options(*, fail_fast: bool = False) -> Options:
+    """Return the options of each check here."""
+    return Options(cases=24, diagnose=False, shrink=False, fail_fast=fail_fast)
+
+
 def judged(name: str, *, fail_fast: bool = False) -> Verdict:
     """Return the verdict on a subject."""
-    options = Options(cases=24, diagnose=False, shrink=False, fail_fast=fail_fast)
-    return check(bind_in_process(load.load(f"{SUBJECTS}/{name}"), options), options)
+    asked = options(fail_fast=fail_fast)
+    return check(bind_in_process(load.load(f"{SUBJECTS}/{name}"), asked), asked)
 
 
 @pytest.mark.parametrize(("name", "said"), RIGHT.items(), ids=RIGHT)
-def test_right_ones_are_found_and_said(name: str, said: str) -> None:
-    """What was found fits to rounding, and is said in one line."""
-    bound = bind(load.load(f"{SUBJECTS}/{name}"))
-    assert isinstance(bound, Fitted)
-    assert bound.fit.exact, bound.fit
-    assert said in str(bound.how)
+def test_right_ones_are_found_said_and_pass(name: str, said: str) -> None:
+    """What was found fits to rounding, is said in one line, and no case of the offer is wrong."""
+    candidate = bind_in_process(load.load(f"{SUBJECTS}/{name}"), options())
+    assert isinstance(candidate.bound, Fitted)
+    assert candidate.bound.fit.exact, candidate.bound.fit
+    assert said in str(candidate.bound.how)
+    verdict = check(candidate, options())
+    assert 0 == verdict.failed, verdict
+    assert any("called as" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize("name", ["styles.py:MaskWanted", "styles.py:Widths"])
@@ -117,14 +125,6 @@ def test_the_longest_searches_take_little_time(name: str) -> None:
         if time.thread_time() - started < 1.5:
             return
     pytest.fail("each of five searches took over 1.5 s")
-
-
-@pytest.mark.parametrize("name", RIGHT)
-def test_right_ones_pass(name: str) -> None:
-    """No case of what is offered is wrong."""
-    verdict = judged(name)
-    assert 0 == verdict.failed, verdict
-    assert any("called as" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ class Convention(ABC):
         self.untried: dict[str, str] = {}
         self.hides_future = False
         self._tried: Mapping[str, Any] | None = None
+        self._planned_last: tuple[MaskPlan, Problem, dict[str, MaskArgument]] | None = None
         self._built_with: tuple[Sequence[Any], Mapping[str, Any]] | None = None
         self.remarks: tuple[str, ...] = ()
         self.offer: Offer = self.claims()
@@ -178,8 +179,16 @@ class Convention(ABC):
             None if self._tried is None else {k: MaskArgument(v) for k, v in self._tried.items()}
         )
         if found is None:
-            found = {} if self.masks is None else self.masks.passed(problem)
+            found = {} if self.masks is None else self._planned(self.masks, problem)
         return {key.removeprefix(of): v for key, v in found.items() if key.startswith(of)}
+
+    def _planned(self, plan: MaskPlan, problem: Problem) -> dict[str, MaskArgument]:
+        """Return what the plan passes for a problem; constructor and call ask one by one."""
+        if self._planned_last is None or not (
+            plan is self._planned_last[0] and problem is self._planned_last[1]
+        ):
+            self._planned_last = plan, problem, plan.passed(problem)
+        return self._planned_last[2]
 
     def answer_with(self, problem: Problem, given: Mapping[str, Any]) -> Answer:
         """Return the answer when these parameters are passed, by key, and no other mask."""
