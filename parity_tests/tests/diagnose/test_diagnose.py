@@ -48,6 +48,7 @@ STYLES = ("einsums", "layers", "lengths", "loops", "streams", "tensors")
 LOOPS = ("loops",)  # Python loops over every number: their bugs show at small sizes
 SEED = 5
 CASES = 400
+GRADIENT_CASES = 30  # some of each kind of mask
 FAILURES = 12  # a diagnosis looks at twice as many; fewer are harder
 SECONDS = 200.0  # forty times those of a check: a busy machine shall not end the search
 
@@ -199,7 +200,9 @@ def checked(file: str, name: str) -> tuple[Diagnosis, ...]:
     sys.modules[module.__name__] = module
     spec.loader.exec_module(module)
     candidate = bind(getattr(module, name))
-    return check(candidate, Options(cases=48, seed=SEED, grad=True, shrink=False)).diagnosis
+    return check(
+        candidate, Options(cases=GRADIENT_CASES, seed=SEED, grad=True, shrink=False)
+    ).diagnosis
 
 
 @pytest.mark.parametrize(
@@ -208,7 +211,9 @@ def checked(file: str, name: str) -> tuple[Diagnosis, ...]:
 def test_wrong_gradients_are_named(name: str) -> None:
     """Behind a right output a wrong backward pass is named by the gradients that it gives."""
     candidate = monitored_candidate(catalogue()[name])
-    (found,) = check(candidate, Options(cases=48, seed=SEED, grad=True, shrink=False)).diagnosis
+    (found,) = check(
+        candidate, Options(cases=GRADIENT_CASES, seed=SEED, grad=True, shrink=False)
+    ).diagnosis
     assert name == found.bug
     assert found.confident
 
