@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType, FrameType
 
-SLOW = ("torch", "numpy", "ml_dtypes", "rich.console", "safetensors", "nbformat")
+SLOW = ("torch", "numpy", "hypothesis", "ml_dtypes", "rich.console", "safetensors", "nbformat")
 SECONDS = 600.0  # for one file of tests on unchanged code
 
 
@@ -102,7 +102,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _run(asked: dict[str, Any], out: Path) -> int:
     plugin: Chosen | Recorder
-    options = ["-q", "-p", "no:cacheprovider", "--rootdir=."]
+    options = ["-q", "-p", "no:cacheprovider", "--rootdir=.", "--assert=plain"]
     if "record" in asked:
         plugin = Recorder(f"{Path.cwd()}{os.sep}")
         status = pytest.main([*options, asked["record"]], plugins=[plugin])
