@@ -60,8 +60,9 @@ class Change:
 def places(source: str) -> dict[Place, list[tuple[str, int]]]:
     """Return what cosmic-ray can change in a module, as (operator, occurrence) by place.
 
-    Left out is what no run can see: annotations, imports for them, options of a dataclass; and
-    identity for equality, of which Python decides (equal texts and small numbers are one object).
+    Left out is what no run can see: annotations, imports for them, options of a dataclass, the
+    `strict` of a zip; and identity for equality, of which Python decides (equal texts and small
+    numbers are one object).
     """
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.plugins import get_operator, operator_names
@@ -126,6 +127,8 @@ def _unseen(tree: ast.Module) -> Iterator[tuple[Place, Place]]:
             hidden = [node.annotation]
         elif isinstance(node, ast.ClassDef):
             hidden = [one for one in node.decorator_list if "dataclass" in ast.dump(one)]
+        elif isinstance(node, ast.keyword) and node.arg == "strict":
+            hidden = [node.value]  # it asserts that lengths are equal, as they are
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             hidden = [node.test, *node.body]
         for part in hidden:

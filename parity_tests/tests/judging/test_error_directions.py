@@ -18,7 +18,6 @@ from mha_parity.judging.error_directions import (
     DIRECTIONS,
     DISTANCES,
     FRACTIONS,
-    NOTHING_LEFT,
     project_error,
 )
 from mha_parity.judging.systematic_error import (
@@ -81,7 +80,7 @@ def without(direction: Array, other: Array) -> Array:
     """Return a direction less its part along another."""
     length = other @ other
     left = direction - (direction @ other) / length * other if length else direction
-    return left if left @ left > NOTHING_LEFT * (direction @ direction) else np.zeros_like(left)
+    return left if left @ left > 1e-6 * (direction @ direction) else np.zeros_like(left)
 
 
 CASES = (
@@ -91,6 +90,7 @@ CASES = (
     "qkv-N2-L5-S6-H2-D4-cross-floatpadding-floatmask3d-float64-s4",
     "qkv-N2-L6-S6-H4-D2-G2-V3-causal-scaled-float64-peaky-s5",
     "qkv-N1-L3-S1-H2-D4-cross-float64-s6",
+    "qkv-N1-L1-S6-H2-D1-cross-float64-s7",
 )
 
 
@@ -116,10 +116,33 @@ def test_an_error_is_projected_on_derivatives_made_orthogonal(words: str) -> Non
             direction = (
                 pure if name == "scale" else without(without(rows[name], rows["gain"]), pure)
             )
+        assert direction.any() or not norms[group, number], "what is left is rounding"
         assert norms[group, number] == pytest.approx(direction @ direction, rel=1e-6), name
         assert pushed[group, number] == pytest.approx(
             direction @ error[:, group].ravel(), rel=1e-6, abs=1e-12
         ), name
+
+
+def test_each_argument_of_exp_is_in_one_bin_of_either_kind() -> None:
+    """Also one just below 0, whose fraction is rounded to 1: kills the changes of the last bin."""
+    problem = make_problem(parse(CASES[0]))
+    reference = reference_answer(problem)
+    logits = reference.logits.copy()
+    logits[0, 0, 0, :2] = [0.0, -1e-17]
+    logits[0, 0, 0, 2:] = -1.0
+    reference = replace(reference, logits=logits)
+    moves = error_directions._moves(problem, reference, reference.weights.astype(np.float64))
+    largest = logits == logits.max(axis=-1, keepdims=True)
+    for bins in (moves[:, :, 1 : 1 + FRACTIONS], moves[:, :, 1 + FRACTIONS :]):
+        assert np.array_equal(bins.sum(axis=2), ~largest)
+    assert moves[0, 0, FRACTIONS, 0, 1] == 1, "the last bin of fractions"
+
+
+def test_the_bins_are_named_by_their_edges() -> None:
+    """Kills other edges in the names that reports show."""
+    assert error_directions.FRACTION_BINS[3].endswith("a fraction between 0.375 and 0.5")
+    assert error_directions.DISTANCE_BINS[0] == "of arguments between -0.25 and -0"
+    assert error_directions.DISTANCE_BINS[-1] == "of arguments between -inf and -9"
 
 
 def test_large_problems_have_gain_and_scale_alone(monkeypatch: pytest.MonkeyPatch) -> None:

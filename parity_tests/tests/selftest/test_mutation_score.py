@@ -30,6 +30,7 @@ class Pair:
     first: int | None
 
 def larger(one: int | None, two: int | str) -> int | None:
+    zip(one, two, strict=True)
     return one + two
 '''
 
