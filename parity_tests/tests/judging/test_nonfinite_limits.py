@@ -1,0 +1,69 @@
+"""Where rows count as overflowing float16, and how far a number is from a policy, at the limits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.case import parse
+from mha_parity.judging.groups import judged_array
+from mha_parity.judging.nonfinite import (
+    overflow_elements,
+    overflow_rows,
+    policy_of,
+    reference_under,
+)
+from mha_parity.oracle.error_bound import roundoff, smallest
+from mha_parity.oracle.reference import reference_answer
+
+MASKED = "padding-boolmask-maskedrows-weights-float32-s3"
+
+
+@pytest.mark.parametrize(("words", "mixed"), [("qkv", False), ("mha", False), ("mha", True)])
+def test_a_row_overflows_float16_by_its_sum_of_magnitudes(words: str, mixed: bool) -> None:
+    """One row of one head, over one key; of an output in all heads, of weights in its own alone.
+
+    Kills `any(axis=1)` over the heads and the limits of other dtypes.
+    """
+    layer = "-outproj" if mixed else ""
+    problem = make_problem(parse(f"{words}-N2-L3-S4-H2-D2-cross{layer}-weights-float16-s1"))
+    reference = reference_answer(problem)
+    q, k = np.full(reference.q.shape, 1.0), np.full(reference.k.shape, 1.0)
+    q[1, 0, 2] = [100.0, -100.0]
+    k[1, 0, 3] = [328.0, 328.0]  # 65600 is past 65504, and 100 * (328 - 328) is not
+    object.__setattr__(reference, "q", q)
+    object.__setattr__(reference, "k", k)
+    rows = overflow_rows(problem, reference)
+    assert [[1, 0, 2]] == np.argwhere(rows).tolist()
+    weights = overflow_elements(problem, reference, judged_array("weights", problem, reference))
+    assert weights[1, 0, 2].all()
+    assert weights.sum() == 4
+    output = overflow_elements(problem, reference, judged_array("output", problem, reference))
+    assert output[1, 2].all()
+    assert output.sum() == 4
+    k[1, 0, 3] = [327.5, 327.5]  # 65500
+    assert not overflow_rows(problem, reference).any()
+    k[1, 0, 3] = [1e30, 1e30]
+    wide = make_problem(parse(f"{words}-N2-L3-S4-H2-D2-cross{layer}-weights-float32-s1"))
+    assert not overflow_rows(wide, reference).any()
+
+
+@pytest.mark.parametrize("policy", ["uniform", "zero"])
+def test_a_policy_is_met_within_a_rounding_of_each_term(policy: str) -> None:
+    """Width, keys, heads and 16 roundings of weights of 1 at most; what is further off is other.
+
+    Kills changes of the number of terms and of the largest term.
+    """
+    problem = make_problem(parse(f"qkv-N2-L3-S4-H2-D2-cross-{MASKED}"))
+    reference = reference_answer(problem)
+    judged = judged_array("weights", problem, reference)
+    wanted = reference_under(problem, reference, policy).weights  # type: ignore[arg-type]  # one of
+    rows = np.asarray(problem.masked_rows())
+    assert rows.any()
+    reach = (4 + 4 + 2 + 16) * (roundoff(problem.dtype) + smallest(problem.dtype))
+    for times, name in ((0.97, policy), (1.03, "other")):
+        found = wanted.astype(np.float64)
+        found[tuple(np.argwhere(rows)[0])] += times * reach
+        assert name == policy_of(problem, reference, judged, found), times
+    assert "nan" == policy_of(problem, reference, judged, np.full(wanted.shape, np.nan))
