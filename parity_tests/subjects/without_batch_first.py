@@ -55,3 +55,28 @@ class NoBatchOfTwo(SequenceFirst):
         if query.dim() == 3 and query.shape[1] > 1:
             raise ValueError("one sample, please")
         return super().forward(query, key, value, attn_mask, need_weights)
+
+
+class BiasTwice(nn.Module):
+    """Wrong: (L, N, E) with Linears, and the output's bias is added again."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj = nn.Linear(embed_dim, embed_dim), nn.Linear(embed_dim, embed_dim)
+        self.v_proj = nn.Linear(embed_dim, embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, query, key, value):
+        length, samples, width = query.shape
+        q, k, v = (
+            linear(x).reshape(len(x), samples * self.num_heads, -1).transpose(0, 1)
+            for linear, x in (
+                (self.q_proj, query),
+                (self.k_proj, key),
+                (self.v_proj, value),
+            )
+        )
+        weights = (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(dim=-1)
+        heads = (weights @ v).transpose(0, 1).reshape(length, samples, width)
+        return self.out_proj(heads) + self.out_proj.bias

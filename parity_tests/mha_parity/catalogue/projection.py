@@ -28,11 +28,11 @@ class _Renamed(Attention):
 @register_bug(
     "qkv-order-qvk",
     1,
-    "the K and V blocks of in_proj are exchanged",
+    "k and v are exchanged",
     wrong="q, v, k = split(in_proj)",
     right="q, k, v = split(in_proj)",
     visible="always with injected weights; a candidate that trains its own never shows it",
-    remedy="unpack in_proj in the order q, k, v",
+    remedy="give each of q, k and v the weights of its own: packed ones hold q, k, v in this order",
     sources="jsbaan/transformer-from-scratch#1",
     needs="projection=packed/none",
 )
@@ -50,11 +50,11 @@ class OrderQVK(_Renamed):
 @register_bug(
     "qkv-order-kqv",
     1,
-    "the Q and K blocks of in_proj are exchanged",
+    "q and k are exchanged",
     wrong="k, q, v = split(in_proj)",
     right="q, k, v = split(in_proj)",
     visible="unless S = 1; in self-attention without biases the logits are transposed",
-    remedy="unpack in_proj in the order q, k, v",
+    remedy="give each of q, k and v the weights of its own: packed ones hold q, k, v in this order",
     needs="projection=packed",
 )
 class OrderKQV(_Renamed):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.features import Offer
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MIN_LENGTH = 2  # queries and keys, of which half can be left out
 ROWS = ("query", "key", "value")
 MASKS = ("key_padding_mask", "attn_mask")
+CASE_AXES = {"key_padding_mask": "padding", "attn_mask": "attn"}
 
 
 def other_problem(problem: Problem) -> Problem:
@@ -72,17 +73,24 @@ def shortened(problem: Problem) -> Problem | None:
 def other_masks(problem: Problem) -> Problem | None:
     """Return the problem with its masks moved on by one key; None where that changes nothing.
 
-    Lengths hide the last keys and no others: they are left as they are.
+    Lengths hide the last keys and no others: each sample gets another length.
     """
-    changes: dict[str, Array] = {
-        name: np.roll(mask, 1, axis=-1)
-        for name in MASKS
-        if (mask := getattr(problem, name)) is not None
-        and not (name == "key_padding_mask" and problem.case.padding == "lengths")
-    }
+    changes: dict[str, Array] = {}
+    for name in MASKS:
+        mask = getattr(problem, name)
+        if mask is not None:
+            lengths = name == "key_padding_mask" and problem.case.padding == "lengths"
+            changes[name] = _other_lengths(mask) if lengths else np.roll(mask, 1, axis=-1)
     if all(np.array_equal(mask, getattr(problem, name)) for name, mask in changes.items()):
         return None
     return problem.replace(**changes)
+
+
+def _other_lengths(hidden: Array) -> Array:
+    """Return a mask (N, S) of one key more for each sample, or of one alone where all are seen."""
+    keys = hidden.shape[-1]
+    lengths = keys - hidden.sum(axis=-1, keepdims=True)
+    return np.asarray(np.arange(keys) > lengths % max(keys, 1))
 
 
 def without_masks(problem: Problem, offer: Offer) -> Problem | None:
@@ -101,23 +109,34 @@ def with_keys_of(problem: Problem, earlier: Problem) -> Problem | None:
     return problem.replace(key=earlier.key, value=earlier.value)
 
 
-def with_masks_of(problem: Problem, earlier: Problem) -> Problem | None:
-    """Return the problem with the masks of an earlier one of the same lengths."""
-    masks = {name: getattr(earlier, name) for name in MASKS}
-    own = {name: getattr(problem, name) for name in MASKS}
+def with_masks_of(
+    problem: Problem, earlier: Problem, names: Sequence[str] = MASKS
+) -> Problem | None:
+    """Return the problem with some or all masks of an earlier one of the same lengths."""
+    masks = {name: getattr(earlier, name) for name in names}
     sizes = [(each.case.queries, each.case.keys) for each in (problem, earlier)]
-    if sizes[0] != sizes[1] or all(masks[name] is own[name] for name in MASKS):
+    if sizes[0] != sizes[1] or all(masks[name] is getattr(problem, name) for name in names):
         return None
-    case = problem.case.replace(padding=earlier.case.padding, attn=earlier.case.attn)
-    return problem.replace(case=case, **masks)
+    kinds = {CASE_AXES[name]: getattr(earlier.case, CASE_AXES[name]) for name in names}
+    return problem.replace(case=problem.case.replace(**kinds), **masks)
 
 
 def after_keys_of(problem: Problem, earlier: Problem) -> Problem | None:
-    """Return the problem with the keys and values of an earlier one before its own."""
+    """Return the problem with the keys and values of an earlier one before its own.
+
+    In self-attention with its rows before those of the problem, which are the last ones then.
+    """
     if problem.is_causal or any(getattr(problem, name) is not None for name in MASKS):
         return None
-    key, value = (
-        np.concatenate((getattr(earlier, name), getattr(problem, name)), axis=1)
-        for name in ("key", "value")
-    )
-    return problem.replace(key=key, value=value, case=problem.case.replace(keys=key.shape[1]))
+    names = ROWS if problem.query is problem.key is problem.value else ROWS[1:]
+    joined: dict[int, Array] = {}
+    changes: dict[str, Any] = {}
+    for name in names:
+        own = getattr(problem, name)
+        if id(own) not in joined:
+            joined[id(own)] = np.concatenate((getattr(earlier, name), own), axis=1)
+        changes[name] = joined[id(own)]
+    lengths = {"keys": changes["key"].shape[1]}
+    if "query" in changes:
+        lengths["queries"] = lengths["keys"]
+    return problem.replace(**changes, case=problem.case.replace(**lengths))

@@ -6,7 +6,9 @@ that call: both are named in the finding.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -57,12 +59,13 @@ CAUSES: Mapping[str, str] = MappingProxyType(
     }
 )
 # What is asked to get such an answer: a function of the later and the earlier problem.
-_EXPECTED_THEN: Mapping[str, Callable[[Problem, Problem], Problem | None]] = {
-    MASKS_KEPT: altered.with_masks_of,
-    ANSWER_KEPT: lambda _, earlier: earlier,
-    KEYS_APPENDED: altered.after_keys_of,
-    KEYS_KEPT: altered.with_keys_of,
-}
+_EXPECTED_THEN: tuple[tuple[str, Callable[[Problem, Problem], Problem | None]], ...] = (
+    (MASKS_KEPT, altered.with_masks_of),
+    *((MASKS_KEPT, partial(altered.with_masks_of, names=(name,))) for name in altered.MASKS),
+    (ANSWER_KEPT, lambda _, earlier: earlier),
+    (KEYS_APPENDED, altered.after_keys_of),
+    (KEYS_KEPT, altered.with_keys_of),
+)
 
 
 def check_state(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
@@ -103,13 +106,17 @@ def _raise_crash(sequence: CallSequence) -> None:
 
 
 def small_problem(case: Case, offer: Offer, number: int) -> Problem | None:
-    """Return a small problem of the kind of a case, every second one with a mask."""
+    """Return a small problem of the kind of a case, every second one with masks.
+
+    Kinds of attn_mask and of key_padding_mask come in pairs, so that the first 12 have all of them.
+    """
     small = plain_variant(case, offer, *SIZES)
     if small is None:
         return None
-    masks = [
-        {axis: value} for axis in ("attn", "padding") for value in offer[axis] if value != "none"
+    kinds = [
+        [{axis: kind} for kind in offer[axis] if kind != "none"] for axis in ("attn", "padding")
     ]
+    masks = [first | second for first, second in itertools.zip_longest(*kinds, fillvalue={})]
     if number % 2 and masks:
         small = small.replace(**masks[number // 2 % len(masks)])
     return make_problem(small)
@@ -196,15 +203,26 @@ def _without_masks(
 def _cause(sequence: CallSequence, earlier: Step, step: Step, answer: Answer | None) -> str:
     """Return the clause that says what an answer has of an earlier call."""
     if answer is not None:
-        for clause, change in _EXPECTED_THEN.items():
+        for clause, change in _EXPECTED_THEN:
             mixed = change(step.problem, earlier.problem)
             expected = None if mixed is None else sequence.expected(mixed)
-            if expected is not None and not differs(expected, answer):
+            if expected is not None and not differs(_last_rows(expected, answer), answer):
                 return clause
     keys = earlier.problem.case.keys, step.problem.case.keys
     if keys[0] != keys[1] and not _depends_on_values(sequence, step):
         return FIRST_SHORTER if keys[0] < keys[1] else FIRST_LONGER
     return VALUES_KEPT
+
+
+def _last_rows(expected: Answer, answer: Answer) -> Answer:
+    """Return as many of the last rows of an output as another has; weights of them have more keys.
+
+    These are the rows of a call behind those of an earlier one.
+    """
+    rows = answer.output.shape[-2]
+    if expected.output.shape[-2] == rows:
+        return expected
+    return dataclasses.replace(expected, output=expected.output[..., -rows:, :], weights=None)
 
 
 def _depends_on_values(sequence: CallSequence, step: Step) -> bool:

@@ -56,6 +56,7 @@ SEEDS = 8
 CASES_A_SIDE = 5  # cases on either side that a border between sizes rests on
 PARTLY = 0.5  # explained by what calls do with one feature alone: less than all
 NOT_REPEATED = "determinism"  # a plain failing case has it too, or it is not why that one fails
+ASKED_AGAIN = 6  # failing cases, of which one feature may have all whose equal calls differ
 ALONE_IN = 2  # cases with a finding, from which on what they share is said
 ALIKE = 1e-3  # kept weights share one factor to this accuracy
 # Sizes that are asked for nowhere else.
@@ -71,6 +72,8 @@ def from_findings(
     """
     notes = [note for each in failing if each.answer for note in each.answer.notes]
     first = {note.partition(": ")[0]: note for note in reversed(notes)}
+    if "statelessness" in first:  # whatever a call leaves stays when weights are loaded
+        first.pop("weights reloaded", None)
     named_checks = {
         check: _from_finding(note, _shared(failing, check))
         for check, note in reversed(first.items())
@@ -116,10 +119,28 @@ def _from_finding(note: str, shared: str = "") -> Diagnosis:
 def name_state(
     candidate: Candidate, failing: Sequence[Observation], running: Callable[[], bool]
 ) -> tuple[Diagnosis, ...]:
-    """Return the name of nondeterminism or of a state between calls, or nothing."""
+    """Return the name of nondeterminism or of a state between calls, or nothing.
+
+    Chance in cases with one feature explains no others: the check of equal calls has said it.
+    """
     if not failing or not running():
         return ()
-    return nondeterminism(candidate, failing[0]) or state_between_calls(candidate, failing)
+    found = nondeterminism(candidate, failing[0])
+    if found and _needs_feature(candidate, failing):
+        return ()
+    return found or state_between_calls(candidate, failing)
+
+
+def _needs_feature(candidate: Candidate, failing: Sequence[Observation]) -> bool:
+    """Return whether equal calls differ in all cases with one feature, and in no others."""
+    sides: dict[bool, list[dict[str, str]]] = {True: [], False: []}
+    for each in failing[:: max(len(failing) // ASKED_AGAIN, 1)]:
+        sides[bool(nondeterminism(candidate, each))].append(each.problem.case.features())
+    return len(sides[False]) >= ALONE_IN and any(
+        value != PLAIN.get(axis)
+        and all((f[axis] == value) is unlike for unlike, cases in sides.items() for f in cases)
+        for axis, value in (sides[True] or [{}])[0].items()
+    )
 
 
 def _known(bug_id: str, evidence: str, *, confident: bool = True) -> tuple[Diagnosis, ...]:

@@ -66,8 +66,9 @@ class ExperimentDiagnosis:
         if not self.findings and (text := next(self._needs(failing), "")):
             return (Diagnosis(bug=None, title=text, remedy=NEEDED, evidence=PROBED),)
         causes = [as_diagnosis(f) for f in self.findings if not f.understood]
-        found = probes.measure(self.candidate, self.running)
-        stage, *others = found
+        # The weights that the experiments have read say what can be read out of them.
+        weights = any(f.stage == "weights" for f in self.findings)
+        stage, *others = probes.measure(self.candidate, self.running, weights=not weights)
         sentences = others[:FACTS] or ([stage] if not causes else [])
         return (
             *causes,

@@ -33,18 +33,23 @@ if TYPE_CHECKING:
 BARELY = 1e-3  # of a sum closer to 1 the distance is shown
 
 
-def measure(candidate: Candidate, running: Callable[[], bool] = lambda: True) -> tuple[str, ...]:
-    """Return what the probes find odd, each as a sentence with numbers; nothing odd: nothing."""
-    return tuple(_findings(candidate, running))
+def measure(
+    candidate: Candidate, running: Callable[[], bool] = lambda: True, *, weights: bool = True
+) -> tuple[str, ...]:
+    """Return what the probes find odd, each as a sentence with numbers; nothing odd: nothing.
+
+    ``weights`` are read too, unless their sums and log-ratios are known.
+    """
+    return tuple(_findings(candidate, running, weights=weights))
 
 
-def _findings(candidate: Candidate, running: Callable[[], bool]) -> Iterator[str]:
+def _findings(candidate: Candidate, running: Callable[[], bool], *, weights: bool) -> Iterator[str]:
     reading = read_weights(candidate, plain_case(candidate.offer))
     if reading is None:
         yield "the candidate does not answer the plainest problem that it offers"
         return
     yield f"the first stage to depart from torch: {first_wrong_stage(candidate, reading)}"
-    for probe in (weight_sums, effective_scales, hidden_keys):
+    for probe in (weight_sums, effective_scales, hidden_keys) if weights else ():
         yield from probe(reading)
     if running():
         yield from channel_mixing(candidate)

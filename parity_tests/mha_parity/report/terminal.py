@@ -38,7 +38,8 @@ def show(verdict: Verdict, console: Console, *, verbose: bool = False) -> None:
         page.block(_failure(failure, page))
         page.command("replay", failure.replay)
     page.block([_also(each) for each in wording.failures_in_brief(verdict, full)])
-    page.block(_correlations(verdict, page) if verdict.failed else [])
+    absent = verbose or not wording.is_explained(verdict)
+    page.block(_correlations(verdict, page, absent=absent) if verdict.failed else [])
     page.block(_features(verdict, page) if verbose else [])
     accuracy = _accuracy(verdict, page, verbose) if verbose or not verdict.failed else []
     page.block([*_judged(verdict, page, verbose), *accuracy])
@@ -112,14 +113,17 @@ def _also(failure: Failure) -> tuple[str, Text]:
     return ("also fails", Text.assemble(f"{check_result.check}: ", (first, "dim")))
 
 
-def _correlations(verdict: Verdict, page: ReportText) -> Pairs:
-    """Return the features common to all failing cases, and those that no failing case has."""
+def _correlations(verdict: Verdict, page: ReportText, *, absent: bool) -> Pairs:
+    """Return the features common to all failing cases, and those that no failing case has.
+
+    ``absent`` ones narrow down an unknown cause, and add nothing to a known one.
+    """
     pairs: Pairs = []
     for number, axis in enumerate(correlations.common(verdict)):
         name = "and" if number else wording.COMMON
         pairs.append((name, page.flow(_counted(row) for row in axis.failing)))
     passing = [row for axis in correlations.absent(verdict) for row in axis.passing]
-    if passing:
+    if passing and absent:
         pairs.append((wording.ABSENT, page.flow(_counted(row) for row in passing)))
     return pairs
 

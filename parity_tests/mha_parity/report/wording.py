@@ -68,16 +68,21 @@ def failures_in_full(verdict: Verdict) -> list[Failure]:
 def failures_in_brief(verdict: Verdict, full: list[Failure] | None = None) -> list[Failure]:
     """Return the failures that are shown in a line each: those that are not among ``full``.
 
-    Of a bug that is surely named, the systematic error over the run says nothing further.
+    Where the cause is known, the systematic error over the run says nothing further.
     """
     full = failures_in_full(verdict) if full is None else full
-    first = next(iter(verdict.diagnosis), None)
-    is_named = first is not None and first.bug is not None and first.confident
+    known = is_explained(verdict)
     return [
         failure
         for failure in verdict.failures
-        if failure not in full and not (is_named and failure.check_result.check == SYSTEMATIC)
+        if failure not in full and not (known and failure.check_result.check == SYSTEMATIC)
     ]
+
+
+def is_explained(verdict: Verdict) -> bool:
+    """Return whether the first cause is surely named, or measured for all that fails."""
+    first = next(iter(verdict.diagnosis), None)
+    return first is not None and (first.confident if first.bug else first.explains >= 1)
 
 
 def certainty(diagnosis: Diagnosis) -> str:

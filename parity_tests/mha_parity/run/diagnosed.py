@@ -77,7 +77,9 @@ def _named(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, 
     if forward and asks_torch() and not (found and found[0].bug and found[0].confident):
         found = _rounded(candidate, forward) or found
     if len(backward) > len(forward):
-        found = (*gradients.name_wrong_gradients(candidate, backward), *found)
+        backwards = gradients.name_wrong_gradients(candidate, backward)
+        # What was not understood of the few other cases adds nothing to a cause.
+        found = (*backwards, *(each for each in found if each.explains or not backwards))
     if not silent or not answered:
         return found
     cases = "1 failing case" if silent == 1 else f"{silent} failing cases"

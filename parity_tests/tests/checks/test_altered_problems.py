@@ -69,6 +69,22 @@ def test_masks_are_moved_taken_away_or_taken_over(problem: Problem) -> None:
     assert altered.with_masks_of(problem, altered.other_rows(problem)) is None
 
 
+def test_other_lengths_hide_the_last_keys_and_no_others() -> None:
+    """Each sample keeps at least one key and gets another length, one of all keys too."""
+    own = make_problem(CASE.replace(padding="lengths", attn="none", batch=9))
+    own = own.replace(key_padding_mask=np.arange(7) >= np.arange(9)[:, None].clip(1, 7))
+    other = altered.other_masks(own)
+    assert other is not None
+    assert own.key_padding_mask is not None
+    assert other.key_padding_mask is not None
+    lengths = [7 - mask.sum(axis=-1) for mask in (own.key_padding_mask, other.key_padding_mask)]
+    assert set(lengths[0]) == set(range(1, 8))
+    assert (lengths[0] != lengths[1]).all()
+    assert lengths[1].min() >= 1
+    hidden = np.arange(7) >= lengths[1][:, None]
+    assert np.array_equal(other.key_padding_mask, hidden)
+
+
 def test_keys_are_taken_over_or_put_before(problem: Problem) -> None:
     """Keys of an earlier problem replace those of a later one, or precede them where none hides."""
     bare = altered.without_masks(problem, whole_offer())

@@ -80,6 +80,56 @@ class KeepsMasks(MultiheadAttention):
     __call__ = forward  # type: ignore[assignment]  # narrower than the base
 
 
+class KeepsOneMask(KeepsMasks):
+    """Keep the boolean key_padding_mask of the first call of each size, and no attn_mask."""
+
+    def forward(  # type: ignore[override]  # the other parameters are passed on
+        self, query: np.ndarray, key: np.ndarray, value: np.ndarray, **options: Any
+    ) -> Any:
+        """Return attention with the padding that came with these shapes first."""
+        given = options.get("key_padding_mask")
+        if given is not None and given.dtype == bool:
+            kept = self.__dict__.setdefault("kept", {})
+            options["key_padding_mask"] = kept.setdefault((query.shape, key.shape), given.copy())
+        return MultiheadAttention.forward(self, query, key, value, **options)
+
+    __call__ = forward
+
+
+class KeepsLengths(torch.nn.Module):
+    """Build the mask of the lengths once for each size; calls without lengths have none."""
+
+    def __init__(self, embed_dim: int, num_heads: int) -> None:
+        """Make four projections."""
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            torch.nn.Linear(embed_dim, embed_dim) for _ in range(4)
+        )
+        self.built: dict[tuple[int, int], torch.Tensor] = {}
+
+    def forward(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        lengths: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return attention to the keys within the lengths that came with these sizes first."""
+        linears = (self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = (
+            linear(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for linear, x in zip(linears, (query, key, value), strict=True)
+        )
+        keep = None
+        if lengths is not None:
+            built = (torch.arange(key.shape[1]) < lengths[:, None])[:, None, None]
+            keep = self.built.setdefault((len(key), key.shape[1]), built)
+        heads = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=keep)
+        output: torch.Tensor = self.out_proj(heads.transpose(1, 2).flatten(-2))
+        return output
+
+
 class ForInference(torch.nn.MultiheadAttention):
     """Forget the scale where no gradient is asked for."""
 
@@ -199,6 +249,8 @@ def found(target: object, check_name: str) -> list[str]:
     [(KeepsKeys, "statelessness", "before: the first of the two was longer"),
      (KeepsLength, "statelessness", "before: the first of the two was shorter"),
      (KeepsMasks, "statelessness", "before: it is right with the masks of that call"),
+     (KeepsOneMask, "statelessness", "before: it is right with the masks of that call"),
+     (KeepsLengths, "statelessness", "before: it is right with the masks of that call"),
      (ForInference, "statelessness", "in the answer without autograd"),
      (ForEvaluation, "statelessness", "in the answer in evaluation mode"),
      (CachesForInference, "statelessness", "it is right with the keys and values of that"),

@@ -170,6 +170,16 @@ class Rounded(Attention):
         return self.narrowed("P V", super().apply_weights(weights, v))
 
 
+class NumeratorAlone(Rounded):
+    """Rounds the exponentials that are multiplied with V, and not those of the row sums."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Divide rounded exponentials by the sum of the others."""
+        powers = self.exp(scores - np.max(scores, axis=-1, keepdims=True, initial=-np.inf))
+        total = powers.sum(axis=-1, keepdims=True)
+        return np.asarray(self.narrowed(NUMERATOR, powers) / total)
+
+
 class Unnormalised(Rounded):
     """Rounds the sums over keys before they are divided by the row sum."""
 
@@ -196,6 +206,7 @@ class KeyByKey(Rounded):
         return np.asarray(total.astype(self.work_dtype))
 
 
+NUMERATOR = "exponentials that are multiplied with V, without those of the row sums"
 SOFTMAX = "scores and scores less their maximum and exponentials and row sums and weights"
 STAGES = (
     "scores", "q k^T", "scores less their maximum", "exponentials", "row sums", "weights", "P V",
@@ -213,7 +224,8 @@ def _stage(trial: CallResult) -> tuple[float, str, str]:
     seen = trial.found - trial.expected
     best = (MOSTLY, "", "")
     for narrow in UNITS:
-        for base, names in ((Rounded, STAGES), (Unnormalised, ("accumulator of P V",)),
+        for base, names in ((Rounded, STAGES), (NumeratorAlone, (NUMERATOR,)),
+                                (Unnormalised, ("accumulator of P V",)),
                                 (KeyByKey, ("sum of P V over the keys",))):  # fmt: skip
             for name in names:
                 kind = type("Rounding", (base,), {"stage": name, "narrow": narrow})

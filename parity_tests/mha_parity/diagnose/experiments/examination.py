@@ -22,7 +22,7 @@ from mha_parity.diagnose.experiments.shared_arrays import REMEDY as SHARED_REMED
 from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 from mha_parity.diagnose.experiments.sizes import Scan, scans
 from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
-from mha_parity.diagnose.experiments.values import ValueEffect, values
+from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
 from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER
 from mha_parity.diagnose.experiments.weights import WeightsFinding, causes, readings
 
@@ -177,7 +177,9 @@ def findings(seen: Examination) -> list[ExperimentFinding]:
     found += [ExperimentFinding(each.text, each.remedy, stage="values") for each in seen.values]
     remedy = "return the weights that the values are multiplied with"
     found += [ExperimentFinding(each, remedy, stage="returned") for each in seen.returned]
-    return [*_narrow(seen, found), *found]
+    narrow = list(_narrow(seen, found))
+    # What is wrong without keys alone explains less than lost digits do.
+    return sorted([*narrow, *found], key=lambda each: each.text.startswith(NO_KEYS))
 
 
 def _narrow(seen: Examination, found: list[ExperimentFinding]) -> Iterator[ExperimentFinding]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SIZES = {"batch": 1, "queries": 5, "keys": 5, "head_dim": 16}  # D = 16: the scale is exactly 1/4
 SMALL = (0.0, 1.0, 2.0, 3.0, 4.0)  # of one channel of q and of k: scores 0 … 4
 ADDED = (8, 16, 32, 64, 80, 96, 128, 256, 512, 640, 704, 720, 752, 1024, 2048, 4096)
+NO_KEYS = "with no keys (S = 0)"
 REMEDY = "subtract the maximum of the row's own scores before exp, from the first block on"
 
 
@@ -126,6 +127,6 @@ def _no_keys(caller: Caller) -> Iterator[ValueEffect]:
     if trials and trials[0].wrong:
         text = contents(trials) or "wrong"
         yield ValueEffect(
-            f"with no keys (S = 0) the output is {text}, expected 0",
+            f"{NO_KEYS} the output is {text}, expected 0",
             "return 0 where there is no key: 0 / 0 is NaN",
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments import score_functions, transfer
+from mha_parity.diagnose.experiments.added_scores import added
 from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
 from mha_parity.diagnose.experiments.reading import SampleWeights, read
 from mha_parity.diagnose.experiments.rules import OffIndices, index_rule, spans
@@ -79,6 +80,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
         _empty_heads(wrong)
         or _empty_rows(wrong)
         or _repeated_rows(wrong)
+        or _mixed(wrong)
         or _other_axis(wrong[0])
         or _visible(wrong)
     )
@@ -140,6 +142,39 @@ def _repeated_rows(wrong: list[SampleWeights]) -> WeightsFinding | None:
     )
 
 
+def _mixed(wrong: list[SampleWeights]) -> WeightsFinding | None:
+    """Return what is added to the right weights: one number for all keys, or a row's own key."""
+    found = []
+    for each in wrong:
+        parts = np.stack(
+            [
+                each.expected,
+                each.visible / each.visible.sum(axis=-1, keepdims=True),
+                np.broadcast_to(np.eye(*each.expected.shape[1:]), each.expected.shape),
+            ]
+        )
+        solved = np.linalg.lstsq(parts.reshape(3, -1).T, each.weights.ravel(), rcond=None)[0]
+        rest = np.abs(each.weights - np.tensordot(solved, parts, 1)).max()
+        if not rest <= 10 * each.noise or np.abs(solved[1:]).max() <= 100 * each.noise:
+            return None
+        found.append(solved)
+    right, mean, own = found[0]
+    if np.ptp(found, axis=0).max() > 1e-6:
+        return None
+    listed = ["P" if abs(right - 1) <= 1e-6 else f"{right:.6g} P"]
+    for size, place in ((mean, "/S"), (own, " at j = i")):
+        sign = "-" if size < 0 else "+"
+        listed += [f"{sign} {abs(size):.6g}{place}"] if abs(size) > 1e-6 else []
+    means = abs(mean + 1) <= 1e-6 and len(listed) == 2
+    centred = ": the mean of V over the keys is subtracted" if means else ""
+    return WeightsFinding(
+        f"the values are multiplied with {' '.join(listed)}{centred}, expected P = softmax(scores)",
+        "add back to the output what is subtracted from V"
+        if means
+        else "return P V, and add nothing to it",
+    )
+
+
 def _other_axis(reading: SampleWeights) -> WeightsFinding | None:
     """Return over which axis the weights sum to 1 where that is not the keys."""
     weights, atol = reading.weights, 100 * reading.noise
@@ -197,6 +232,13 @@ def _bent(
     if story := transfer.tile_offset_sentence(found):
         merged = transfer.SUM_LEFT_OUT in story or "ratio is off" in story
         return WeightsFinding(story, MERGED if merged else RESCALED)
+    if term := added(found):
+        return WeightsFinding(*term)
+    return _of_score(found)
+
+
+def _of_score(found: transfer.Curve) -> WeightsFinding | None:
+    """Return which function of the score alone the weights are, where one fits."""
     if score_function := score_functions.score_function(found):
         return WeightsFinding(
             score_function[0].text.format(c=score_function[1]),
@@ -246,6 +288,7 @@ def _unknown(reading: SampleWeights, found: transfer.Curve | None) -> WeightsFin
     sums = reading.weights.sum(axis=-1)
     first = (
         "rows of weights sum to 1" if np.abs(sums - 1).max() < 1e-6
+        else "rows of weights sum to 0" if np.abs(sums).max() < 1e-6
         else f"rows of weights sum to {sums.min():.4g} … {sums.max():.4g}"
     )  # fmt: skip
     if example := irregular(reading):

@@ -115,7 +115,8 @@ class LinearModule(TorchModule):
     @property
     def _plain(self) -> Case:
         heads, width = (2, 3) if "many" in self.offer["heads"] else (1, 6)
-        return PLAIN.replace(layout="batch_first", heads_count=heads, head_dim=width)
+        layout = "batch_first" if "batch_first" in self.offer["layout"] else "sequence_first"
+        return PLAIN.replace(layout=layout, heads_count=heads, head_dim=width)
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Look at what it hides by itself; then one sample, empty axes, and weights unasked."""
@@ -168,6 +169,9 @@ class LinearModule(TorchModule):
         remarks = []
         try:
             self._slots = tuple(self._asked(s) if len(s.parts) > 1 else s for s in self._slots)
+            if self.attends_along_samples(make_problem(self._plain)):
+                self.offer = self.offer | {"layout": ("sequence_first",)}
+                self.reasons["layout", "batch_first"] = "it attends along the first axis"
             self.hides_future = hides_the_future(self, make_problem(self._plain))
         except CandidateError:
             return  # the trials say what it raised

@@ -134,10 +134,14 @@ class TorchModule(Convention):
         if "batch_first" in self.offer["layout"] or self.path is not None:
             return
         with suppress(CandidateError):
-            if mixes_samples(self, make_problem(self.plain_case())):
+            if self.attends_along_samples(make_problem(self.plain_case())):
                 self.offer = self.offer | {"layout": ("batch_first", "unbatched")}
                 self.reasons["layout", "sequence_first"] = "it attends along the second axis"
                 self.remarks = (*self.remarks, BATCH_FIRST)
+
+    def attends_along_samples(self, problem: Problem) -> bool:
+        """Return whether the layer attends along the axis that is taken for that of the samples."""
+        return mixes_samples(self, problem)
 
     def prepare(self, problem: Problem) -> Call:
         """Build a module with the problem's weights and pass torch's own arguments."""
