@@ -33,6 +33,7 @@ BATCHES = (
     "Further attentions, written after the first were published",
     "A third set, judged in a process of its own",
     "A fourth set, judged as `mha-parity check FILE:NAME` does without options",
+    "A fifth set, judged as the fourth, written with part of the catalogue in view",
 )
 
 
