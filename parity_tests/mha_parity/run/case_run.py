@@ -103,7 +103,9 @@ class CaseResult:
         check_results = tuple(
             replace(each, where=_shared(each.where)) for each in self.check_results
         )
-        parameters = _SHARED.setdefault(tuple(self.parameters.items()), self.parameters)
+        # A key of their own kind: no parameters are not the empty tuple that another field is.
+        key = ("parameters", *self.parameters.items())
+        parameters = _SHARED.setdefault(key, self.parameters)
         return replace(
             self,
             check_results=check_results,
