@@ -63,8 +63,12 @@ def outdated(root: Path, path: Path = EQUIVALENTS) -> list[str]:
     return [
         each.line
         for each in changes
-        if not each.why or each.line not in " ".join((root / each.path).read_text("utf-8").split())
+        if not each.why or _spaced(each.line) not in _spaced((root / each.path).read_text("utf-8"))
     ]
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
 
 
 def read_equivalents(path: Path = EQUIVALENTS) -> dict[tuple[str, str, str], str]:

@@ -25,7 +25,7 @@ CHILD = Path(__file__).with_name("mutation_child.py")
 TESTS = "parity_tests/tests"
 CODE = ("\timpl/", "\treference/", "\tparity_tests/mha_parity/", "\tparity_tests/subjects/")
 # Of unchanged tests, for one change: what these tests do not see has survived.
-MOST_SECONDS = 90.0
+MOST_SECONDS = 20.0
 # A change may make a test slower than this only by a loop without an end.
 SLOWER, START = 4.0, 30.0
 GREEN = (0, 5)  # of pytest's exit statuses: all tests pass, or there is none

@@ -64,13 +64,17 @@ def test_a_change_is_told_by_the_lines_that_differ() -> None:
 def test_every_equivalent_change_has_a_reason_and_its_line(tmp_path: Path) -> None:
     """An entry without a reason, or whose line the code no longer has, excuses nothing."""
     assert [] == outdated(ROOT)
-    (tmp_path / "code.py").write_text("first = 1\nsecond = 2\n", encoding="utf-8")
-    known = [("first = 1", "it is unused"), ("second = 2", ""), ("third = 3", "it is unused")]
+    (tmp_path / "code.py").write_text("first = 1  # one\nsecond = 2\n", encoding="utf-8")
+    known = [
+        ("first = 1  # one", "it is unused"),
+        ("second = 2", ""),
+        ("third = 3", "it is unused"),
+    ]
     entries = [{"path": "code.py", "line": a, "changed": "", "why": why} for a, why in known]
     listed = tmp_path / "list.jsonl"
     listed.write_text("\n".join(map(json.dumps, entries)), encoding="utf-8")
     assert ["second = 2", "third = 3"] == outdated(tmp_path, listed)
-    assert "it is unused" == read_equivalents(listed)["code.py", "first = 1", ""]
+    assert "it is unused" == read_equivalents(listed)["code.py", "first = 1  # one", ""]
 
 
 def test_every_room_and_its_tests_exist() -> None:
