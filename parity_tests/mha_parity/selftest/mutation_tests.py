@@ -41,6 +41,11 @@ class RecordedTest:
     called: frozenset[tuple[str, str]]
 
     @property
+    def file(self) -> str:
+        """The file it stands in."""
+        return self.name.partition("::")[0]
+
+    @property
     def folder(self) -> str:
         """The folder of tests it stands in."""
         return self.name.removeprefix(f"{TESTS}/").partition("/")[0]
@@ -136,14 +141,21 @@ def chosen(
     """Return the tests to ask about a change in the function ``name`` of ``path``, in order.
 
     Those that call it come first, then those that call its module (it may be called once for all
-    of them); where no test does, as with code that only another process runs, those of the nearest
-    folder. Within each, the fastest first. They take ``MOST_SECONDS`` at most, but the first runs.
+    of them), then the rest of their files (a test may only read a constant); where no test does, as
+    with code that only another process runs, those of the nearest folder. Within each, the fastest
+    first. They take ``MOST_SECONDS`` at most, but the first runs.
     """
     calls = [test for test in records if (path, name) in test.called]
     around = [test for test in records if any(path == file for file, _ in test.called)]
+    files = {test.file for test in around}
+    beside = [test for test in records if test.file in files]
     asked: list[RecordedTest] = []
     left = MOST_SECONDS
-    for tests in (calls, around or [test for test in records if test.folder == folders[0]]):
+    for tests in (
+        calls,
+        around,
+        beside or [test for test in records if test.folder == folders[0]],
+    ):
         for test in sorted(tests, key=lambda test: test.seconds):
             if test not in asked and (test.seconds <= left or not asked):
                 asked.append(test)

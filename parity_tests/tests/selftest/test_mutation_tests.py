@@ -91,15 +91,16 @@ def record(name: str, seconds: float, *called: tuple[str, str]) -> RecordedTest:
 
 
 def test_tests_that_call_the_function_come_first_then_those_of_its_module() -> None:
-    """The fastest first; where none calls the module, those of the nearest folder."""
-    slow = record("run/a", 5.0, ("m.py", "f"))
-    fast = record("core/b", 1.0, ("m.py", "f"), ("n.py", "g"))
-    other = record("core/c", 0.1, ("m.py", "h"))
-    foreign = record("core/d", 0.1, ("n.py", "g"))
-    every = [slow, foreign, other, fast]
-    assert [fast, slow, other] == chosen(every, "m.py", "f", ["core", "run"])
-    assert [other, fast, slow] == chosen(every, "m.py", "", ["core", "run"])
-    assert [foreign, other, fast] == chosen(every, "l.py", "f", ["core", "run"])
+    """The fastest first, then others of their files; without any, those of the nearest folder."""
+    slow = record("run/a::x", 5.0, ("m.py", "f"))
+    fast = record("core/b::x", 1.0, ("m.py", "f"), ("n.py", "g"))
+    other = record("core/c::x", 0.1, ("m.py", "h"))
+    reader = record("core/c::y", 0.01, ("n.py", "g"))
+    foreign = record("core/d::x", 0.1, ("n.py", "g"))
+    every = [slow, foreign, other, reader, fast]
+    assert [fast, slow, other, reader] == chosen(every, "m.py", "f", ["core", "run"])
+    assert [other, fast, slow, reader] == chosen(every, "m.py", "", ["core", "run"])
+    assert [reader, foreign, other, fast] == chosen(every, "l.py", "f", ["core", "run"])
 
 
 def test_tests_take_no_longer_than_the_limit_but_the_first_runs() -> None:

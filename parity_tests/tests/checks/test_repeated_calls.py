@@ -1,0 +1,71 @@
+"""Equal calls of one object: how many are asked, and that the first otherwise is told alone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mha_parity.checks.state import REPEATS, _repeated
+
+
+class Sequence:
+    """The part of a sequence of calls that is asked: answers depart from call ``first`` on."""
+
+    mode = "inference"
+
+    def __init__(self, first: int, *, refuses: int = 0) -> None:
+        self.first = first
+        self.refuses = refuses
+        self.calls = 0
+        self.restored = 0
+        self.this: Any = SimpleNamespace(_replace=lambda mode: f"a call in {mode}")
+
+    def new(self) -> object:
+        """Return an object to call."""
+        return self
+
+    def ask(self, function: object, step: str) -> SimpleNamespace:
+        """Count a call."""
+        assert function is self
+        assert step == "a call in inference"
+        self.calls += 1
+        return SimpleNamespace(answer=None if self.calls == self.refuses else self.calls)
+
+    def departure(self, _step: str, response: SimpleNamespace) -> str:
+        """Return what differs."""
+        return "other output" if response.answer is None or response.answer >= self.first else ""
+
+    def restore(self, _function: object) -> None:
+        """Count."""
+        self.restored += 1
+
+
+@pytest.mark.parametrize("first", [1, 2, 31, 32])
+def test_the_first_call_that_is_answered_otherwise_is_told_once(first: int) -> None:
+    """Kills `continue` for `break`, which tells each later call too, and other numbers of calls."""
+    sequence: Any = Sequence(first)
+    (told,) = _repeated(sequence)
+    assert told == (
+        f"statelessness: other output in the answer to call {first} of 32 equal calls of one "
+        "object, a call in inference."
+    )
+    assert (first, 1) == (sequence.calls, sequence.restored)
+
+
+def test_thirty_two_equal_answers_tell_nothing() -> None:
+    """What departs later is not asked."""
+    sequence: Any = Sequence(33)
+    assert [] == list(_repeated(sequence))
+    assert (32, 32, 1) == (REPEATS, sequence.calls, sequence.restored)
+
+
+def test_a_first_call_without_an_answer_is_another_checks_matter() -> None:
+    """It tells nothing; a later one without an answer departs."""
+    first: Any = Sequence(99, refuses=1)
+    assert [] == list(_repeated(first))
+    assert first.calls == 1
+    later: Any = Sequence(99, refuses=2)
+    (told,) = _repeated(later)
+    assert "call 2 of 32" in told
