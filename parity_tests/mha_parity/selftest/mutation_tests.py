@@ -148,13 +148,13 @@ def chosen(
     calls = [test for test in records if (path, name) in test.called]
     around = [test for test in records if any(path == file for file, _ in test.called)]
     files = {test.file for test in around}
-    beside = [test for test in records if test.file in files]
+    others = [test for test in records if test.file in files]
     asked: list[RecordedTest] = []
     left = MOST_SECONDS
     for tests in (
         calls,
         around,
-        beside or [test for test in records if test.folder == folders[0]],
+        others or [test for test in records if test.folder == folders[0]],
     ):
         for test in sorted(tests, key=lambda test: test.seconds):
             if test not in asked and (test.seconds <= left or not asked):
