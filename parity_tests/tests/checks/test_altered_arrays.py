@@ -72,7 +72,7 @@ def test_one_row_has_no_half(queries: int, keys: int) -> None:
 
 
 def test_masks_are_moved_on_by_one_key() -> None:
-    """Both; lengths stay, and where nothing moves there is no other problem."""
+    """Both; a length grows by one key, a whole one becomes 1; without masks nothing moves."""
     own = make_problem(parse(FULL))
     moved = altered.other_masks(own)
     assert moved is not None
@@ -81,9 +81,12 @@ def test_masks_are_moved_on_by_one_key() -> None:
     lengths = make_problem(parse(FULL.replace("padding-boolmask", "lengths-boolmask")))
     moved = altered.other_masks(lengths)
     assert moved is not None
-    assert moved.key_padding_mask is lengths.key_padding_mask
-    only = FULL.replace("padding-boolmask", "lengths")
-    assert altered.other_masks(make_problem(parse(only))) is None
+    assert lengths.key_padding_mask is not None
+    assert moved.key_padding_mask is not None
+    before, after = (
+        (~mask).sum(axis=-1).tolist() for mask in (lengths.key_padding_mask, moved.key_padding_mask)
+    )
+    assert [1 if length == 6 else length + 1 for length in before] == after
     assert altered.other_masks(make_problem(parse(FULL.replace("padding-boolmask-", "")))) is None
 
 
