@@ -119,3 +119,28 @@ class GroupedMatricesTiled(GroupedMatrices):
     def repeated(self, rows):
         """Return key heads in the wrong order."""
         return rows.repeat(1, self.num_heads // self.num_kv_heads, 1, 1)
+
+
+class ContextOfEqualLengths(Optional):
+    """Wrong on purpose: keys are split with the length of the queries, and raise at any other."""
+
+    def forward(self, x, context):
+        """Return (N, L, E)."""
+        n, length, _ = x.shape
+        rows = (self.q_proj(x), self.k_proj(context), self.v_proj(context))
+        split = (each.view(n, length, self.num_heads, -1).transpose(1, 2) for each in rows)
+        return self.out_proj(attend(*split))
+
+
+class ThreeOfEqualLengths(Optional):
+    """Wrong on purpose: the same with three inputs, of which a mask says nothing."""
+
+    def forward(self, query, key, value, mask=None):
+        """Return (N, L, E)."""
+        n, length, _ = query.shape
+        rows = (self.q_proj(query), self.k_proj(key), self.v_proj(value))
+        q, k, v = (r.view(n, length, self.num_heads, -1).transpose(1, 2) for r in rows)
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, float("-inf"))
+        return self.out_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))

@@ -27,6 +27,7 @@ class Role(StrEnum):
     POSITIONS = "positions"
     RETURN = "return switch"
     CONFIG = "configuration"
+    KEYS = "keys of another number than the queries"  # an input of its own that raises for them
     KEYWORDS = "further keywords"  # of an open call, which may be masks
     OTHER = "other"
 
@@ -42,7 +43,7 @@ class Status(StrEnum):
 
 # Parity says nothing while one of these is untried: what it hides is half of what attention does.
 ESSENTIAL = frozenset({
-    Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.KEYWORDS,
+    Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.KEYS, Role.KEYWORDS,
 })  # fmt: skip
 
 
@@ -72,6 +73,8 @@ class Parameter:
     def is_untried(self) -> bool:
         """Whether a mask, lengths, a score bias or a causal switch was left at its default.
 
+        Or whether an input of keys raised wherever these were not as many as the queries.
+
         A constructor's score bias makes weights that torch's layer has no counterpart of.
         """
         tried = {Status.TRIED, Status.EXCLUDED}
@@ -97,7 +100,8 @@ def with_status(
 
 
 def _status(parameter: Parameter, passed: Mapping[str, bool], excluded: Collection[str]) -> Status:
-    other = passed.get(parameter.key)
+    # As many keys as queries are no trial of another number.
+    other = None if parameter.role is Role.KEYS else passed.get(parameter.key)
     if other:
         return Status.TRIED
     if parameter.name in excluded:

@@ -285,6 +285,15 @@ def _cases(count: int) -> str:
 
 def _way_out(untried: list[Parameter]) -> str:
     """Say which parameters were not tried, why, and the options that help."""
+    keys = [each for each in untried if each.role is Role.KEYS]
+    if keys:
+        said = (
+            f"`{keys[0].name}` is an input of its own, and every call with S unlike L "
+            f"{keys[0].reason}, where torch's layer answers; mend that, or judge S = L alone by "
+            "--features inputs=self"
+        )
+        rest = [each for each in untried if each.role is not Role.KEYS]
+        return f"{said}; {_way_out(rest)}" if rest else said
     names = ", ".join(f"`{each.name}`" for each in untried)
     reasons = "; ".join(dict.fromkeys(each.reason for each in untried if each.reason))
     verb = "was" if len(untried) == 1 else "were"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.candidate import ADAPTER, NOT_ASKED, NOT_CALLED, TargetError
 from mha_parity.core.check_result import MASKED_ROWS, Severity
 from mha_parity.core.features import AXES
-from mha_parity.core.parameters import Status, with_status
+from mha_parity.core.parameters import Role, Status, with_status
 from mha_parity.core.verdict import (
     TOO_COARSE,
     CheckRow,
@@ -149,13 +149,17 @@ def parameters(
 ) -> tuple[Parameter, ...]:
     """Return the target's parameters with what became of each over the run.
 
-    Where ``--features`` fixes the masks, or ``--path`` a path of torch, what that leaves out is
-    left out knowingly.
+    Where ``--features`` fixes the masks or the inputs, or ``--path`` a path of torch, what that
+    leaves out is left out knowingly.
     """
     found = with_status(listed, (each.parameters for each in case_results), options.without)
-    if options.path is None and not {"attn", "padding"} & {axis for axis, _ in options.features}:
-        return found
-    return tuple(replace(p, status=Status.EXCLUDED) if p.is_untried else p for p in found)
+    fixed = {axis for axis, _ in options.features}
+
+    def is_excluded(parameter: Parameter) -> bool:
+        axes = {"inputs"} if parameter.role is Role.KEYS else {"attn", "padding"}
+        return parameter.is_untried and (options.path is not None or bool(axes & fixed))
+
+    return tuple(replace(p, status=Status.EXCLUDED) if is_excluded(p) else p for p in found)
 
 
 def check_rows(

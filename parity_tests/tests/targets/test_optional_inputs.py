@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
+from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -48,3 +50,27 @@ def test_grouped_heads_of_a_layer_share_weights() -> None:
             heads = array.reshape(2, 2, -1)
             np.testing.assert_array_equal(heads[:, 0], heads[:, 1])
         assert 4 == problem.num_kv_heads
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("ContextOfEqualLengths", "context"), ("ThreeOfEqualLengths", "key")]
+)
+def test_a_layer_with_keys_of_their_own_is_not_green_where_s_unlike_l_raises(
+    name: str, key: str
+) -> None:
+    """It is inconclusive, names the input and what it raised, and passes for S = L alone."""
+    bound = bind(load.load(f"{SUBJECTS}:{name}"))
+    verdict = check(bound, RUN)
+    assert (Outcome.INCONCLUSIVE, 0) == (verdict.outcome, verdict.failed)
+    said = f"`{key}` is an input of its own, and every call with S unlike L raised RuntimeError"
+    assert said in verdict.sentence
+    assert "--features inputs=self" in verdict.sentence
+    alone = check(bound, replace(RUN, features=(("inputs", "self"),)))
+    assert alone.holds, alone
+
+
+@pytest.mark.parametrize("name", ["Grouped", "OptionalContext"])
+def test_self_attention_and_keys_that_are_served_stay_green(name: str) -> None:
+    """A layer of one input promises no other keys, and one that serves them keeps its promise."""
+    verdict = check(bind(load.load(f"{SUBJECTS}:{name}")), RUN)
+    assert verdict.holds, verdict

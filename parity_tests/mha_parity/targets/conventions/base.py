@@ -24,6 +24,7 @@ from mha_parity.targets.conventions.canonical_layout import (
 )
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
+from mha_parity.targets.fit.roles import inputs_of, is_other
 from mha_parity.targets.masks.mask_format import MaskArgument
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ class Convention(ABC):
         self._planned_last: tuple[MaskPlan, Problem, dict[str, MaskArgument]] | None = None
         self._built_with: tuple[Sequence[Any], Mapping[str, Any]] | None = None
         self.remarks: tuple[str, ...] = ()
-        self.offer: Offer = self.claims()
         self.reasons: dict[tuple[str, str], str] = {}
+        self.offer: Offer = self.claims()
         self.answer_dtypes: dict[str, str] = {}
         self.own_weights: OwnWeights | None = None
 
@@ -123,8 +124,24 @@ class Convention(ABC):
                 meaning=self.meanings.get(p.key, ""),
                 reason=self.untried.get(p.key, p.reason),
             )
+            if p.key != f"call.{self._keys_alike}"
+            else replace(
+                p, role=Role.KEYS, reason=self.reasons["inputs", "cross"].partition(" [")[0]
+            )
             for p in listed
         )
+
+    @property
+    def _keys_alike(self) -> str:
+        """The input of a layer's call for the keys, if it raised on S unlike L; "" if not.
+
+        A function of three arrays says by them nothing of their lengths, and is told in a remark.
+        """
+        raised = self.reasons.get(("inputs", "cross"), "").startswith("raised ")
+        if not (raised and isinstance(self.subject, type) and self.offer["inputs"] == ("self",)):
+            return ""
+        found = inputs_of([p for p in self._named[1] if not is_other(p)])
+        return next((name for name, role in found if role == "key"), "")
 
     @cached_property
     def _named(self) -> tuple[Sequence[inspect.Parameter], Sequence[inspect.Parameter]]:
