@@ -135,7 +135,7 @@ class Convention(ABC):
     def _keys_alike(self) -> str:
         """The input of a layer's call for the keys, if it raised on S unlike L; "" if not.
 
-        A function of three arrays says by them nothing of their lengths, and is told in a remark.
+        A function of three arrays says nothing of their lengths: a remark is enough.
         """
         raised = self.reasons.get(("inputs", "cross"), "").startswith("raised ")
         if not (raised and isinstance(self.subject, type) and self.offer["inputs"] == ("self",)):
