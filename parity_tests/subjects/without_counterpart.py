@@ -104,3 +104,21 @@ class NeedsALibrary(nn.Module):
         if (length, samples) == (5, 2):
             raise ModuleNotFoundError("tracker.add was called, but tracker is not installed")
         raise ValueError(f"got {samples} samples")
+
+
+class TurnsValues(nn.Module):
+    """Turns the sign of every second value and shifts the scores, under names that say nothing."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.ask, self.answer, self.say, self.mix = (
+            nn.Linear(dim, dim, bias=False) for _ in range(4)
+        )
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(each(x), self.heads) for each in (self.ask, self.answer, self.say))
+        sign = 1 - 2 * (torch.arange(x.shape[1]) % 2).to(x.dtype)[:, None]
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        return self.mix(merge((-4 * scores).softmax(-1) @ (v * sign)))

@@ -86,6 +86,7 @@ REFUSED = {
     "without_counterpart.py:Rotary": "but `freqs_cis` has no counterpart in torch's layer",
     "without_counterpart.py:KeptSlopes": "but `slopes` has no counterpart in torch's layer",
     "without_counterpart.py:OwnHeads": "but it has 4 heads, and no parameter that sets their",
+    "without_counterpart.py:TurnsValues": "but no way to call it computes attention (as ask, ",
     "without_counterpart.py:RandomWidth": "building one of width 24 with 4 heads raised FileNot",
     "without_counterpart.py:NeedsALibrary": "but tracker is not installed",
     "functions_of_weights.py:Downloads": "tried to open a network connection",

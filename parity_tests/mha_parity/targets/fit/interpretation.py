@@ -62,8 +62,15 @@ class Interpretation:
 
     @property
     def is_named(self) -> bool:
-        """Whether a function's parameters are called after the weights that they are taken for."""
-        return all(names.parts(name) or given.bias for name, given in self.roles.single_weights)
+        """Whether arrays are called after the weights that they are taken for.
+
+        A layer's array that is left over is the output's, whatever its name. Where others' say
+        nothing, the layer may compute something else by right: then it is not judged unless near.
+        """
+        kept = [slot for slot in self.slots if not slot.bias and slot.parts != ("out",)]
+        called = [slot.path for slot in kept]
+        called += [name for name, given in self.roles.single_weights if not given.bias]
+        return all(names.parts(name) for name in called)
 
     @property
     def biased(self) -> frozenset[str]:
