@@ -51,11 +51,12 @@ def attend(
         merged[...] = 0
         no_weights = np.zeros((n, heads, queries, k.shape[2]), q.dtype)
         return heads_out, no_weights if need_weights else None
+    exp, unit = exponential(q.dtype, masking)
     for shifted in (False, True):  # the row maxima cost two passes and are seldom needed
-        weights = masked_scores(q, k, masking, scale)
+        weights = masked_scores(q, k, masking, scale, unit)
         if shifted:
             subtract_maxima(weights, empty_rows_are_zero=empty_rows_are_zero)
-        sums = exponentiate(weights, float64_sums=need_weights)
+        sums = exponentiate(weights, exp, float64_sums=need_weights)
         if shifted and empty_rows_are_zero:
             np.maximum(sums, np.finfo(sums.dtype).tiny, out=sums)
         if kept is not None:
@@ -70,12 +71,13 @@ def attend(
     return heads_out, None
 
 
-def masked_scores(q: NDArray[Any], k: NDArray[Any], masking: Masking, scale: float) -> NDArray[Any]:
+def masked_scores(
+    q: NDArray[Any], k: NDArray[Any], masking: Masking, scale: float, unit: float
+) -> NDArray[Any]:
     """Return scale * q k^T + M, (N, H, L, S), times the unit of `softmax.exponential`.
 
     The scale goes onto the queries: fewer numbers than the scores, and no overflow on the way.
     """
-    unit = exponential(q.dtype).unit
     scaled = by_key_head(q * (scale * unit), k.shape[1])
     scores: NDArray[Any] = (scaled @ k.swapaxes(2, 3)).reshape(*q.shape[:3], k.shape[2])
     if not masking.is_empty:

@@ -60,6 +60,10 @@ class Masking:
         total: NDArray[Any] = reduce(np.add, parts)
         return total if unit == 1 or not self.bias else total * np.asarray(unit, dtype)
 
+    def exceeds(self, limit: float, dtype: DTypeLike) -> bool:
+        """Whether a float mask, cast to `dtype`, has a finite number beyond -limit or limit."""
+        return any(_exceeds(bias.astype(dtype, copy=False), limit) for bias in self.bias)
+
     def unseen(self, queries: int, keys: int, dtype: DTypeLike) -> NDArray[np.bool_]:
         """Return booleans that broadcast to (N, H, L), True for a row that sees no key.
 
@@ -73,6 +77,14 @@ class Masking:
 
 
 NO_MASK = Masking()
+
+
+def _exceeds(bias: NDArray[Any], limit: float) -> bool:
+    for beyond, infinite in ((bias < -limit, np.isneginf), (bias > limit, np.isposinf)):
+        count = np.count_nonzero(beyond)
+        if count and count != np.count_nonzero(infinite(bias)):
+            return True
+    return False
 
 
 def causal_hidden(queries: int, keys: int, appended: int = 0) -> NDArray[np.bool_]:

@@ -40,6 +40,8 @@ class PreparedAttention:
         more = options.add_zero_attn or options.precise or options.engine == "flash"
         if weight is None or own.bias_k is not None or more or not small or weight.itemsize < 4:
             return
+        if own.in_proj_bias is not None and not np.isfinite(own.in_proj_bias).all():
+            return  # the key's bias, which the softmax does not see, is left out below
         self._width, heads, self._dtype = width, options.num_heads, weight.dtype
         self._shape = 3, heads, width // heads + 1
         self._exp, unit = exponential(weight.dtype)

@@ -9,7 +9,9 @@ of range or a result that is not finite.
 
 float32 uses powers of two, exp(x) = 2^(x log2 e), where NumPy has a vector loop for them: np.exp2
 takes half the time of np.exp and is off by at most 0.97 units in the last place, np.exp by 2.2.
-The factor log2 e costs nothing: it is part of the scale of the queries.
+The factor log2 e costs nothing: it is part of the scale of the queries. A float mask is multiplied
+by it too, which takes the most negative numbers, often added to hide a key, to -inf: where a mask
+has such numbers, exp it is.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import FLOAT32, FLOAT64
+from mha_numpy.masks import NO_MASK, Masking
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -37,12 +40,26 @@ class Exponential(NamedTuple):
     unit: float
 
 
+NATURAL = Exponential(np.exp, 1.0)
+LARGEST_IN_BASE_2 = float(np.finfo(np.float32).max) / 4
+"""Of two masks the sum stays below the largest number, also in units of log2 e."""
+
+
+def exponential(dtype: np.dtype[Any], masking: Masking = NO_MASK) -> Exponential:
+    """Return the exponential to use for a dtype: base 2 for float32 where that is vectorised.
+
+    It is base e where the masks have finite numbers that log2 e would take out of range.
+    """
+    fastest = _fastest(dtype)
+    in_range = fastest is NATURAL or not masking.exceeds(LARGEST_IN_BASE_2, dtype)
+    return fastest if in_range else NATURAL
+
+
 @cache
-def exponential(dtype: np.dtype[Any]) -> Exponential:
-    """Return the exponential to use for a dtype: base 2 for float32 where that is vectorised."""
+def _fastest(dtype: np.dtype[Any]) -> Exponential:
     if dtype == FLOAT32 and _is_vectorised("exp2"):
         return Exponential(np.exp2, 1 / math.log(2))
-    return Exponential(np.exp, 1.0)
+    return NATURAL
 
 
 def _is_vectorised(name: str) -> bool:
@@ -79,9 +96,11 @@ def trusted(sums: NDArray[Any], result: NDArray[Any]) -> bool:
     )
 
 
-def exponentiate(scores: NDArray[Any], *, float64_sums: bool = False) -> NDArray[Any]:
+def exponentiate(
+    scores: NDArray[Any], function: np.ufunc, *, float64_sums: bool = False
+) -> NDArray[Any]:
     """Turn scores, in units of `exponential`, into E in their own memory; return z (..., 1)."""
-    exponential(scores.dtype).function(scores, out=scores)
+    function(scores, out=scores)
     return row_sums(scores, float64_sums=float64_sums)
 
 

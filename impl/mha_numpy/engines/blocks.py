@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.engines.tiles import HeadMasks
-from mha_numpy.softmax import exponential
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from mha_numpy.engines.tiles import Tiles
     from mha_numpy.masks import Masking
+    from mha_numpy.softmax import Exponential
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Problem:
     masking: Masking
     scale: float
     tiles: Tiles
+    exp: Exponential
 
     def query_heads(self, key_head: int) -> range:
         """Return the query heads that read a key head."""
@@ -53,7 +54,7 @@ class Block:
         self.place = sample, head, rows
         self.rows, self.k = rows, k
         q = problem.q[self.place]
-        unit = exponential(q.dtype).unit
+        self._exp, unit = problem.exp
         self.q = np.multiply(q, problem.scale * unit, out=scratch(q.shape, q.dtype, "q"))
         self.masks = HeadMasks.of(problem.masking, sample, head, len(k), unit)
         self.key_tiles = self.masks.key_tiles(rows, problem.tiles.keys)
@@ -70,7 +71,7 @@ class Block:
         self._write_scores(keys, tile, hide=shift is not None)
         if shift is not None:
             tile -= shift
-        exponential(tile.dtype).function(tile, out=tile)
+        self._exp(tile, out=tile)
         if shift is None:
             for hidden in self.masks.hidden_tiles(self.rows, keys):
                 tile *= (~hidden).astype(tile.dtype)

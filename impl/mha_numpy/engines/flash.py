@@ -22,7 +22,7 @@ from mha_numpy.engines.blocks import Block, Problem, scratch
 from mha_numpy.engines.parallel import on_all_threads
 from mha_numpy.engines.tiles import Task, Tiles, choose_tiles, cut_tasks, spans
 from mha_numpy.masks import NO_MASK, Masking
-from mha_numpy.softmax import row_sums, trusted
+from mha_numpy.softmax import exponential, row_sums, trusted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +73,7 @@ def attend_flash(
     if tiles is None:
         heads_in_all = n * key_heads
         tiles = choose_tiles(queries, keys, q.itemsize, heads_in_all, whole_rows=need_weights)
-    problem = Problem(q, k, v, heads_out, masking, scale, tiles)
+    problem = Problem(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
     tasks = cut_tasks(n, key_heads, queries, tiles.queries, whole_heads=not average_weights)
     on_all_threads(lambda i: _attend_task(problem, tasks[i], weights, sums), len(tasks))
     return heads_out, weights

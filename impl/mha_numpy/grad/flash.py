@@ -98,7 +98,7 @@ def attend_flash_vjp(
     if tiles is None:
         heads = len(k) * k.shape[1]
         tiles = choose_tiles(q.shape[2], keys, q.itemsize, heads, most_keys=TILE_KEYS)
-    problem = Problem(q, k, v, heads_out, masking, scale, tiles)
+    problem = Problem(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
 
     def pull(d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients) -> None:
         if not heads_out.size or not keys:
@@ -169,8 +169,7 @@ def _pull_task(backward: Backward, sample: int, key_head: int, run: slice, index
             block = Block(problem, sample, head, rows, k)
             _BackwardBlock(backward, block).add(v_and_ones, d_k, d_v, backward.d_bias[index])
     # The scaled queries that met dS have the unit of exp in them.
-    unit = exponential(d_k.dtype).unit
-    np.divide(d_k, unit, out=backward.d_k[index, sample, key_head])
+    np.divide(d_k, problem.exp.unit, out=backward.d_k[index, sample, key_head])
     backward.d_v[index, sample, key_head] = d_v
 
 
@@ -224,7 +223,7 @@ class _BackwardBlock:
         shift, total = sums.shift[place][:, None], sums.total[place][:, None]
         if total.max() > FARTHEST_SUM or total.min() < 1 / FARTHEST_SUM:
             # The shift takes over from the sum, which keeps what rounding the shift leaves to it.
-            unit = exponential(total.dtype).unit
+            unit = self.backward.problem.exp.unit
             log_sum = np.log(total.astype(np.float64)) * unit + shift
             shift = log_sum.astype(total.dtype)
             return shift, np.exp((log_sum - shift) / unit).astype(total.dtype)
