@@ -9,7 +9,7 @@ import numpy as np
 
 import mha_torch
 from mha_parity.core.candidate import Answer
-from mha_parity.judging import nonfinite, power
+from mha_parity.judging import infinite_values, nonfinite, power
 from mha_parity.judging.accuracy import TORCH_PATHS, torch_output
 from mha_parity.judging.gradients import judge_gradients
 from mha_parity.judging.groups import judged_array
@@ -58,7 +58,9 @@ def record_case(record: Record, case: Case, own: OwnWeights | None = None) -> Re
                 torch_output(problem, path)
             except mha_torch.PathNotTakenError:
                 continue  # kept as such
-        if nonfinite.hides_nonfinite(problem):
+        if infinite_values.has_infinite_values(problem):
+            infinite_values.without_infinity(problem)
+        elif nonfinite.hides_nonfinite(problem):
             nonfinite.sanitised_problem(problem, reference)
         if case.gradients == "yes":
             judge_gradients(problem, reference, Answer(output=output))

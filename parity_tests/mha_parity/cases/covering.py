@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.cases.sizes import SizeDraw
 from mha_parity.core.case import Case
-from mha_parity.core.features import AXES, PLAIN
+from mha_parity.core.features import AXES, EXTREME_VALUES, PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,9 @@ UNCOVERED_AXIS = "gradients"
 SEED_STRIDE = 1_000_003  # the distance between the seeds of two runs' cases
 # Runs whose seeds fit into 32 bits; the run after the last has the values of the first again.
 RUNS = 2**32 // SEED_STRIDE
+# Regimes that replace the normal one in cases that are drawn already: of those that can have them,
+# one in so many, in turn. The first cases stay plain, and so do those whose calls are repeated.
+REPLACED_EVERY, KEPT_FIRST, REPEATED = 2, 24, 8
 ATTEMPTS = 8  # candidates per greedy step: more make the list a little shorter, and slower
 
 # Pairs of features that cannot occur in one problem, each with the reason.
@@ -81,6 +84,18 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
         )
     ),
     ({"size": "equal"}, {"heads": "one"}),
+    # A layer needs values of its own: in query and key infinity leaves no score a number.
+    *(
+        ({"form": "mha"} | clash, {"regime": regime})
+        for regime in EXTREME_VALUES
+        for clash in ({"inputs": "self"}, {"inputs": "cross"})
+    ),
+    # Where torch's bfloat16 product reads past a row, infinity reaches other keys in a projection.
+    ({"form": "mha", "dtype": "bfloat16"}, {"regime": "infinite_value"}),
+    # A sum of large numbers of both signs overflows or not by its order.
+    ({"out_proj": "general"}, {"regime": "largest_value"}),
+    # What a row without keys is made of (NaN, 0, the mean of V) would decide.
+    *(({"masked_rows": "some"}, {"regime": regime}) for regime in EXTREME_VALUES),
 )
 
 
@@ -114,15 +129,29 @@ def reachable(offer: Offer) -> Offer:
     """Return the offer without the values that no case can have with the rest of the offer."""
     rng = random.Random(0)
     drawn = _drawn(offer)
-    return offer | {
+    reached = offer | {
         axis: tuple(v for v in values if any(_fill(drawn, {axis: v}, rng) for _ in range(ATTEMPTS)))
         for axis, values in drawn.items()
     }
+    extreme = (
+        v
+        for v in _extreme(offer)
+        if any(_fill(drawn, {"regime": v}, rng) for _ in range(ATTEMPTS * ATTEMPTS))
+    )
+    return reached | {"regime": (*reached["regime"], *extreme)}
 
 
 def _drawn(offer: Offer) -> Offer:
-    """Return the axes that are drawn."""
-    return {axis: values for axis, values in offer.items() if axis != UNCOVERED_AXIS}
+    """Return the axes that are drawn, and their values that are."""
+    axes = {axis: values for axis, values in offer.items() if axis != UNCOVERED_AXIS}
+    kept = tuple(v for v in axes["regime"] if v not in EXTREME_VALUES)
+    return axes | {"regime": kept or axes["regime"]}
+
+
+def _extreme(offer: Offer) -> tuple[str, ...]:
+    """Return the regimes of the offer that replace the normal one in drawn cases."""
+    extreme = tuple(v for v in offer["regime"] if v in EXTREME_VALUES)
+    return extreme if len(extreme) < len(offer["regime"]) else ()
 
 
 def draw_cases(offer: Offer, count: int, seed: int) -> list[Case]:
@@ -139,8 +168,29 @@ def drawing(offer: Offer, count: int, seed: int) -> Iterator[Case]:
     rng = random.Random(seed)
     drawn, sizes = _drawn(offer), SizeDraw(random.Random(f"sizes of {seed}"))
     features = itertools.chain(cover(drawn, rng), _random(drawn, rng))
+    replaced = _Replacing(_extreme(offer))
     for i, each in enumerate(itertools.islice(features, count)):
-        yield _case(each | {UNCOVERED_AXIS: offer[UNCOVERED_AXIS][-1]}, sizes, seed, i)
+        case = _case(each | {UNCOVERED_AXIS: offer[UNCOVERED_AXIS][-1]}, sizes, seed, i)
+        yield replaced.case(case, each)
+
+
+class _Replacing:
+    """Replace the normal regime in some of the cases of one run, one case after the other."""
+
+    def __init__(self, regimes: tuple[str, ...]) -> None:
+        self._regimes, self._able = regimes, 0
+
+    def case(self, case: Case, features: Features) -> Case:
+        """Return the case, or what it becomes; its sizes and its other features stay."""
+        place = case_index(case)
+        plain = case.regime == PLAIN["regime"] and min(case.batch, case.queries, case.keys) > 0
+        if not self._regimes or not plain or place < KEPT_FIRST or place % REPEATED == 0:
+            return case
+        regime = self._regimes[self._able // REPLACED_EVERY % len(self._regimes)]
+        if not _fits(features | {"regime": regime}, "regime", regime):
+            return case
+        self._able += 1
+        return case if self._able % REPLACED_EVERY else case.replace(regime=regime)
 
 
 def cover(offer: Offer, rng: random.Random) -> Iterator[Features]:

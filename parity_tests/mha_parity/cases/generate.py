@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.masks import draw_masks
-from mha_parity.cases.rng import SPREAD, Stream, numpy_dtype
+from mha_parity.cases.rng import SPREAD, Stream, largest_number, numpy_dtype
+from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.problem import Problem
 
 if TYPE_CHECKING:
@@ -34,12 +35,15 @@ SUBNORMAL = {
 }
 RISE, STEPS = 12.0, 4.0  # logits between first and last key; how far the key's first channel goes
 SLOPES = {"rising": 1.0, "falling": -1.0}
-BY_ROLE = {"constant", "wide_range", *SLOPES}  # regimes that shape query and key unlike
+# Regimes that shape query, key and value unlike.
+BY_ROLE = {"constant", "wide_range", *SLOPES, *EXTREME_VALUES}
 # What a given scale is of the default: 0 is no default, and a negative one turns the order of keys.
 # With is_causal torch's paths disagree on that: flash makes +inf of the -inf of hidden keys.
 GIVEN_SCALES = (0.0, 0.5, -0.625, 0.75, 0.875, 1.0, 1.125, -0.75)
 # These keep further streams separate from the problem's.
-COTANGENT, SHARED, SCALES = 0xC07A << 32, 0x5A4E << 32, 0x5CA1 << 32
+COTANGENT, SHARED, SCALES, EXTREME = 0xC07A << 32, 0x5A4E << 32, 0x5CA1 << 32, 0xE874 << 32
+# A weight that the largest number is multiplied by is below this: its product leaves room for sums.
+MOST_WEIGHT = 0.5
 SHARES = ("", "key", "key", "value", "value")  # what the query is too, where three may differ
 
 
@@ -48,6 +52,8 @@ def make_problem(case: Case) -> Problem:
     stream = Stream(case.seed)
     arrays = _weighted(case, stream) if case.form == "mha" else _projected(case, stream)
     masks = draw_masks(case, stream)
+    if case.regime in EXTREME_VALUES:
+        _put_extremes(case, arrays)
     factor = scale_factor(case)
     scale = None if factor is None else factor / math.sqrt(case.head_dim)
     dtype = numpy_dtype(case.dtype)
@@ -59,6 +65,31 @@ def make_problem(case: Case) -> Problem:
         for name, array in (arrays | masks).items()
     }
     return Problem(case=case, given_scale=scale, **rounded)
+
+
+def _put_extremes(case: Case, arrays: dict[str, Array]) -> None:
+    """Put infinity, or the largest number of both signs, into one head's values of one sample.
+
+    Into one channel at one key; the largest negative number at another key in another channel,
+    where there are two of both, so that no sum has two large terms.
+    """
+    stream = Stream(case.seed ^ EXTREME)
+    value, sample = arrays["value"], stream.below(case.batch)
+    heads = 1 if case.form == "mha" else case.kv_heads_count or case.heads_count
+    width = value.shape[2] // heads
+    first = width * stream.below(heads)
+    key, channel = stream.below(case.keys), stream.below(width)
+    infinite = case.regime == "infinite_value"
+    extreme = math.inf if infinite else largest_number(case.dtype)
+    value[sample, key, first + channel] = extreme
+    chosen = [first + channel]
+    if not infinite and case.keys > 1 and width > 1:
+        other = (key + 1 + stream.below(case.keys - 1)) % case.keys
+        chosen.append(first + (channel + 1) % width)
+        value[sample, other, chosen[1]] = -extreme
+    if case.form == "mha" and not infinite:
+        column = arrays["w_v"][:, chosen]
+        arrays["w_v"][:, chosen] = np.clip(column, -MOST_WEIGHT, MOST_WEIGHT) / len(chosen)
 
 
 def scale_factor(case: Case) -> float | None:

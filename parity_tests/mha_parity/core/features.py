@@ -82,6 +82,8 @@ AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "subnormal": "subnormal inputs and weights",
             "rising": "logits that rise from key to key",
             "falling": "logits that fall from key to key",
+            "infinite_value": "an infinite number in the values",
+            "largest_value": "the largest finite number in the values",
         },
         "memory": {
             "c": "contiguous arrays",
@@ -107,6 +109,10 @@ PLAIN: Mapping[str, str] = MappingProxyType(
     {axis: next(iter(values)) for axis, values in AXES.items()}
     | {"dtype": "float64", "heads": "many", "memory": "c"}
 )
+
+# Regimes past which arithmetic leaves the finite numbers: right answers differ in where they have
+# NaN, and rounding errors are as large as the number itself.
+EXTREME_VALUES = ("infinite_value", "largest_value")
 
 Offer = dict[str, tuple[str, ...]]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import plain_distance
+from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.diagnose.evidence import Observation
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ WILD = {
     "wide_range",
     "huge",
     "tiny",
+    *EXTREME_VALUES,
 }  # regimes in which rounding hides what bugs do
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.core.check_result import MASKED_ROWS, CheckResult, Severity
-from mha_parity.judging import accuracy, nonfinite
+from mha_parity.judging import accuracy, infinite_values, nonfinite
 from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import bound, machine, roundoff
@@ -55,11 +55,12 @@ def judge_answer(
 ) -> list[CheckResult]:
     """Return the check results on output and weights, and on rows that see no key."""
     bench = _OutputJudge(problem, reference, answer, settings)
-    found = bench.judged("output", answer.output)
     wanted = problem.case.weights
-    if wanted != "none":
-        name = "weights" if wanted == "per_head" else "averaged"
-        found += bench.judged(name, answer.weights)
+    with np.errstate(all="ignore"):  # errors of the largest number's size pass the range
+        found = bench.judged("output", answer.output)
+        if wanted != "none":
+            name = "weights" if wanted == "per_head" else "averaged"
+            found += bench.judged(name, answer.weights)
     return found
 
 
@@ -74,9 +75,9 @@ class _OutputJudge:
         self.answer = answer
         self.settings = settings
         self.order_spread = OrderSpread.of(problem, reference)
-        self.poisoned = not np.isfinite(reference.output).all() and nonfinite.hides_nonfinite(
-            problem
-        )
+        numbers = bool(np.isfinite(reference.output).all())
+        self.infinite = not numbers and infinite_values.has_infinite_values(problem)
+        self.poisoned = not (numbers or self.infinite) and nonfinite.hides_nonfinite(problem)
 
     def judged(self, name: str, found: Array | None) -> list[CheckResult]:
         """Judge one quantity; rows that overflow float16 alone fail nothing."""
@@ -100,6 +101,8 @@ class _OutputJudge:
         flaw = structure_error(check, judged.reference.shape, self.problem.dtype, found)
         if flaw or found is None:
             return [self._check_result(check, Severity.STRUCTURE, detail=flaw)]
+        if self.infinite:
+            return [self._with_infinity(check, judged, found)]
         if self.poisoned and nonfinite.is_sanitised(self.clean, judged, found):
             return self._sanitised(name, found)
         excepted = left_out | nonfinite.masked_row_elements(self.problem, judged)
@@ -107,10 +110,30 @@ class _OutputJudge:
         check_results = self._policies(check, judged, found)
         places = nonfinite.kind_mismatch(judged, found, excepted)
         if places.any():
+            past = infinite_values.may_overflow(self.problem, self.reference, judged, found)
+            places, excepted = places & ~past, excepted | past
+        if places.any():
             return [*check_results, self._misplaced(check, judged, found, places)]
         excepted |= nonfinite.overflowed(judged, found)
         judged = replace(judged, reference=np.where(excepted, np.nan, judged.reference))
         return [*check_results, self._numbers(check, judged, found)]
+
+    @cached_property
+    def determined(self) -> infinite_values.Determined:
+        """What is determined where a value is infinite."""
+        return infinite_values.Determined(self.problem, self.reference)
+
+    def _with_infinity(self, check: str, judged: JudgedArray, found: Array) -> CheckResult:
+        """Judge where infinity came out, then all other numbers by the problem without it."""
+        expected = self.determined.expected(judged)
+        vary = self.determined.vary(judged, found)
+        judged = replace(judged, reference=expected)
+        bench = _OutputJudge(*self.determined.clean, self.answer, self.settings)
+        places = nonfinite.kind_mismatch(judged, found, vary)
+        if places.any():
+            return bench._misplaced(check, judged, found, places)
+        numbers = np.where(vary | ~np.isfinite(expected), np.nan, expected)
+        return bench._numbers(check, replace(judged, reference=numbers), found)
 
     @cached_property
     def clean(self) -> tuple[Problem, Reference]:

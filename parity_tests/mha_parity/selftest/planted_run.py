@@ -18,6 +18,7 @@ from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import whole_offer
 from mha_parity.catalogue.arguments import planted_arguments
+from mha_parity.catalogue.extreme_values import planted_extreme_values
 from mha_parity.catalogue.sizes import planted_sizes
 from mha_parity.catalogue.values import planted_values
 from mha_parity.core.candidate import CandidateError
@@ -58,7 +59,7 @@ class Detection:
 
 def planted() -> tuple[Planted, ...]:
     """Return all planted bugs."""
-    return (*planted_sizes(), *planted_arguments(), *planted_values())
+    return (*planted_sizes(), *planted_arguments(), *planted_values(), *planted_extreme_values())
 
 
 def detections(
