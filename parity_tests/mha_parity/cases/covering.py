@@ -23,8 +23,8 @@ UNCOVERED_AXIS = "gradients"
 SEED_STRIDE = 1_000_003  # the distance between the seeds of two runs' cases
 # Runs whose seeds fit into 32 bits; the run after the last has the values of the first again.
 RUNS = 2**32 // SEED_STRIDE
-# Regimes that replace the normal one in cases that are drawn already: of those that can have them,
-# one in so many, in turn. The first cases stay plain, and so do those whose calls are repeated.
+# Regimes that replace the normal one in drawn cases: one in so many of those that can have them.
+# The first cases stay plain, and so do those whose calls are repeated.
 REPLACED_EVERY, KEPT_FIRST, REPEATED = 2, 24, 8
 ATTEMPTS = 8  # candidates per greedy step: more make the list a little shorter, and slower
 

@@ -96,7 +96,7 @@ class MeanSubtracted(Attention):
 
 
 class ValuesInTwoParts(Attention):
-    """Multiply the upper and the lower digits of each value apart: inf - inf is NaN."""
+    """Multiply the upper and the lower digits of each value separately: inf - inf is NaN."""
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
         """Return P upper + P lower; upper = v rounded to half of its digits."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.run.case_run import is_measured, run_cases
 from mha_parity.run.fresh import is_sampled
@@ -75,7 +74,6 @@ def run_chunk(
         place = first + step * number
         if (
             is_measured(place)
-            and case_result.case.regime not in EXTREME_VALUES
             and case_result.problem
             and case_result.reference
             and case_result.answer

@@ -22,7 +22,7 @@ import numpy as np
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, ask
-from mha_parity.core.features import AXES
+from mha_parity.core.features import AXES, EXTREME_VALUES
 from mha_parity.core.option_values import count, dtypes, whole
 from mha_parity.core.options import DEFAULT_TARGET, Options
 from mha_parity.core.verdict import TARGET
@@ -157,6 +157,7 @@ def survey_dtypes(
     found: list[SurveyRow] = []
     with opened(target, options) as candidate:
         offer = restricted(candidate, options)
+        offer["regime"] = tuple(v for v in offer["regime"] if v not in EXTREME_VALUES)
         for dtype in asked:
             if dtype not in offer["dtype"]:
                 continue

@@ -9,12 +9,21 @@ import random
 import numpy as np
 import pytest
 
-from mha_parity.cases.covering import CLASHES, RUNS, case_index, cover, draw_cases
+from mha_parity.cases.covering import (
+    CLASHES,
+    KEPT_FIRST,
+    REPEATED,
+    RUNS,
+    case_index,
+    cover,
+    draw_cases,
+    reachable,
+)
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.memory_layout import present
-from mha_parity.cases.rng import SPREAD, Stream
+from mha_parity.cases.rng import SPREAD, Stream, largest_number
 from mha_parity.core.case import Case, parse
-from mha_parity.core.features import AXES, PLAIN, Offer, offer
+from mha_parity.core.features import AXES, EXTREME_VALUES, PLAIN, Offer, offer
 from mha_parity.oracle.reference import reference_answer
 
 BITS = {
@@ -80,6 +89,7 @@ def impossible(features: dict[str, str]) -> bool:
     items, get = set(features.items()), features.get
     appended = "yes" in {get("bias_kv"), get("zero_attn")}
     unmasked = get("padding") == "none" and get("attn") in {"none", "causal"}
+    shared = {"self", "cross"} if get("form") == "mha" else set()  # the values are keys too
     masked_row, empty = get("masked_rows") == "some", get("size") == "empty"
     reasons = (
         items & OF_LAYERS and items & OF_FUNCTIONS,
@@ -90,6 +100,9 @@ def impossible(features: dict[str, str]) -> bool:
         get("form") == "mha" and get("bias") == "no" and get("regime") in BY_BIASES,
         empty and any(get(a, PLAIN[a]) != PLAIN[a] for a in PLAIN_IF_EMPTY),
         empty and get("layout") == "unbatched",
+        get("regime") in EXTREME_VALUES and (masked_row or get("inputs") in shared),
+        {("form", "mha"), ("dtype", "bfloat16"), ("regime", "infinite_value")} <= items,
+        get("regime") == "largest_value" and get("out_proj") == "general",
     )
     return any(reasons)
 
@@ -100,14 +113,71 @@ def test_pairs_occur_unless_they_exclude_each_other(seed: int) -> None:
     drawn = [case.features() for case in draw_cases(WHOLE, 600, seed)]
     seen = {pair for f in drawn for pair in itertools.combinations(sorted(f.items()), 2)}
     axes = sorted(a for a in AXES if a not in {"heads", "size", "kv_heads", "v_dim", "gradients"})
+    drawn_values = {a: [v for v in AXES[a] if v not in EXTREME_VALUES] for a in axes}
     missing = [
         ((a, u), (b, v))
         for a, b in itertools.combinations(axes, 2)
-        for u, v in itertools.product(AXES[a], AXES[b])
+        for u, v in itertools.product(drawn_values[a], drawn_values[b])
         if ((a, u), (b, v)) not in seen and not impossible({a: u, b: v})
     ]
 
     assert [] == missing
+
+
+@pytest.mark.parametrize("seed", range(3), ids="seed{}".format)
+def test_extreme_values_replace_the_regime_alone(seed: int) -> None:
+    """All other features, sizes and seeds are those of a run without; first cases stay plain."""
+    kept = tuple(value for value in AXES["regime"] if value not in EXTREME_VALUES)
+    pairs = list(
+        zip(
+            draw_cases(WHOLE, 500, seed),
+            draw_cases(WHOLE | {"regime": kept}, 500, seed),
+            strict=True,
+        )
+    )
+    changed = [(case, other) for case, other in pairs if case != other]
+
+    assert {*EXTREME_VALUES} == {case.regime for case, _ in changed}
+    assert all(case.replace(regime="normal") == other for case, other in changed)
+    assert all(case_index(case) >= KEPT_FIRST for case, _ in changed)
+    assert all(case_index(case) % REPEATED for case, _ in changed)
+    assert 15 < len(changed) < 40
+
+
+@pytest.mark.parametrize(
+    ("features", "reached"),
+    [
+        ({"inputs": ("self", "cross")}, ()),
+        ({"inputs": ("distinct",)}, EXTREME_VALUES),
+        ({"inputs": ("distinct",), "dtype": ("bfloat16",)}, ("largest_value",)),
+        ({"form": ("qkv",), "projection": ("none",)}, EXTREME_VALUES),
+    ],
+    ids=["shared", "distinct", "bfloat16", "qkv"],
+)
+def test_extreme_values_are_reached_where_values_are_apart(
+    features: Offer, reached: tuple[str, ...]
+) -> None:
+    """A layer that is given its keys as values, or the query as both, is not asked for them."""
+    offered = reachable(offer() | features)
+
+    assert reached == tuple(v for v in offered["regime"] if v in EXTREME_VALUES)
+
+
+@pytest.mark.parametrize("dtype", AXES["dtype"])
+@pytest.mark.parametrize("form", ["qkv", "mha"])
+def test_extreme_values_are_few_and_of_both_signs(form: str, dtype: str) -> None:
+    """One infinity; the largest number once with each sign, in two keys and two channels."""
+    words = f"{form}-N3-L5-S7-H2-D4-{'distinct' if form == 'mha' else 'cross'}-{dtype}"
+    infinite = make_problem(parse(f"{words}-infinitevalue-s4"))
+    largest = make_problem(parse(f"{words}-largestvalue-s4"))
+    most = largest_number(dtype)
+    values = largest.value.astype(np.float64)
+    places = [np.argwhere(values == number) for number in (most, -most)]
+
+    assert 1 == np.isposinf(infinite.value).sum() == (~np.isfinite(infinite.value)).sum()
+    assert [1, 1] == [len(each) for each in places]
+    assert (places[0][0][1:] != places[1][0][1:]).all()
+    assert most == np.abs(values).max()
 
 
 def test_the_cover_is_small() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mha_parity.catalogue.base import Attention
+from mha_parity.catalogue.extreme_values import planted_extreme_values
 from mha_parity.catalogue.planted import Planted
 from mha_parity.catalogue.sizes import planted_sizes
 from mha_parity.catalogue.values import planted_values
@@ -42,6 +43,14 @@ def test_planted_size_bugs_are_seen(seed: int) -> None:
 def test_planted_value_bugs_are_seen(seed: int) -> None:
     """Each bug of zeros, ties, subnormal numbers and maxima fails a case among 500."""
     assert [] == [s.bug.condition for s in detections(planted_values(), [seed]) if not s.seen]
+
+
+@pytest.mark.parametrize("seed", [0, 7], ids="seed{}".format)
+def test_planted_bugs_of_extreme_values_are_seen(seed: int) -> None:
+    """Each bug of infinity and of the largest number fails a case among 500."""
+    assert [] == [
+        s.bug.condition for s in detections(planted_extreme_values(), [seed]) if not s.seen
+    ]
 
 
 def test_a_right_attention_is_not_seen() -> None:
