@@ -154,7 +154,7 @@ def test_extreme_values_replace_the_regime_alone(seed: int) -> None:
     ],
     ids=["shared", "distinct", "bfloat16", "qkv"],
 )
-def test_extreme_values_are_reached_where_values_are_apart(
+def test_extreme_values_are_reached_where_values_are_arrays_of_their_own(
     features: Offer, reached: tuple[str, ...]
 ) -> None:
     """A layer that is given its keys as values, or the query as both, is not asked for them."""
