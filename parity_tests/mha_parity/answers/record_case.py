@@ -59,7 +59,7 @@ def record_case(record: Record, case: Case, own: OwnWeights | None = None) -> Re
             except mha_torch.PathNotTakenError:
                 continue  # kept as such
         if infinite_values.has_infinite_values(problem):
-            infinite_values.without_infinity(problem)
+            torch_output(infinite_values.without_infinity(problem)[0])
         elif nonfinite.hides_nonfinite(problem):
             nonfinite.sanitised_problem(problem, reference)
         if case.gradients == "yes":

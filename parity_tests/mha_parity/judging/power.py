@@ -45,8 +45,12 @@ def exposed_errors(problem: Problem, reference: Reference) -> frozenset[str]:
 
 
 def _differs(wrong: Array, right: Array, allowed: Array, seen: Array) -> bool:
-    """Return whether an answer fails: off by more than allowed, or no number where there is one."""
-    return bool((seen & ~(np.abs(wrong - right) <= allowed)).any())
+    """Return whether an answer fails: off by more than allowed, or no number where there is one.
+
+    Or a number where there is infinity, which no order has.
+    """
+    differs = seen & ~(np.abs(wrong - right) <= allowed)
+    return bool((differs | (np.isinf(right) & np.isfinite(wrong))).any())
 
 
 def _wrong(problem: Problem, reference: Reference) -> Iterator[tuple[str, Array]]:

@@ -158,7 +158,6 @@ def run_cases(
             answer = next(answers)
             others = [(*relation, next(answers))] if relation else []
             measure = is_measured(first + step * place)
-            measure &= problem.case.regime not in EXTREME_VALUES
             yield _judged(problem, reference, answer, others, settings, measure=measure)
 
 
@@ -196,7 +195,7 @@ def _judged(
     if not overflows and not any(check_result.severity.fails for check_result in check_results):
         check_results += [_related(problem, reference, answer, *other) for other in others]
     accuracy: tuple[MeasuredError, ...] = ()
-    if measure and not overflows:
+    if measure and not overflows and case.regime not in EXTREME_VALUES:
         accuracy = _measured(problem, reference, answer, check_results)
     return CaseResult(
         case=case,

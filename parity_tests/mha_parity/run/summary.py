@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import ADAPTER, NOT_ASKED, NOT_CALLED, TargetError
 from mha_parity.core.check_result import MASKED_ROWS, Severity
-from mha_parity.core.features import AXES
+from mha_parity.core.features import AXES, EXTREME_VALUES
 from mha_parity.core.parameters import Role, Status, with_status
 from mha_parity.core.verdict import (
     TOO_COARSE,
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from mha_parity.core.parameters import Parameter
     from mha_parity.run.case_run import CaseResult
 
+# Values that replace the normal ones in a few cases: a short run may have none of them.
+NOT_DRAWN = "none in so few cases; --cases 500 has some"
 _NO_ANSWER = {Severity.CRASH, Severity.TIMEOUT, Severity.INCONCLUSIVE}
 
 
@@ -100,6 +102,8 @@ def feature_rows(
             informative.update(features)
 
     def row(axis: str, value: str) -> FeatureRow:
+        if value in EXTREME_VALUES and value in asked[axis] and not seen[axis, value]:
+            return FeatureRow(axis, value, "not offered", 0, NOT_DRAWN)
         if value in asked[axis]:
             found = _row(axis, value, seen, failed, informative)
             return replace(found, seconds=seconds_of[axis, value])
