@@ -6,6 +6,7 @@ import pytest
 
 from mha_parity.core.case import Case
 from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.features import EXTREME_VALUES, offer
 from mha_parity.run import summary
 from mha_parity.run.case_run import CaseResult
 
@@ -24,3 +25,14 @@ def test_a_factor_that_is_none_is_not_said(times_torch: float | None, said: str)
     )
     notes = summary.notes([CaseResult(case=CASE, check_results=(found,))])
     assert (f"less accurate than torch{said} 1 check, within the rounding bound",) == notes
+
+
+def test_extreme_values_that_no_case_has_leave_nothing_open() -> None:
+    """A run without such a case says so of both; with a value of any other axis it is open."""
+    asked = offer(regime=("normal", *EXTREME_VALUES))
+    rows = {(row.axis, row.value): row for row in summary.feature_rows([], asked, asked, {})}
+
+    for value in EXTREME_VALUES:
+        row = rows["regime", value]
+        assert ("not offered", summary.NOT_DRAWN) == (row.status, row.note)
+    assert "inconclusive" == rows["regime", "normal"].status
