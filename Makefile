@@ -11,7 +11,7 @@ OLDEST ?= .venv-oldest
 MHA_PARITY_FUZZ ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate mutants mutation figures corpus docs fuzz test-frameworks test-languages test-oldest clean
+.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate accuracy mutants mutation figures corpus docs fuzz test-frameworks test-languages test-oldest clean
 
 help: ## list these targets
 	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"

@@ -40,16 +40,22 @@ def draw_masks(case: Case, stream: Stream) -> dict[str, Array]:
 
 
 def may_hide_by_numbers(case: Case, seed: int) -> bool:
-    """Return whether a case with this seed has a finite number for -inf in a float mask."""
-    plain = case.regime == "normal" and case.masked_rows == "none"
+    """Return whether a case with this seed has a finite number for -inf in a float mask.
+
+    Where it hides all keys of a row, in any regime, but not in float16, whose most negative number
+    does not absorb the scores in float64, in which the reference is computed.
+    """
+    whole_rows = case.masked_rows == "some"
+    plain = case.dtype != "float16" if whole_rows else case.regime == "normal"
     return plain and Stream(seed ^ LARGE_MASK).below(LARGE_SHARE) == 0
 
 
 def _hide_by_numbers(case: Case, masks: dict[str, Array]) -> None:
     """Put a finite large number for -inf into one float mask of some cases, in place.
 
-    One row is lowered at all of its keys, which torch's softmax does not see; in 16 bits the scores
-    would be lost next to such a number.
+    A row hidden wholly by the most negative number sees all of its keys alike. Else one row is
+    lowered at all of its keys, which torch's softmax does not see; in 16 bits the scores would be
+    lost next to such a number.
     """
     floats = [mask for mask in masks.values() if mask.dtype != bool]
     if not floats or not may_hide_by_numbers(case, case.seed):
@@ -57,9 +63,9 @@ def _hide_by_numbers(case: Case, masks: dict[str, Array]) -> None:
     stream = Stream(case.seed ^ LARGE_MASK)
     stream.below(LARGE_SHARE)  # drawn by `may_hide_by_numbers`
     mask = floats[stream.below(len(floats))]
-    number = MASKED_BY[stream.below(len(MASKED_BY))]
+    number = -math.inf if case.masked_rows == "some" else MASKED_BY[stream.below(len(MASKED_BY))]
     mask[np.isneginf(mask)] = max(number, -largest_number(case.dtype))
-    if case.dtype in {"float64", "float32"}:
+    if case.masked_rows == "none" and case.dtype in {"float64", "float32"}:
         mask[tuple(stream.below(length) for length in mask.shape[:-1])] += LOWERED
 
 

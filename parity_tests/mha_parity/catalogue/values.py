@@ -149,6 +149,16 @@ class LowMaskDropped(Attention):
         return super().apply_mask(scores, np.where(dropped, self.work_dtype.type(0), mask))
 
 
+class LeastMaskOverflows(Attention):
+    """Multiply a mask by log2(e), for powers of two: the most negative numbers become -inf."""
+
+    def apply_mask(self, scores: Array, mask: Array) -> Array:
+        """Return the masked scores, -inf where the product leaves the range of the dtype."""
+        least = np.finfo(self.work_dtype).min * np.log(2)
+        overflows = mask < least
+        return super().apply_mask(scores, np.where(overflows, self.work_dtype.type(-np.inf), mask))
+
+
 class HiddenFirstTile(Attention):
     """Start an online softmax from a tile of hidden keys: exp(-inf - -inf) is NaN."""
 
@@ -191,6 +201,7 @@ KINDS: tuple[tuple[str, type[Attention]], ...] = (
     ("a query row is subnormal", RowsRescaled),
     ("a weight row is subnormal", WeightsNormalised),
     ("a row is hidden by a finite number below -100", LowMaskHides),
+    ("the least finite number hides all keys of a row", LeastMaskOverflows),
     ("a key is hidden by a finite number below -10", LowMaskDropped),
     ("there is one key", OneKeyIgnored),
     ("a row sees one key of several", LoneKeyDropped),

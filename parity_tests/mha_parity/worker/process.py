@@ -42,6 +42,15 @@ class WorkerLost(Exception):  # noqa: N818  (an event, and the severity says whi
         self.output = output
 
 
+# Runs a module as `python -m` does. It is found wherever this package lies, and the environment is
+# the caller's: processes that a target starts find what they find without the harness.
+ROOT = str(Path(__file__).resolve().parents[2])
+START_MODULE = (
+    "import runpy, sys; sys.path.append(sys.argv.pop(1)); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+
+
 class Process:
     """A worker and the ends of its pipes. No call waits longer than its limit.
 
@@ -67,7 +76,7 @@ class Process:
         self._from, answers = os.pipe()
         _widen(self._to, self._from)
         self._popen = subprocess.Popen(
-            [sys.executable, "-u", "-m", module, str(requests), str(answers)],
+            [sys.executable, "-u", "-c", START_MODULE, ROOT, module, str(requests), str(answers)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             pass_fds=(requests, answers), start_new_session=True,
             env=_environment() | dict(settings or {}),
@@ -244,14 +253,12 @@ def _read(descriptor: int) -> bytes | None:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a worker: it must find this package, wherever it lies.
+    """Return the environment of a worker.
 
     Its libraries compute in one thread unless the caller says otherwise: threads that wait for each
     other over problems as small as cases take many times as long.
     """
-    root = str(Path(__file__).resolve().parents[1])
-    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    return {"OMP_NUM_THREADS": "1"} | os.environ | {"PYTHONPATH": path}
+    return {"OMP_NUM_THREADS": "1"} | os.environ
 
 
 def _widen(*descriptors: int) -> None:
@@ -274,9 +281,15 @@ def _exit_text(status: int | None) -> str:
 
 
 def _kill(popen: subprocess.Popen[bytes]) -> None:
+    if popen in _killed:
+        return  # the number of its group may be another one's by now
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(popen.pid, signal.SIGKILL)  # its process group: children end with it
     popen.wait()
+    _killed.add(popen)
+
+
+_killed: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
 
 
 def _end(

@@ -1,4 +1,4 @@
-"""The candidate's own process: ``python -m mha_parity.worker REQUESTS ANSWERS``.
+"""The candidate's own process: ``python -m mha_parity.worker.server REQUESTS ANSWERS``.
 
 Imports NumPy and what the target needs, nothing of the oracle. Standard output and error belong to
 the candidate; problems and answers go over two pipes of their own.

@@ -99,6 +99,34 @@ def test_an_answer_on_its_way_is_in_time(tmp_path: Path) -> None:
         process.end()
 
 
+CALLERS = """
+import os
+import subprocess
+import sys
+
+found = subprocess.run([sys.executable, "-c", "import core"], cwd="/", stderr=subprocess.PIPE)
+assert os.environ.get("PYTHONPATH") == {path!r}, os.environ.get("PYTHONPATH")
+assert b"No module named 'core'" in found.stderr, found.stderr
+
+
+def f(Q, K, V, n_heads):
+    return Q
+"""
+
+
+@pytest.mark.parametrize("path", [None, "/somewhere/else"], ids=["unset", "set"])
+def test_a_target_has_the_environment_of_its_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
+) -> None:
+    """What a target starts does not find the harness's own modules as if they were its own."""
+    (tmp_path / "callers.py").write_text(CALLERS.format(path=path), encoding="utf-8")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if path is not None:
+        monkeypatch.setenv("PYTHONPATH", path)
+    with isolated(f"{tmp_path}/callers.py:f") as candidate:
+        candidate.ready()
+
+
 REFUSED = {
     "exits_on_import": ("import os\nos._exit(7)\n", "importing it ended its process with exit st"),
     "raises_on_import": ("raise KeyError('k')\n", "raised KeyError: 'k'"),
