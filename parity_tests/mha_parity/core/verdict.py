@@ -40,7 +40,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureRow:
-    """One feature in the report. ``status`` is pass, fail, inconclusive or "not offered".
+    """One feature in the report.
+
+    ``status`` is pass, fail, inconclusive, "not offered", or "not drawn" in a short run.
 
     ``cases`` had the feature; ``failed`` of them failed. The target took ``seconds`` over them.
     """

@@ -49,6 +49,9 @@ def _all_cases(verdict: Verdict, expected: Collection[str]) -> FeatureOutcome:
 
 def _features(verdict: Verdict, expected: Collection[str]) -> Iterator[tuple[str, FeatureOutcome]]:
     for axis in correlations.axes(verdict):
+        for row in axis.rows:
+            if row.status == "not drawn":
+                yield _name(row), FeatureOutcome("skip", f"not drawn: {row.note}")
         for row in axis.offered:
             yield _name(row), _feature(row, concentrated=axis.concentrated, expected=expected)
 

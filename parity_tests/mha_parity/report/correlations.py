@@ -33,8 +33,8 @@ class Axis:
 
     @property
     def offered(self) -> tuple[FeatureRow, ...]:
-        """The values the target offers."""
-        return tuple(row for row in self.rows if row.status != "not offered")
+        """The values the target offers, those that no case has left out."""
+        return tuple(row for row in self.rows if row.status not in {"not offered", "not drawn"})
 
     @property
     def failing(self) -> tuple[FeatureRow, ...]:

@@ -158,6 +158,8 @@ def _judged(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
         missing = [*missing[:SHOWN_NAMES], more]
     if missing:
         pairs.append(("not offered", page.flow(missing)))
+    if not_drawn := wording.not_drawn(verdict):
+        pairs.append(("not drawn", Text(not_drawn, style="dim")))
     if wording.gradients_not_asked(verdict):
         pairs.append(("not asked", Text(wording.GRADIENTS_NOT_ASKED, style="dim")))
     return pairs

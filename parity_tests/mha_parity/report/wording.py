@@ -197,6 +197,12 @@ def not_offered(verdict: Verdict, *, whole_reasons: bool = True) -> list[str]:
     return [f"{', '.join(names)} ({reason})" for reason, names in tried.items()] + single + whole
 
 
+def not_drawn(verdict: Verdict) -> str:
+    """Return the features that no case of a short run has, with the remedy; "" without any."""
+    rows = [row for row in verdict.features if row.status == "not drawn"]
+    return f"{' · '.join(map(words, rows))} ({rows[0].note})" if rows else ""
+
+
 def _reason(row: FeatureRow, *, whole: bool) -> str:
     """Return what a call that tried a feature came to, without its place."""
     reason = row.note.partition(" [")[0]

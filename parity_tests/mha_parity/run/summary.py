@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mha_parity.run.case_run import CaseResult
 
 # Values that replace the normal ones in a few cases: a short run may have none of them.
-NOT_DRAWN = "none in so few cases; --cases 500 has some"
+NOT_DRAWN = "--cases 500 has some"
 _NO_ANSWER = {Severity.CRASH, Severity.TIMEOUT, Severity.INCONCLUSIVE}
 
 
@@ -84,6 +84,8 @@ def feature_rows(
 ) -> tuple[FeatureRow, ...]:
     """Return one row a feature: fail, pass, inconclusive (no case can show it), not offered.
 
+    Or "not drawn": the values that replace normal ones, where no case of a short run has them.
+
     ``asked`` is what the run drew from; ``reasons`` say why a feature is not offered. Of gradients
     that are offered and not asked for, or of their absence, there is no row.
     """
@@ -103,7 +105,7 @@ def feature_rows(
 
     def row(axis: str, value: str) -> FeatureRow:
         if value in EXTREME_VALUES and value in asked[axis] and not seen[axis, value]:
-            return FeatureRow(axis, value, "not offered", 0, NOT_DRAWN)
+            return FeatureRow(axis, value, "not drawn", 0, NOT_DRAWN)
         if value in asked[axis]:
             found = _row(axis, value, seen, failed, informative)
             return replace(found, seconds=seconds_of[axis, value])
