@@ -64,7 +64,7 @@ class MultiheadAttention(Projections):
     Sizes that do not fit each other and options out of range raise TypeError or ValueError. A new
     layer is in training mode, as in torch. Parameters are plain arrays under torch's names
     (`in_proj_weight`, `out_proj.weight`, ...): write into them, or assign others of their shape
-    and dtype.
+    and dtype, those of the output together (`layer.out_proj = layer.out_proj._replace(weight=w)`).
     Source: torch.nn.MultiheadAttention, torch 2.13.
     """
 
@@ -110,12 +110,37 @@ class MultiheadAttention(Projections):
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute; a parameter only to an array of its own shape and dtype."""
-        if isinstance(value, Linear):
-            self._check({"out_proj.weight": value.weight, "out_proj.bias": value.bias})
-        elif name in _PARAMETERS and value is not None:
-            value = to_floating(value, name)
-            self._check({name: value})
+        if name == "engine":
+            check_options("dropout", self.dropout, None, str(value))
+        elif name == "out_proj":
+            value = self._output(value)
+        elif name in _PARAMETERS:
+            self._need_alike(name, value, vars(self).get(name, value))
+            if value is not None:
+                value = to_floating(value, name)
+                self._check({name: value})
         object.__setattr__(self, name, value)
+
+    def _output(self, value: object) -> Linear:
+        """Return the output's parameters, or raise unless they are such."""
+        if not isinstance(value, Linear):
+            raise TypeError(
+                f"`out_proj` is of type {type(value).__name__}, but should hold weight and bias; "
+                "assign `layer.out_proj._replace(weight=w)`."
+            )
+        own: Linear = vars(self).get("out_proj", value)
+        self._need_alike("out_proj.weight", value.weight, own.weight)
+        self._need_alike("out_proj.bias", value.bias, own.bias)
+        self._check({"out_proj.weight": value.weight, "out_proj.bias": value.bias})
+        return value
+
+    def _need_alike(self, name: str, value: object, own: object) -> None:
+        """Raise unless the layer has such a parameter and gets one, or neither."""
+        if (value is None) != (own is None):
+            raise ValueError(
+                f"`{name}` is {'None' if value is None else 'an array'}, but should be "
+                f"{'None' if own is None else 'an array'} in this layer; make another layer."
+            )
 
     def _check(self, arrays: dict[str, NDArray[Any] | None]) -> None:
         check_shapes(arrays, self._shapes)

@@ -98,7 +98,8 @@ def judge(
     Parameters
     ----------
     target
-        A function, a class, or the text of a target. Text runs in a process of its own.
+        A function, a class, or the text of a target. Text runs in a process of its own; an object
+        runs in this one, where ``timeout`` and ``memory`` cannot be kept and are refused.
     options
         Options of the run; the keywords below change single fields.
     executor
@@ -238,5 +239,12 @@ def _opened(target: object, options: Options) -> tuple[AbstractContextManager[Ca
 
     if isinstance(target, str):
         return opened(target, options), target
+    for limit in ("timeout", "memory"):
+        if getattr(options, limit) != getattr(Options(), limit):
+            raise ValueError(
+                f"got {limit}={getattr(options, limit):g}, but an object is judged in this "
+                "process, where no call can be ended; name the target by its text, or leave "
+                f"{limit} out."
+            )
     name = named(target)
     return nullcontext(bind_in_process(target, options, name)), name

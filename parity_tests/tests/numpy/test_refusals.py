@@ -58,6 +58,17 @@ NAMES: dict[str, Any] = {
     "state": STATE,
 }
 
+ASSIGNED = [
+    row("setattr(layer, 'in_proj_weight', None)", "`in_proj_weight` is None, but should be an arr"),
+    row("setattr(layer, 'bias_k', ones(1, 1, 6))", "`bias_k` is an array, but should be None in"),
+    row("setattr(layer, 'out_proj', (wo, None))", "`out_proj` is of type tuple, but", TypeError),
+    row(
+        "setattr(layer, 'out_proj', layer.out_proj._replace(bias=None))",
+        "`out_proj.bias` is None, but should be an array in this layer; make another layer",
+    ),
+    row("setattr(layer, 'engine', 'gpu')", "`engine` is 'gpu', but should be one of"),
+]
+
 CONSTRUCTOR = [
     row("MultiheadAttention(7, 3)", "`embed_dim` 7 is not divisible by `num_heads` 3"),
     row("MultiheadAttention(0, 3)", "`embed_dim` is 0, but should be at least 1"),
@@ -218,7 +229,7 @@ STATES = [
 
 
 @pytest.mark.parametrize(
-    ("call", "message", "error"), [*CONSTRUCTOR, *INPUTS, *MASKS, *FUNCTIONS, *STATES]
+    ("call", "message", "error"), [*CONSTRUCTOR, *ASSIGNED, *INPUTS, *MASKS, *FUNCTIONS, *STATES]
 )
 def test_bad_input_is_refused_with_a_sentence(
     call: str, message: str, error: type[Exception]

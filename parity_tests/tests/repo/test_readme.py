@@ -49,6 +49,21 @@ def test_the_false_alarms_are_those_measured() -> None:
         assert (count, "0") == (row[1], row[2].split("|")[3].strip())
 
 
+def test_the_misses_are_those_measured() -> None:
+    """The shares of wrong single answers that pass are those of the stored calibration."""
+    published = (DATA / "calibration.md").read_text(encoding="utf-8")
+    shown = re.search(
+        r"([\d.]+%) of those of structural bugs and ([\d.]+%) of those with too few digits",
+        " ".join(README.split()),
+    )
+
+    assert shown is not None
+    for kind, share in zip(("structural", "precision"), shown.groups(), strict=True):
+        row = re.search(rf"^\| {kind} \| all \|.*\| ([\d.]+%) \|$", published, flags=re.MULTILINE)
+        assert row is not None
+        assert share == row[1]
+
+
 def test_assert_close_misjudges_as_told() -> None:
     """assert_close accepts the wrong example and rejects 2 to 5 % of the right one's elements."""
     from torch.nn.functional import scaled_dot_product_attention

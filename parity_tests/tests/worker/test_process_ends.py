@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import mha_parity
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.case import Case
@@ -184,3 +185,11 @@ def test_judging_in_process_needs_nothing_of_posix(target: str, status: int) -> 
     assert status == done.returncode, done.stdout + done.stderr
     # A line of progress after two seconds is all that may stand there.
     assert [] == [line for line in done.stderr.splitlines() if not line.startswith("judging ")]
+
+
+@pytest.mark.parametrize("limit", [{"timeout": 0.5}, {"memory": 1.0}], ids=str)
+def test_limits_that_an_object_cannot_have_are_refused(limit: dict[str, float]) -> None:
+    """A function is judged in this process, where a limit would be dropped without a word."""
+    (name,) = limit
+    with pytest.raises(ValueError, match=f"got {name}=.* name the target by its text"):
+        mha_parity.judge(lambda Q, K, V: Q + K + V, convention="qkv", **limit)  # type: ignore[arg-type]  # one of two
