@@ -42,12 +42,11 @@ def draw_masks(case: Case, stream: Stream) -> dict[str, Array]:
 def may_hide_by_numbers(case: Case, seed: int) -> bool:
     """Return whether a case with this seed has a finite number for -inf in a float mask.
 
-    Where it hides all keys of a row, in any regime, but not in float16, whose most negative number
-    does not absorb the scores in float64, in which the reference is computed.
+    Not where it hides all keys of a row in float16, whose most negative number does not absorb the
+    scores in float64, in which the reference is computed.
     """
-    whole_rows = case.masked_rows == "some"
-    plain = case.dtype != "float16" if whole_rows else case.regime == "normal"
-    return plain and Stream(seed ^ LARGE_MASK).below(LARGE_SHARE) == 0
+    absorbs = case.masked_rows == "none" or case.dtype != "float16"
+    return case.regime == "normal" and absorbs and Stream(seed ^ LARGE_MASK).below(LARGE_SHARE) == 0
 
 
 def _hide_by_numbers(case: Case, masks: dict[str, Array]) -> None:

@@ -24,6 +24,7 @@ from mha_parity.core.candidate import REMARK, Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.global_state import GlobalState, seeded
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared, attend
 from mha_parity.targets.attribution import attributed
 
 if TYPE_CHECKING:
@@ -195,7 +196,11 @@ class MonitoredCandidate:
             yield f"output aliasing: {state.OVERWRITES.format('output')}."
         # To the bit: in bfloat16 two problems may differ by less than the order of sums does.
         # Answers that are NaN throughout say nothing.
-        elif np.array_equal(kept.output, second, equal_nan=True) and np.nan_to_num(second).any():
+        elif (
+            np.array_equal(kept.output, second, equal_nan=True)
+            and np.nan_to_num(second).any()
+            and _answers_differ(problem, other)
+        ):
             yield "statelessness: another problem of these shapes got the same answer."
         yield from self._unchanged("after another problem", self.bound(problem), kept)
         yield from self._unchanged("of the same object", self._answer(problem, call), kept)
@@ -239,6 +244,16 @@ class MonitoredCandidate:
         if prepare is not None:
             evaluated = self._answer(problem, prepare(False)).output
             yield dropout.dropout_off(kept.output, evaluated)
+
+
+def _answers_differ(problem: Problem, other: Problem) -> bool:
+    """Return whether a right attention answers two problems unlike.
+
+    Where no key but an appended row of zeros is visible, any inputs have the same answer.
+    """
+    with np.errstate(all="ignore"):
+        first, second = (attend(Prepared(each), EVAL_ORDERS[0])[0] for each in (problem, other))
+    return not np.array_equal(first, second, equal_nan=True)
 
 
 def _until_refused(findings: Iterator[str]) -> Iterator[str]:

@@ -84,7 +84,8 @@ def feature_rows(
 ) -> tuple[FeatureRow, ...]:
     """Return one row a feature: fail, pass, inconclusive (no case can show it), not offered.
 
-    Or "not drawn": the values that replace normal ones, where no case of a short run has them.
+    Or "not drawn": the values that replace normal ones, where no case of a short run has them, or
+    one alone in which every row comes out as NaN.
 
     ``asked`` is what the run drew from; ``reasons`` say why a feature is not offered. Of gradients
     that are offered and not asked for, or of their absence, there is no row.
@@ -104,8 +105,9 @@ def feature_rows(
             informative.update(features)
 
     def row(axis: str, value: str) -> FeatureRow:
-        if value in EXTREME_VALUES and value in asked[axis] and not seen[axis, value]:
-            return FeatureRow(axis, value, "not drawn", 0, NOT_DRAWN)
+        judged = failed[axis, value] or informative[axis, value]
+        if value in EXTREME_VALUES and value in asked[axis] and not judged:
+            return FeatureRow(axis, value, "not drawn", seen[axis, value], NOT_DRAWN)
         if value in asked[axis]:
             found = _row(axis, value, seen, failed, informative)
             return replace(found, seconds=seconds_of[axis, value])

@@ -24,6 +24,7 @@ from mha_parity.cases.memory_layout import present
 from mha_parity.cases.rng import SPREAD, Stream, largest_number
 from mha_parity.core.case import Case, parse
 from mha_parity.core.features import AXES, EXTREME_VALUES, PLAIN, Offer, offer
+from mha_parity.core.problem import Problem
 from mha_parity.oracle.reference import reference_answer
 
 BITS = {
@@ -343,11 +344,21 @@ def test_memory_changes_no_number(memory: str) -> None:
 
 @pytest.mark.parametrize("seed", range(4), ids="seed{}".format)
 def test_rows_are_masked_only_on_purpose(seed: int) -> None:
-    """A query without a visible key occurs where the case says so, and nowhere else."""
+    """A query without a visible key occurs where the case says so, and nowhere else.
+
+    Its keys are hidden by -inf, or all of them alike by the most negative number.
+    """
     for case in draw_cases(WHOLE, 200, seed):
-        masked = make_problem(case).masked_rows().any()
+        problem = make_problem(case)
+        masked = problem.masked_rows().any() or _has_lowest_row(problem)
         if 0 not in (case.batch, case.queries, case.keys):
             assert masked == (case.masked_rows == "some"), case.id
+
+
+def _has_lowest_row(problem: Problem) -> bool:
+    masks = [m for m in (problem.key_padding_mask, problem.attn_mask) if m is not None]
+    lowest = -largest_number(problem.case.dtype)
+    return any((mask.astype(float) == lowest).all(axis=-1).any() for mask in masks)
 
 
 def test_plain_values_are_values() -> None:

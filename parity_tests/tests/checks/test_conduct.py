@@ -13,6 +13,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import whole_offer
 from mha_parity.checks.call_effects import CHECKS, FURTHER, MonitoredCandidate, Schedule
 from mha_parity.core.candidate import Answer
+from mha_parity.core.case import parse
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
 from mha_parity.diagnose.call_effects import EXTRA_CHECKS
@@ -201,3 +202,16 @@ def test_answers_without_a_number_show_no_state(subjects: Path) -> None:
     shape = make_problem(case).output_shape
     bound.answer = lambda *_: Answer(output=np.full(shape, np.nan))  # type: ignore[method-assign]  # of this one object
     assert "statelessness" in MonitoredCandidate(bound)(make_problem(case)).held
+
+
+def test_equal_answers_to_unlike_problems_may_be_right() -> None:
+    """Padding hides all keys but the appended row of zeros, so that any inputs have one answer.
+
+    One that answers the earlier call again is still found: ``remembers`` above.
+    """
+    words = "mha-N1-L2-S2-H1-D1-bias-zeroattn-outproj-floatpadding-float64-s0"
+    answer = MonitoredCandidate(bind(load.load("mha_numpy:MultiheadAttention")))(
+        make_problem(parse(words))
+    )
+    assert "statelessness" in answer.held
+    assert answer.notes == ()

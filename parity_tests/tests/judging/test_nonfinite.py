@@ -24,8 +24,8 @@ PLAIN = make_problem(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s51"))
 MASKED = (
     "mha-N3-L5-S7-H2-D4-cross-bias-padding-maskedrows-weights-float32-s52",
     "mha-N3-L5-S7-H2-D4-cross-bias-outproj-boolmask3d-maskedrows-avgweights-float32-s53",
-    "qkv-N3-L5-S7-H4-D4-G2-V5-cross-floatmask-maskedrows-weights-float64-s54",
-    "mha-N3-L7-S7-H3-D5-lengths-maskedrows-weights-bfloat16-s55",
+    "qkv-N3-L5-S7-H4-D4-G2-V5-cross-floatmask-maskedrows-weights-float64-s55",
+    "mha-N3-L7-S7-H3-D5-lengths-maskedrows-weights-bfloat16-s56",
 )
 
 

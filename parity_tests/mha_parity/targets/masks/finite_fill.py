@@ -8,6 +8,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.targets.masks.experiment import mask_problem, weights
 
 if TYPE_CHECKING:
@@ -35,7 +36,11 @@ def take_back_regimes(convention: Convention) -> None:
         return  # the run says what it raised
     if attend != [False, True]:
         return
-    kept = [name for name in convention.offer["regime"] if _largest(convention, name) < USUAL]
+    kept = [
+        name
+        for name in convention.offer["regime"]
+        if name in EXTREME_VALUES or _largest(convention, name) < USUAL  # scores of normal inputs
+    ]
     for name in set(convention.offer["regime"]) - set(kept):
         convention.reasons["regime", name] = "its scores lie below the fill of the masks"
     convention.offer = convention.offer | {"regime": tuple(kept)}
