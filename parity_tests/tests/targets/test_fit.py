@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from itertools import count, repeat
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.oracle.error_bound import roundoff
@@ -18,7 +20,7 @@ from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.construct import globals_read, meanings
-from mha_parity.targets.fit.search import attention
+from mha_parity.targets.fit.search import TRIALS, Search, attention
 from mha_parity.worker.open_target import bind_in_process
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
@@ -126,6 +128,28 @@ def test_the_longest_searches_take_little_time(name: str) -> None:
         if time.thread_time() - started < 1.5:
             return
     pytest.fail("each of five searches took over 1.5 s")
+
+
+def test_what_a_search_finds_does_not_depend_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The 49th interpretation is found where each look at a clock is a second after the last."""
+    for name in ("thread_time", "process_time", "perf_counter", "monotonic", "time"):
+        monkeypatch.setattr(time, name, count().__next__)
+    bound = bind(load.load(f"{SUBJECTS}/functions_of_weights.py:dicts"))
+    assert isinstance(bound, Fitted)
+    assert bound.fit.exact, bound.fit
+
+
+def test_a_search_tries_no_more_than_its_limit() -> None:
+    """Of endlessly many interpretations that raise, TRIALS are tried."""
+
+    def ask(_how: object, _problem: object) -> Answer:
+        raise CandidateError("crash", "raises")
+
+    found = Search(ask)
+    bound = bind(load.load(f"{SUBJECTS}/functions_of_weights.py:tiled"))
+    assert isinstance(bound, Fitted)
+    found.run(repeat(bound.how))
+    assert TRIALS == len(found.trials)
 
 
 @pytest.mark.parametrize(
