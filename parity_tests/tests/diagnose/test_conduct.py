@@ -35,11 +35,14 @@ DISHONEST = {
     "dropping.py:StaysOff": "sticky-eval",
     "dropping.py:Cuts": "kv-length-mismatch",
 }
+# Judged in a process of their own, as the command does; the others' names do not depend on it.
+ISOLATED = ("dishonest.py:scales_in_place", "dropping.py:StaysOff")
 HONEST = ("projected.py:f", "keep_mask.py:Stacked")
 
 
 def verdict(folder: Path, target: str, **options: object) -> Verdict:
-    """Return the verdict on a target in a process of its own, as the command runs it."""
+    """Return the verdict on a target, as the command has it."""
+    options = {"in_process": target not in ISOLATED} | options
     asked = Options(cases=CASES, seed=SEED, shrink=False, **options)  # type: ignore[arg-type]  # any option
     with opened(f"{folder}/{target}", asked) as candidate:
         return check(candidate, asked)

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from mha_parity.__main__ import main
+from mha_parity.bench import command, peak
 from mha_parity.core import safetensors
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ ELSEWHERE = {
     "mha-parity check --exec COMMAND": "tests/targets/test_command.py",
     "mha-parity replay CASE exec:COMMAND": "tests/targets/test_command.py",
 }
+# Run with a process for the target, as they stand; what the others say does not depend on it.
+ISOLATED = (
+    "mha-parity check attention.py:attention",
+    "mha-parity check torch.nn:MultiheadAttention --path all",
+)
 PROGRAM = re.compile(r"mha-parity |pytest --")
 # Words that stand for the reader's own; a subcommand without arguments is a mention in prose.
 MENTIONS = re.compile(r"mha-parity (check|merge|adapt|identify|bench|mutants)( TARGET)?")
@@ -198,6 +204,8 @@ def ran(
     few = FEW.get(words[0], [])
     # A file's weights are judged in their own dtype.
     few = few[: few.index("--dtypes")] if "--state-dict" in words else few
+    if words[0] == "check" and line not in ISOLATED:
+        few = [*few, "--in-process"]
     status = main([*arguments, *few])
     if words[0] == "adapt":
         (folder / "adapter.py").write_text(capsys.readouterr().out, encoding="utf-8")
@@ -215,6 +223,9 @@ def test_a_command_of_the_pages_runs(
     """It starts and comes to an end: parity of a right target is not denied, of a wrong one is."""
     monkeypatch.chdir(folder)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    monkeypatch.setattr(peak, "SIZE", 64)
+    few = [each for each in command.CONTENDERS if each.name in {"numpy", "torch"}]
+    monkeypatch.setattr(command, "CONTENDERS", few)
     if "adapter.py" in line:
         ran("mha-parity adapt package.module:Layer", folder, capsys, run_pytest_in)
     for before in needed(line):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mha_parity.selftest import corpus_run
 from mha_parity.selftest.corpus_run import (
     EXPECTED,
     MANIFEST,
@@ -26,6 +28,7 @@ from mha_parity.selftest.corpus_run import (
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = {"repository": "a/right", "commit": "0" * 40, "path": "projected.py", "name": "f"}
+OPTIONS = "--options=--cases 40 --in-process"
 WRONG = {"repository": "b/wrong", "commit": "0" * 40, "path": "wrong_scale.py", "name": "f"}
 
 
@@ -110,8 +113,8 @@ def test_a_later_verdict_is_counted_in_a_table_of_its_own() -> None:
 def test_verdicts_are_the_commands(sources: Path) -> None:
     """A right attention passes, a wrong one fails, and a name that is missing is refused."""
     found = [
-        judge_entry(entry(RIGHT, "right"), sources, ["--cases", "40"]),
-        judge_entry(entry(WRONG, "wrong"), sources, ["--cases", "40"]),
+        judge_entry(entry(RIGHT, "right"), sources, ["--cases", "40", "--in-process"]),
+        judge_entry(entry(WRONG, "wrong"), sources, ["--cases", "40", "--in-process"]),
         judge_entry(entry({**RIGHT, "name": "nothing"}, "right"), sources),
     ]
 
@@ -132,6 +135,20 @@ def test_an_exception_of_the_command_is_no_verdict(
     assert ("no verdict", "AttributeError: no eval") == (found.verdict, found.sentence)
 
 
+@pytest.fixture
+def _judged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each entry the verdict of the command (above), without its processes."""
+
+    def judge(one: CorpusEntry, _sources: Path, options: Sequence[str]) -> EntryVerdict:
+        assert ["--cases", "40", "--in-process"] == [*options]
+        return EntryVerdict(
+            entry=one, verdict="pass" if one.path == RIGHT["path"] else "fail", sentence=""
+        )
+
+    monkeypatch.setattr(corpus_run, "judge_entry", judge)
+
+
+@pytest.mark.usefixtures("_judged_at_once")
 def test_a_contradiction_is_named_and_decides_the_status(
     sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,21 +156,20 @@ def test_a_contradiction_is_named_and_decides_the_status(
     manifest = tmp_path / "corpus.jsonl"
     for truth, status in (("wrong", 0), ("right", 1)):
         manifest.write_text(json.dumps({**WRONG, "truth": truth}) + "\n", encoding="utf-8")
-        options = "--options=--cases 12 --in-process"
-        asked = [str(sources), "--manifest", str(manifest), options]
+        asked = [str(sources), "--manifest", str(manifest), OPTIONS]
 
         assert status == main(asked)
         assert bool(status) == ("| b/wrong |" in capsys.readouterr().out)
 
 
+@pytest.mark.usefixtures("_judged_at_once")
 def test_publishing_writes_the_verdicts(sources: Path, tmp_path: Path) -> None:
     """The published manifest has each verdict, the table beside it counts them."""
     manifest = tmp_path / "corpus.jsonl"
     rows = ({**RIGHT, "truth": "right"}, {**WRONG, "truth": "wrong"})
     manifest.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
 
-    options = "--options=--cases 40 --in-process"
-    main([str(sources), "--manifest", str(manifest), options, "--publish"])
+    main([str(sources), "--manifest", str(manifest), OPTIONS, "--publish"])
 
     assert ["pass", "fail"] == [each.verdict for each in read_manifest(manifest)]
     assert "| right | 1 | 1 | 0 | 0 | 0 | 0 |" in manifest.with_suffix(".md").read_text("utf-8")
