@@ -22,11 +22,11 @@ HARNESS = "parity_tests/mha_parity"
 ROOMS = {
     f"{HARNESS}/core": ("core", "cases"),
     f"{HARNESS}/cases": ("cases",),
-    f"{HARNESS}/oracle": ("oracle",),
+    f"{HARNESS}/oracle": ("oracle", "judging"),
     f"{HARNESS}/judging": ("judging", "checks"),
     f"{HARNESS}/checks": ("checks", "judging"),
     f"{HARNESS}/run": ("run",),
-    "reference/mha_torch": ("oracle",),
+    "reference/mha_torch": ("oracle", "judging"),
     "impl/mha_numpy/engines": ("numpy",),
     "impl/mha_numpy/grad": ("numpy",),
 }

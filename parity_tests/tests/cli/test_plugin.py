@@ -30,8 +30,13 @@ FEW = ("--mha-parity-cases", "40", "--mha-parity-dtypes", "float64")
 
 @pytest.fixture
 def run(run_pytest: RunPytest) -> RunPytest:
-    """Return a function that runs pytest on a target in a process of its own."""
-    return lambda target, *arguments: run_pytest("--mha-parity-target", target, *FEW, *arguments)
+    """Return a function that runs pytest on a target, in its process if it is one alone."""
+
+    def run_on(target: str, *arguments: str) -> pytest.RunResult:
+        where = () if "-n" in arguments else ("--mha-parity-in-process",)
+        return run_pytest("--mha-parity-target", target, *FEW, *where, *arguments)
+
+    return run_on
 
 
 def outcomes(result: pytest.RunResult) -> dict[str, int]:
@@ -39,9 +44,12 @@ def outcomes(result: pytest.RunResult) -> dict[str, int]:
     return {name: n for name, n in result.parseoutcomes().items() if name != "warnings"}
 
 
-def test_one_id_a_feature(run: RunPytest) -> None:
-    """Each feature that the target offers is a test; all of a right one that were drawn pass."""
-    result = run(RIGHT, "-v")
+def test_one_id_a_feature(run_pytest: RunPytest) -> None:
+    """Each feature that the target offers is a test; all of a right one that were drawn pass.
+
+    The target has a process of its own here.
+    """
+    result = run_pytest("--mha-parity-target", RIGHT, *FEW, "-v")
     result.stdout.fnmatch_lines(
         [
             f"mha-parity: target {RIGHT}, 40 cases, seed 0",

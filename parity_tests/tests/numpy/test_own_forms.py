@@ -33,7 +33,7 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("seed", [0, 1], ids="seed{}".format)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)], ids="seed{}".format)
 @pytest.mark.parametrize("target", OWN)
 def test_it_equals_torch(target: str, seed: int) -> None:
     """The convention is recognised, and parity holds over all features it offers."""
