@@ -183,8 +183,7 @@ def _projected(problem: Problem, which: str, sample: int) -> Array:
     if bias is not None:
         reach = reach + abs(bias.astype(np.float64))
     deviation = roundoff(problem.dtype) * math.sqrt(weight.shape[-1] + ELEMENTWISE) * reach
-    heads = problem.num_heads if which == "q" else problem.num_kv_heads
-    return np.asarray(split(deviation[None], heads)[0])
+    return np.asarray(split(deviation[None], problem.num_heads)[0])  # layers repeat grouped heads
 
 
 def _masked(problem: Problem, sample: int, row: int, shape: tuple[int, ...]) -> Array:

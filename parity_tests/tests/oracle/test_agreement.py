@@ -256,3 +256,14 @@ def test_broken_sdpa_is_caught(seed: int) -> None:
     broken = partial(scaled_dot_product_attention, scale=(1 + 1e-12) / np.sqrt(D))
     with pytest.raises(OraclesDisagreeError, match="output"):
         agree_sdpa(*arrays, oracle=broken)
+
+
+def test_the_causal_mask_is_of_the_sequence_in_every_layout() -> None:
+    """With 5 rows of 2 samples the mask is 5 x 5, wherever the samples stand."""
+    case = example(3, self_attention=True)
+    outputs = [
+        multihead_attention(*case.arrays, num_heads=H, is_causal=True, layout=layout)[0]
+        for layout in ("batch_first", "sequence_first", "unbatched")
+    ]
+    for other in outputs[1:]:
+        np.testing.assert_allclose(other, outputs[0], rtol=1e-12)

@@ -14,9 +14,10 @@ from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.masks import may_hide_by_numbers
 from mha_parity.core.arrays import merge, split
+from mha_parity.core.case import parse
 from mha_parity.core.features import AXES, offer
 from mha_parity.core.problem import Problem
-from mha_parity.oracle.error_bound import ErrorModel, bound, roundoff, smallest
+from mha_parity.oracle.error_bound import ErrorModel, _output, bound, roundoff, smallest
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.oracle.row_tails import nan_past_rows
 
@@ -188,3 +189,14 @@ def test_machine_numbers(dtype: str, unit: float, least: float) -> None:
     """The roundoff is half the step at 1; float16 keeps its subnormal numbers on every machine."""
     assert unit == roundoff(np.dtype(dtype))
     assert least == smallest(np.dtype(dtype))
+
+
+def test_the_output_projection_sums_one_term_a_column_and_its_bias() -> None:
+    """Of heads 1 and weights 1 in a width of 3: the factor of 4 sums and 2 roundings, by 3."""
+    problem = make_problem(parse("mha-N1-L2-S2-H1-D3-outproj-float32-s53"))
+    assert problem.w_out is not None
+    ones = problem.replace(w_out=np.ones_like(problem.w_out), b_out=None)
+    arithmetic = ErrorModel(2**-24, 2**-24, 2**-126)
+    heads = np.ones(problem.output_shape)
+    found = _output(ones, heads, np.zeros_like(heads), arithmetic)
+    np.testing.assert_allclose(found, 3 * arithmetic.factor(4, 2), rtol=1e-12)

@@ -77,3 +77,13 @@ def test_it_does_not_grow_away_from_what_orders_reach(width: int, heads: int) ->
     assert 1 < limit / reached < 200
     if width == 512:
         assert bound(problem, reference).output.max() / reached > 1e4
+
+
+def test_it_grows_with_the_values() -> None:
+    """Values 1024 times as large make errors 1024 times as large: variances grow by the square."""
+    problem = make_problem(parse("mha-N1-L5-S7-H2-D3-bias-float32-s51"))
+    assert problem.w_v is not None
+    assert problem.b_v is not None
+    larger = problem.replace(w_v=problem.w_v * 1024, b_v=problem.b_v * 1024)
+    once, more = (probable_error(p, reference_answer(p), 0, 2) for p in (problem, larger))
+    np.testing.assert_allclose(more, 1024 * once, rtol=1e-9)

@@ -17,6 +17,7 @@ import torch
 
 from mha_parity.__main__ import main
 from mha_parity.bench import command, peak
+from mha_parity.bench.contenders import CONTENDERS
 from mha_parity.core import safetensors
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def test_a_command_of_the_pages_runs(
     monkeypatch.chdir(folder)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     monkeypatch.setattr(peak, "SIZE", 64)
-    few = [each for each in command.CONTENDERS if each.name in {"numpy", "torch"}]
+    few = [each for each in CONTENDERS if each.name in {"numpy", "torch"}]
     monkeypatch.setattr(command, "CONTENDERS", few)
     if "adapter.py" in line:
         ran("mha-parity adapt package.module:Layer", folder, capsys, run_pytest_in)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from mha_parity import assert_parity
+from mha_parity import assert_parity, judge
 from mha_parity.__main__ import main
 from mha_parity.core.options import Options
+from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -149,14 +150,16 @@ def test_the_refusal_says_what_happened(
     assert re.search(f"Asked for some: .*{reason}", capsys.readouterr().err)
 
 
-def test_the_same_gradients_cross_the_process_border(capsys: pytest.CaptureFixture[str]) -> None:
-    """In a process of its own the wrong backward fails with status 1, the right one has 0."""
-    asked = ["check", "--grad", "--cases", "25", "--dtypes", "float64"]
-    wrong = main([*asked, f"{SUBJECTS}/torch_backward.py:wrong"])
-    right = main([*asked, f"{SUBJECTS}/torch_backward.py:right"])
+def test_the_same_gradients_cross_the_process_border() -> None:
+    """In a process of its own the wrong backward fails by its gradient, the right one passes."""
+    asked = {"grad": True, "cases": 25, "dtypes": ("float64",), "shrink": False, "diagnose": False}
+    wrong, right = (
+        judge(f"{SUBJECTS}/torch_backward.py:{name}", **asked)  # type: ignore[arg-type]  # options vary
+        for name in ("wrong", "right")
+    )
 
-    assert (1, 0) == (wrong, right)
-    assert "gradient of query" in capsys.readouterr().out
+    assert (Outcome.FAIL, Outcome.PASS) == (wrong.outcome, right.outcome)
+    assert "query" in failing(wrong)
 
 
 def test_a_case_with_gradients_replays_with_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,40 @@
+"""The two sources of reference gradients have to agree within twice the roundings of float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mha_parity.cases.generate import cotangent, make_problem
+from mha_parity.core.case import parse
+from mha_parity.oracle import recorded
+from mha_parity.oracle.backward import backward
+from mha_parity.oracle.error_bound import ErrorModel, smallest
+from mha_parity.oracle.reference import reference_answer
+from mha_parity.oracle.reference_gradients import _agree
+from mha_torch import OraclesDisagreeError
+
+UNIT = 2.0**-52  # twice the roundoff of float64: either may err by one
+
+
+def test_gradients_may_differ_by_twice_the_bound_and_no_more() -> None:
+    """At 0.99 of what both may err together nobody is accused, at 1.01 both are."""
+    problem = make_problem(parse("mha-N1-L33-S37-H2-D7-bias-grad-float64-s54"))
+    reference, given = reference_answer(problem), cotangent(problem)
+    both = backward(problem, reference, given, ErrorModel(UNIT, UNIT, smallest(np.dtype("f8"))))
+    own = {name: each.value for name, each in both.items()}
+    within, beyond = (
+        {name: own[name] + share * each.error for name, each in both.items()}
+        for share in (0.99, 1.01)
+    )
+    _agree(problem, reference, given, own, within)
+    with pytest.raises(OraclesDisagreeError, match="which rounding does not explain"):
+        _agree(problem, reference, given, own, beyond)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_torch_is_asked_unless_a_record_is_all_there_is(*, closed: bool) -> None:
+    """Without a record, and while one is written; not where answers were read from a file."""
+    assert recorded.asks_torch()
+    with recorded.using(recorded.Record(closed=closed)):
+        assert closed != recorded.asks_torch()
