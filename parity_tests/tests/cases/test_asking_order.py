@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mha_parity.cases.asking_order import FIRST, WINDOW, asked_cases
+from mha_parity.cases.asking_order import FIRST, WINDOW, _order, asked_cases
 from mha_parity.cases.covering import draw_cases
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.features import offer
@@ -30,3 +30,10 @@ def test_a_shorter_run_asks_the_first_cases_of_a_longer_one(count: int) -> None:
 
 
 LONG = list(asked_cases(OFFERS["whole"], 700, 1))
+
+
+def test_what_the_first_cases_show_is_not_sought_again() -> None:
+    """Of a case with two features that the first ones have and one with a new one, it is first."""
+    old, new = {("a", 1), ("b", 1)}, {("c", 1)}
+    order = _order([*[old] * FIRST, old, new], [1.0] * (FIRST + 2))
+    assert [FIRST + 1, FIRST] == order[FIRST:]

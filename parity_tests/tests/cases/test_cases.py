@@ -22,6 +22,7 @@ from mha_parity.cases.covering import (
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.memory_layout import present
 from mha_parity.cases.rng import SPREAD, Stream, largest_number
+from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.case import Case, parse
 from mha_parity.core.features import AXES, EXTREME_VALUES, PLAIN, Offer, offer
 from mha_parity.core.problem import Problem
@@ -143,6 +144,14 @@ def test_extreme_values_replace_the_regime_alone(seed: int) -> None:
     assert all(case_index(case) >= KEPT_FIRST for case, _ in changed)
     assert all(case_index(case) % REPEATED for case, _ in changed)
     assert 15 < len(changed) < 40
+
+
+def test_extreme_values_are_drawn_for_single_samples_rows_and_keys() -> None:
+    """Sizes of 1 are no exception: none but the empty ones is left out."""
+    extreme = [c for c in draw_cases(whole_offer(), 400, 5) if c.regime in EXTREME_VALUES]
+    for size in ("batch", "queries", "keys"):
+        assert 0 < min(getattr(case, size) for case in extreme)
+    assert any(1 == min(case.batch, case.queries, case.keys) for case in extreme)
 
 
 @pytest.mark.parametrize(

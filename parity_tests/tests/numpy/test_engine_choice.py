@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from mha_numpy import MultiheadAttention
 from mha_numpy.call import Options
+from mha_numpy.engines import dispatch, flash
 from mha_numpy.engines.dispatch import choose_engine
 from mha_numpy.engines.threads import get_num_threads, set_num_threads
 
@@ -51,3 +54,20 @@ def test_the_number_of_threads_changes_roundings_at_most(engine: str) -> None:
     one, *others = answers
     for other in others:
         assert np.abs(one - other).max() <= 64 * EPSILON * np.abs(one).max()
+
+
+@pytest.mark.parametrize("engine", ["plain", "flash"])
+def test_the_engine_that_is_asked_for_computes(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both give the same numbers: which one computed them shows in the calls alone."""
+    calls = []
+
+    def attend_flash(*heads: Any, **options: Any) -> Any:
+        calls.append(heads)
+        return flash.attend_flash(*heads, **options)
+
+    monkeypatch.setattr(dispatch, "attend_flash", attend_flash)
+    x = np.ones((2, 3, 8), np.float32)
+    MultiheadAttention(8, 2, engine=engine, batch_first=True)(x, x, x)
+    assert (engine == "flash") == bool(calls)

@@ -111,3 +111,9 @@ def test_causal_rule_halves_the_work(
     attend_flash(q, k, v, Masking(causal=True), SCALE, tiles=Tiles(8, 8))
     visible = (~causal_hidden(64, 64)).sum()
     assert visible <= sum(cells) <= visible + 64 * 8
+
+
+@pytest.mark.parametrize(("samples", "heads"), [(1, 1), (1, 2), (2, 1), (2, 4)])
+def test_few_heads_are_cut_into_eight_tasks(samples: int, heads: int) -> None:
+    """One head gives eight runs of its queries, two heads four each, and eight heads one each."""
+    assert 8 == len(cut_tasks(samples, heads, 512, 32))

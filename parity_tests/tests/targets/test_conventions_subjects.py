@@ -94,7 +94,7 @@ IN_A_NOTEBOOK = (
     "adapters.py:everything",
 )
 WRONG_IN_A_NOTEBOOK = ("wrong_scale.py:f", "wrong/lengths.py:OneTooMany", "adapters.py:inverted")
-CASES = 40
+CASES = 24
 ENOUGH = Options(cases=CASES, diagnose=False, shrink=False)
 
 
