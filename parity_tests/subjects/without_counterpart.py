@@ -122,3 +122,57 @@ class TurnsValues(nn.Module):
         sign = 1 - 2 * (torch.arange(x.shape[1]) % 2).to(x.dtype)[:, None]
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         return self.mix(merge((-4 * scores).softmax(-1) @ (v * sign)))
+
+
+class Sharpens(nn.Module):
+    """Doubles the scores, under names that say nothing: near attention, and perhaps meant so."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.ask, self.answer, self.say, self.mix = (
+            nn.Linear(dim, dim, bias=False) for _ in range(4)
+        )
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(each(x), self.heads) for each in (self.ask, self.answer, self.say))
+        return self.mix(merge(attend(2 * q, k, v)))
+
+
+class SharpensAList(nn.Module):
+    """The same with Linears in a list, whose order one input does not show."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.linears = nn.ModuleList([nn.Linear(dim, dim) for _ in range(4)])
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(each(x), self.heads) for each in self.linears[:3])
+        return self.linears[3](merge(attend(2 * q, k, v)))
+
+
+class SharpensThreeInputs(SharpensAList):
+    """The same list in the order of query, key and value, which the call takes."""
+
+    def forward(self, query, key, value):
+        """Return (N, L, E)."""
+        given = zip(self.linears, (query, key, value), strict=False)
+        q, k, v = (split(linear(rows), self.heads) for linear, rows in given)
+        return self.linears[3](merge(attend(2 * q, k, v)))
+
+
+class SharpensByName(Sharpens):
+    """The same with names that leave nothing open."""
+
+    def __init__(self, dim, heads):
+        super().__init__(dim, heads)
+        self.q_proj, self.k_proj, self.v_proj = self.ask, self.answer, self.say
+        del self.ask, self.answer, self.say
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(f(x), self.heads) for f in (self.q_proj, self.k_proj, self.v_proj))
+        return self.mix(merge(attend(2 * q, k, v)))

@@ -14,6 +14,7 @@ from mha_parity.targets.attribution import raised_by
 from mha_parity.targets.conventions.adapted import Adapted
 from mha_parity.targets.conventions.crash_report import crash
 from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import accepts, offer_unprobed, probe_offer
 from mha_parity.targets.fit.refusals import without_counterpart
@@ -179,6 +180,8 @@ def _recognised(subject: object, libraries: list[Library], path: str | None) -> 
     nearest = (*answering, *fits[::-1])[:1]
     if not nearest:
         raise (*refused, *why)[-1]
+    if why and isinstance(nearest[0], LinearModule) and nearest[0].says_no_roles:
+        raise why[-1]
     _refuse_without_counterpart(nearest[0])
     return nearest[0]
 

@@ -70,6 +70,7 @@ RIGHT = {
 }
 WRONG = [
     "styles.py:UnnamedLongestLoose", "without_counterpart.py:SlopesUnused",
+    "without_counterpart.py:SharpensThreeInputs", "without_counterpart.py:SharpensByName",
     "functions_of_weights.py:lists_crossed", "functions_of_weights.py:two_swapped",
     "own_layers.py:UnscaledNumpyLayer", "own_layers.py:DropsAlways",
     "own_layers.py:KnowsNoEvaluation",
@@ -89,6 +90,8 @@ REFUSED = {
     "without_counterpart.py:KeptSlopes": "but `slopes` has no counterpart in torch's layer",
     "without_counterpart.py:OwnHeads": "but it has 4 heads, and no parameter that sets their",
     "without_counterpart.py:TurnsValues": "but no way to call it computes attention (as ask, ",
+    "without_counterpart.py:Sharpens": "with `ask.weight` for q, `answer.weight` for k, `say.weig",
+    "without_counterpart.py:SharpensAList": "with `linears.0.weight` for q, `linears.1.weight` fo",
     "without_counterpart.py:RandomWidth": "building one of width 24 with 4 heads raised FileNot",
     "without_counterpart.py:NeedsALibrary": "but tracker is not installed",
     "functions_of_weights.py:Downloads": "tried to open a network connection",

@@ -24,6 +24,7 @@ from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes, keys_read, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.refusals import (
+    is_near_and_unnamed,
     refuse_lengths,
     refuse_output_unapplied,
     refuse_own_heads,
@@ -125,13 +126,15 @@ class Fitted(InterpretedCalls):
             search = Search(self._ask, dtype)
             best = search.run(candidates) if dtype in self.library.dtypes else None
             trials += search.trials
-            if best is None or not self._is_taken(best):
+            if best is None:
                 continue
-            if not best.exact:
+            taken = self._is_taken(best)
+            if not best.exact and (taken or is_near_and_unnamed(best)):
                 refuse_lengths(self._ask, self.name, trials, DTYPES[0])
                 if is_class:
                     refuse_own_heads(self._ask, self.name, trials, dtype)
-            return self._with_lengths(best, dtype)
+            if taken:
+                return self._with_lengths(best, dtype)
         refuse_lengths(self._ask, self.name, trials, DTYPES[0])
         raise TargetError(why_refused(self.name, self._layers, trials))
 
@@ -169,15 +172,17 @@ class Fitted(InterpretedCalls):
     def _is_taken(self, trial: InterpretationResult) -> bool:
         """Return whether a target is judged by its best interpretation.
 
-        It computes attention, comes near, or the names of its weights leave nothing open; and it
-        has nothing without a counterpart, which may be neutral as it is built.
+        It computes attention; or the names of its weights leave nothing open, or it has none and
+        comes near; and it has nothing without a counterpart, which may be neutral as it is built.
         """
         if self._layers is not None and self._layers.offenders:
             return False
         if trial.exact:
             return True
         how = trial.interpretation
-        named = frozenset("qkv") <= how.parts and how.is_named
+        if how.unnamed:
+            return False
+        named = frozenset("qkv") <= how.parts
         return trial.correlation >= (-1.0 if named else MIN_CORRELATION)
 
     def _ask(self, how: Interpretation, problem: Problem) -> Answer:

@@ -7,6 +7,7 @@ and a layer that hides the future by itself is judged as causal attention.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_
 from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
+from mha_parity.targets.fit import names
 from mha_parity.targets.fit.roles import inputs_of_call
 from mha_parity.targets.problem_arrays import arrays_of, one_head_a_group
 
@@ -79,13 +81,13 @@ class LinearModule(TorchModule):
                 f"W_v and W_o, or one for all three; rename them, or {ADAPTER}."
             )
         layer = build_layer(self.subject, SMALL)
-        names = frozenset(layer.state_dict())
+        state = frozenset(layer.state_dict())
         self._called = signature(forward(layer)) or ANY
         self._slots = slots(state_shapes(layer))
         self._rows = input_roles(self._called)
         self._optional = self._optional_inputs(forward(layer))
         self._more = max(len(self._called.required) - len(self._rows), 0)
-        biased = {p for s in self._slots if f"{s.name}.bias" in names for p in s.parts}
+        biased = {p for s in self._slots if f"{s.name}.bias" in state for p in s.parts}
         # A key's bias adds the same to all scores of a row: without it the weights are the same.
         needed = ("q", "v", "out") if self._has("out") else ("q", "v")
         self._unbiased = [part for part in needed if part not in biased]
@@ -106,6 +108,17 @@ class LinearModule(TorchModule):
             return ()
         found = inputs_of_call(call)
         return found[1:] if found and (found[0][0],) == self._called.required[:1] else ()
+
+    @property
+    def says_no_roles(self) -> bool:
+        """Whether Linears other than the output's are not called after what they project.
+
+        Numbers are names where the call takes query, key and value.
+        """
+        inputs = len(self._rows) + len(self._optional)
+        kept = [slot.name for slot in self._slots if slot.parts != ("out",)]
+        numbered = (re.search(r"\.\d+(\.|$)", name) for name in kept)
+        return not (inputs == len(ROWS) and all(numbered)) and not all(map(names.parts, kept))
 
     def plain_case(self) -> Case:
         """Two samples, batch first; causal where the layer is, and one head where it has one."""

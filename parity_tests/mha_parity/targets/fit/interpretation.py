@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,16 +62,19 @@ class Interpretation:
         return found if found & set(names.ROWS) else frozenset()
 
     @property
-    def is_named(self) -> bool:
-        """Whether arrays are called after the weights that they are taken for.
+    def unnamed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The arrays that are not called after the parts they are taken for, and these parts.
 
-        A layer's array that is left over is the output's, whatever its name. Where others' say
-        nothing, the layer may compute something else by right: then it is not judged unless near.
+        A layer's array that is left over is the output's, whatever its name, and numbers are names
+        where a call takes query, key and value. Where others' say nothing, the target may compute
+        something else by right: then it is not judged unless exact.
         """
         kept = [slot for slot in self.slots if not slot.bias and slot.parts != ("out",)]
-        called = [slot.path for slot in kept]
-        called += [name for name, given in self.roles.single_weights if not given.bias]
-        return all(names.parts(name) for name in called)
+        if len(self.roles.rows) == len(names.ROWS):
+            kept = [slot for slot in kept if not re.search(r"\.\d+(\.|$)", slot.path)]
+        called = [(slot.path, slot.parts) for slot in kept]
+        called += [(n, given.parts) for n, given in self.roles.single_weights if not given.bias]
+        return tuple(each for each in called if not names.parts(each[0]))
 
     @property
     def biased(self) -> frozenset[str]:

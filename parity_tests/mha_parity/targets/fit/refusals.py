@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
-from mha_parity.targets.fit.search import SMALL, Search, is_rounding, trial_problem
+from mha_parity.targets.fit.search import MIN_CORRELATION, SMALL, Search, is_rounding, trial_problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,12 +106,33 @@ def why_refused(name: str, layers: Layers | None, trials: Sequence[Interpretatio
     offenders = () if layers is None else layers.offenders
     if offenders:
         return without_counterpart(name, offenders)
+    near = max(trials, key=lambda each: round(each.correlation, 6), default=None)
+    if near is not None and is_near_and_unnamed(near):
+        return says_no_roles(name, near.correlation, near.interpretation.unnamed)
     if trials:
         return nothing_fits(name, trials)
     if layers is None:
         return f"got {name} without a readable signature; {ADAPTER}."
     why = layers.obstacles[0] if layers.obstacles else "no way to build it was found"
     return f"got {name}, but {why}; {ADAPTER}."
+
+
+def is_near_and_unnamed(trial: InterpretationResult) -> bool:
+    """Return whether an output only comes near attention, by weights whose names say nothing."""
+    near = trial.correlation >= MIN_CORRELATION and not trial.exact
+    return near and bool(trial.interpretation.unnamed)
+
+
+def says_no_roles(
+    name: str, correlation: float, unnamed: Sequence[tuple[str, tuple[str, ...]]]
+) -> str:
+    """Return the refusal of what may be meant as another kind of attention."""
+    taken = ", ".join(f"`{path}` for {' and '.join(parts)}" for path, parts in unnamed)
+    return (
+        f"got {name}, whose output correlates with attention by {correlation:.2f} with {taken}, "
+        "but these names do not say so, and it may be meant as something else; to have it judged, "
+        f"name them after what they project, as q_proj, k_proj, v_proj or qkv, or {ADAPTER}."
+    )
 
 
 def without_counterpart(name: str, offenders: Sequence[str]) -> str:
