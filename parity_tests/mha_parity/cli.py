@@ -30,13 +30,13 @@ def name_targets(asked: argparse.Namespace) -> None:
 
 def check(asked: argparse.Namespace) -> int:
     """Judge every target and show its verdict; the reports named are written as well."""
-    from mha_parity.selftest import torch_audit
-
-    if torch_audit.is_requested(asked):
-        return torch_audit.main(asked, Console())
     from mha_parity.commands import check as checking
     from mha_parity.commands import shards
 
+    if asked.path is not None:
+        from mha_parity.selftest import torch_audit
+
+        torch_audit.check_path(asked.path, asked.targets)
     run = shards.check if asked.shard else checking.check
     return run(asked, Console())
 
@@ -115,6 +115,13 @@ def mutants(asked: argparse.Namespace) -> int:
     return matrix.main(asked)
 
 
+def audit(asked: argparse.Namespace) -> int:
+    """Compare the paths of torch's own layer; the reports named are written as well."""
+    from mha_parity.selftest import torch_audit
+
+    return torch_audit.main(asked, Console())
+
+
 def explain(asked: argparse.Namespace) -> int:
     """Describe one bug."""
     from mha_parity.commands import explain
@@ -140,6 +147,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "adapt": adapt,
     "bench": bench,
     "mutants": mutants,
+    "audit": audit,
     "explain": explain,
     "list": listing,
 }

@@ -92,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     _adapt(commands)
     _bench(commands)
     _mutants(commands)
+    _audit(commands)
     explain = commands.add_parser(
         "explain", help="describe one bug: what it computes, where it shows, the remedy"
     )
@@ -257,6 +258,26 @@ def _mutants(commands: Any) -> None:
     mutants.add_argument("--markdown", metavar="FILE", help="write the matrix as Markdown")
 
 
+def _audit(commands: Any) -> None:
+    audit = commands.add_parser(
+        "audit",
+        help="tell where the paths of torch's own layer disagree",
+        description="Run every known case in which torch.nn.MultiheadAttention answers one call "
+        "in two ways, by path, on the torch that is installed.",
+        epilog="exit status: 0 no case shows a difference, 1 one does, 2 could not start, 3 no "
+        "difference, and a case cannot run on this torch.",
+    )
+    audit.add_argument(
+        "paths",
+        nargs="?",
+        choices=("fast", "slow", "sdpa", "all"),
+        default="all",
+        help="cases in which such a path has a part (default: all)",
+    )
+    audit.add_argument("--json", metavar="FILE", help="write what was found for scripts")
+    audit.add_argument("--markdown", metavar="FILE", help="write what was found as Markdown")
+
+
 def _grouped(check: argparse.ArgumentParser) -> Callable[..., object]:
     """Return a function that adds an option to its group of the help."""
     groups = {title: check.add_argument_group(title) for title in GROUPS}
@@ -273,9 +294,8 @@ def _of_torch(add: Callable[..., object]) -> None:
     add(
         "--path",
         metavar="NAME",
-        help="with torch.nn:MultiheadAttention as the target: fast, slow, sdpa or all tells where "
-        "torch does not agree with itself (exit status 0 whatever is found, 3 if a case cannot "
-        "run); weights, no-weights, eval, sdpa-math or sdpa-flash judges parity along one path",
+        help="with torch.nn:MultiheadAttention as the target: judge it along one path, weights, "
+        "no-weights, eval, sdpa-math or sdpa-flash; mha-parity audit compares paths",
     )
 
 
@@ -284,11 +304,7 @@ def _reports(add: Callable[..., object]) -> None:
     add("--json", metavar="FILE", help="write the verdict for CI and scripts")
     add("--junit", metavar="FILE", help="write the verdict as JUnit XML")
     add("--html", metavar="FILE", help="write one self-contained page for people")
-    add(
-        "--markdown",
-        metavar="FILE",
-        help="write the verdict as Markdown; with --path fast, slow, sdpa or all, what was found",
-    )
+    add("--markdown", metavar="FILE", help="write the verdict as Markdown")
     add("--sarif", metavar="FILE", help="write what fails as SARIF 2.1.0, for code scanning")
     add(
         "--github",

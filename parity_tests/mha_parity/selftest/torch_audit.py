@@ -1,9 +1,8 @@
 """Audit torch: where the paths of its own module disagree, a case for each finding.
 
-``--path fast``, ``slow``, ``sdpa`` or ``all`` runs the findings of ``mha_torch.trial`` in which
-such a path has a part, here and now, on the torch that is installed. They are findings about torch
-and no failures of parity: the exit status is 0 whatever is found, and 3 where a case could not be
-run.
+``mha-parity audit fast``, ``slow``, ``sdpa`` or ``all`` runs the findings of ``mha_torch.trial`` in
+which such a path has a part, here and now, on the torch that is installed. The exit status is 1
+where one is found, 3 where none is and a case could not be run, and else 0.
 """
 
 from __future__ import annotations
@@ -33,33 +32,31 @@ GROUPS = ("fast", "slow", "sdpa", "all")
 STYLES = {"found": "yellow", "mended": "green", "not run": "red"}
 
 
-def is_requested(asked: argparse.Namespace) -> bool:
-    """Return whether torch is to be put on trial.
+def check_path(path: str, targets: Sequence[str]) -> None:
+    """Refuse what ``check --path`` cannot judge.
 
     Raises
     ------
     ValueError
-        There is no torch, ``--path`` names no path, or the target is not torch's own.
+        There is no torch, ``path`` is no single path, or a target is not torch's own.
 
     """
-    if asked.path is None:
-        return False
     require(TORCH, TORCH)
     from mha_torch import Path
 
-    single = [path.value for path in Path if path.value not in GROUPS]
-    if asked.path not in (*GROUPS, *single):
+    single = [each.value for each in Path if each.value not in GROUPS]
+    if path not in single:
+        compared = f"; `mha-parity audit {path}` compares paths" if path in GROUPS else ""
         raise ValueError(
-            f"got --path {asked.path}, but should be one of {', '.join(GROUPS)} for what torch "
-            f"finds no agreement on, or of {', '.join(single)} for parity along one path."
+            f"got --path {path}, but parity is judged along one path, of {', '.join(single)}"
+            f"{compared}."
         )
-    for target in asked.targets or ["the default target"]:
+    for target in targets or ["the default target"]:
         if not _is_torch(target):
             raise ValueError(
                 f"--path is for torch's own module, but the target is {target}; leave it out, or "
                 f"check {TARGET}."
             )
-    return asked.path in GROUPS
 
 
 def _is_torch(target: str) -> bool:
@@ -75,19 +72,14 @@ def _is_torch(target: str) -> bool:
 
 def main(asked: argparse.Namespace, console: Console) -> int:
     """Run the findings, show them, and write the files that were asked for."""
-    others = [name for name in ("junit", "html", "sarif", "github") if getattr(asked, name)]
-    if others:
-        raise ValueError(
-            "findings about torch are no test results; ask for --json or --markdown instead of "
-            f"--{others[0]}."
-        )
+    require(TORCH, TORCH)
     files.writable([asked.json, asked.markdown])
     from mha_torch.trial import trial
 
-    outcomes = trial(asked.path)
+    outcomes = trial(asked.paths)
     show(outcomes, console)
     if asked.json:
-        text = json.dumps(document(outcomes, asked.path), indent=2) + "\n"
+        text = json.dumps(document(outcomes, asked.paths), indent=2) + "\n"
         File(asked.json).write_text(text, encoding="utf-8")
         console.print(f" JSON written to {asked.json}", soft_wrap=True, highlight=False)
     if asked.markdown:
@@ -97,8 +89,11 @@ def main(asked: argparse.Namespace, console: Console) -> int:
 
 
 def status(outcomes: Sequence[Outcome]) -> int:
-    """Return 0, or 3 where a case could not be run on this torch."""
-    lost = any(outcome.state == "not run" for outcome in outcomes)
+    """Return 1 where paths disagree, 3 where a case could not be run on this torch, or else 0."""
+    states = {outcome.state for outcome in outcomes}
+    if "found" in states:
+        return Verdict.FAIL.exit_status
+    lost = "not run" in states
     return Verdict.INCONCLUSIVE.exit_status if lost else Verdict.PASS.exit_status
 
 

@@ -83,7 +83,8 @@ NEED_TORCH = {
     ("check",): EITHER,
     ("replay", CASE, RIGHT, "--in-process"): EITHER,
     ("record", RIGHT, "-o", "answers.safetensors"): TORCH,
-    ("check", "torch.nn:MultiheadAttention", "--path", "all"): TORCH,
+    ("check", "torch.nn:MultiheadAttention", "--path", "eval"): TORCH,
+    ("audit",): TORCH,
     ("bench",): TORCH,
     ("mutants",): TORCH,
 }

@@ -1,4 +1,4 @@
-"""``check torch.nn:MultiheadAttention --path``: findings told, files written, mistakes refused."""
+"""``mha-parity audit``: findings told, files written, the exit status; ``check --path``."""
 
 from __future__ import annotations
 
@@ -78,10 +78,12 @@ def test_a_case_that_cannot_run_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("findings", "status"), [([FOUND, MENDED], 0), ([FOUND, LOST], 3)], ids=["all ran", "one lost"]
+    ("findings", "status"),
+    [([MENDED, MENDED], 0), ([FOUND, MENDED], 1), ([FOUND, LOST], 1), ([MENDED, LOST], 3)],
+    ids=["none found", "one found", "one found, one lost", "none found, one lost"],
 )
 def test_exit_status(findings: list[Finding], status: int) -> None:
-    """Findings are about torch and fail nothing; what could not be run leaves the trial open."""
+    """A difference is said by the status; what could not be run leaves it open whether one is."""
     assert status == torch_audit.status([examine(finding) for finding in findings])
 
 
@@ -89,8 +91,7 @@ def test_exit_status(findings: list[Finding], status: int) -> None:
 def test_files_are_written(tmp_path: File, capsys: pytest.CaptureFixture[str]) -> None:
     """JSON holds every finding as data, an infinite number as null; Markdown a row for each."""
     data, page = tmp_path / "trial.json", tmp_path / "trial.md"
-    options = ["--path", "fast", "--json", str(data), "--markdown", str(page)]
-    assert main(["check", TARGET, *options]) == 0
+    assert main(["audit", "fast", "--json", str(data), "--markdown", str(page)]) == 1
     written: dict[str, Any] = json.loads(data.read_text(encoding="utf-8"))
     assert ("mha-parity/torch-trial/1", "fast", torch.__version__) == (
         written["schema"], written["path"], written["torch"],
@@ -108,7 +109,7 @@ def test_files_are_written(tmp_path: File, capsys: pytest.CaptureFixture[str]) -
 def test_a_group_runs_its_findings(
     group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`--path` chooses the findings in which such a path has a part; `all` takes each of them."""
+    """A group has the findings in which such a path has a part; `all` has each of them."""
     seen: list[str] = []
 
     def noticed(finding: Finding) -> trials.Outcome:
@@ -116,7 +117,7 @@ def test_a_group_runs_its_findings(
         return trials.Outcome(finding, State.FOUND)
 
     monkeypatch.setattr(trials, "examine", noticed)
-    assert main(["check", TARGET, "--path", group]) == 0
+    assert main(["audit", group]) == 1
     assert [finding.name for finding in trials.findings(group)] == seen
     assert f"in {len(seen)} of {len(seen)} known ways" in " ".join(capsys.readouterr().out.split())
 
@@ -137,14 +138,14 @@ def test_a_torch_that_mends_a_finding_is_told(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["mha_numpy:MultiheadAttention", "--path", "all"], "the target is mha_numpy:Multi"),
-        (["torch.nn:Linear", "--path", "slow"], "the target is torch.nn:Linear"),
-        (["--path", "fast"], "the target is the default target"),
-        ([TARGET, "--path", "quick"], "got --path quick, but should be one of fast, slow, sdpa"),
-        ([TARGET, "--path", "all", "--junit", "x.xml"], "no test results; ask for --json"),
-        ([TARGET, "--path", "all", "--github"], "or --markdown instead of --github"),
+        (["mha_numpy:MultiheadAttention", "--path", "eval"], "the target is mha_numpy:Multi"),
+        (["torch.nn:Linear", "--path", "weights"], "the target is torch.nn:Linear"),
+        (["--path", "eval"], "the target is the default target"),
+        ([TARGET, "--path", "quick"], "got --path quick, but parity is judged along one path"),
+        ([TARGET, "--path", "all"], "`mha-parity audit all` compares paths."),
+        ([TARGET, "--path", "fast", "--github"], "`mha-parity audit fast` compares paths."),
     ],
-    ids=["another's layer", "another module", "no target", "no path", "JUnit", "annotations"],
+    ids=["another's layer", "another module", "no target", "no path", "a group", "annotations"],
 )  # fmt: skip
 def test_mistakes_are_refused(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]

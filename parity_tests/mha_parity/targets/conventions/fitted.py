@@ -24,7 +24,7 @@ from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes, keys_read, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.refusals import (
-    is_near_and_unnamed,
+    may_be_another,
     refuse_lengths,
     refuse_output_unapplied,
     refuse_own_heads,
@@ -129,7 +129,7 @@ class Fitted(InterpretedCalls):
             if best is None:
                 continue
             taken = self._is_taken(best)
-            if not best.exact and (taken or is_near_and_unnamed(best)):
+            if not best.exact and (taken or may_be_another(best)):
                 refuse_lengths(self._ask, self.name, trials, DTYPES[0])
                 if is_class:
                     refuse_own_heads(self._ask, self.name, trials, dtype)

@@ -106,9 +106,9 @@ def why_refused(name: str, layers: Layers | None, trials: Sequence[Interpretatio
     offenders = () if layers is None else layers.offenders
     if offenders:
         return without_counterpart(name, offenders)
-    near = max(trials, key=lambda each: round(each.correlation, 6), default=None)
-    if near is not None and is_near_and_unnamed(near):
-        return says_no_roles(name, near.correlation, near.interpretation.unnamed)
+    best = max(trials, key=lambda each: round(each.correlation, 6), default=None)
+    if best is not None and may_be_another(best):
+        return says_no_roles(name, best.correlation, best.interpretation.unnamed)
     if trials:
         return nothing_fits(name, trials)
     if layers is None:
@@ -117,10 +117,10 @@ def why_refused(name: str, layers: Layers | None, trials: Sequence[Interpretatio
     return f"got {name}, but {why}; {ADAPTER}."
 
 
-def is_near_and_unnamed(trial: InterpretationResult) -> bool:
+def may_be_another(trial: InterpretationResult) -> bool:
     """Return whether an output only comes near attention, by weights whose names say nothing."""
-    near = trial.correlation >= MIN_CORRELATION and not trial.exact
-    return near and bool(trial.interpretation.unnamed)
+    inexact = trial.correlation >= MIN_CORRELATION and not trial.exact
+    return inexact and bool(trial.interpretation.unnamed)
 
 
 def says_no_roles(
