@@ -141,7 +141,7 @@ def _problem(entry: Mapping[str, Any], arrays: Mapping[str, Array]) -> Problem:
     case = parse(entry["id"])
     scale = float(entry["options"]["scale"]) if case.scale == "given" else None
     inputs = {name: arrays[each] for name, each in entry["inputs"].items()}
-    return Problem(case=case, given_scale=scale, **inputs)
+    return Problem(case=case, given_scale=scale, single_call=False, **inputs)
 
 
 def _checksum(text: str, arrays: Mapping[str, Array]) -> str:

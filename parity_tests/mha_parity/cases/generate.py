@@ -64,7 +64,7 @@ def make_problem(case: Case) -> Problem:
         else cast.setdefault(id(array), array.astype(dtype, order="C"))
         for name, array in (arrays | masks).items()
     }
-    return Problem(case=case, given_scale=scale, **rounded)
+    return Problem(case=case, given_scale=scale, single_call=False, **rounded)
 
 
 def _put_extremes(case: Case, arrays: dict[str, Array]) -> None:

@@ -126,7 +126,7 @@ class MonitoredCandidate:
         kept = dataclasses.replace(copied(answer), seconds=seconds)
         findings = [*ALWAYS, *(["forbidden modules"] if self._forbid else []), *failed]
         # The second problem of a relation has the case of the first: ask nothing more of it.
-        related = problem.case == self._last
+        related = problem.single_call or problem.case == self._last
         self._last = None if related else problem.case
         self._lost = []
         if not related and not failed and REPEAT.number(problem.case) and _repeatable(problem):

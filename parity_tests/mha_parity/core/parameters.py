@@ -41,6 +41,7 @@ class Status(StrEnum):
     EXCLUDED = "excluded"
 
 
+NO_ANSWER = "no call was answered with"  # how the reason begins where every call raised
 # Parity says nothing while one of these is untried: what it hides is half of what attention does.
 ESSENTIAL = frozenset({
     Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.KEYS, Role.KEYWORDS,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class Problem:
     """Arrays in the case's dtype; shapes batch first: query (N, L, E), key (N, S, kdim), ...
 
+    ``single_call``: asked for by no case, so that no check makes further calls of it.
     ``query is key`` (and ``value``) in self-attention; ``key is value`` where the case says cross.
     Weights are as torch stores them, (out, in). Masks have torch.nn.MultiheadAttention's polarity:
     True = hidden; ``attn_mask`` is (L, S) or (N * H, L, S); causal is not in ``attn_mask``.
@@ -47,6 +48,7 @@ class Problem:
     key_padding_mask: Array | None = None
     attn_mask: Array | None = None
     given_scale: float | None = None
+    single_call: bool = False
 
     def replace(self, **changes: object) -> Problem:
         """Return the problem with some fields changed."""

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.parameters import Role, Status
+from mha_parity.core.parameters import NO_ANSWER, Role, Status
 
 if TYPE_CHECKING:
     from mha_parity.core.case import Case
@@ -296,16 +296,23 @@ def _way_out(untried: list[Parameter]) -> str:
         )
         rest = [each for each in untried if each.role is not Role.KEYS]
         return f"{said}; {_way_out(rest)}" if rest else said
-    names = ", ".join(f"`{each.name}`" for each in untried)
+    names = ", ".join(f"`{each.name}` ({each.role.value})" for each in untried)
     reasons = "; ".join(dict.fromkeys(each.reason for each in untried if each.reason))
-    verb = "was" if len(untried) == 1 else "were"
     without = ",".join(dict.fromkeys(each.name for each in untried))
-    masks = [each.name for each in untried if each.role is not Role.KEYWORDS]
-    named = f"say what it means by --masks {masks[0]}=hides, keeps or additive, " if masks else ""
+    # A meaning helps where a call is answered, and a switch has no other than its name says.
+    open_meanings = [
+        f"--masks {each.name}=hides, keeps or additive"
+        for each in untried
+        if each.role not in {Role.KEYWORDS, Role.CAUSAL} and not each.reason.startswith(NO_ANSWER)
+    ]
+    it = "it" if len(untried) == 1 else "them"
+    if len(open_meanings) == len(untried):
+        remedy = f"say what it means by {' and by '.join(open_meanings)}"
+    else:
+        remedy = f"judge an adapter that passes {it}, which `mha-parity adapt` begins"
     return (
-        f"{names} ({untried[0].role.value}) {verb} never tried{': ' + reasons if reasons else ''}; "
-        f"{named or 'write an adapter that passes them, '}name another --convention, or exclude it "
-        f"with --without {without}"
+        f"no case passed {names}{': ' + reasons if reasons else ''}; {remedy}, name another "
+        f"--convention, or exclude {it} with --without {without}"
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.asking_order import asked_cases
 from mha_parity.cases.covering import drawing, reachable
-from mha_parity.core.candidate import NOT_ASKED, CandidateError
+from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,6 +63,21 @@ class OwnWeightsAlone(NarrowedCandidate):
                 yield self(problem)
             except CandidateError as error:
                 yield error
+
+
+class SingleCalls(NarrowedCandidate):
+    """A candidate asked for what is drawn and not judged: no check makes further calls of it."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        super().__init__(candidate, candidate.offer)
+
+    def __call__(self, problem: Problem) -> Answer:
+        """Return the candidate's answer, by one call."""
+        return super().__call__(problem.replace(single_call=True))
+
+    def many(self, problems: Iterable[Problem]) -> Iterator[Answer | CandidateError]:
+        """Yield the candidate's answers, by one call each."""
+        yield from ask(self._candidate, [each.replace(single_call=True) for each in problems])
 
 
 def narrowed(candidate: Candidate, offer: Offer, options: Options) -> NarrowedCandidate:

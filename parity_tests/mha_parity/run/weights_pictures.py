@@ -16,6 +16,7 @@ from mha_parity.diagnose.read_weights import read_sample_weights
 from mha_parity.judging.error_map import error_units
 from mha_parity.oracle.recorded import asks_torch
 from mha_parity.run.case_run import run_case
+from mha_parity.run.narrowing import SingleCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -66,6 +67,7 @@ def closest(
     case = fitting(worst.case)
     if asks_torch() and candidate.offer["weights"] == ("none",):
         case = with_readable_weights(case)
+    candidate = SingleCalls(candidate)
     case_result = run_case(candidate, case, settings)
     drawn = None if case_result.fails else picture_of(candidate, case_result, settings)
     return () if drawn is None else (drawn,)
@@ -177,6 +179,7 @@ def _weights(
     candidate: Candidate, problem: Problem, answer: Answer, sample: int
 ) -> tuple[Array | None, str]:
     """Return the candidate's weights of one sample, (H, L, S') or (1, L, S'), and their source."""
+    candidate = SingleCalls(candidate)
     queries, keys = problem.weights_shape[2:]
     returned = answer.weights
     if problem.case.weights != "per_head" and "per_head" in candidate.offer["weights"]:

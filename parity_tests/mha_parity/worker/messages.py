@@ -82,7 +82,7 @@ class Ready:
         )
         if not known or {*AXES} != {*self.offer}:
             raise FormatError("offers features that there are none of")
-        arrays = {each.name for each in fields(Problem)} - {"case", "given_scale"}
+        arrays = {each.name for each in fields(Problem)} - {"case", "given_scale", "single_call"}
         if own is not None and not ({*own.arrays} <= arrays and {*own.sizes} <= {*SIZES.values()}):
             raise FormatError("has weights of no problem")
 

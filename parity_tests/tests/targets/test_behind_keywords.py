@@ -58,7 +58,7 @@ def test_what_cannot_be_followed_is_no_green_and_names_the_way_out(
     """The keywords themselves are untried, until they are excluded."""
     verdict = judged("NotFollowed")
     assert Outcome.INCONCLUSIVE == verdict.outcome, verdict.sentence
-    assert "`kwargs` (further keywords) was never tried" in verdict.sentence
+    assert "no case passed `kwargs` (further keywords)" in verdict.sentence
     assert "--without kwargs" in verdict.sentence
     assert "--masks" not in verdict.sentence
     assert Outcome.PASS == judged("NotFollowed", without=("kwargs",)).outcome

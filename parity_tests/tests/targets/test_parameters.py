@@ -75,7 +75,7 @@ def test_no_green_while_what_hides_or_shifts_scores_is_untried() -> None:
     """The verdict is inconclusive, and its sentence names the parameter and the way out."""
     verdict = judged()
     assert Outcome.INCONCLUSIVE == verdict.outcome
-    said = "`score_bias` (score bias) was never tried: every call with `score_bias` raised"
+    said = "no case passed `score_bias` (score bias): no call was answered with `score_bias` as "
     assert said in verdict.sentence
     assert "--without score_bias; parameters not tried: tile." in verdict.sentence
 

@@ -196,7 +196,11 @@ class Convention(ABC):
             None if self._tried is None else {k: MaskArgument(v) for k, v in self._tried.items()}
         )
         if found is None:
-            found = {} if self.masks is None else self._planned(self.masks, problem)
+            plan = self.masks
+            # A required mask has a plan before it is known whether the future is hidden.
+            if plan is not None and plan.causal_inside != self.hides_future:
+                plan = self.masks = replace(plan, causal_inside=self.hides_future)
+            found = {} if plan is None else self._planned(plan, problem)
         return {key.removeprefix(of): v for key, v in found.items() if key.startswith(of)}
 
     def _planned(self, plan: MaskPlan, problem: Problem) -> dict[str, MaskArgument]:

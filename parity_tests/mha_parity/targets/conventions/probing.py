@@ -187,9 +187,11 @@ def _dtypes(convention: Convention) -> tuple[str, ...]:
     """
     plain = _plain(convention)
     answers = dict(_answered(convention, plain))
-    for masked in _with_masks(convention, plain):  # -1e9 is no number of float16
-        changed = _answered(convention, masked)
-        answers |= {d: answer for d, answer in changed if answers[d] == d != answer}
+    for said, masked in _with_masks(convention, plain):  # -1e9 is no number of float16
+        changed = {d: answer for d, answer in _answered(convention, masked) if answer != d}
+        errors = {d: answer[1:] for d, answer in changed.items() if answer.startswith("!")}
+        changed |= {d: f"!with {said} it {error}" for d, error in errors.items()}
+        answers |= {d: answer for d, answer in changed.items() if answers[d] == d}
     narrower = {d: answer for d, answer in answers.items() if answer in NARROWER.get(d, ())}
     kept = tuple(dtype for dtype, answer in answers.items() if dtype == answer)
     offered = kept or tuple(narrower) or ("float64",)
@@ -211,15 +213,23 @@ def _plain(convention: Convention) -> Case:
     return case.replace(layout=layout[0], batch=1 if layout[0] == "unbatched" else 2)
 
 
-def _with_masks(convention: Convention, case: Case) -> Iterator[Case]:
-    """Yield the plain case with a mask of those that were found out, and with a causal switch."""
+def _with_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case]]:
+    """Yield the plain case with a mask of those that were found out, and with a causal switch.
+
+    Each with what is passed for it.
+    """
     if convention.masks is None:
         return
     asked = [(axis, each) for axis in ("attn", "padding") for each in convention.offer[axis]]
     masks = [each for each in asked if each[1] not in {"none", "causal"}]
     switches = [each for each in asked if each[1] == "causal" != case.attn]
     for axis, value in (*masks[:1], *switches):
-        yield case.replace(**{axis: value})
+        masked = case.replace(**{axis: value})
+        try:
+            keys = [*convention.masks.passed(make_problem(masked))]
+        except CandidateError:
+            continue  # not at these lengths
+        yield " and ".join(f"`{key.rpartition('.')[2]}`" for key in keys), masked
 
 
 def _answered(convention: Convention, case: Case) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
+from mha_parity.targets.fit.roles import filler_text
 from mha_parity.targets.fit.search import MIN_CORRELATION, SMALL, Search, is_rounding, trial_problem
 
 if TYPE_CHECKING:
@@ -123,6 +124,14 @@ def may_be_another(trial: InterpretationResult) -> bool:
     return inexact and bool(trial.interpretation.unnamed)
 
 
+def _with_others(how: Interpretation) -> str:
+    """Say what required parameters got that are neither inputs nor weights."""
+    if not how.roles.none:
+        return ""
+    names = " and ".join(f"`{each}`" for each in how.roles.none)
+    return f", with {filler_text(how.roles.filler)} for {names},"
+
+
 def says_no_roles(
     name: str, correlation: float, unnamed: Sequence[tuple[str, tuple[str, ...]]]
 ) -> str:
@@ -149,7 +158,10 @@ def nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> str:
     """Return the refusal that says what the two nearest interpretations missed."""
     lacking = " is not installed"  # of what raised, the reason that an installation mends
     nearest = sorted(trials, key=lambda each: (-each.correlation, lacking not in each.missed))[:2]
-    missed = dict.fromkeys(f"as {each.interpretation} {each.missed}" for each in nearest)
+    missed = dict.fromkeys(
+        f"as {each.interpretation}{_with_others(each.interpretation)} {each.missed}"
+        for each in nearest
+    )
     return (
         f"got {name}, but no way to call it computes attention ({'; '.join(missed)}); {ADAPTER}, "
         "or name a convention with --convention NAME."

@@ -61,8 +61,8 @@ class WeightArgument:
 # nothing if its True hides, if its True keeps, or if it is added; by its axes. Last, the
 # number of keys for each sample.
 FILLERS = (
-    "none", "False LS", "True LS", "0 LS", "False NLS", "True NLS", "False N11S", "True N11S",
-    "0 N11S", "False NHLS", "True NHLS", "0 NHLS", "S N",
+    "none", "False LS", "True LS", "0 LS", "False NS", "True NS", "False NLS", "True NLS",
+    "False N11S", "True N11S", "0 N11S", "False NHLS", "True NHLS", "0 NHLS", "S N",
 )  # fmt: skip
 
 
@@ -295,6 +295,15 @@ def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArg
         return WeightArgument(parts, ("e", "d"), "list")
     axes = (rows, "e") if transposed else ("e", rows)
     return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
+
+
+def filler_text(filler: str) -> str:
+    """Say what a required parameter gets that is neither input nor weight."""
+    if filler == "none":
+        return "None"
+    value, axes = filler.split()
+    shape = f"({', '.join(axes)}{',' if len(axes) == 1 else ''})"
+    return f"{'numbers of keys' if value == 'S' else f'all {value}'} of shape {shape}"
 
 
 def filler_mask(filler: str, sizes: dict[str, int], dtype: Any) -> Array | None:

@@ -85,16 +85,9 @@ class MaskExperiment:
             return error.severity != "crash"
         return True
 
-    def effect(self, given: Mapping[str, Any]) -> Array:
-        """Return the change of the logarithms of all weights, each row's mean taken off.
-
-        Raises
-        ------
-        CandidateError
-            The target raised, or returned another shape.
-
-        """
-        return self.centred(log_ratio(self.weights(given), self.plain))
+    def effect(self, shown: Array) -> Array:
+        """Return the change of the logarithms of all weights, each row's mean taken off."""
+        return self.centred(log_ratio(shown, self.plain))
 
     def centred(self, change: Array) -> Array:
         """Return changes of visible weights without the mean of each row, 0 elsewhere."""

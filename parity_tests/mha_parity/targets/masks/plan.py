@@ -11,6 +11,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.features import label
 from mha_parity.targets.masks.mask_format import SWITCH, MaskArgument, MaskContent
 
 if TYPE_CHECKING:
@@ -50,12 +51,19 @@ class MaskPlan:
         """
         ways = list(self._ways(problem))
         if not ways:
-            message = "the mask parameters cannot express the masks of this case"
-            if names := self._of_equal_lengths(problem):
-                verb = "is" if len(names) == 1 else "are"
-                message = f"{', '.join(names)} {verb} taken at L = S alone"
-            raise CandidateError("inconclusive", message)
+            raise CandidateError("inconclusive", self._why_not(problem))
         return random.Random(problem.case.seed).choice(ways)
+
+    def _why_not(self, problem: Problem) -> str:
+        """Say which parameters cannot say which masks of a problem."""
+        if names := self._of_equal_lengths(problem):
+            verb = "is" if len(names) == 1 else "are"
+            return f"{', '.join(names)} {verb} taken at L = S alone"
+        found = self.by_layout.get(problem.case.layout, ())
+        known = [f"`{each.parameter.name}`" for each in found if each.taken]
+        axes = {axis: getattr(problem.case, axis) for axis in ("padding", "attn")}
+        masks = [label(axis, value) for axis, value in axes.items() if value != "none"]
+        return f"{' and '.join(known)} cannot say {' and '.join(masks)}"
 
     def _of_equal_lengths(self, problem: Problem) -> tuple[str, ...]:
         """Return the parameters that are taken at L = S alone, where L and S differ."""

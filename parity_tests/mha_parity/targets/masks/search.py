@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.parameters import Role
+from mha_parity.core.parameters import NO_ANSWER, Role
 from mha_parity.targets.masks.experiment import SILENT, cosine, log_ratio, slope
 from mha_parity.targets.masks.mask_format import (
     ADDED,
@@ -24,6 +24,7 @@ from mha_parity.targets.masks.mask_format import (
     MaskContent,
     MaskFormat,
     MaskSearchResult,
+    axes_text,
 )
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ class _Search:
         self._parameter = parameter
         self._asked = asked
         self._raised = ""
+        self._passed: dict[str, list[Axes]] = {}
         self._answered: list[Axes] = []
         self._three_axes: Axes = ()
 
@@ -179,18 +181,35 @@ class _Search:
         name = self._parameter.name
         if self._answered:
             return f"`{name}` has no effect that a mask, lengths or a switch would have"
-        return f"every call with `{name}` {self._raised}"
+        return f"{NO_ANSWER} `{name}` as {self._passed_text()}; the last {self._raised}"
 
-    def _effect(self, value: Any) -> Array | None:
+    def _passed_text(self) -> str:
+        """Say what was passed for the parameter: the kinds of values, and their shapes."""
+        kinds = " or ".join(self._passed)
+        shapes = list(dict.fromkeys(axes for each in self._passed.values() for axes in each))
+        if shapes in ([], [()]):
+            return kinds
+        if len(shapes) == 1:
+            return f"{kinds} of shape {axes_text(shapes[0])}"
+        ends = f"{axes_text(shapes[0])} to {axes_text(shapes[-1])}"
+        return f"{kinds}, in {len(shapes)} shapes, {ends}"
+
+    def _weights(self, value: Any, axes: Axes) -> Array | None:
+        """Return the weights that the output shows with a value, None where the call raises."""
+        kind = value.dtype.name if isinstance(value, np.ndarray) else repr(value)
+        self._passed.setdefault(kind, []).append(axes)
         try:
-            return self._experiment.effect({self._parameter.key: value})
+            return self._experiment.weights({self._parameter.key: value})
         except CandidateError as error:
             self._raised = str(error)
             return None
 
-    def _kept(self, value: Any) -> float:
+    def _effect(self, value: Any, axes: Axes) -> Array | None:
+        shown = self._weights(value, axes)
+        return None if shown is None else self._experiment.effect(shown)
+
+    def _kept(self, shown: Array) -> float:
         """Return 1 where rows of weights keep their sums when a mask is passed, less elsewhere."""
-        shown = self._experiment.weights({self._parameter.key: value})
         change = shown.sum(axis=-1) - self._experiment.plain.sum(axis=-1)
         return float(np.clip(1 - np.abs(np.nan_to_num(change)).max(), 0, 1))
 
@@ -199,11 +218,10 @@ class _Search:
         _, _, length, keys = self._experiment.shape
         shown: list[Array] = []
         for value in (True, False):
-            try:
-                shown.append(self._experiment.weights({self._parameter.key: value}))
-            except CandidateError as error:
-                self._raised = str(error)
+            weights = self._weights(value, ())
+            if weights is None:
                 return
+            shown.append(weights)
         self._answered.append(())
         change = log_ratio(*shown)
         change = change - change.mean(-1, keepdims=True)
@@ -239,7 +257,7 @@ class _Search:
     def _fit(self, taken: MaskFormat, value: Any, predicted: Array) -> float:
         if value is None:
             return 0.0
-        effect = self._effect(value)
+        effect = self._effect(value, taken.axes)
         if effect is None:
             return 0.0
         self._answered.append(taken.axes)
@@ -282,7 +300,7 @@ class _Search:
             MaskContent(self._experiment.hidden(TORCH_HEADS)), self._experiment.problem.dtype
         )
         size = self._experiment.shape["NH".index(taken.axes[0])]
-        effects = self._effect(whole), self._effect(whole[:size])
+        effects = self._effect(whole, TORCH_HEADS), self._effect(whole[:size], taken.axes)
         if effects[0] is None or effects[1] is None:
             return False
         return bool(np.abs(effects[0] - effects[1]).max() < SILENT)
@@ -309,10 +327,11 @@ class _Search:
                 break  # numbers of 0 and 1 are for those who take nothing else
             taken = MaskFormat(axes, kind)
             value = taken.value(MaskContent(hidden), self._experiment.problem.dtype)
-            effect = None if value is None else self._effect(value)
-            if effect is None:
+            shown = None if value is None else self._weights(value, axes)
+            if shown is None:
                 continue
             self._answered.append(axes)
+            effect = self._experiment.effect(shown)
             predicted = self._experiment.centred(-1.0 * hidden)
             fit, per_unit = cosine(effect, predicted), slope(effect, predicted)
             # What is added to the scores lifts them by a 1 too: that is no meaning of a True.
@@ -321,7 +340,7 @@ class _Search:
             hides = fit > 0 if self._asked.hides is None else self._asked.hides
             if abs(fit) <= MIN_COSINE or self._asked.added:
                 continue
-            kept = abs(fit) * self._kept(value)
+            kept = abs(fit) * self._kept(shown)
             # A factor of the weights, by a name that says nothing, is no mask of the scores.
             if not self._asked.certain or (kept >= EXACT and abs(per_unit) >= STRONG):
                 kinds.append(MaskFormat(axes, kind, hides, kept))
@@ -334,7 +353,7 @@ class _Search:
         value = MaskFormat(axes, ADDED).value(
             MaskContent(nothing, added), self._experiment.problem.dtype
         )
-        effect = None if value is None else self._effect(value)
+        effect = None if value is None else self._effect(value, axes)
         if effect is None:
             return None, 0.0
         self._answered.append(axes)

@@ -1,0 +1,85 @@
+"""Attentions that want masks of one kind alone, and raise at all others."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from styles import attend, merge, split
+
+
+class PaddingWanted(nn.Module):
+    """Hides the future and, by a mask (N, S) that has to be given, padding."""
+
+    first_hidden = 1
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
+            nn.Linear(embed_dim, embed_dim) for _ in range(4)
+        )
+
+    def forward(self, x, padding_mask):
+        """Return (N, L, E)."""
+        if padding_mask.shape != x.shape[:2]:
+            raise ValueError(f"got a mask {tuple(padding_mask.shape)}")
+        q, k, v = (split(f(x), self.heads) for f in (self.q_proj, self.k_proj, self.v_proj))
+        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(self.first_hidden)
+        hidden = padding_mask[:, None, None, :].bool() | later
+        return self.o_proj(merge(attend(q, k, v, hidden)))
+
+
+class PaddingWantedLoose(PaddingWanted):
+    """Lets each query see one key of the future."""
+
+    first_hidden = 2
+
+
+def heads_of(rows, num_heads):
+    """Return (N, L, E) as (N, H, L, D)."""
+    return rows.reshape(*rows.shape[:2], num_heads, -1).swapaxes(1, 2)
+
+
+def softmax_product(query, key, value, num_heads, mask):
+    """Return attention with a mask that is added, or None."""
+    q, k, v = (heads_of(rows, num_heads) for rows in (query, key, value))
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]).astype(query.dtype)
+    scores = scores if mask is None else scores + mask.astype(query.dtype)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return (weights @ v).swapaxes(1, 2).reshape(query.shape)
+
+
+def of_a_list(query, key, value, num_heads, mask=None):
+    """Takes its mask as a list of lengths alone."""
+    if mask is not None and not isinstance(mask, list):
+        raise TypeError("got a mask that is no list")
+    return softmax_product(query, key, value, num_heads, None)
+
+
+def of_float64(query, key, value, num_heads, mask=None):
+    """Takes its mask in float64 alone."""
+    if mask is not None and mask.dtype != np.float64:
+        raise TypeError(f"got a mask of {mask.dtype}")
+    return softmax_product(query, key, value, num_heads, mask)
+
+
+def without_a_future(query, key, value, num_heads, causal=False):
+    """Has a switch that is not written yet."""
+    if causal:
+        raise NotImplementedError("causal is not written yet")
+    return softmax_product(query, key, value, num_heads, None)
+
+
+def of_nothing(query, key, value, num_heads, mask=None):
+    """Takes a mask, and does not apply it."""
+    del mask
+    return softmax_product(query, key, value, num_heads, None)
+
+
+def of_two(query, key, value, num_heads, mask=None, causal=False):
+    """Forgets the one, and raises at the other."""
+    del mask
+    return without_a_future(query, key, value, num_heads, causal)

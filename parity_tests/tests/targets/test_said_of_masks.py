@@ -1,0 +1,107 @@
+"""What is said of masks that no case passes: what was passed, what raised, and what helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Outcome
+from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+from mha_parity.worker.open_target import bind_in_process
+
+if TYPE_CHECKING:
+    from mha_parity.core.verdict import Verdict
+
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+ADAPTER = "judge an adapter that passes {}, which `mha-parity adapt` begins, name another"
+
+
+def subject(name: str) -> Any:
+    """Return a subject that wants masks of one kind."""
+    return load.load(f"{SUBJECTS}/wants_masks.py:{name}")
+
+
+def judged(name: str, **options: Any) -> Verdict:
+    """Return the verdict on it."""
+    asked = Options(cases=24, diagnose=False, shrink=False, dtypes=("float64",), **options)
+    return check(bind_in_process(subject(name), asked), asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "passed", "remedy"),
+    [
+        (
+            "of_a_list",
+            "`mask` as float64 or bool or int64, in 13 shapes, (N, H, L, S) to (N, L); the last",
+            ADAPTER.format("it"),
+        ),
+        (
+            "without_a_future",
+            "`causal` as True; the last raised NotImplementedError: causal is not written yet",
+            ADAPTER.format("it"),
+        ),
+        ("of_two", "`causal` as True; the last raised", ADAPTER.format("them")),
+    ],
+)
+def test_what_raises_is_said_with_what_was_passed(name: str, passed: str, remedy: str) -> None:
+    """Kinds and shapes are named, and no meaning is asked for where no call is answered."""
+    verdict = judged(name)
+    assert (Outcome.INCONCLUSIVE, 0) == (verdict.outcome, verdict.failed), verdict
+    assert f"no call was answered with {passed}" in verdict.sentence
+    assert remedy in verdict.sentence
+    assert "--masks" not in verdict.sentence
+
+
+def test_each_parameter_has_its_role() -> None:
+    """A mask and a switch are named as such in one sentence."""
+    assert "no case passed `mask` (mask), `causal` (causal switch): " in judged("of_two").sentence
+
+
+def test_a_meaning_helps_where_calls_are_answered() -> None:
+    """A mask that changes nothing is judged, and fails, once the option says what it means."""
+    verdict = judged("of_nothing")
+    assert "; say what it means by --masks mask=hides, keeps or additive, name" in verdict.sentence
+    assert Outcome.FAIL == judged("of_nothing", masks=(("mask", "hides"),)).outcome
+
+
+def test_a_dtype_that_a_mask_raises_in_is_said_so() -> None:
+    """The function takes float32 without a mask: the mask is named."""
+    bound = bind(subject("of_float64"))
+    assert ("float64",) == bound.offer["dtype"]
+    said = "with `mask` it raised TypeError: got a mask of float32"
+    assert bound.reasons["dtype", "float32"].startswith(said)
+
+
+def test_no_mask_is_the_reason_where_none_is() -> None:
+    """A required mask and a causal layer: a single sample and weights have reasons of their own."""
+    bound = bind(subject("PaddingWanted"))
+    reasons = {" ".join(key): each for key, each in bound.reasons.items()}
+    assert reasons["layout unbatched"].startswith("raised ValueError: got a mask (1, 5)")
+    assert "no weights are returned" == reasons["weights averaged"]
+    assert not [each for each in reasons.values() if "cannot say" in each]
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"), [("PaddingWanted", Outcome.PASS), ("PaddingWantedLoose", Outcome.FAIL)]
+)
+def test_a_required_mask_of_padding_is_filled(name: str, outcome: Outcome) -> None:
+    """(N, S) is tried where a mask has to be given."""
+    verdict = judged(name)
+    assert outcome == verdict.outcome, verdict
+    assert {"padding=bool", "attn=causal"} <= {f"{r.axis}={r.value}" for r in verdict.features}
+
+
+def test_a_refusal_says_what_required_masks_got() -> None:
+    """Where the last call raises by a mask of another shape, the sentence names that."""
+
+    class Wants(subject("PaddingWanted")):  # type: ignore[misc]
+        def forward(self, x: Any, padding_mask: Any) -> Any:
+            raise ValueError(f"got {padding_mask} for {x.shape}")
+
+    with pytest.raises(ValueError, match=r"with None for `padding_mask`, raised ValueError"):
+        bind(Wants)
