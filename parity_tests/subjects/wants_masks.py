@@ -83,3 +83,10 @@ def of_two(query, key, value, num_heads, mask=None, causal=False):
     """Forgets the one, and raises at the other."""
     del mask
     return without_a_future(query, key, value, num_heads, causal)
+
+
+def unscaled(query, key, value, num_heads):
+    """Forgets the scale."""
+    return softmax_product(
+        query * (query.shape[-1] // num_heads) ** 0.5, key, value, num_heads, None
+    )

@@ -176,3 +176,38 @@ class SharpensByName(Sharpens):
         """Return (N, L, E)."""
         q, k, v = (split(f(x), self.heads) for f in (self.q_proj, self.k_proj, self.v_proj))
         return self.mix(merge(attend(2 * q, k, v)))
+
+
+class Block(nn.Module):
+    """A block of a transformer: an attention, and a network behind it."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.attn = SharpensByName(dim, heads)
+        self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        x = x + self.attn(x)
+        return x + self.mlp(x)
+
+
+class BlockOfUnfit(Block):
+    """The same with Linears of the network that are called as projections are."""
+
+    def __init__(self, dim, heads):
+        super().__init__(dim, heads)
+        self.c_fc, self.c_proj = self.mlp[0], self.mlp[2]
+        del self.mlp
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        x = x + self.attn(x)
+        return x + self.c_proj(self.c_fc(x).relu())
+
+
+class Settings:
+    """No layer."""
+
+    def __init__(self, dim=24, heads=4):
+        self.dim, self.heads = dim, heads

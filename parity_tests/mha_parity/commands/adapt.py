@@ -28,9 +28,7 @@ def source(target: str) -> str:
         except ValueError as error:
             library = next(iter(backends.likely_libraries(subject)))
             return skeleton.empty_adapter(target, subject, str(error), library)
-        reason = "the nearest way to call it is not exact"
-        if isinstance(bound, Fitted) and bound.fit.exact:
-            if not bound.how.full_width:
-                return skeleton.filled_adapter(target, bound)
-            reason = "its heads are as wide as the input, and weights of E x E do not fill them"
+        reason = "its heads are as wide as the input, and weights of E x E do not fill them"
+        if isinstance(bound, Fitted) and not bound.how.full_width:
+            return skeleton.filled_adapter(target, bound)
         return skeleton.empty_adapter(target, subject, reason, bound.library.name)

@@ -41,7 +41,7 @@ AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "inputs": {
             "self": "self-attention",
             "cross": "cross-attention, key is value",
-            "distinct": "query, key and value as three arguments",
+            "distinct": "query, key and value projected from three inputs",
         },
         "projection": {
             "packed": "packed in_proj",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,7 @@ def bind(
         bound = _bound(subject if layer is None else type(layer), name, device, path, call=probe)
         bound.name = label or bound.name
         bound.mask_meanings, bound.without = dict(masks), tuple(without)
+        _check_names(bound)
         if not bound.states_offer:
             (probe_offer if probe else offer_unprobed)(bound)
         if not probe and (layer is not None or state_dict is not None):
@@ -88,6 +90,28 @@ def bind(
         return bound
     finally:
         state.restore()
+
+
+def _check_names(bound: Convention) -> None:
+    """Refuse a name of ``--masks`` or ``--without`` that no parameter has: it would do nothing.
+
+    Raises
+    ------
+    TargetError
+        There is none of that name; the sentence has the closest.
+
+    """
+    known = list(dict.fromkeys(each.name for each in bound.parameters))
+    for option, names in (("--masks", bound.mask_meanings), ("--without", bound.without)):
+        for name in names:
+            if name in known:
+                continue
+            close = difflib.get_close_matches(name, known, n=1)
+            others = f"it has {', '.join(known) or 'none'}; name one, or leave {option} out."
+            hint = f"did you mean {close[0]}?" if close else others
+            raise TargetError(
+                f"got {option} {name}, but {bound.name} has no parameter of that name; {hint}"
+            )
 
 
 def _take_weights(

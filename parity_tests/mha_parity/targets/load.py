@@ -46,7 +46,7 @@ def load(text: str) -> Any:
         return OnnxModel(text)
     place, _, attribute = text.strip().rpartition(":")
     if not place or not attribute:
-        raise TargetError(f"got the target {text!r}, {_incomplete(text.strip())}.")
+        raise TargetError(f"got the target {text!r}, {_incomplete(text.strip())}")
     if place.endswith((".ipynb", ".py")) or "/" in place:
         module = _guarded(text, place, lambda: _from_file(text, place, attribute))
     else:
@@ -69,16 +69,18 @@ def _incomplete(text: str) -> str:
     """Say what a target without an attribute lacks."""
     path = Path(text).expanduser()
     if path.is_dir():
-        return f"which is a folder, but should be {FORMS}"
+        return f"which is a folder, but should be {FORMS}."
     if path.is_file():
         names = public_names(path)
-        named = f", which has {_few(names)}" if names else ""
+        named = f" of {_few(names)}" if names else ""
         likely = likeliest(names) if names else "attr"
         return (
-            f"which is a file without the name of a function or a class in it{named}; name one, "
-            f"as in: mha-parity check {shlex.quote(f'{text}:{likely}')}"
+            f"which is a file, but should be a function or a class in it; name one{named}, as in: "
+            f"mha-parity check {shlex.quote(f'{text}:{likely}')}."
         )
-    return f"but should be {FORMS}"
+    if path.suffix in {".py", ".ipynb"}:
+        return f"but there is no file {text}; {_alike(path)}"
+    return f"but should be {FORMS}."
 
 
 def _module(text: str, name: str) -> ModuleType:
@@ -102,14 +104,16 @@ def _from_file(text: str, place: str, attribute: str) -> ModuleType:
     if path.is_dir():
         raise TargetError(f"got the target {text!r}, but {place} is a folder; name a file in it.")
     if not path.is_file():
-        closest = difflib.get_close_matches(path.name, _names_in(path.parent), n=1)
-        hint = f"did you mean {path.parent / closest[0]}?" if closest else "check the path."
-        raise TargetError(f"got the target {text!r}, but there is no file {place}; {hint}")
+        raise TargetError(f"got the target {text!r}, but there is no file {place}; {_alike(path)}")
     return from_file(path.resolve(), attribute)
 
 
-def _names_in(folder: Path) -> list[str]:
-    return [each.name for each in folder.iterdir()] if folder.is_dir() else []
+def _alike(path: Path) -> str:
+    """Ask for the file whose name comes closest to one that does not exist."""
+    folder = path.parent
+    held = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    closest = difflib.get_close_matches(path.name, held, n=1)
+    return f"did you mean {folder / closest[0]}?" if closest else "check the path."
 
 
 def _guarded(text: str, place: str, run: Callable[[], ModuleType]) -> ModuleType:

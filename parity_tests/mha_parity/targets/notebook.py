@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,9 @@ def codes(path: Path) -> list[str]:
     """Return the code cells of a notebook as they are written."""
     import nbformat
 
-    read = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # it ships no types
+    with warnings.catch_warnings():  # of the format: only the code is read
+        warnings.simplefilter("ignore")
+        read = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # it ships no types
     return [cell.source for cell in read.cells if cell.cell_type == "code"]
 
 

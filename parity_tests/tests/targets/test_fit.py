@@ -92,6 +92,10 @@ REFUSED = {
     "without_counterpart.py:TurnsValues": "but no way to call it computes attention (as ask, ",
     "without_counterpart.py:Sharpens": "with `ask.weight` for q, `answer.weight` for k, `say.weig",
     "without_counterpart.py:SharpensAList": "with `linears.0.weight` for q, `linears.1.weight` fo",
+    "without_counterpart.py:Block": "but `mlp.0`, `mlp.2` have no counterpart in torch's layer; "
+    "judge its `attn`, of the class SharpensByName, alone, or judge an adapter",
+    "without_counterpart.py:BlockOfUnfit": "but `c_fc`, `c_proj` have no counterpart in torch's",
+    "without_counterpart.py:Settings": "but its instances cannot be called; judge an adapter",
     "without_counterpart.py:RandomWidth": "building one of width 24 with 4 heads raised FileNot",
     "without_counterpart.py:NeedsALibrary": "but tracker is not installed",
     "functions_of_weights.py:Downloads": "tried to open a network connection",

@@ -78,7 +78,10 @@ def test_a_file_finds_its_neighbours() -> None:
 
 
 REFUSED = {
-    "no_colon": ("projected.py", r"got the target 'projected.py', but should be `package.module"),
+    "no_colon": ("projected", r"got the target 'projected', but should be `package.module"),
+    "no_file_nor_colon": ("nowhere/f.py", r"there is no file nowhere/f.py; check the path\.$"),
+    "file_misspelt_no_colon": (f"{SUBJECTS}/projecte.py", r"did you mean .*projected\.py\?$"),
+    "a_file_of_several": (f"{SUBJECTS}/projected.py", "is a file, but should be a function or a"),
     "no_attribute_named": ("projected.py:", "but should be `package.module"),
     "no_such_module": ("no_such_thing:f", "there is no module 'no_such_thing'; install it, or"),
     "no_such_submodule": ("mha_numpy.nothing:f", "there is no module 'mha_numpy.nothing'"),

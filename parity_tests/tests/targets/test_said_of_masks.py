@@ -105,3 +105,18 @@ def test_a_refusal_says_what_required_masks_got() -> None:
 
     with pytest.raises(ValueError, match=r"with None for `padding_mask`, raised ValueError"):
         bind(Wants)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"without": ("masq",)}, "got --without masq, but of_nothing has no .* did you mean mask?"),
+        ({"masks": (("masq", "hides"),)}, "got --masks masq, but of_nothing .* did you mean mask?"),
+        ({"without": ("zzz",)}, "; it has query, key, value, num_heads, mask; name one, or leave"),
+    ],
+    ids=["without", "masks", "nothing close"],
+)
+def test_a_misspelt_parameter_is_refused(options: dict[str, Any], sentence: str) -> None:
+    """An option for a parameter that there is not would do nothing, and the run might pass."""
+    with pytest.raises(ValueError, match=sentence):
+        bind(subject("of_nothing"), **options)

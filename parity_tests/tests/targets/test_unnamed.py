@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,35 @@ def test_a_command_takes_a_file_of_one_definition(capsys: pytest.CaptureFixture[
     file = SUBJECTS / "wrong_split.py"
     assert 0 == main(["adapt", str(file)])
     assert f"{file}:f" in capsys.readouterr().out
+
+
+def test_an_old_notebook_is_read_without_a_word(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Cells without ids, which the format asks for since 4.5, concern no reader of code."""
+    cell: dict[str, object] = {"cell_type": "code", "metadata": {}, "outputs": []}
+    book: dict[str, object] = {"metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    book["cells"] = [cell | {"execution_count": None, "source": "def mine(q, k, v): ..."}]
+    path = tmp_path / "book.ipynb"
+    path.write_text(json.dumps(book), encoding="utf-8")
+    assert ["mine"] == unnamed.public_names(path)
+    assert not recwarn.list
+
+
+def test_an_adapter_of_a_wrong_target_calls_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is recognised and not equal is called all the same, and said to be looked at."""
+    assert 0 == main(["adapt", f"{SUBJECTS}/wants_masks.py:unscaled"])
+    said = capsys.readouterr().out
+    assert "    result = Target(call.query, call.key, call.value, call.num_heads)\n" in said
+    assert re.search(r"# As it is called here, the output correlates .* by 0\.\d+: check", said)
+
+
+def test_a_reason_in_an_adapter_is_wrapped_and_sends_nobody_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No line is longer than 100 columns, and the remedy is no adapter: this is one."""
+    assert 0 == main(["adapt", f"{SUBJECTS}/without_counterpart.py:Sharpens"])
+    said = capsys.readouterr().out
+    assert "# Not recognised: got Sharpens, whose output correlates with attention by " in said
+    assert "mha-parity adapt" not in said
+    assert 100 >= max(map(len, said.splitlines()))

@@ -10,8 +10,9 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.fit import names, weights
 from mha_parity.targets.fit import roles as call_roles
-from mha_parity.targets.fit import weights
+from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.construct import Sizes, constructions, globals_read
 from mha_parity.targets.fit.interpretation import (
     LAYOUTS,
@@ -60,6 +61,8 @@ class Layers:
     new: Callable[[Construction, Sizes], Any]
     answered: bool = False
     offenders: tuple[str, ...] = ()
+    inner: str = ""  # the part of it that is an attention, where offenders lie outside of that
+    is_built: bool = False
     obstacles: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Interpretation]:
@@ -88,8 +91,10 @@ class Layers:
     def _of(
         self, construction: Construction, layer: Any, *, one_head: bool = False
     ) -> Iterator[Interpretation]:
+        self.is_built = True
         named = parameters.of_callable(forward(layer))
-        kept = weights.sorted_by_name(weights.leaves(layer))
+        leaves = weights.leaves(layer)
+        kept = weights.sorted_by_name(leaves)
         by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind))
         by_name = by_name and not one_head
         # A constructor that knows no heads has one, or its own number of them.
@@ -105,7 +110,8 @@ class Layers:
                 LAYOUTS, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves
             )
             full_width, found = self._slots(kept, heads)
-            self._find_offenders(kept, named, fits=bool(found))
+            self._find_offenders(kept, named, heads, fits=bool(found))
+            self._find_inner(layer, leaves, heads)
             norms = tuple(dict.fromkeys(leaf.path.rpartition(".")[0] for leaf in kept.norms))
             for roles, (layout, arrangement), slots in itertools.product(
                 call_roles.of_layer(named), layouts, found
@@ -145,15 +151,44 @@ class Layers:
                 return head_dim * heads > width, found
         return False, []
 
+    def _find_inner(self, layer: Any, leaves: Sequence[weights.Leaf], heads: int) -> None:
+        """Name the part of a module that alone fits, where the module has offenders besides."""
+        found = _rows_prefix(leaves)
+        if not found or not self.offenders + tuple(self.obstacles) or not is_module(layer):
+            return
+        inside = [leaf for leaf in leaves if leaf.path.startswith(f"{found}.")]
+        kept = weights.sorted_by_name(inside)
+        outside = {leaf.path.rpartition(".")[0]: leaf for leaf in leaves if leaf not in inside}
+        left = tuple(path for path, leaf in outside.items() if "norm" not in leaf.owner.lower())
+        if left and not kept.others and self._slots(kept, heads)[1]:
+            self.offenders = left
+            self.inner = f"`{found}`, of the class {type(layer.get_submodule(found)).__name__}"
+
     def _find_offenders(
-        self, kept: weights.SortedLeaves, named: Sequence[inspect.Parameter], *, fits: bool
+        self,
+        kept: weights.SortedLeaves,
+        named: Sequence[inspect.Parameter],
+        heads: int,
+        *,
+        fits: bool,
     ) -> None:
         """Keep what has no counterpart, and why arrays are not those of an attention."""
         self.offenders = (*(leaf.path for leaf in kept.others), *_positions(named, "call"))
         if not fits:
-            entries = (*kept.weights, *kept.biases)
-            shown = ", ".join(f"{leaf.path} {leaf.shape}" for leaf, _, _ in entries)
-            self.obstacles.insert(0, f"it keeps {shown}, which do not fit a width of 24 in 4 heads")
+            unfit = weights.unfit(kept, {"h": heads, "d": SMALL.embed_dim // heads})
+            shown = ", ".join(f"{leaf.path} {leaf.shape}" for leaf in unfit)
+            verb = "does" if len(unfit) == 1 else "do"
+            self.obstacles.insert(
+                0, f"it keeps {shown}, which {verb} not fit a width of 24 in 4 heads"
+            )
+
+
+def _rows_prefix(leaves: Sequence[weights.Leaf]) -> str:
+    """Return the path of the module that holds all weights of queries, keys and values."""
+    kept = weights.sorted_by_name(leaves).weights
+    paths = [leaf.path.split(".")[:-2] for leaf, parts, _ in kept if {*parts} & {*names.ROWS}]
+    steps = itertools.takewhile(lambda each: len({*each}) == 1, zip(*paths, strict=False))
+    return ".".join(step for step, *_ in steps)
 
 
 def _positions(named: Sequence[inspect.Parameter], of: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
+from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.roles import filler_text
 from mha_parity.targets.fit.search import MIN_CORRELATION, SMALL, Search, is_rounding, trial_problem
 
@@ -105,8 +106,8 @@ def _knows_no_heads(how: Interpretation) -> bool:
 def why_refused(name: str, layers: Layers | None, trials: Sequence[InterpretationResult]) -> str:
     """Return why nothing fits a class (``layers``) or a function (None)."""
     offenders = () if layers is None else layers.offenders
-    if offenders:
-        return without_counterpart(name, offenders)
+    if layers is not None and offenders:
+        return without_counterpart(name, offenders, layers.inner)
     best = max(trials, key=lambda each: round(each.correlation, 6), default=None)
     if best is not None and may_be_another(best):
         return says_no_roles(name, best.correlation, best.interpretation.unnamed)
@@ -114,8 +115,16 @@ def why_refused(name: str, layers: Layers | None, trials: Sequence[Interpretatio
         return nothing_fits(name, trials)
     if layers is None:
         return f"got {name} without a readable signature; {ADAPTER}."
-    why = layers.obstacles[0] if layers.obstacles else "no way to build it was found"
-    return f"got {name}, but {why}; {ADAPTER}."
+    return f"got {name}, but {_obstacle(layers)}; {ADAPTER}."
+
+
+def _obstacle(layers: Layers) -> str:
+    """Return why no call of a class was made."""
+    if layers.obstacles:
+        return layers.obstacles[0]
+    if forward(layers.kind) is layers.kind:
+        return "its instances cannot be called"
+    return "its call takes no rows" if layers.is_built else "no way to build it was found"
 
 
 def may_be_another(trial: InterpretationResult) -> bool:
@@ -144,14 +153,15 @@ def says_no_roles(
     )
 
 
-def without_counterpart(name: str, offenders: Sequence[str]) -> str:
-    """Return the refusal of what torch's layer has no counterpart for."""
+def without_counterpart(name: str, offenders: Sequence[str], inner: str = "") -> str:
+    """Return the refusal of what torch's layer has no counterpart for.
+
+    ``inner`` names the part of a target that is an attention without that.
+    """
     said = ", ".join(f"`{each}`" for each in offenders)
     verb = "has" if len(offenders) == 1 else "have"
-    return (
-        f"got {name}, but {said} {verb} no counterpart in torch's layer; judge it without, or "
-        f"{ADAPTER}."
-    )
+    remedy = f"judge its {inner}, alone" if inner else "judge it without"
+    return f"got {name}, but {said} {verb} no counterpart in torch's layer; {remedy}, or {ADAPTER}."
 
 
 def nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> str:

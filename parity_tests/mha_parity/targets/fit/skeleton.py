@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import ADAPTER
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.signatures import forward
@@ -57,7 +60,7 @@ def attention(call: mha_parity.AttentionCall):
 """
 EMPTY = '''\
     """Call {signature}."""
-    # Not recognised: {reason}
+{reason}
     # The call has query, key, value (N, L, E); q_proj_weight, k_proj_weight, v_proj_weight,
     # out_proj_weight (E, E) and q_proj_bias ...; attn_mask, key_padding_mask, is_causal, or all
     # masks as one: hidden("N 1 L S"), added("N H L S"), lengths("N"); embed_dim, num_heads,
@@ -71,13 +74,22 @@ def empty_adapter(target: str, subject: Any, reason: str, library: str) -> str:
     named = ", ".join(str(each) for each in parameters.of_callable(subject))
     signature = f"{getattr(subject, '__name__', 'the target')}({named})"
     head = HEAD.format(target=target, library=IMPORTS.get(library, NUMPY))
-    return head + EMPTY.format(signature=signature, reason=reason)
+    return head + EMPTY.format(signature=signature, reason=_comment(f"Not recognised: {reason}"))
+
+
+def _comment(text: str) -> str:
+    """Return a sentence as lines of comments; what remedy is left when this is the adapter."""
+    said = re.sub(r"[,;:]?( or)? $", "", text.partition(ADAPTER)[0])
+    return textwrap.indent(textwrap.fill(said, 94), "    # ")
 
 
 def filled_adapter(target: str, fitted: Fitted) -> str:
     """Return the source of an adapter for a target that was recognised."""
     library = IMPORTS.get(fitted.library.name, NUMPY)
-    lines = (f'    """Call it as {fitted.how}."""', *Skeleton(fitted).lines())
+    how = [f'    """Call it as {fitted.how}."""']
+    if not fitted.fit.exact:  # the target may be wrong, or its call: its owner knows
+        how.append(_comment(f"As it is called here, {fitted.fit.missed}: check the call."))
+    lines = (*how, *Skeleton(fitted).lines())
     return HEAD.format(target=target, library=library) + "\n".join(lines) + "\n"
 
 

@@ -327,26 +327,40 @@ def slots(kept: SortedLeaves, sizes: Mapping[str, int]) -> list[tuple[Slot, ...]
     Bare square matrices are all applied one way, and packed ones all packed one way.
     """
     options: list[list[Slot]] = []
-    for entries, bias in ((kept.weights, False), (kept.biases, True)):
-        for leaf, parts, head in entries:
-            # A layer may call a Linear `qvk` that it splits as torch does.
-            orders = (parts, names.ROWS) if set(parts) == set(names.ROWS) else (parts,)
-            found = [
-                Slot(leaf.path, order, axes, bias, head)
-                for order in dict.fromkeys(orders)
-                for axes in axes_of(
-                    order, leaf.shape, sizes, leaf.owner, bias=bias, by_head=head is not None
-                )
-            ]
-            if not found:
-                return []
-            options.append(found)
+    for _, found in _options(kept, sizes):
+        if not found:
+            return []
+        options.append(found)
     packed = max((len(each) for each in options if len(each[0].parts) > 1), default=1)
     single = max((len(each) for each in options if len(each[0].parts) == 1), default=1)
     return [
         tuple(_chosen(each, *places) for each in options)
         for places in product(range(packed), range(single))
     ]
+
+
+def _options(kept: SortedLeaves, sizes: Mapping[str, int]) -> Iterator[tuple[Leaf, list[Slot]]]:
+    """Yield every array with the slots that it may be; none where its shape is no projection's."""
+    for entries, bias in ((kept.weights, False), (kept.biases, True)):
+        for leaf, parts, head in entries:
+            # A layer may call a Linear `qvk` that it splits as torch does.
+            orders = (parts, names.ROWS) if set(parts) == set(names.ROWS) else (parts,)
+            yield (
+                leaf,
+                [
+                    Slot(leaf.path, order, axes, bias, head)
+                    for order in dict.fromkeys(orders)
+                    for axes in axes_of(
+                        order, leaf.shape, sizes, leaf.owner, bias=bias, by_head=head is not None
+                    )
+                ],
+            )
+
+
+def unfit(kept: SortedLeaves, sizes: Mapping[str, int]) -> list[Leaf]:
+    """Return the arrays whose shapes are those of no projection of these sizes."""
+    width = sizes["h"] * sizes["d"]
+    return [leaf for leaf, found in _options(kept, {**sizes, "e": width}) if not found]
 
 
 def _chosen(options: Sequence[Slot], packed: int, single: int) -> Slot:
