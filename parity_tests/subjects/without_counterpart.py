@@ -211,3 +211,20 @@ class Settings:
 
     def __init__(self, dim=24, heads=4):
         self.dim, self.heads = dim, heads
+
+
+class Activated(SharpensByName):
+    """Bends its projections."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(torch.tanh(f(x)), self.heads) for f in (self.q_proj, self.k_proj, self.v_proj))
+        return self.mix(merge(attend(q, k, v)))
+
+
+class OfATokenizer(Sharpens):
+    """Asks its size of an object that is no number."""
+
+    def __init__(self, tokenizer, dim, heads):
+        super().__init__(dim, heads)
+        self.size = tokenizer.size

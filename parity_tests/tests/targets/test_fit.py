@@ -95,6 +95,8 @@ REFUSED = {
     "without_counterpart.py:Block": "but `mlp.0`, `mlp.2` have no counterpart in torch's layer; "
     "judge its `attn`, of the class SharpensByName, alone, or judge an adapter",
     "without_counterpart.py:BlockOfUnfit": "but `c_fc`, `c_proj` have no counterpart in torch's",
+    "without_counterpart.py:Activated": "but `tanh` has no counterpart in torch's layer",
+    "without_counterpart.py:OfATokenizer": "by OfATokenizer(tokenizer=24, dim=24, heads=4); judge",
     "without_counterpart.py:Settings": "but its instances cannot be called; judge an adapter",
     "without_counterpart.py:RandomWidth": "building one of width 24 with 4 heads raised FileNot",
     "without_counterpart.py:NeedsALibrary": "but tracker is not installed",

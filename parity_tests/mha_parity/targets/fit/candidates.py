@@ -68,10 +68,12 @@ class Layers:
     def __iter__(self) -> Iterator[Interpretation]:
         """Yield how the class may be built, filled and called."""
         for construction in constructions(self.kind, parameters.of_callable(self.kind)):
+            sizes = Sizes(SMALL.embed_dim, SMALL.heads_count)
             try:
-                layer = self.new(construction, Sizes(SMALL.embed_dim, SMALL.heads_count))
+                layer = self.new(construction, sizes)
             except CandidateError as error:
-                self.obstacles.append(f"building one of width 24 with 4 heads {error}")
+                made = f"{self.kind.__name__}({construction.text(sizes)})"
+                self.obstacles.append(f"building one of width 24 with 4 heads {error} by {made}")
                 self.offenders = self.offenders or _positions(
                     parameters.of_callable(self.kind), "constructor"
                 )

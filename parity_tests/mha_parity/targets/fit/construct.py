@@ -156,6 +156,13 @@ class Construction:
             given[self.config] = configuration(self.annotation, sizes, inverse=self.inverse)
         return given
 
+    def text(self, sizes: Sizes) -> str:
+        """Return the keywords as they are written; arrays by their shapes."""
+        given = {name: sizes.value(meaning) for name, meaning in self.meanings}
+        said = {n: f"array {v.shape}" if isinstance(v, np.ndarray) else v for n, v in given.items()}
+        config = [f"{self.config}=a configuration"] if self.config else []
+        return ", ".join([*config, *(f"{name}={value}" for name, value in said.items())])
+
     def has(self, *wanted: str) -> bool:
         """Return whether an argument has one of these meanings, or may have in a configuration."""
         return bool(self.config) or any(meaning in wanted for _, meaning in self.meanings)

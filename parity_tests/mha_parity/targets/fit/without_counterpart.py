@@ -27,7 +27,7 @@ _NAMES = re.compile(
     r"(^|_)(ro_?pe|ro_pe|xpos|ali_?bi|slopes?)(_|\d|$)|rotary|freqs?(_|$)"
     r"|rotate_(half|every|pair|quer|key|emb|pos)|^rotated?(_?[qkx])?$"
     r"|(^|_)rel(ative)?_?pos|relative_(position|attention|bias|k|v|key|logits)"
-    r"|(batch|group|instance)_?norm|^(leaky_)?relu\d?$|^[gs]elu$|^(silu|mish|softplus)$"
+    r"|(batch|group|instance)_?norm|^(leaky_)?relu\d?$|^[gs]elu$|^(silu|mish|softplus|tanh)$"
 )
 # Names that normalised rows have, and weights too, which are normalised by the softmax.
 _NORMS = re.compile(r"(rms|layer|l2|q|k|qk|query|key)_?norm|^normali[sz]e")
