@@ -101,6 +101,8 @@ def _check_names(bound: Convention) -> None:
         There is none of that name; the sentence has the closest.
 
     """
+    if not (bound.mask_meanings or bound.without):
+        return
     known = list(dict.fromkeys(each.name for each in bound.parameters))
     for option, names in (("--masks", bound.mask_meanings), ("--without", bound.without)):
         for name in names:
