@@ -7,7 +7,6 @@ and a layer that hides the future by itself is judged as causal attention.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from mha_parity.targets.conventions.linears import ROWS, SMALL, build_layer, inp
 from mha_parity.targets.conventions.packing import (
     ProjectionSlot,
     infer_packing,
+    names_rows,
     slots,
     state_shapes,
 )
@@ -35,7 +35,6 @@ from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_
 from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
-from mha_parity.targets.fit import names
 from mha_parity.targets.fit.roles import inputs_of_call
 from mha_parity.targets.problem_arrays import arrays_of, one_head_a_group
 
@@ -111,14 +110,8 @@ class LinearModule(TorchModule):
 
     @property
     def says_no_roles(self) -> bool:
-        """Whether Linears other than the output's are not called after what they project.
-
-        Numbers are names where the call takes query, key and value.
-        """
-        inputs = len(self._rows) + len(self._optional)
-        kept = [slot.name for slot in self._slots if slot.parts != ("out",)]
-        numbered = (re.search(r"\.\d+(\.|$)", name) for name in kept)
-        return not (inputs == len(ROWS) and all(numbered)) and not all(map(names.parts, kept))
+        """Whether Linears other than the output's are not called after what they project."""
+        return not names_rows(self._slots, len(self._rows) + len(self._optional))
 
     def plain_case(self) -> Case:
         """Two samples, batch first; causal where the layer is, and one head where it has one."""

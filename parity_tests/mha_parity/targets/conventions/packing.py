@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import TargetError
+from mha_parity.targets.fit import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from mha_parity.core.arrays import Array
 
@@ -214,6 +215,16 @@ def infer_packing(
             if np.array_equal(expected, seen):
                 return tried
     return slot
+
+
+def names_rows(found: Sequence[ProjectionSlot], inputs: int) -> bool:
+    """Return whether Linears other than the output's are called after what they project.
+
+    Numbers are names where the call takes query, key and value.
+    """
+    kept = [slot.name for slot in found if slot.parts != ("out",)]
+    numbered = all(re.search(r"\.\d+(\.|$)", name) for name in kept)
+    return (inputs == len(ROWS) and numbered) or all(map(names.parts, kept))
 
 
 def names_output(path: str) -> bool:
