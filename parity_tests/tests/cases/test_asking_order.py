@@ -34,6 +34,7 @@ LONG = list(asked_cases(OFFERS["whole"], 700, 1))
 
 def test_what_the_first_cases_show_is_not_sought_again() -> None:
     """Of a case with two features that the first ones have and one with a new one, it is first."""
-    old, new = {("a", 1), ("b", 1)}, {("c", 1)}
+    old: set[tuple[str, object]] = {("a", 1), ("b", 1)}
+    new: set[tuple[str, object]] = {("c", 1)}
     order = _order([*[old] * FIRST, old, new], [1.0] * (FIRST + 2))
     assert [FIRST + 1, FIRST] == order[FIRST:]
