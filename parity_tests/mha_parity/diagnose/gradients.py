@@ -35,6 +35,7 @@ FORMULAS = {
     "dK": "dK = scale dS^T Q",
     "dV": "dV = P^T dO",
 }
+TWICE = " 1/sqrt(D) ("
 DETACHED = "look for detach, no_grad, .data or an integer index on the way to the output"
 SCORES = "dS = P * (dP - sum(P * dP)) with dP = dO V^T"
 
@@ -92,8 +93,10 @@ def _remedy(text: str) -> str:
     if "missing" in text or " 0 times the right one" in text:
         return DETACHED
     formulas = [formula for name, formula in FORMULAS.items() if name in text]
-    if "dQ" in text and "dK" in text:
+    if "dP" in text or ("dQ" in text and "dK" in text):
         formulas.append(SCORES)
+    if TWICE in text:
+        formulas.append("multiply by the scale once: q, k or dS that is used here has it already")
     return f"compare with {'; '.join(formulas)}" if formulas else ""
 
 

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 from mha_parity.oracle.recorded import asks_torch
 from mha_parity.run import answer_dtype
 from mha_parity.run.case_run import ANSWERED, run_cases
-from mha_parity.run.narrowing import NarrowedCandidate, OwnWeightsAlone
+from mha_parity.run.narrowing import NarrowedCandidate, OwnWeightsAlone, SingleCalls
 
 if TYPE_CHECKING:
     from mha_parity.core.candidate import Answer, Candidate
@@ -62,6 +62,7 @@ def _named(candidate: Candidate, failing: list[CaseResult]) -> tuple[Diagnosis, 
     """
     if getattr(candidate, "own_weights", None) is not None:
         candidate = OwnWeightsAlone(candidate, candidate.offer)
+    candidate = SingleCalls(candidate)
     answered = [
         case_result
         for case_result in failing

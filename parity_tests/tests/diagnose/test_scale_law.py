@@ -32,6 +32,23 @@ if TYPE_CHECKING:
         (lambda _: 0.25, "0.25 = 1/sqrt(16) whatever D: written into the code, or kept from"),
         (lambda p: 0.3 * p.head_dim**-0.37, "0.3 D^-0.37"),
         (
+            lambda p: math.log(p.case.keys) / math.log(512) * p.head_dim**-0.5,
+            "ln(S)/ln(512)/sqrt(D)",
+        ),
+        (
+            lambda p: (0.5 + 0.1 * math.log(p.case.queries)) * p.head_dim**-0.5,
+            "(0.1 ln(L) + 0.5)/sqrt(D)",
+        ),
+        (lambda p: p.case.keys**0.25 * p.head_dim**-0.5, "1 S^0.25/sqrt(D)"),
+        (
+            lambda p: (1 + p.case.heads_count % 3) * p.head_dim**-0.5,
+            "1/sqrt(D) times a factor that depends on H: 3 at H = 2, 1 at H = 3, 2 at H = 4",
+        ),
+        (
+            lambda p: (1 + p.case.keys % 3 + p.case.heads_count % 2) * p.head_dim**-0.5,
+            "no formula in D, H, L, S or E: ",
+        ),
+        (
             lambda p: 1.4427 * math.log(2) * p.head_dim**-0.5,
             "1.00000344/sqrt(D), as with log2(e) written as 1.4427",
         ),

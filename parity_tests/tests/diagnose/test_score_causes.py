@@ -18,6 +18,7 @@ from mha_parity.diagnose.experiments.examination import examine, findings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mha_parity.catalogue.base import Triple
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 
@@ -111,6 +112,21 @@ class HalfFirstHead(Attention):
         return weights
 
 
+def on_grid(numbers: int, axis: int | None) -> type[Attention]:
+    """Return the attention with v on a grid: its largest number, or a row's, / numbers."""
+
+    class OnGrid(Attention):
+        """v has few numbers."""
+
+        def project(self) -> Triple:
+            """Round v."""
+            q, k, v = super().project()
+            step = np.abs(v).max(axis=axis, keepdims=True) / numbers
+            return q, k, np.rint(v / step) * step
+
+    return OnGrid
+
+
 PLANTED: dict[str, tuple[type[Attention], str]] = {
     "clip": (powered(lambda z: np.clip(z, -5, 5)), "scores are clipped to ±5 "),
     "cap": (powered(lambda z: 30 * np.tanh(z / 30)), "scores are capped by 30 tanh(score / 30)"),
@@ -123,6 +139,8 @@ PLANTED: dict[str, tuple[type[Attention], str]] = {
     "tiles": (TilesOfTheirOwn, "tiles of 64; each tile has its own maximum subtracted"),
     "merged": (MergedWithoutSums, "each tile's result is weighted by exp of its maximum alone"),
     "half": (HalfScores, "the stage `scores` is rounded to float16"),
+    "grid": (on_grid(127, None), "`v` is rounded to a grid of 255 numbers over the array"),
+    "row grid": (on_grid(127, -1), "stage `v` is rounded to a grid of 255 numbers over each row"),
     "columns": (catalogue()["softmax-query-axis"].kinds[0], "each column, over the queries"),
 }  # fmt: skip
 

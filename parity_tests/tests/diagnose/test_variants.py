@@ -135,6 +135,27 @@ class TiledLayer(Attention):
         return x[:, :: x.shape[1] // groups][:, np.arange(x.shape[1]) % groups]
 
 
+class InThrees(Attention):
+    """Query head h reads key head h // G, where h // (H / G) is right."""
+
+    def repeat_heads(self, x: Array) -> Array:
+        """Divide by the number of groups."""
+        groups = self.problem.case.kv_heads_count or self.problem.num_heads
+        heads = np.arange(self.problem.num_heads)
+        chosen = np.minimum(heads // groups, groups - 1) if groups < len(heads) else heads
+        return x[:, chosen * (x.shape[1] // groups)]
+
+
+class MixedHeads(InThrees):
+    """Keys as that, and values of one head: no key head gives both."""
+
+    def repeat_heads(self, x: Array) -> Array:
+        """Take the first head every second time."""
+        self.asked = not getattr(self, "asked", False)
+        right = super().repeat_heads(x)
+        return right if self.asked else np.repeat(x[:, :1], right.shape[1], axis=1)
+
+
 TILED, FIRST = (catalogue()[name].kinds[0] for name in ("gqa-tile", "gqa-first-only"))
 
 
@@ -144,6 +165,12 @@ TILED, FIRST = (catalogue()[name].kinds[0] for name in ("gqa-tile", "gqa-first-o
         (TILED, "query head h uses key head h % 3", PROJECTED),
         (FIRST, "query head h uses key head 0", PROJECTED),
         (TiledLayer, "query head h uses key head h % 3", LAYER),
+        (
+            InThrees,
+            "query heads 0 … 5 use key heads 0, 0, 0, 1, 1, 1, as h // 3 gives, expected 0, 0, 1",
+            PROJECTED,
+        ),
+        (MixedHeads, "the output is wrong", PROJECTED),
     ],
 )
 def test_which_key_heads_grouped_queries_use_is_said(

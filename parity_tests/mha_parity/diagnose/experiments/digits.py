@@ -206,6 +206,27 @@ class KeyByKey(Rounded):
         return np.asarray(total.astype(self.work_dtype))
 
 
+class OnGrid(Rounded):
+    """Rounds to multiples of a step: the largest number of each sample, row or of all, / 127."""
+
+    numbers = 127
+    axes: tuple[int, ...] | None = None
+
+    def narrowed(self, name: str, array: Array) -> Array:
+        """Return the array on the grid if the stage is this one."""
+        if name not in self.stage.split(" and "):
+            return array
+        axes = None if self.axes is None else tuple(a for a in self.axes if -a <= array.ndim)
+        step = np.abs(array).max(axis=axes, keepdims=True) / self.numbers
+        return np.asarray(np.rint(array / np.where(step > 0, step, 1)) * step)
+
+
+GRIDS = {
+    f"a grid of {2 * numbers + 1} numbers over {part}": {"numbers": numbers, "axes": axes}
+    for numbers in (127, 128, 7)
+    for part, axes in (("the array", None), ("each sample", (-3, -2, -1)), ("each row", (-1,)))
+}
+GRID_STAGES = ("q", "k", "v", "q and k", "k and v", "q and k and v", "inputs", "weights", "P V")
 NUMERATOR = "exponentials that are multiplied with V, without those of the row sums"
 SOFTMAX = "scores and scores less their maximum and exponentials and row sums and weights"
 STAGES = (
@@ -229,12 +250,21 @@ def _stage(trial: CallResult) -> tuple[float, str, str]:
                                 (KeyByKey, ("sum of P V over the keys",))):  # fmt: skip
             for name in names:
                 kind = type("Rounding", (base,), {"stage": name, "narrow": narrow})
-                error = _errors(kind, trial.problem, trial)
-                alike = _correlation(seen[trial.off], error[trial.off])
-                size = float(np.abs(error[trial.off]).sum() / np.abs(seen[trial.off]).sum())
-                if MIN_STAGE_SHARE < size < 1 / MIN_STAGE_SHARE:
-                    best = max(best, (alike, name, narrow))
+                best = max(best, (_likeness(kind, trial, seen), name, narrow))
+    if best[0] < ALIKE:
+        for text, grid in GRIDS.items():
+            for name in GRID_STAGES:
+                kind = type("OnItsGrid", (OnGrid,), {"stage": name, **grid})
+                best = max(best, (_likeness(kind, trial, seen), name, text), key=lambda b: b[0])
     return best
+
+
+def _likeness(kind: type[Attention], trial: CallResult, seen: Array) -> float:
+    """Return how alike the errors of a kind are to those seen; 0 where their size is another."""
+    error = _errors(kind, trial.problem, trial)
+    size = float(np.abs(error[trial.off]).sum() / np.abs(seen[trial.off]).sum())
+    alike = _correlation(seen[trial.off], error[trial.off])
+    return alike if MIN_STAGE_SHARE < size < 1 / MIN_STAGE_SHARE else 0.0
 
 
 def _errors(kind: type[Attention], problem: Problem, trial: CallResult) -> Array:

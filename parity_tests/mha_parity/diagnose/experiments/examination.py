@@ -327,8 +327,9 @@ def _rounded(digit: ErrorAnalysis, where: str) -> ExperimentFinding:
     if digit.stage and digit.alike < ALIKE:
         stage = f"`{digit.stage}`, and perhaps what follows, is"
     heads = f" in {digit.heads}" if digit.heads else ""
+    to = digit.dtype if digit.stage else f"about as few digits as {digit.dtype} has"
     return ExperimentFinding(
-        f"{stage} rounded to {digit.dtype}{heads}: {digit.bits:.1f} bits are right",
+        f"{stage} rounded to {to}{heads}: {digit.bits:.1f} bits are right",
         "keep every stage in the dtype of the inputs", where, stage="digits",
         operation="narrower dtype",
     )  # fmt: skip

@@ -14,7 +14,7 @@ from mha_parity.diagnose.experiments.given_scale import given_scale
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.reading import read_problem
 from mha_parity.diagnose.experiments.transfer import curve
-from mha_parity.diagnose.experiments.variants import answered_variant, head_variants
+from mha_parity.diagnose.experiments.variants import answered_variant, head_variants, used_key_heads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,8 @@ def _shape(trial: CallResult) -> str:
 def _effect(caller: Caller, trial: CallResult) -> str:
     if not trial.wrong:
         return ""
-    if effect := answered_variant(trial, head_variants(trial.problem)):
+    variant = answered_variant(trial, head_variants(trial.problem))
+    if effect := variant or used_key_heads(trial):
         return effect
     if effect := _added_bias(trial) or _query_bias(caller, trial):
         return effect

@@ -18,6 +18,7 @@ from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.experiments.places import AXES
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, size_rule
 from mha_parity.diagnose.experiments.sizes import LETTERS
+from mha_parity.diagnose.experiments.softmax_gradient import subtracted_sums
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ FACTORS: dict[str, Callable[[Case], float]] = {
     "1/sqrt(H)": lambda c: c.heads_count**-0.5,
     **{f"sqrt(D / (D rounded up to a multiple of {m}))": _padded(m) for m in (8, 16, 32, 64)},
 }
+NO_FACTOR = "by no one factor"
+INPUT = "gradient of query"
 # Which gradient of the heads an array's own follows from.
 STAGE = {"query": "dQ", "key": "dK", "value": "dV", "q": "dQ", "k": "dK", "v": "dV"}
 
@@ -104,7 +107,7 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
     trials = designed_trials(caller)
     plain = tuple(_sentences(trials))
     if plain or not trials:
-        return plain
+        return _of_the_softmax(trials, plain) or plain
     if beyond := tuple(_by_size(caller, most)):
         return beyond
     found = Counter[str]()
@@ -116,6 +119,15 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
                 found[text] += 1
                 names.setdefault(text, []).append(f"{axis}={kind}")
     return tuple(f"with {', '.join(names[text])}: {text}" for text, _ in found.most_common())
+
+
+def _of_the_softmax(trials: Sequence[CallResult], plain: Sequence[str]) -> tuple[str, ...]:
+    """Return the sum in dS that gives all gradients seen, where they are off by no one factor."""
+    if any(NO_FACTOR in each for each in plain):
+        for text, kind in subtracted_sums():
+            if not any(any(_departures(each, kind).values()) for each in trials):
+                return (text,)
+    return ()
 
 
 def _most(caller: Caller) -> dict[str, str]:
@@ -176,7 +188,13 @@ def _sentences(trials: Sequence[CallResult]) -> Iterator[str]:
             texts = {stage: text}
         for name, text in texts.items():
             groups.setdefault(text, []).append(f"gradient {'' if name == stage else 'of '}{name}")
+    stated = any(
+        set(STAGE.values()) & {n.rpartition(" ")[2] for n in names} for names in groups.values()
+    )
     for text, names in groups.items():
+        # In self-attention the gradient of the input is a sum of what is said already.
+        if stated and names == [INPUT] and all(each.inputs == "self" for each in cases):
+            continue
         yield f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {text}"
 
 
@@ -185,12 +203,12 @@ def _off(calls: Sequence[Mapping[str, Departure | None]], name: str) -> list[Dep
     return [found for each in calls if (found := each.get(name)) is not None]
 
 
-def _departures(trial: CallResult) -> dict[str, Departure | None]:
-    """Return for each gradient how it is off; None where it is right."""
+def _departures(trial: CallResult, kind: type[VJP] = VJP) -> dict[str, Departure | None]:
+    """Return for each gradient how it is off from those of ``kind``; None where it is not."""
     departures: dict[str, Departure | None] = {}
     if trial.answer is None:
         return departures
-    right, found = with_gradients(VJP)()(trial.problem), trial.answer.gradients or {}
+    right, found = with_gradients(kind)()(trial.problem), trial.answer.gradients or {}
     for name, expected in summed(trial.problem, right, trial.answer).items():
         if name not in found or np.shape(found[name]) != expected.shape:
             departures[name] = Departure(name, (), np.nan, np.inf)
@@ -258,7 +276,7 @@ def _described(seen: list[Departure], cases: list[Case]) -> str:
     spots = f" at {', '.join(where)}" if where else ""
     factors = [each.factor for each in seen]
     if not all(each.scaled for each in seen):
-        return f"wrong{spots}, by no one factor"
+        return f"wrong{spots}, {NO_FACTOR}"
     law = next((n for n, f in FACTORS.items() if _fits(f, factors, cases)), "")
     number = f"{factors[0]:.4g}"
     shown = f"{law} ({number})" if law and law not in {"0", "-1"} else law or number

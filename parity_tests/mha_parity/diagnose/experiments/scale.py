@@ -141,8 +141,8 @@ def law(found: list[EffectiveScale]) -> str:
         return f"{factor:.6g}/sqrt(D)" if abs(factor - 1) > NEARLY else _nearly_one(factor)
     if all(m.equals(scale) for m in found):
         return constant(scale)
-    exponent = _power(found)
-    return exponent or "no formula in D, H, L, S or E: " + ", ".join(
+    fitted = _power(found) or _law_of_another_size(found)
+    return fitted or "no formula in D, H, L, S or E: " + ", ".join(
         f"{m.scale:.4g} at D = {m.case.head_dim}" for m in found[:4]
     )
 
@@ -190,6 +190,44 @@ def constant(value: float) -> str:
             f"call with D = {size}"
         )
     return f"{value:.6g} whatever D"
+
+
+OTHER_SIZES = {"S": "keys", "L": "queries", "H": "heads_count", "E": "embed_dim"}
+FITTED_SIZES = 4  # values of a size, at least, that a law of two numbers is fitted to
+MANY_SIZES = 3  # where a size is the same in two cases, at least so often, it is alone with D
+
+
+def _law_of_another_size(found: list[EffectiveScale]) -> str:
+    """Return 1/sqrt(D) times a law of one other size: a power, a logarithm, or its values."""
+    factors = np.array([m.factor for m in found])
+    atol = EXACT[found[0].case.dtype] * np.abs(factors).max()
+    for letter, name in OTHER_SIZES.items():
+        sizes = [getattr(m.case, name) for m in found]
+        x = np.log(sizes)
+        if len({*sizes}) >= FITTED_SIZES:
+            if (factors > 0).all():
+                power, start = np.polyfit(x, np.log(factors), 1)
+                if np.abs(np.exp(power * x + start) - factors).max() <= atol:
+                    return f"{math.exp(start):.4g} {letter}^{power:.4g}/sqrt(D)"
+            slope_, start = np.polyfit(x, factors, 1)
+            if np.abs(slope_ * x + start - factors).max() <= atol:
+                return f"{_logarithm(letter, slope_, start, atol)}/sqrt(D)"
+        at = dict(zip(sizes, factors, strict=True))
+        alike = all(abs(at[s] - f) <= atol for s, f in zip(sizes, factors, strict=True))
+        if alike and len(sizes) - len(at) >= MANY_SIZES:
+            shown = ", ".join(f"{at[size]:.4g} at {letter} = {size}" for size in sorted(at)[:4])
+            return f"1/sqrt(D) times a factor that depends on {letter}: {shown}"
+    return ""
+
+
+def _logarithm(letter: str, slope_: float, start: float, atol: float) -> str:
+    """Return a line over ln of a size as text; as a quotient where it is a whole base."""
+    if abs(start) > atol:
+        return f"({slope_:.4g} ln({letter}) + {start:.4g})".replace("+ -", "- ")
+    base = math.exp(min(1 / slope_, 50.0)) if slope_ > 0 else 0.0
+    if base > 1 and abs(base - round(base)) <= NEARLY:
+        return f"ln({letter})/ln({round(base)})"
+    return f"{slope_:.4g} ln({letter})"
 
 
 def _power(found: list[EffectiveScale]) -> str:

@@ -198,6 +198,28 @@ def head_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
         yield OUTPUT_ORDER, _with_heads(moved, groups, order // (heads // groups))
 
 
+def used_key_heads(trial: CallResult) -> str:
+    """Return which key head each query head uses, read off the output, where that is wrong."""
+    problem = trial.problem
+    groups, heads = problem.case.kv_heads_count or problem.num_heads, problem.num_heads
+    if groups == heads:
+        return ""
+    right = np.empty((groups, heads), dtype=bool)
+    for group in range(groups):
+        used = _with_heads(problem, groups, np.full(heads, group))
+        right[group] = ~CallResult(used, trial.answer).off.any(axis=(0, 2, 3))
+    found, share = right.argmax(axis=0), heads // groups
+    if not (right.sum(axis=0) == 1).all() or np.array_equal(found, np.arange(heads) // share):
+        return ""
+    own = np.arange(heads)
+    quotients = {k: np.minimum(own // k, groups - 1) for k in range(1, heads + 1)}
+    rule = next((f", as h // {k} gives" for k, q in quotients.items() if (found == q).all()), "")
+    read, expected = (", ".join(map(str, each)) for each in (found, own // share))
+    return (
+        f"query heads 0 … {heads - 1} use key heads {read}{rule}, expected {expected}: h // {share}"
+    )
+
+
 def _with_heads(problem: Problem, groups: int, chosen: Array) -> Problem:
     """Return a problem whose query head h has the key head ``chosen[h]`` of ``groups``."""
     case = problem.case.replace(kv_heads_count=0)

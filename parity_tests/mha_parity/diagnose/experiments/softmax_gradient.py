@@ -1,0 +1,61 @@
+"""What is subtracted in dS = P * (dP - sum(P * dP)), where that is not the sum over the row's keys.
+
+dQ and dK both follow from dS, so that one wrong sum has no factor in either. Sums and means over
+further axes, and those of dP without the weights, are held against all gradients of the calls.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.oracle.eval_orders_vjp import VJP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.arrays import Array
+
+AXES = {0: "samples", 1: "heads", 2: "rows"}
+EXPECTED = "expected sum(P * dP) over the keys of each row alone"
+
+
+def subtracted_sums() -> Iterator[tuple[str, type[VJP]]]:
+    """Yield a sentence and the backward pass for each other number subtracted, plainest first."""
+    sets = chain.from_iterable(combinations(AXES, n) for n in range(1, len(AXES) + 1))
+    for axes in sets:
+        for mean in (False, True):
+            how = "averaged" if mean else "summed"
+            over = " and ".join(AXES[axis] for axis in axes)
+            text = f"what is subtracted from dP is {how} over {over} as well"
+            yield f"{text}, {EXPECTED}", _over(axes, mean=mean)
+    for mean in (False, True):
+        how = "mean" if mean else "sum"
+        text = f"what is subtracted from dP is the {how} of dP over the keys, without the weights"
+        yield f"{text}, {EXPECTED}", _unweighted(mean=mean)
+
+
+def _over(axes: tuple[int, ...], *, mean: bool) -> type[VJP]:
+    class Over(VJP):
+        """One number for all samples, heads or rows."""
+
+        def level(self, d_p: Array, d_heads: Array) -> Array:
+            """Sum or average over the axes."""
+            own = super().level(d_p, d_heads)
+            reduce = np.mean if mean else np.sum
+            return np.broadcast_to(reduce(own, axis=axes, keepdims=True), own.shape)
+
+    return Over
+
+
+def _unweighted(*, mean: bool) -> type[VJP]:
+    class Unweighted(VJP):
+        """The gradients of the weights, unweighted."""
+
+        def level(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (of the softmax's rule)
+            """Sum or average dP."""
+            return np.asarray((np.mean if mean else np.sum)(d_p, axis=-1, keepdims=True))
+
+    return Unweighted

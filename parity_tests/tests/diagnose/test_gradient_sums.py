@@ -1,0 +1,71 @@
+"""What is subtracted in the gradient of the softmax is found by the gradients that it gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.catalogue.gradients import with_gradients
+from mha_parity.catalogue.registry import whole_offer
+from mha_parity.core.candidate import FunctionCandidate
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.gradients import NO_FACTOR, gradient_effects
+from mha_parity.oracle.eval_orders_vjp import VJP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.arrays import Array
+
+    Level = Callable[[VJP, Array, Array], Array]
+
+
+def effects(level: Level) -> tuple[str, ...]:
+    """Return what is measured of a backward pass that subtracts something else."""
+    kind = type("Level", (VJP,), {"level": level})
+    offer = whole_offer() | {"dtype": ("float64",), "gradients": ("yes",)}
+    return gradient_effects(
+        Caller(FunctionCandidate("level", with_gradients(kind)(), offer), lambda: True)
+    )
+
+
+LEVELS: dict[str, tuple[Level, str]] = {
+    "heads": (
+        lambda s, d, h: 0 * d[..., :1] + VJP.level(s, d, h).sum(axis=1, keepdims=True),
+        "summed over heads",
+    ),
+    "samples": (
+        lambda s, d, h: 0 * d[..., :1] + VJP.level(s, d, h).mean(axis=0, keepdims=True),
+        "averaged over samples",
+    ),
+    "mean": (lambda _, d, __: d.mean(axis=-1, keepdims=True), "the mean of dP over the keys"),
+}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_a_sum_over_other_axes_is_said(name: str) -> None:
+    """One sentence for dQ and dK, which both follow from it."""
+    level, said = LEVELS[name]
+    (found,) = effects(level)
+    assert f"what is subtracted from dP is {said}" in found
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        lambda s, d, h: VJP.level(s, d, h) ** 2,
+        lambda s, d, h: 0 * d[..., :1] + VJP.level(s, d, h).max(axis=1, keepdims=True),
+    ],
+    ids=["square", "maximum"],
+)
+def test_another_number_is_no_sum(level: Level) -> None:
+    """What no sum or mean gives stays not understood."""
+    (found,) = effects(level)
+    assert NO_FACTOR in found
+    assert "subtracted" not in found
+
+
+def test_right_sums_are_not_spoken_of() -> None:
+    """Right gradients have no effect."""
+    assert effects(VJP.level) == ()
