@@ -8,7 +8,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.checks.call_effects import MonitoredCandidate
 from mha_parity.core.arrays import Array
 from mha_parity.diagnose.read_weights import plain_case
-from mha_parity.run.narrowing import AskedOnce
+from mha_parity.run.narrowing import SingleCalls
 from mha_parity.targets.bind import bind
 
 calls: list[int] = []
@@ -31,7 +31,7 @@ def test_a_problem_of_a_diagnosis_is_one_call() -> None:
     calls.clear()
     candidate(problem)
     assert len(calls) > 1
-    once = AskedOnce(candidate, candidate.offer)
+    once = SingleCalls(candidate)
     for ask in (once, lambda each: next(once.many([each]))):
         calls.clear()
         ask(problem)
