@@ -62,9 +62,12 @@ class MultiheadAttention(Projections):
     Notes
     -----
     Sizes that do not fit each other and options out of range raise TypeError or ValueError. A new
-    layer is in training mode, as in torch. Parameters are plain arrays under torch's names
-    (`in_proj_weight`, `out_proj.weight`, ...): write into them, or assign others of their shape
-    and dtype, those of the output together (`layer.out_proj = layer.out_proj._replace(weight=w)`).
+    layer is in training mode, as in torch; its sizes and dtype cannot be changed. Parameters are
+    plain arrays under torch's names (`in_proj_weight`, `out_proj.weight`, ...): write into them, or
+    assign others of their shape and dtype, those of the output together
+    (`layer.out_proj = layer.out_proj._replace(weight=w)`).
+    Where a call spreads its products over threads of its own, NumPy's BLAS is limited to one thread
+    meanwhile, for the whole process, and has its own limit back when the last such call ends.
     Source: torch.nn.MultiheadAttention, torch 2.13.
     """
 
@@ -109,7 +112,12 @@ class MultiheadAttention(Projections):
         super().__init__(**vars(Projections.from_named(drawn)))
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set an attribute; a parameter only to an array of its own shape and dtype."""
+        """Set an attribute: sizes once, a parameter to an array of its own shape and dtype."""
+        if name in _FIXED and name in vars(self):
+            raise AttributeError(
+                f"`{name}` is {vars(self)[name]} as the layer was made, and cannot be set to "
+                f"{value!r}; make another layer."
+            )
         if name == "engine":
             check_options("dropout", self.dropout, None, str(value))
         elif name == "out_proj":
@@ -286,4 +294,5 @@ class MultiheadAttention(Projections):
         )
 
 
+_FIXED = frozenset({"embed_dim", "num_heads", "head_dim", "kdim", "vdim", "dtype"})
 _PARAMETERS = frozenset(parameter_shapes(1, 1, 1))

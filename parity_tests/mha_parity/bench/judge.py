@@ -11,8 +11,7 @@ from mha_parity.bench.workload import cut, judged_part
 from mha_parity.core.arrays import merge, split
 from mha_parity.core.check_result import Severity
 from mha_parity.judging.gradients import judge_gradients
-from mha_parity.judging.output import judge_answer
-from mha_parity.judging.tolerance import OrderSpread
+from mha_parity.judging.output import DEFAULT_SETTINGS, JudgeSettings, judge_answer
 from mha_parity.oracle.eval_orders import EVAL_ORDERS
 from mha_parity.oracle.reference import Reference, reference_answer
 from mha_torch import plain
@@ -47,26 +46,22 @@ class Judge:
         self.part = judged_part(task_arrays.task)
         self._problem = cut(task_arrays.problem(), self.part)
         self._backward = task_arrays.task.backward
+        large = self._problem.key.size > LARGE
+        self._settings = JudgeSettings(orders=FAST_ORDERS) if large else DEFAULT_SETTINGS
         self.words = self.part.words(task_arrays.task)
 
     @cached_property
     def reference(self) -> Reference:
         """The right answer."""
-        reference = (
-            _of_heads(self._problem)
-            if self.part.heads is not None
-            else reference_answer(self._problem)
-        )
-        problem = self._problem
-        if problem.key.size > LARGE:
-            OrderSpread.of(problem, reference, FAST_ORDERS)
-        return reference
+        if self.part.heads is not None:
+            return _of_heads(self._problem)
+        return reference_answer(self._problem)
 
     def finding(self, answer: Answer) -> JudgedAnswer:
         """Return what the judged part of an answer comes to, gradients included if it has any."""
         wanted = "none" if answer.weights is None else "averaged"
         problem = self._problem.replace(case=self._problem.case.replace(weights=wanted))
-        check_results = judge_answer(problem, self.reference, answer)
+        check_results = judge_answer(problem, self.reference, answer, self._settings)
         if self.part.gradients and self._backward:
             check_results += judge_gradients(problem, self.reference, answer)
         units = max((j.error / j.allowed for j in check_results if j.allowed > 0), default=None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.covering import case_index, drawing
+from mha_parity.cases.covering import FIRST, REPEAT_EVERY, case_index, drawing
 from mha_parity.cases.generate import scale_factor
 from mha_parity.cases.sizes import cost
 from mha_parity.core.features import PLAIN
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
 
-FIRST, EARLY, WINDOW = 24, 40, 500
-REPEAT_EVERY = 8  # calls are repeated on each eighth drawn case
+EARLY, WINDOW = 40, 500
 SINGLE = 20.0  # pairs that count as much as a feature that no case has yet
 ANY_CASE = 5e3  # microseconds that a case takes whatever its sizes
 SIZES = ("batch", "queries", "keys", "heads_count", "head_dim")

@@ -25,7 +25,8 @@ SEED_STRIDE = 1_000_003  # the distance between the seeds of two runs' cases
 RUNS = 2**32 // SEED_STRIDE
 # Regimes that replace the normal one in drawn cases: one in so many of those that can have them.
 # The first cases stay plain, and so do those whose calls are repeated.
-REPLACED_EVERY, KEPT_FIRST, REPEATED = 2, 24, 8
+REPLACED_EVERY = 2
+FIRST, REPEAT_EVERY = 24, 8  # calls are repeated on the first cases, and on each eighth of all
 ATTEMPTS = 8  # candidates per greedy step: more make the list a little shorter, and slower
 
 # Pairs of features that cannot occur in one problem, each with the reason.
@@ -184,7 +185,7 @@ class _Replacing:
         """Return the case, or what it becomes; its sizes and its other features stay."""
         place = case_index(case)
         plain = case.regime == PLAIN["regime"] and min(case.batch, case.queries, case.keys) > 0
-        if not self._regimes or not plain or place < KEPT_FIRST or place % REPEATED == 0:
+        if not self._regimes or not plain or place < FIRST or place % REPEAT_EVERY == 0:
             return case
         regime = self._regimes[self._able // REPLACED_EVERY % len(self._regimes)]
         if not _fits(features | {"regime": regime}, "regime", regime):

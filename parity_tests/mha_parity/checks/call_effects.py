@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mha_parity.cases.asking_order import FIRST, REPEAT_EVERY
-from mha_parity.cases.covering import case_index
+from mha_parity.cases.covering import FIRST, REPEAT_EVERY, case_index
 from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs, state
 from mha_parity.checks.altered_problems import other_problem
 from mha_parity.checks.call_sequence import copied

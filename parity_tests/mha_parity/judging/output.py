@@ -21,6 +21,7 @@ from mha_parity.judging import accuracy, infinite_values, nonfinite
 from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import bound, machine, roundoff
+from mha_parity.oracle.eval_orders import EVAL_ORDERS
 from mha_parity.oracle.probable_error import probable_error
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mha_parity.core.candidate import Answer
     from mha_parity.core.options import Policy
     from mha_parity.core.problem import Problem
+    from mha_parity.oracle.eval_orders import EvalOrder
     from mha_parity.oracle.reference import Reference
 
 K = 4.0  # how much more than the worst order is allowed; see ``calibrate``
@@ -37,11 +39,12 @@ INCONCLUSIVE_SHARE = 0.1  # of the reference's scale: a rounding error so large 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
-    """The settings of a judge: k, and two demands beyond a right answer."""
+    """The settings of a judge: k, two demands beyond a right answer, and the orders it measures."""
 
     k: float = K
     max_times_torch: float | None = None
     fully_masked: Policy | None = None
+    orders: tuple[EvalOrder, ...] = EVAL_ORDERS
 
 
 DEFAULT_SETTINGS = JudgeSettings()
@@ -74,7 +77,7 @@ class _OutputJudge:
         self.reference = reference
         self.answer = answer
         self.settings = settings
-        self.order_spread = OrderSpread.of(problem, reference)
+        self.order_spread = OrderSpread.of(problem, reference, settings.orders)
         numbers = bool(np.isfinite(reference.output).all())
         self.infinite = not numbers and infinite_values.has_infinite_values(problem)
         self.poisoned = not (numbers or self.infinite) and nonfinite.hides_nonfinite(problem)

@@ -38,8 +38,9 @@ class OrderSpread:
     def of(
         cls, problem: Problem, reference: Reference, orders: Sequence[EvalOrder] = EVAL_ORDERS
     ) -> Self:
-        """Return the cached order spread of a problem."""
-        return _KEPT.setdefault(reference, cls(problem, orders))  # type: ignore[return-value]  # no subclasses
+        """Return the cached order spread of a problem in these orders."""
+        kept = _KEPT.setdefault(reference, {})
+        return kept.setdefault(tuple(orders), cls(problem, orders))  # type: ignore[return-value]  # no subclasses
 
     @cached_property
     def _prepared(self) -> Prepared:
@@ -103,7 +104,7 @@ class OrderSpread:
 
 
 COARSE_ORDERS = 4  # of the orders, those that differ most
-_KEPT: WeakKeyDictionary[Reference, OrderSpread] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Reference, dict[tuple[EvalOrder, ...], OrderSpread]] = WeakKeyDictionary()
 
 
 def _finite(errors: Array) -> Array:

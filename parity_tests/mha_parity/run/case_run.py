@@ -96,35 +96,29 @@ class CaseResult:
         answer = self.answer if with_answer else None
         return replace(self, problem=None, reference=None, answer=answer)
 
-    def with_shared_values(self) -> CaseResult:
+    def with_shared_values(self, values: dict[Any, Any]) -> CaseResult:
         """Return the result with what it has in common with others as one object in all of them.
 
-        What comes from another process has its own copy of each.
+        What comes from another process has its own copy of each, and a run may have a million.
+        ``values`` are those of the run so far; new ones are added.
         """
-        check_results = tuple(
-            replace(each, where=_shared(each.where)) for each in self.check_results
-        )
+
+        def shared(value: Value) -> Value:
+            found: Value = values.setdefault(value, value)
+            return found
+
         # A key of their own kind: no parameters are not the empty tuple that another field is.
         key = ("parameters", *self.parameters.items())
-        parameters = _SHARED.setdefault(key, self.parameters)
         return replace(
             self,
-            check_results=check_results,
-            exposes=_shared(self.exposes),
-            parameters=parameters,
-            answer_dtype=_shared(self.answer_dtype),
-            held=_shared(self.held),
+            check_results=tuple(
+                replace(each, where=shared(each.where)) for each in self.check_results
+            ),
+            exposes=shared(self.exposes),
+            parameters=values.setdefault(key, self.parameters),
+            answer_dtype=shared(self.answer_dtype),
+            held=shared(self.held),
         )
-
-
-# One of each of the values that are equal in many cases: a run may have a million of them.
-_SHARED: dict[Any, Any] = {}
-
-
-def _shared(value: Value) -> Value:
-    """Return the first of the values that equal this one."""
-    found: Value = _SHARED.setdefault(value, value)
-    return found
 
 
 def is_measured(place: int) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.environment import environment
 from mha_parity.core.options import Options
@@ -101,12 +101,13 @@ def run_all(
     case_results: list[CaseResult] = []
     there: dict[str, str] | None = None
     kept = 0
+    shared: dict[Any, Any] = {}
     for chunk in _chunks(candidate, options, target, cases, progress, shard, executor):
         found_there = chunk.case_results
         if kept >= KEPT_FAILURES:
             found_there = [case_result.without_arrays() for case_result in found_there]
         kept += sum(case_result.problem is not None for case_result in found_there)
-        case_results += [case_result.with_shared_values() for case_result in found_there]
+        case_results += [each.with_shared_values(shared) for each in found_there]
         systematic.merge(chunk.systematic)
         there = there or chunk.environment
         if options.fail_fast and case_results[-1].fails:

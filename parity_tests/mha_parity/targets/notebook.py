@@ -9,6 +9,8 @@ import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from mha_parity.core.candidate import TargetError
+from mha_parity.core.environment import installed
 from mha_parity.targets.definitions import execute
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ def module(path: Path, name: str) -> ModuleType:
 
 def codes(path: Path) -> list[str]:
     """Return the code cells of a notebook as they are written."""
+    if not installed("nbformat"):
+        raise TargetError(
+            f"got the notebook {path.name}, but nbformat, which reads it, is not installed; "
+            "pip install 'mha-parity[notebook]'."
+        )
     import nbformat
 
     with warnings.catch_warnings():  # of the format: only the code is read

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mha_parity.cases.asking_order import FIRST, WINDOW, _order, asked_cases
-from mha_parity.cases.covering import draw_cases
+from mha_parity.cases.asking_order import WINDOW, _order, asked_cases
+from mha_parity.cases.covering import FIRST, draw_cases
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.features import offer
 

@@ -11,8 +11,8 @@ import pytest
 
 from mha_parity.cases.covering import (
     CLASHES,
-    KEPT_FIRST,
-    REPEATED,
+    FIRST,
+    REPEAT_EVERY,
     RUNS,
     case_index,
     cover,
@@ -141,8 +141,8 @@ def test_extreme_values_replace_the_regime_alone(seed: int) -> None:
 
     assert {*EXTREME_VALUES} == {case.regime for case, _ in changed}
     assert all(case.replace(regime="normal") == other for case, other in changed)
-    assert all(case_index(case) >= KEPT_FIRST for case, _ in changed)
-    assert all(case_index(case) % REPEATED for case, _ in changed)
+    assert all(case_index(case) >= FIRST for case, _ in changed)
+    assert all(case_index(case) % REPEAT_EVERY for case, _ in changed)
     assert 15 < len(changed) < 40
 
 

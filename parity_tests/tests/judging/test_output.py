@@ -22,6 +22,7 @@ from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import JudgeSettings, judge_answer
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import bound
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, EvalOrder
 from mha_parity.oracle.reference import Reference, reference_answer
 from mha_parity.selftest.calibrate_case import bug_shows, in_float64
 
@@ -282,3 +283,28 @@ def test_judging_needs_one_order_in_most_cases(monkeypatch: pytest.MonkeyPatch) 
     for problem in asked:
         judge_answer(problem, reference_answer(problem), from_plain(problem))
     assert len(counted) < 2 * len(asked)
+
+
+def test_the_orders_asked_for_are_the_orders_measured() -> None:
+    """Another request on one problem before changes nothing: each set of orders is its own."""
+    problem = PLAIN
+    reference = reference_answer(problem)
+    whole = len(list(OrderSpread.of(problem, reference).answers()))
+    one = len(list(OrderSpread.of(problem, reference, EVAL_ORDERS[:1]).answers()))
+    assert (len(EVAL_ORDERS), 1) == (whole, one)
+
+
+def test_a_judge_measures_by_the_orders_of_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge given two orders asks none beyond them, however wrong the answer is."""
+    asked: list[tuple[EvalOrder, ...]] = []
+    made = OrderSpread.__init__
+
+    def noting(self: OrderSpread, problem: Problem, orders: tuple[EvalOrder, ...]) -> None:
+        asked.append(tuple(orders))
+        made(self, problem, orders)
+
+    monkeypatch.setattr(OrderSpread, "__init__", noting)
+    problem = PLAIN.replace()
+    judge_answer(problem, reference_answer(problem), from_plain(problem),
+                 JudgeSettings(orders=EVAL_ORDERS[:2]))  # fmt: skip
+    assert EVAL_ORDERS[:2] == asked[0]

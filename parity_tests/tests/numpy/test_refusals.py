@@ -66,6 +66,12 @@ ASSIGNED = [
         "setattr(layer, 'out_proj', layer.out_proj._replace(bias=None))",
         "`out_proj.bias` is None, but should be an array in this layer; make another layer",
     ),
+    row("setattr(layer, 'num_heads', 2)", "`num_heads` is 3 as the layer was", AttributeError),
+    row("setattr(layer, 'head_dim', 3)", "`head_dim` is 2 as the layer was", AttributeError),
+    row("setattr(layer, 'embed_dim', 9)", "`embed_dim` is 6 as the layer was", AttributeError),
+    row("setattr(layer, 'kdim', 9)", "`kdim` is 6 as the layer was", AttributeError),
+    row("setattr(layer, 'vdim', 9)", "`vdim` is 6 as the layer was", AttributeError),
+    row("setattr(layer, 'dtype', np.float64)", "`dtype` is float32 as the", AttributeError),
     row("setattr(layer, 'engine', 'gpu')", "`engine` is 'gpu', but should be one of"),
 ]
 

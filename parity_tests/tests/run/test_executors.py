@@ -92,7 +92,8 @@ def test_equal_values_of_two_cases_are_one_object_in_a_long_run(subjects: Path) 
         cases = list(cases_for(candidate, candidate.offer, options))
         found = list(run_cases(candidate, [cases[0], cases[0]], settings_of(options)))
     copies = [pickle.loads(pickle.dumps(each.without_arrays())) for each in found]  # noqa: S301  (its own)
-    one, other = (each.with_shared_values() for each in copies)
+    shared: dict[Any, Any] = {}
+    one, other = (each.with_shared_values(shared) for each in copies)
     for field in ("parameters", "held", "exposes", "answer_dtype"):
         assert getattr(one, field) is getattr(other, field)
         assert getattr(one, field) == getattr(copies[1], field)
@@ -100,6 +101,8 @@ def test_equal_values_of_two_cases_are_one_object_in_a_long_run(subjects: Path) 
     assert other.check_results == copies[1].check_results
     assert one.parameters
     assert one.check_results[0].where
+    alone = copies[1].with_shared_values({})  # of another run: nothing is kept between runs
+    assert alone.parameters is not one.parameters
 
 
 def _without_seconds(found: Any) -> Any:

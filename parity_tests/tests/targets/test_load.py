@@ -293,6 +293,16 @@ def test_a_name_left_out_is_explained_while_loading(tmp_path: Path) -> None:
         load.load(f"{tmp_path / 'late.ipynb'}:f")
 
 
+def test_a_notebook_without_nbformat_is_refused_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the extra `notebook` is not installed, one sentence names it; files need none."""
+    monkeypatch.setattr(notebook, "installed", lambda name: name != "nbformat")
+    with pytest.raises(TargetError, match=r"nbformat.*pip install 'mha-parity\[notebook\]'"):
+        load.load(f"{SUBJECTS}/attention.ipynb:f")
+    assert callable(load.load(f"{SUBJECTS}/projected.py:f"))
+
+
 def test_the_notebook_computes_what_the_file_does() -> None:
     """The same mathematics from a notebook and from a file give the same numbers."""
     problem = make_problem(KNOWN["qkv-heads"](np.add).plain_case())
