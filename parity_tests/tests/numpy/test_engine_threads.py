@@ -349,8 +349,8 @@ def test_threadpoolctl_has_the_name_that_sets_a_limit_on_any_thread() -> None:
         return  # the public setter sets it on any thread
     for library in openblas:
         assert hasattr(library, "_real_set_num_threads"), (
-            f"threadpoolctl {threadpoolctl.__version__} has no `_real_set_num_threads`, but a limit "
-            "set on one thread is lifted by it on another; see what its OpenBLASController has, "
+            f"threadpoolctl {threadpoolctl.__version__} has no `_real_set_num_threads`, but a "
+            "limit of one thread is lifted by it on another; see what its OpenBLASController has, "
             "name that in `mha_numpy.engines.threads._limit`, or bound the dependency below it."
         )
 
