@@ -20,6 +20,7 @@ from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.fit import weights
+from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes, keys_read, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
@@ -265,7 +266,17 @@ class Fitted(InterpretedCalls):
             self.offer = self.offer | {"attn": ("causal",), "inputs": ("self",)}
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
-        self.remarks = (*remarks, *self.norm_remarks)
+        self.remarks = (*remarks, *self.norm_remarks, *self._list_remarks())
+
+    def _list_remarks(self) -> Iterator[str]:
+        """Yield what is said of lists of modules that torch does not see."""
+        made = self.how.construction
+        lists = plain_lists(self._new(made, Sizes(SMALL.embed_dim, 1))) if made else ()
+        for path in lists:
+            yield (
+                f"`{path}` is a plain list: torch neither trains, moves nor saves the modules in "
+                "it; it was judged as a torch.nn.ModuleList."
+            )
 
     def _hides_the_future(self) -> bool:
         try:

@@ -36,13 +36,43 @@ def new_layer(
     positional = [p.name for p in named if p.kind is p.POSITIONAL_ONLY and p.name in given]
     args = [given.pop(name) for name in positional]
     with target_errors(), offline(), with_globals(kind, dict(globals_read(kind)), sizes):
-        return materialised(construct(*args, **given), sizes.width)
+        return materialised(registered(construct(*args, **given)), sizes.width)
 
 
 def is_module(layer: Any) -> bool:
     """Return whether a layer is one of torch's: others have methods of the same names."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(layer, torch.nn.Module)
+
+
+def registered(layer: Any) -> Any:
+    """Return a layer of torch whose lists of modules are torch's: its parameters are seen then."""
+    if not is_module(layer):
+        return layer
+    import torch
+
+    while plain := _plain_lists(layer):
+        for holder, name in plain:
+            held = torch.nn.ModuleList(getattr(holder, name))
+            held.was_plain_list = True  # type: ignore[assignment]  (an attribute of our own)
+            setattr(holder, name, held)
+    return layer
+
+
+def _plain_lists(layer: Any) -> list[tuple[Any, str]]:
+    """Return the lists of modules that are no torch.nn.ModuleList: module and attribute."""
+    return [
+        (module, name)
+        for module in layer.modules()
+        for name, held in vars(module).items()
+        if isinstance(held, list | tuple) and held and all(map(is_module, held))
+    ]
+
+
+def plain_lists(layer: Any) -> tuple[str, ...]:
+    """Return the paths of the lists of modules that torch did not see before ``registered``."""
+    modules = layer.named_modules() if is_module(layer) else ()
+    return tuple(path for path, module in modules if hasattr(module, "was_plain_list"))
 
 
 def materialised(layer: Any, width: int) -> Any:

@@ -13,7 +13,7 @@ from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import weights
-from mha_parity.targets.fit.build import offline
+from mha_parity.targets.fit.build import offline, plain_lists
 from mha_parity.targets.fit.construct import (
     RecordingConfig,
     Sizes,
@@ -131,6 +131,8 @@ class Skeleton:
             given.append(f"{construction.config}=config")
         given += [f"{name}={value}" for name, value in self._masks("constructor").items()]
         yield f"    layer = Target({', '.join(given)})"
+        for path in plain_lists(self._layer):
+            yield f"    layer.{path} = torch.nn.ModuleList(layer.{path})"
         if hasattr(self._layer, "load_state_dict"):
             yield "    layer = layer.to(call.query.dtype).eval()"
             yield "    state = layer.state_dict()"
