@@ -85,7 +85,7 @@ class CallSequence:
     def half(self) -> list[Step]:
         """The call with half the lengths and other, smaller rows; none where one is left."""
         short = altered.shortened(altered.scaled_rows(self.other.problem, 0.5))
-        if short is None:
+        if short is None or self.bound.of_one_length:
             return []
         return [
             Step(short, f"a problem of {short.case.queries} queries and {short.case.keys} keys")

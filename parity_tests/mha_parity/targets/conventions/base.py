@@ -72,6 +72,8 @@ class Convention(ABC):
     trial_dtype = ""
     # The mask parameters whose meaning the convention knows; all others are searched for.
     own_masks: frozenset[str] = frozenset()
+    # Whether an object takes calls of the length alone that it was built for.
+    of_one_length: bool = False
     joins_heads: bool = False  # by a matrix of its own, which is filled with the identity
     # The parameters of the call that inputs, weights and sizes take: no masks.
     filled: frozenset[str] = frozenset()

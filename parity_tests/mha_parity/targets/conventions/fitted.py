@@ -81,6 +81,8 @@ class Fitted(InterpretedCalls):
         self.filled = self.how.roles.filled
         self.joins_heads = bool(self.how.slots) and not self.how.parts
         self.place = self._place()
+        made = self.how.construction
+        self.of_one_length = made is not None and made.longer_by is not None
         if self.how.norms and self.fit.exact:
             self._refuse_inner_norms()
         if self.joins_heads and self.fit.exact:
@@ -266,11 +268,14 @@ class Fitted(InterpretedCalls):
             self.offer = self.offer | {"attn": ("causal",), "inputs": ("self",)}
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
-        self.remarks = (*remarks, *self.norm_remarks, *self._list_remarks())
+        self.remarks = (*remarks, *self.norm_remarks, *self._built_remarks())
 
-    def _list_remarks(self) -> Iterator[str]:
-        """Yield what is said of lists of modules that torch does not see."""
+    def _built_remarks(self) -> Iterator[str]:
+        """Yield what is said of how it is built: of lists that torch does not see, of its length."""
         made = self.how.construction
+        if made is not None and made.longer_by is not None:
+            more = f" less {made.longer_by}" if made.longer_by else ""
+            yield f"it takes one length alone: for each call it was built for that{more}."
         lists = plain_lists(self._new(made, Sizes(SMALL.embed_dim, 1))) if made else ()
         for path in lists:
             yield (

@@ -23,7 +23,7 @@ from mha_parity.targets.conventions.from_torch import converted_state, converter
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
-from mha_parity.targets.fit.construct import LENGTH, Construction, Sizes, meanings
+from mha_parity.targets.fit.construct import Construction, Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.roles import ROWS, filler_mask, positional_and_keyword
 
@@ -65,7 +65,7 @@ class InterpretedCalls(Convention):
         """Return a new layer that holds the problem's weights."""
         construction = self.how.construction or Construction()
         bias = problem.case.bias == "yes" or not self.how.biased
-        length = max(LENGTH, problem.case.queries, problem.case.keys)
+        length = construction.length_for(problem.case.queries, problem.case.keys)
         kv_heads = problem.case.kv_heads_count
         width = self._sizes(problem)["e"]
         sizes = Sizes(width, problem.num_heads, bias, dropout, length, kv_heads)
@@ -275,6 +275,8 @@ class InterpretedCalls(Convention):
     ) -> Call | None:
         """Return the call of a layer that answered ``earlier`` before it got its weights."""
         if self.how.construction is None or not self.how.parts:
+            return None
+        if self.of_one_length and earlier.case.queries != problem.case.queries:
             return None
         before, arguments = (Arguments(each, self.library) for each in (earlier, problem))
         layer = self.build(earlier, before)

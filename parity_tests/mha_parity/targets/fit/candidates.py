@@ -135,6 +135,8 @@ class Layers:
                 )  # fmt: skip
                 self.answered = False
                 yield how
+                if not self.answered and (layout, arrangement) == ("batch_first", "rows"):
+                    yield from _of_one_length(how, construction)
                 if self.answered and layout == "batch_first" and arrangement in ADDED_TO:
                     yield replace(how, residual=True)
                 if many and not projected and arrangement == "rows":
@@ -191,6 +193,16 @@ def _rows_prefix(leaves: Sequence[weights.Leaf]) -> str:
     paths = [leaf.path.split(".")[:-2] for leaf, parts, _ in kept if {*parts} & {*names.ROWS}]
     steps = itertools.takewhile(lambda each: len({*each}) == 1, zip(*paths, strict=False))
     return ".".join(step for step, *_ in steps)
+
+
+def _of_one_length(how: Interpretation, construction: Construction) -> Iterator[Interpretation]:
+    """Yield readings as a layer that takes the length alone that it is built for, or one more.
+
+    Vision layers are built for a number of patches, and called with one more token.
+    """
+    if construction.has("length"):
+        for more in (0, 1):
+            yield replace(how, construction=replace(construction, longer_by=more))
 
 
 def _positions(named: Sequence[inspect.Parameter], of: str) -> tuple[str, ...]:

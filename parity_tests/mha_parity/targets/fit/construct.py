@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import sys
 from dataclasses import dataclass, is_dataclass
 from itertools import islice, product
 from types import CodeType, SimpleNamespace
@@ -33,6 +34,7 @@ _OF_PROJECTIONS = (
 # The first pattern found in a name (lower case) says what the argument may mean, likeliest first.
 _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"drop|^p$|^p_|_p$|_prob", ("dropout",)),
+    (r"^(rng|generator|random_state)$|^((rnd|rng|prng|random|init)_?)?key$", ("random",)),
     (r"idx|index|axis", ("zero",)),
     (r"temperature|^temp$|^scal(e|ing)(_factor)?$|^norm_fact(or)?$", ("root", "inverse_root")),
     (r"rel.*bias|pos.*bias|^add_bias", ()),
@@ -48,7 +50,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"head|^n?h$|^nh", ("heads",)),
     (r"^(emb\w*|model|hidden|feat\w*|vec\w*)_len(gth)?$", ("width",)),
     ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block|n_?pos|position_emb|window"
-      r"|seq|^t$"), ("length",)),
+      r"|seq|^t$|^(n|num|nb)_?(patch|token)(es|s)?$"), ("length",)),
     (r"^(d|dim|size)_?out$|out(put)?_?(dim|size|feat)", ("width", "head_dim")),
     (r"cond|context|cross|encoder|kdim|vdim|kv_dim|memory|source", ("width",)),
     ((r"dim|emb|model|hid|width|channel|feat|size|state|units|inner|^(d|e|c|n)(_?in|_?out)?$|^in"
@@ -80,12 +82,18 @@ class Sizes:
             "kv_heads": self.kv_heads or self.heads, "length": self.length, "bias": self.bias,
             "root": math.sqrt(self.width / self.heads),
             "inverse_root": 1 / math.sqrt(self.width / self.heads),
-            "off": False, "dropout": self.dropout, "zero": 0, "device": "cpu", "none": None,
+            "random": random_source(), "off": False, "dropout": self.dropout, "zero": 0, "device": "cpu", "none": None,
             "matrix": np.zeros((self.width, self.width)), "vector": np.zeros(self.width),
             "packed_rows": np.zeros((3 * self.width, self.width)),
             "packed_columns": np.zeros((self.width, 3 * self.width)),
             "packed_vector": np.zeros(3 * self.width),
         }[meaning]  # fmt: skip
+
+
+def random_source() -> Any:
+    """Return what random weights are drawn from: a key of JAX where it is in use, or NumPy's."""
+    jax = sys.modules.get("jax")
+    return np.random.default_rng(0) if jax is None else jax.random.PRNGKey(0)
 
 
 def meanings(name: str) -> tuple[str, ...]:
@@ -149,6 +157,8 @@ class Construction:
     config: str = ""
     annotation: Any = None
     inverse: bool = False  # whether a scale that the configuration is asked for is 1 / sqrt(D)
+    # By how much a call is longer than its layer is built for, None where calls may be shorter.
+    longer_by: int | None = None
 
     def arguments(self, sizes: Sizes) -> dict[str, Any]:
         """Return the keywords for a layer of these sizes."""
@@ -167,6 +177,12 @@ class Construction:
     def has(self, *wanted: str) -> bool:
         """Return whether an argument has one of these meanings, or may have in a configuration."""
         return bool(self.config) or any(meaning in wanted for _, meaning in self.meanings)
+
+    def length_for(self, queries: int, keys: int) -> int:
+        """Return the length that a layer is built for, where it is called at these."""
+        if self.longer_by is None:
+            return max(LENGTH, queries, keys)
+        return max(queries - self.longer_by, 0)
 
 
 _ANY = (dict, object, SimpleNamespace, inspect.Parameter.empty)

@@ -12,7 +12,7 @@ _AFFIXES = sorted(
         "lin", "layer", "layers", "fc", "dense", "matrix", "matrices", "mat", "to", "transform",
         "kernel", "param", "map", "mapping", "conv", "heads", "head", "attention", "attn", "att",
         "self", "embedding", "embeddings",
-        "w", "mha", "net", "nets", "vectors", "vector", "mlp", "layernorm",
+        "w", "mha", "net", "nets", "network", "networks", "vectors", "vector", "mlp", "layernorm",
     ),
     key=len,
     reverse=True,

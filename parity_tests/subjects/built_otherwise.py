@@ -1,0 +1,119 @@
+"""Layers built in ways that hid their weights, their lengths or their sizes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+from styles import attend, merge, split
+
+
+class Head(nn.Module):
+    """One head, with three Linears."""
+
+    def __init__(self, vec_len, head_size):
+        super().__init__()
+        self.query_network = nn.Linear(vec_len, head_size)
+        self.key_network = nn.Linear(vec_len, head_size)
+        self.value_network = nn.Linear(vec_len, head_size)
+
+    def forward(self, x):
+        """Return (N, L, D)."""
+        scores = self.query_network(x) @ self.key_network(x).transpose(-2, -1)
+        return self.weigh(scores, x) @ self.value_network(x)
+
+    def weigh(self, scores, x):
+        """Return the softmax of the scaled scores."""
+        return (scores / math.sqrt(self.query_network.out_features)).softmax(-1)
+
+
+class HeadByWidth(Head):
+    """Wrong: its scores are divided by the root of the width of the input."""
+
+    def weigh(self, scores, x):
+        """Return the softmax of scores that are too small."""
+        return (scores / math.sqrt(x.shape[-1])).softmax(-1)
+
+
+class PlainList(nn.Module):
+    """Right: its heads are modules in a plain list."""
+
+    head = Head
+
+    def __init__(self, num_heads, vec_len, head_size):
+        super().__init__()
+        self.heads = [self.head(vec_len, head_size) for _ in range(num_heads)]
+        self.project = nn.Linear(num_heads * head_size, vec_len)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.project(torch.cat([head(x) for head in self.heads], -1))
+
+
+class PlainListByWidth(PlainList):
+    """Wrong: as its heads are."""
+
+    head = HeadByWidth
+
+
+class OfPatches(nn.Module):
+    """Right: takes as many rows as it is built for, and a class token."""
+
+    def __init__(self, embed_dim, num_heads, n_patches):
+        super().__init__()
+        self.heads, self.rows = num_heads, n_patches + 1
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
+        self.proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        rows = (t.view(-1, self.rows, x.shape[-1]) for t in self.qkv(x).chunk(3, -1))
+        return self.proj(merge(self.mix(*(split(t, self.heads) for t in rows))))
+
+    def mix(self, q, k, v):
+        """Return (N, H, L, D)."""
+        return attend(q, k, v)
+
+
+class OfPatchesUnscaled(OfPatches):
+    """Wrong: its scores are not divided."""
+
+    def mix(self, q, k, v):
+        """Return (N, H, L, D) of sharper weights."""
+        return attend(q * math.sqrt(q.shape[-1]), k, v)
+
+
+class FromGenerator:
+    """Right: draws its weights from a generator that it is given."""
+
+    def __init__(self, d_model: int, n_head: int, rng: np.random.Generator):
+        self.n_head = n_head
+        self.W_q, self.W_k, self.W_v, self.W_o = (
+            rng.normal(size=(d_model, d_model)) for _ in range(4)
+        )
+
+    def __call__(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (self.split(x @ w) for w in (self.W_q, self.W_k, self.W_v))
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        exp = np.exp(scores - scores.max(-1, keepdims=True))
+        mixed = exp / exp.sum(-1, keepdims=True) @ v
+        return mixed.swapaxes(1, 2).reshape(x.shape) @ self.W_o
+
+    def split(self, rows):
+        """Return (N, H, L, D)."""
+        n, length, width = rows.shape
+        return rows.reshape(n, length, self.n_head, width // self.n_head).swapaxes(1, 2)
+
+
+class FromGeneratorInterleaved(FromGenerator):
+    """Wrong: its heads take every so many columns of the projections of values."""
+
+    def split(self, rows):
+        """Return (N, H, L, D), the heads as the last axis first."""
+        n, length, width = rows.shape
+        heads = rows.reshape(n, length, width // self.n_head, self.n_head)
+        return heads.transpose(0, 3, 1, 2)

@@ -1,0 +1,44 @@
+"""Heads in plain lists, layers of one length, and layers drawn from a generator are judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
+    """Return the function that checks a layer of the file in float64."""
+    return lambda name: check_subject(
+        f"built_otherwise.py:{name}", cases=30, dtypes=("float64",), shrink=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("PlainList", "`heads` is a plain list: torch neither trains, moves nor saves"),
+        ("OfPatches", "it takes one length alone: for each call it was built for that less 1."),
+        ("FromGenerator", "W_q, W_k, W_v, W_o applied as X @ W"),
+    ],
+)
+def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str) -> None:
+    """Their weights are found, and what is peculiar to them is said."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert any(said in note for note in verdict.notes), verdict.notes
+
+
+@pytest.mark.parametrize(
+    "name", ["PlainListByWidth", "OfPatchesUnscaled", "FromGeneratorInterleaved"]
+)
+def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
+    """The same styles, with a scale or heads that are not torch's."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome, verdict
