@@ -108,7 +108,12 @@ class CallSequence:
         for mode in self.modes[-1:]:  # of inference: lengths and values change in it as well
             again = (*self.half, self.this, self.other, *self.half)
             called += [step._replace(mode=mode) for step in again]
-        return tuple(step for step in called if self.expected(step.problem) is not None)
+        return tuple(
+            step
+            for step in called
+            if self.expected(step.problem) is not None
+            and self.bound.switches(step.problem) == self.bound.switches(problem)
+        )
 
     def bare(self, problem: Problem) -> Problem | None:
         """Return a problem without masks; None where it has none, or the constructor causes it."""

@@ -11,6 +11,7 @@ import numpy as np
 from mha_parity.cases.memory_layout import present
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.crash_report import crash
+from mha_parity.targets.masks.mask_format import MaskObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,6 +59,8 @@ class Arguments:
 
     def mask(self, name: str, passed: MaskArgument) -> Any:
         """Return what a mask parameter gets; what is added to the scores may have a gradient."""
+        if isinstance(passed.value, MaskObject):
+            return passed.value.made(self.array(name, passed.value.array))
         if not isinstance(passed.value, np.ndarray):
             return passed.value
         handed = self.array(name, passed.value)

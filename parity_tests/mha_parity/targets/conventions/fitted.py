@@ -271,7 +271,7 @@ class Fitted(InterpretedCalls):
         self.remarks = (*remarks, *self.norm_remarks, *self._built_remarks())
 
     def _built_remarks(self) -> Iterator[str]:
-        """Yield what is said of how it is built: of lists that torch does not see, of its length."""
+        """Yield what is said of a layer's length, and of its lists that torch does not see."""
         made = self.how.construction
         if made is not None and made.longer_by is not None:
             more = f" less {made.longer_by}" if made.longer_by else ""

@@ -26,6 +26,7 @@ from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_
 from mha_parity.targets.fit.construct import Construction, Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.roles import ROWS, filler_mask, positional_and_keyword
+from mha_parity.targets.masks.mask_format import MaskHolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,15 +128,16 @@ class InterpretedCalls(Convention):
     def layer_call(self, layer: Any, arguments: Arguments, *, training: bool = False) -> Call:
         """Return the call of a layer, or of the function."""
         problem, roles = arguments.problem, self.how.roles
-        given = dict(zip(ROWS, arguments.rows(self._lay(problem)), strict=True))
-        values: dict[str, Any] = {name: given[role] for name, role in roles.inputs}
+        rows = dict(zip(ROWS, arguments.rows(self._lay(problem)), strict=True))
+        values: dict[str, Any] = {name: rows[role] for name, role in roles.inputs}
         for name, each in roles.weights:
             values[name] = self._weight(each, problem, arguments)
         case = problem.case
         extents = {"N": case.batch, "H": case.heads_count, "L": case.queries, "S": case.keys}
         for name in roles.none:
             mask = filler_mask(roles.filler, extents, problem.dtype)
-            values[name] = None if mask is None else arguments.array(name, mask)
+            given = None if mask is None else arguments.array(name, mask)
+            values[name] = MaskHolder(given) if roles.filler.startswith("object") else given
         values |= dict.fromkeys(roles.lengths, problem.case.queries)
         values |= dict.fromkeys(self._modes, training)
         sizes = Sizes(problem.query.shape[-1], problem.num_heads)

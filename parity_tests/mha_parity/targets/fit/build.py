@@ -54,7 +54,7 @@ def registered(layer: Any) -> Any:
     while plain := _plain_lists(layer):
         for holder, name in plain:
             held = torch.nn.ModuleList(getattr(holder, name))
-            held.was_plain_list = True  # type: ignore[assignment]  (an attribute of our own)
+            vars(held)["was_plain_list"] = True
             setattr(holder, name, held)
     return layer
 

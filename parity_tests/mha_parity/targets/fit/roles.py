@@ -59,10 +59,11 @@ class WeightArgument:
 
 # What a required parameter gets that is neither input nor weight: None, or a mask that hides
 # nothing if its True hides, if its True keeps, or if it is added; by its axes. Last, the
-# number of keys for each sample.
+# number of keys for each sample, and objects that hold a mask under any attribute.
 FILLERS = (
     "none", "False LS", "True LS", "0 LS", "False NS", "True NS", "False NLS", "True NLS",
     "False N11S", "True N11S", "0 N11S", "False NHLS", "True NHLS", "0 NHLS", "S N",
+    "object 0 1S", "object True 1S", "object False 1S",
 )  # fmt: skip
 
 
@@ -310,7 +311,7 @@ def filler_mask(filler: str, sizes: dict[str, int], dtype: Any) -> Array | None:
     """Return what a required mask gets that should hide nothing; ``sizes`` are N, H, L and S."""
     if filler == "none":
         return None
-    value, axes = filler.split()
+    value, axes = filler.removeprefix("object ").split()
     shape = [sizes.get(axis, 1) for axis in axes]
     if value == "S":
         return np.full(shape, sizes["S"])

@@ -22,6 +22,8 @@ from mha_parity.targets.masks.plan import MaskPlan
 from mha_parity.targets.masks.search import MaskRequirement, search
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mha_parity.core.parameters import Parameter
     from mha_parity.targets.conventions.base import Convention
 
@@ -150,7 +152,8 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     if any(each.kind == SWITCH for each in taken):
         convention.hides_future = False
     exclusive = _exclusive(convention, by_layout)
-    convention.masks = MaskPlan(by_layout, convention.hides_future, exclusive)
+    enabling = _enabling(convention, by_layout)
+    convention.masks = MaskPlan(by_layout, convention.hides_future, exclusive, enabling)
     offer = convention.offer | {"layout": tuple(by_layout)}
     convention.offer = convention.masks.offered(offer, convention.plain_case())
     _ask_masked_rows(convention)
@@ -168,12 +171,10 @@ def _exclusive(
     for layout, results in by_layout.items():
         problem = mask_problem(convention, layout, square=True)
         nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
-        taken = [each for each in results if each.taken]
-        switches = [each for each in taken if each.taken[0].kind == SWITCH]
-        for switch, mask in itertools.product(switches, taken):
+        for switch, mask in _switches_and_masks(results):
             value = mask.taken[0].value(nothing, problem.dtype)
             keys = (switch.parameter.key, mask.parameter.key)
-            if mask in switches or keys in found:
+            if keys in found:
                 continue
             given = {switch.parameter.key: switch.taken[0].hides, mask.parameter.key: value}
             try:
@@ -183,6 +184,55 @@ def _exclusive(
                 found[keys] = f"{names} are not passed together: that {error}."
     convention.remarks = (*convention.remarks, *found.values())
     return tuple(found)
+
+
+def _switches_and_masks(
+    results: tuple[MaskSearchResult, ...],
+) -> Iterator[tuple[MaskSearchResult, MaskSearchResult]]:
+    """Yield each causal switch with each parameter that is a mask."""
+    taken = [each for each in results if each.taken]
+    switches = [each for each in taken if each.taken[0].kind == SWITCH]
+    masks = [each for each in taken if each not in switches]
+    yield from itertools.product(switches, masks)
+
+
+def _enabling(
+    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
+) -> tuple[tuple[str, str], ...]:
+    """Return the keys of a switch and of a mask that is read where the switch is on alone.
+
+    With the mask, such a switch hides nothing by itself: it has the causal rule where no mask is.
+    """
+    found: list[tuple[str, str]] = []
+    for layout, results in by_layout.items():
+        experiment = MaskExperiment.of(convention, layout, square=True)
+        dtype = experiment.problem.dtype
+        for switch, mask in _switches_and_masks(results):
+            keys, taken, on = (
+                (switch.parameter.key, mask.parameter.key),
+                mask.taken[0],
+                switch.taken[0],
+            )
+            hidden = experiment.hidden(taken.axes) if taken.axes else np.zeros(0)
+            values = [
+                taken.value(MaskContent(each), dtype) for each in (np.zeros_like(hidden), hidden)
+            ]
+            if any(value is None for value in values):
+                continue
+            try:
+                off, ignored, quiet = (
+                    experiment.weights({keys[0]: causal, keys[1]: value})
+                    for causal, value in (
+                        (not on.hides, values[0]), (not on.hides, values[1]), (on.hides, values[0])
+                    )
+                )  # fmt: skip
+            except CandidateError:
+                continue
+            if np.array_equal(off, ignored) and np.array_equal(off, quiet):
+                found.append(keys)
+    said = (f"`{m.split('.')[1]}` is read where `{s.split('.')[1]}` is on alone." for s, m in found)
+    convention.remarks = (*convention.remarks, *dict.fromkeys(said))
+    return tuple(dict.fromkeys(found))
 
 
 def _ask_masked_rows(convention: Convention) -> None:

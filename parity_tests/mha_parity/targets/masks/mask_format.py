@@ -6,6 +6,7 @@ times heads. A mask is handed over as the target takes it, or not at all where i
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,36 @@ class MaskContent:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class MaskObject:
+    """A mask that is handed over as an object: under which attributes the array stands."""
+
+    array: Array
+    attributes: tuple[str, ...]
+
+    def made(self, handed: Any) -> Any:
+        """Return the object; an attribute that asks whether nothing is hidden says no."""
+        return MaskHolder(handed, self.attributes)
+
+
+class MaskHolder:
+    """An object that holds a mask under some attributes, or under each that is asked for."""
+
+    def __init__(self, mask: Any, attributes: tuple[str, ...] | None = None) -> None:
+        self._held = mask, attributes
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the mask, or False of an attribute that asks for a property of it."""
+        mask, attributes = self._held
+        if name.startswith("__") or (attributes is not None and name not in attributes):
+            raise AttributeError(f"'mask' object has no attribute '{name}'")
+        return False if _ASKS.search(name) else mask
+
+
+# Attributes of mask objects that are True or False: `all_ones`, `lower_triangular`.
+_ASKS = re.compile(r"^(is|has|all)_|^(lower|upper)_triangular$")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class MaskArgument:
     """A value for a mask parameter, its axes, and the fields of the problem that it stands for."""
 
@@ -78,7 +109,8 @@ class MaskFormat:
     many keys are visible), or "switch" (True or False: causal or not). ``hides``: whether True or 1
     hides. ``fit`` is how near the experiment came to it, 1: exactly, and rows keep their sums.
     ``square``: a call raises wherever L and S differ; ``last``: a switch that aligns queries and
-    keys at their ends, as torch.nn.attention.bias.causal_lower_right.
+    keys at their ends, as torch.nn.attention.bias.causal_lower_right. ``attributes``: under which
+    names an object holds the mask, () where the parameter takes the array.
     """
 
     axes: Axes
@@ -87,6 +119,7 @@ class MaskFormat:
     fit: float = 1.0
     square: bool = False
     last: bool = False
+    attributes: tuple[str, ...] = ()
 
     @property
     def only_square(self) -> bool:
@@ -95,6 +128,12 @@ class MaskFormat:
 
     def value(self, content: MaskContent, dtype: np.dtype[Any]) -> Any:
         """Return what to pass for a content, None where this cannot say it."""
+        found = self._value(content, dtype)
+        return (
+            MaskObject(found, self.attributes) if self.attributes and found is not None else found
+        )
+
+    def _value(self, content: MaskContent, dtype: np.dtype[Any]) -> Any:
         if self.kind == SWITCH:
             return self._switch(content)
         if self.square and content.hidden.shape[-2] != content.hidden.shape[-1]:
@@ -140,7 +179,9 @@ class MaskFormat:
         if self.last:
             return f"{self._effect}{LAST}"
         taken = "taken " if self.kind == SWITCH else ""  # of others, the shapes follow
-        return f"{self._effect}, {taken}at L = S alone" if self.square else self._effect
+        held = " and ".join(f"`{name}`" for name in self.attributes if not _ASKS.search(name))
+        effect = f"an object that holds it as {held}: {self._effect}" if held else self._effect
+        return f"{effect}, {taken}at L = S alone" if self.square else effect
 
     @property
     def _effect(self) -> str:

@@ -33,12 +33,14 @@ class MaskPlan:
     """What the mask parameters take in each layout: layout -> one ``MaskSearchResult`` a parameter.
 
     ``causal_inside``: the target hides the future by itself, without any of them. ``exclusive`` are
-    the keys of parameters that raise when they are passed together.
+    the keys of parameters that raise when they are passed together, ``enabling`` those of switches
+    that are left on where their mask is passed: off, it would not be read.
     """
 
     by_layout: Mapping[str, tuple[MaskSearchResult, ...]]
     causal_inside: bool = False
     exclusive: tuple[tuple[str, ...], ...] = ()
+    enabling: tuple[tuple[str, str], ...] = ()
 
     def passed(self, problem: Problem) -> dict[str, MaskArgument]:
         """Return what to pass for a problem: key of the parameter -> array or switch.
@@ -82,7 +84,7 @@ class MaskPlan:
         groups = [parts, whole] if whole else [parts]
         for group in groups:
             for keys in itertools.permutations(named, len(group)):
-                if any(set(pair) <= set(keys) for pair in self.exclusive):
+                if any(set(pair) <= set(keys) for pair in (*self.exclusive, *self.enabling)):
                     continue
                 pairs = zip(keys, group, strict=True)
                 values = [_values(named[key], part, problem) for key, part in pairs]
@@ -90,8 +92,12 @@ class MaskPlan:
                 idle = {key: _values(named[key], _nothing(problem), problem) for key in rest}
                 if not all(values) or not all(idle[k] for k in rest if _is_needed(named[k])):
                     continue
+                on = [(s, named[s].taken[0].hides) for s, m in self.enabling if m in keys]
+                unread = {m for s, m in self.enabling if s in keys}
                 for chosen in itertools.product(*values):
-                    quiet = {k: idle[k][0] for k in rest if _is_needed(named[k])}
+                    needed = (k for k in rest if _is_needed(named[k]) and k not in unread)
+                    quiet = {k: idle[k][0] for k in needed}
+                    quiet |= {s: MaskArgument(hides) for s, hides in on if s in quiet}
                     yield dict(zip(keys, chosen, strict=True)) | quiet
 
     def offered(self, offer: Offer, plain: Case) -> Offer:

@@ -23,6 +23,7 @@ from mha_parity.targets.masks.mask_format import (
     VALUES,
     MaskContent,
     MaskFormat,
+    MaskObject,
     MaskSearchResult,
     axes_text,
 )
@@ -46,6 +47,9 @@ FEW: tuple[Axes, ...] = (("N", "1", "L", "S"), ("L", "S"), ("N", "1", "1", "S"),
 # What a name of a mask of queries has, and what is said of one.
 QUERIES = re.compile(r"(^|_)(q|query|queries)(_|$)(?!.*(^|_)(k|key|keys|kv)(_|$))")
 DROPS_QUERIES = "sets rows of queries to zero, which no mask of torch's layer does"
+# What reading an attribute raises that an array does not have, and how many of them are tried.
+_ATTRIBUTE = re.compile(r"AttributeError: \S+ object has no attribute '([A-Za-z]\w*)'")
+MAX_ATTRIBUTES = 4
 # (L, S) at which what raised at one of unequal lengths is called again.
 UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))
 LONG = (131, 137)  # (L, S) beyond what is done at once in tiles of 128
@@ -132,21 +136,33 @@ class _Search:
         self._passed: dict[str, list[Axes]] = {}
         self._answered: list[Axes] = []
         self._three_axes: Axes = ()
+        self._attributes: tuple[str, ...] = ()
 
     def found(self) -> MaskSearchResult:
         """Return all that is taken, or why nothing is."""
-        if self._parameter.role is Role.CAUSAL:
-            taken = list(self._switches())
-        else:
-            lengths_first = self._parameter.role is Role.LENGTHS
-            ways = (self._lengths, self._masks)
-            taken = []
-            for way in ways if lengths_first else ways[::-1]:
-                taken = taken or list(way())
+        taken = self._taken()
+        # What reads an attribute that no array has takes an object, one attribute after another.
+        while not (taken or self._answered) and (missing := _ATTRIBUTE.search(self._raised)):
+            if missing[1] in self._attributes or len(self._attributes) == MAX_ATTRIBUTES:
+                break
+            self._attributes = (*self._attributes, missing[1])
+            if self._parameter.name not in self._experiment.convention.mask_meanings:
+                self._asked = MaskRequirement()  # by its name torch's array is meant
+            taken = self._taken()
         reason = "" if taken else self._reason()
         if taken and self._drops_queries(taken):
             taken, reason = [], f"`{self._parameter.name}` {DROPS_QUERIES}"
         return MaskSearchResult(self._parameter, tuple(taken), reason, self._three_axes)
+
+    def _taken(self) -> list[MaskFormat]:
+        """Return all that is taken: of a switch, or of masks and lengths, the likelier first."""
+        if self._parameter.role is Role.CAUSAL:
+            return list(self._switches())
+        ways = (self._masks, self._lengths)
+        for way in ways[::-1] if self._parameter.role is Role.LENGTHS else ways:
+            if taken := [replace(t, attributes=self._attributes) for t in way()]:
+                return taken
+        return []
 
     @property
     def raised(self) -> bool:
@@ -199,17 +215,12 @@ class _Search:
         kind = value.dtype.name if isinstance(value, np.ndarray) else repr(value)
         self._passed.setdefault(kind, []).append(axes)
         try:
-            return self._experiment.weights({self._parameter.key: value})
+            return self._experiment.weights(self._given(value))
         except CandidateError as error:
             self._raised = str(error)
             return None
 
-    def _effect(self, value: Any, axes: Axes) -> Array | None:
-        shown = self._weights(value, axes)
-        return None if shown is None else self._experiment.effect(shown)
-
-    def _kept(self, shown: Array) -> float:
-        """Return 1 where rows of weights keep their sums when a mask is passed, less elsewhere."""
+            return self._experiment.weights(self._given(value))
         change = shown.sum(axis=-1) - self._experiment.plain.sum(axis=-1)
         return float(np.clip(1 - np.abs(np.nan_to_num(change)).max(), 0, 1))
 

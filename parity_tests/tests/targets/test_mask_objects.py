@@ -1,0 +1,43 @@
+"""Masks that are objects are handed over as such, under the attributes that a call reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
+    """Return the function that checks a layer of the file in float64."""
+    return lambda name: check_subject(
+        f"mask_objects.py:{name}", cases=40, dtypes=("float64",), shrink=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("FullAttention", "`attn_mask`: an object that holds it as `bool_matrix`: True or 1 keeps"),
+        ("FullAttention", "`key_lengths`: an object that holds it as `additive_matrix`: floats"),
+        ("Flagged", "`attn_mask` is read where `mask_flag` is on alone."),
+    ],
+)
+def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str) -> None:
+    """The masks of the cases are in the object, and what it is like is said."""
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert any(said in note for note in verdict.notes), verdict.notes
+    assert not [each for each in verdict.parameters if each.is_untried]
+
+
+@pytest.mark.parametrize("name", ["HidesNoFirst", "FlaggedLate"])
+def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
+    """A mask in an object is judged as an array is."""
+    verdict = judged(name)
+    assert Outcome.FAIL == verdict.outcome, verdict
