@@ -37,7 +37,7 @@ class HidesNoFirst(FullAttention):
 class Flagged(nn.Module):
     """Right: causal unless it is given a mask, which it reads only if it is flagged."""
 
-    first_hidden = 1
+    fill = -math.inf
 
     def __init__(self, mask_flag=True):
         super().__init__()
@@ -48,13 +48,13 @@ class Flagged(nn.Module):
         scores = torch.einsum("nlhd,nshd->nhls", queries, keys)
         if self.mask_flag:
             shape = scores.shape[-2:]
-            causal = torch.ones(shape, dtype=torch.bool).triu(self.first_hidden)
-            scores = scores.masked_fill(causal if attn_mask is None else attn_mask.mask, -math.inf)
+            causal = torch.ones(shape, dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(causal if attn_mask is None else attn_mask.mask, self.fill)
         weights = (scores / math.sqrt(queries.shape[-1])).softmax(-1)
         return torch.einsum("nhls,nshd->nlhd", weights, values), None
 
 
-class FlaggedLate(Flagged):
-    """Wrong: without a mask, a query sees the key behind it."""
+class FlaggedSoftly(Flagged):
+    """Wrong: what is hidden keeps a small weight."""
 
-    first_hidden = 2
+    fill = -9.0

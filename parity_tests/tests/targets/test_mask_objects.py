@@ -36,7 +36,7 @@ def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str)
     assert not [each for each in verdict.parameters if each.is_untried]
 
 
-@pytest.mark.parametrize("name", ["HidesNoFirst", "FlaggedLate"])
+@pytest.mark.parametrize("name", ["HidesNoFirst", "FlaggedSoftly"])
 def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
     """A mask in an object is judged as an array is."""
     verdict = judged(name)
