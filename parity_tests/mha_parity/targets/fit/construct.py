@@ -34,7 +34,7 @@ _OF_PROJECTIONS = (
 # The first pattern found in a name (lower case) says what the argument may mean, likeliest first.
 _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"drop|^p$|^p_|_p$|_prob", ("dropout",)),
-    (r"^(rng|generator|random_state)$|^((rnd|rng|prng|random|init)_?)?key$", ("random",)),
+    (r"^(rng|generator|random_state)$|^((rnd|rng|prng|random|init)_?)?key$", ("random", "width")),
     (r"idx|index|axis", ("zero",)),
     (r"temperature|^temp$|^scal(e|ing)(_factor)?$|^norm_fact(or)?$", ("root", "inverse_root")),
     (r"rel.*bias|pos.*bias|^add_bias", ()),
