@@ -220,7 +220,17 @@ class _Search:
             self._raised = str(error)
             return None
 
-            return self._experiment.weights(self._given(value))
+    def _effect(self, value: Any, axes: Axes) -> Array | None:
+        shown = self._weights(value, axes)
+        return None if shown is None else self._experiment.effect(shown)
+
+    def _given(self, value: Any) -> dict[str, Any]:
+        """Return what the parameter is passed: the array, or an object that holds it."""
+        held = self._attributes and isinstance(value, np.ndarray)
+        return {self._parameter.key: MaskObject(value, self._attributes) if held else value}
+
+    def _kept(self, shown: Array) -> float:
+        """Return 1 where rows of weights keep their sums when a mask is passed, less elsewhere."""
         change = shown.sum(axis=-1) - self._experiment.plain.sum(axis=-1)
         return float(np.clip(1 - np.abs(np.nan_to_num(change)).max(), 0, 1))
 
