@@ -216,7 +216,10 @@ def cover(offer: Offer, rng: random.Random) -> Iterator[Features]:
 
 
 def _pairs(features: Features, axes: list[str]) -> set[Pair]:
-    return set(itertools.combinations([(axis, features[axis]) for axis in axes], 2))
+    """Return the pairs that a case shows: without a row or a key, those of being empty alone."""
+    pairs = set(itertools.combinations([(axis, features[axis]) for axis in axes], 2))
+    empty = ("size", "empty")
+    return {pair for pair in pairs if empty in pair} if features["size"] == empty[1] else pairs
 
 
 def _fill(offer: Offer, fixed: Features, rng: random.Random) -> Features | None:
