@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.sizes import SizeDraw
@@ -25,7 +26,7 @@ SEED_STRIDE = 1_000_003  # the distance between the seeds of two runs' cases
 RUNS = 2**32 // SEED_STRIDE
 # Regimes that replace the normal one in drawn cases: one in so many of those that can have them.
 # The first cases stay plain, and so do those whose calls are repeated.
-REPLACED_EVERY = 2
+REPLACED_EVERY = 3
 FIRST, REPEAT_EVERY = 24, 8  # calls are repeated on the first cases, and on each eighth of all
 ATTEMPTS = 8  # candidates per greedy step: more make the list a little shorter, and slower
 
@@ -169,7 +170,7 @@ def drawing(offer: Offer, count: int, seed: int) -> Iterator[Case]:
     rng = random.Random(seed)
     drawn, sizes = _drawn(offer), SizeDraw(random.Random(f"sizes of {seed}"))
     features = itertools.chain(cover(drawn, rng), _random(drawn, rng))
-    replaced = _Replacing(_extreme(offer))
+    replaced = _Replacing(_extreme(offer), offer["inputs"])
     for i, each in enumerate(itertools.islice(features, count)):
         case = _case(each | {UNCOVERED_AXIS: offer[UNCOVERED_AXIS][-1]}, sizes, seed, i)
         yield replaced.case(case, each)
@@ -178,20 +179,23 @@ def drawing(offer: Offer, count: int, seed: int) -> Iterator[Case]:
 class _Replacing:
     """Replace the normal regime in some of the cases of one run, one case after the other."""
 
-    def __init__(self, regimes: tuple[str, ...]) -> None:
-        self._regimes, self._able = regimes, 0
+    def __init__(self, regimes: tuple[str, ...], inputs: tuple[str, ...]) -> None:
+        self._regimes, self._inputs = regimes, inputs
+        self._able = Counter[str]()  # cases that can have such a regime, by form
 
     def case(self, case: Case, features: Features) -> Case:
-        """Return the case, or what it becomes; its sizes and its other features stay."""
+        """Return the case, or what it becomes: its sizes stay, a layer gets values of its own."""
         place = case_index(case)
         plain = case.regime == PLAIN["regime"] and min(case.batch, case.queries, case.keys) > 0
         if not self._regimes or not plain or place < FIRST or place % REPEAT_EVERY == 0:
             return case
-        regime = self._regimes[self._able // REPLACED_EVERY % len(self._regimes)]
-        if not _fits(features | {"regime": regime}, "regime", regime):
+        able = self._able[case.form]
+        regime = self._regimes[able // REPLACED_EVERY % len(self._regimes)]
+        own = "distinct" if case.form == "mha" and "distinct" in self._inputs else case.inputs
+        if not possible(features | {"regime": regime, "inputs": own}):
             return case
-        self._able += 1
-        return case if self._able % REPLACED_EVERY else case.replace(regime=regime)
+        self._able[case.form] += 1
+        return case if able % REPLACED_EVERY else case.replace(regime=regime, inputs=own)
 
 
 def cover(offer: Offer, rng: random.Random) -> Iterator[Features]:

@@ -23,7 +23,6 @@ from mha_parity.core.candidate import REMARK, Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.global_state import GlobalState, seeded
-from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared, attend
 from mha_parity.targets.attribution import attributed
 
 if TYPE_CHECKING:
@@ -77,6 +76,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
 REPEAT = Schedule(first=FIRST, every=REPEAT_EVERY)  # of repeated calls
 # Of dropout, rejected inputs, NaN and sequences of calls, on further problems.
 EXTRA = Schedule(first=12, every=101)
+LEAST_MASK = -1e3  # what a mask adds to the score of a key that may have a weight next to another's
 ALWAYS = ("inputs unchanged", "output aliasing", "global state unchanged")
 
 
@@ -198,7 +198,7 @@ class MonitoredCandidate:
         elif (
             np.array_equal(kept.output, second, equal_nan=True)
             and np.nan_to_num(second).any()
-            and _answers_differ(problem, other)
+            and (not problem.appended or _sees_own_keys(problem))
         ):
             yield "statelessness: another problem of these shapes got the same answer."
         yield from self._unchanged("after another problem", self.bound(problem), kept)
@@ -245,14 +245,14 @@ class MonitoredCandidate:
             yield dropout.dropout_off(kept.output, evaluated)
 
 
-def _answers_differ(problem: Problem, other: Problem) -> bool:
-    """Return whether a right attention answers two problems unlike.
+def _sees_own_keys(problem: Problem) -> bool:
+    """Return whether a query sees a key that is not appended, with a mask that leaves it weight.
 
-    Where no key but an appended row of zeros is visible, any inputs have the same answer.
+    Where padding leaves the appended row of zeros alone, any inputs have the same answer.
     """
-    with np.errstate(all="ignore"):
-        first, second = (attend(Prepared(each), EVAL_ORDERS[0])[0] for each in (problem, other))
-    return not np.array_equal(first, second, equal_nan=True)
+    own = problem.weights_shape[-1] - problem.appended
+    visible = ~problem.hidden()[..., :own] & (problem.additive()[..., :own] > LEAST_MASK)
+    return bool(visible.any())
 
 
 def _until_refused(findings: Iterator[str]) -> Iterator[str]:

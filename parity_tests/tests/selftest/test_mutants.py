@@ -261,9 +261,9 @@ def test_telling_cases_come_first() -> None:
         for bug in catalogue().values()
         if bug.equivalent is None and bug.beyond is None and "gradients" not in bug.needs
     ]
-    found = run_mutants(bugs, list(asked_cases(whole_offer(), 60, seed=1)), full=0)
+    found = run_mutants(bugs, list(asked_cases(whole_offer(), 120, seed=1)), full=0)
 
     assert said is not None
     assert [int(number) for number in said.groups()] == [
-        len(bugs), max(each.first or 61 for each in found)
+        len(bugs), max(each.first or 121 for each in found)
     ]  # fmt: skip

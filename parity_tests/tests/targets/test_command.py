@@ -132,7 +132,7 @@ def test_the_convention_of_programs_asks_programs_alone() -> None:
 
 def test_the_replay_line_of_a_program_is_quoted() -> None:
     """The line that a report prints is one that a shell takes: its last word is the target."""
-    verdict = judged(f"{PYTHON} wrong", 40, features=(("form", "qkv"),), diagnose=False)
+    verdict = judged(f"{PYTHON} wrong", 80, features=(("form", "qkv"),), diagnose=False)
     lines = {failure.replay.partition(" 'exec:")[2] for failure in verdict.failures}
     assert {f"{PYTHON.removeprefix('exec:')} wrong'"} == lines
     assert {4} == {f.case.queries for f in verdict.failures if f.first_seen}

@@ -88,7 +88,7 @@ def test_a_switch_and_a_mask_that_raise_together_are_passed_one_by_one(
     judged: Callable[..., Verdict],
 ) -> None:
     """A mask that says all is passed instead, and the note says why."""
-    verdict = judged("SwitchOrMask", cases=80)
+    verdict = judged("SwitchOrMask", cases=160)
     assert Outcome.PASS == verdict.outcome, verdict
     assert any("`is_causal` and `mask` are not passed together" in n for n in verdict.notes)
 
