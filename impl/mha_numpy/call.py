@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Three = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
-class Options(NamedTuple):
+class CallOptions(NamedTuple):
     """The options of one call, in torch's words; `dropout_p` is 0 outside training."""
 
     num_heads: int = 1
@@ -55,7 +55,7 @@ class Heads(NamedTuple):
     v: NDArray[Any]
     masking: Masking
     scale: float
-    options: Options
+    options: CallOptions
 
     @property
     def scores(self) -> tuple[int, int, int, int]:
@@ -64,13 +64,13 @@ class Heads(NamedTuple):
         return n, heads, queries, self.k.shape[2]
 
 
-class Call(NamedTuple):
+class CheckedCall(NamedTuple):
     """One call, checked: inputs batched, they and the parameters in the working dtype."""
 
     inputs: Three
     parameters: Projections
     masking: Masking
-    options: Options
+    options: CallOptions
     scores: tuple[int, int, int, int]
     """(N, H, L, S), the appended keys among S."""
     batched: bool
@@ -80,8 +80,12 @@ class Call(NamedTuple):
 
 
 def check_call(
-    query: ArrayLike, key: ArrayLike, value: ArrayLike, parameters: Projections, options: Options
-) -> Call:
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    parameters: Projections,
+    options: CallOptions,
+) -> CheckedCall:
     """Check all inputs and return them batched and in the working dtype."""
     dtype = parameters.out_proj.weight.dtype
     inputs = _to_each(lambda x, name: _floating(x, name, dtype), (query, key, value))
@@ -101,10 +105,10 @@ def check_call(
     if working != dtype:
         inputs = _to_each(lambda x, _: x.astype(working), inputs)
         parameters = parameters.astype(working)
-    return Call(inputs, parameters, masking, options, scores, batched, dtype)
+    return CheckedCall(inputs, parameters, masking, options, scores, batched, dtype)
 
 
-def _check_statics(inputs: Three, parameters: Projections, options: Options) -> None:
+def _check_statics(inputs: Three, parameters: Projections, options: CallOptions) -> None:
     """Raise unless static_k and static_v are (N*H, S, D) and nothing is to be appended to them."""
     batch, length = inputs[1].shape[:2] if options.batch_first else inputs[1].shape[1::-1]
     given = {"static_k": options.static_k, "static_v": options.static_v}
@@ -139,7 +143,7 @@ def _to_each(change: Callable[[Any, str], NDArray[Any]], inputs: tuple[Any, Any,
 
 
 def _masking(
-    options: Options,
+    options: CallOptions,
     scores: tuple[int, int, int, int],
     appended: int,
     dtype: np.dtype[Any],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mha_numpy.call import Options
+from mha_numpy.call import CallOptions
 from mha_numpy.dtypes import require_same, to_floating
 from mha_numpy.multihead import multi_head_attention
 from mha_numpy.projections import Projections, parameter_shapes
@@ -106,7 +106,7 @@ def multi_head_attention_forward(
         "static_v": static_v,
     }
     arrays = {name: to_floating(x, name) for name, x in given.items() if x is not None}
-    options = Options(
+    options = CallOptions(
         num_heads=num_heads,
         add_zero_attn=add_zero_attn,
         key_padding_mask=key_padding_mask,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.call import Options
+from mha_numpy.call import CallOptions
 from mha_numpy.dtypes import require_same, resolve_dtype, to_floating
 from mha_numpy.multihead import multi_head_attention
 from mha_numpy.projections import Linear, Projections, parameter_shapes
@@ -239,11 +239,11 @@ class MultiheadAttention(Projections):
         options = self._options(asked)
         return layer_vjp(query, key, value, self, options)
 
-    def _options(self, asked: Asked) -> Options:
+    def _options(self, asked: Asked) -> CallOptions:
         """Return the options of one call: those asked for, between the layer's own."""
         heads, zero, first = self.num_heads, self.add_zero_attn, self.batch_first
         drawn = self.dropout if self.training else 0.0, self.rng
-        return Options(heads, zero, first, *asked, *drawn, self.engine, self.precise)
+        return CallOptions(heads, zero, first, *asked, *drawn, self.engine, self.precise)
 
     def prepare(self) -> PreparedAttention:
         """Return the layer's function for inference, with weights laid out once; see there.

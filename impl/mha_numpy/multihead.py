@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.call import Call, Heads, Options, check_call
+from mha_numpy.call import CallOptions, CheckedCall, Heads, check_call
 from mha_numpy.engines.dispatch import attend_heads, choose_engine
 from mha_numpy.engines.threads import owning_cores
 from mha_numpy.projections import append_keys, linear, merge_heads, project_to_heads
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 
 def multi_head_attention(
-    query: ArrayLike, key: ArrayLike, value: ArrayLike, parameters: Projections, options: Options
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    parameters: Projections,
+    options: CallOptions,
 ) -> Results:
     """Return (output, weights or None), all inputs checked; in the caller's dtype and layout."""
     call = check_call(query, key, value, parameters, options)
@@ -40,7 +44,7 @@ def multi_head_attention(
     return as_given(call, output, weights)
 
 
-def as_given(call: Call, output: NDArray[Any], weights: NDArray[Any] | None) -> Results:
+def as_given(call: CheckedCall, output: NDArray[Any], weights: NDArray[Any] | None) -> Results:
     """Return the results in the caller's dtype, without a batch axis where there was none."""
     if output.dtype != call.dtype:
         output = output.astype(call.dtype)
@@ -50,7 +54,7 @@ def as_given(call: Call, output: NDArray[Any], weights: NDArray[Any] | None) -> 
     return output[0], None if weights is None else weights[0]
 
 
-def heads_of(call: Call) -> Heads:
+def heads_of(call: CheckedCall) -> Heads:
     """Return q, k and v as heads, the appended keys among them, and the scale 1 / sqrt(D)."""
     parameters, options = call.parameters, call.options
     heads, batch_first = options.num_heads, options.batch_first

@@ -22,7 +22,7 @@ from mha_numpy.validation import quiet
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from mha_numpy.call import Options
+    from mha_numpy.call import CallOptions
     from mha_numpy.projections import Projections
 
 MOST_SCORES = 4096
@@ -32,7 +32,7 @@ NORM_LIMIT = 60.0  # exp of 60 is far from overflow and underflow in float32
 class PreparedAttention:
     """The function of a layer on copies of its weights; only small self-attention is special."""
 
-    def __init__(self, own: Projections, options: Options) -> None:
+    def __init__(self, own: Projections, options: CallOptions) -> None:
         self._parameters = own = own.astype(own.out_proj.weight.dtype)
         self._options = options._replace(need_weights=False, dropout_p=0.0)
         weight, self._width, (width, _, _) = own.in_proj_weight, 0, own.widths

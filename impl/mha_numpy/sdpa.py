@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.call import Heads, Options
+from mha_numpy.call import CallOptions, Heads
 from mha_numpy.dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
 from mha_numpy.engines.dispatch import attend_heads, choose_engine
 from mha_numpy.masks import NO_MASK, Masking
@@ -113,7 +113,7 @@ def check_heads(
     shape = (*lead, q.shape[-2], k.shape[-2])
     masking = _masking(attn_mask, is_causal, dtype, shape)
     working = working_dtype(dtype, precise=precise)
-    options = Options(need_weights=False, dropout_p=dropout_p, rng=rng, engine=engine)
+    options = CallOptions(need_weights=False, dropout_p=dropout_p, rng=rng, engine=engine)
     heads = Heads(
         as_heads(q, lead).astype(working, copy=False),
         as_heads(k, lead, grouped=enable_gqa).astype(working, copy=False),

@@ -69,9 +69,9 @@ class Verdict(core.Verdict):
 
     def _repr_html_(self) -> str | None:
         """Return the page in a frame of its own; None without the extra ``report``."""
-        from mha_parity.report.notebook_view import frame
+        from mha_parity.report.notebook_view import in_iframe
 
-        return frame(self)
+        return in_iframe(self)
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write the page, one self-contained file; the extra ``report`` has what this needs."""

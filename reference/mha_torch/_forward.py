@@ -11,7 +11,7 @@ import torch
 from mha_torch import _kernels, _masks
 from mha_torch._arrays import Array, equal, to_array, to_tensor
 from mha_torch._identity import ExactIdentity, identity
-from mha_torch._module import Configuration, Tensors, holding, parameters
+from mha_torch._module import ModuleConfig, Tensors, holding, parameters
 from mha_torch._paths import PINNED, Path, PathNotTakenError
 from mha_torch._problem import (
     Layout,
@@ -22,7 +22,7 @@ from mha_torch._problem import (
     has_bias,
     samples,
 )
-from mha_torch._threads import one_thread
+from mha_torch._threads import torch_in_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,7 +102,7 @@ def multihead_attention(
         _optional(attn_mask, dtype, "attn_mask"),
         is_causal,
     )
-    with torch.inference_mode() if path is Path.FAST else torch.no_grad(), one_thread():
+    with torch.inference_mode() if path is Path.FAST else torch.no_grad(), torch_in_one_thread():
         output, weights = answer(problem, layout, path)
     return to_array(output), None if weights is None else to_array(weights)
 
@@ -178,8 +178,8 @@ def _call(problem: Tensored, layout: Layout, path: Path) -> Answer:
     return answer
 
 
-def _configuration(problem: Tensored, layout: Layout, path: Path) -> Configuration:
-    return Configuration(
+def _configuration(problem: Tensored, layout: Layout, path: Path) -> ModuleConfig:
+    return ModuleConfig(
         embed_dim=problem.query.shape[-1],
         num_heads=problem.num_heads,
         kdim=problem.key.shape[-1],
@@ -209,7 +209,7 @@ def _options(problem: Tensored, layout: Layout, path: Path) -> dict[str, object]
 
 
 def _identities(
-    state: Tensors, configuration: Configuration, dtype: torch.dtype
+    state: Tensors, configuration: ModuleConfig, dtype: torch.dtype
 ) -> list[torch.Tensor]:
     """Return the identity matrices that stand in for weights the problem does not have."""
     found = []

@@ -12,7 +12,7 @@ from mha_torch._forward import answer
 from mha_torch._paths import PINNED, Path, PathNotTakenError
 from mha_torch._problem import Layout, Tensored, checked
 from mha_torch._sdpa import Backend, kernel
-from mha_torch._threads import one_thread
+from mha_torch._threads import torch_in_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,7 @@ def gradients(
         masks.get("attn_mask"),
         is_causal,
     )
-    with one_thread():
+    with torch_in_one_thread():
         output, _ = answer(problem, layout, path)
         return _pulled_back(output, cotangent, leaves | masks)
 
@@ -88,7 +88,7 @@ def sdpa_gradients(
     """
     leaves = _leaves({"query": query, "key": key, "value": value})
     masks = _masks({"attn_mask": attn_mask})
-    with one_thread(), kernel(backend):
+    with torch_in_one_thread(), kernel(backend):
         output = torch_sdpa(
             leaves["query"],
             leaves["key"],

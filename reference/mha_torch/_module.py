@@ -38,7 +38,7 @@ OUT = "out_proj."
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class ModuleConfig:
     """What the constructor of `nn.MultiheadAttention` needs to know."""
 
     embed_dim: int
@@ -59,7 +59,7 @@ class Configuration:
 
 @contextmanager
 def holding(
-    configuration: Configuration, tensors: Mapping[str, torch.Tensor]
+    configuration: ModuleConfig, tensors: Mapping[str, torch.Tensor]
 ) -> Iterator[nn.MultiheadAttention]:
     """Yield a module of this configuration that has ``tensors`` for its parameters meanwhile."""
     vdim = 1 if configuration.packed else 2
@@ -82,7 +82,7 @@ def holding(
 
 
 @lru_cache(maxsize=128)
-def _module(structure: Configuration, _thread: int) -> nn.MultiheadAttention:
+def _module(structure: ModuleConfig, _thread: int) -> nn.MultiheadAttention:
     """Return a module without numbers and with sizes of one; each thread has its own."""
     module = nn.MultiheadAttention(
         structure.embed_dim,
@@ -106,7 +106,7 @@ def _module(structure: Configuration, _thread: int) -> nn.MultiheadAttention:
 
 
 def parameters(
-    state: Tensors, configuration: Configuration, dtype: torch.dtype
+    state: Tensors, configuration: ModuleConfig, dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
     """Return the module's parameters for `state`: absent weights are identities, biases zero."""
     width = configuration.embed_dim
@@ -121,7 +121,7 @@ def parameters(
 
 
 def _in_projection(
-    state: Tensors, configuration: Configuration, dtype: torch.dtype
+    state: Tensors, configuration: ModuleConfig, dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
     """Return in_proj_weight, or three weights where torch keeps them separate."""
     separate = {name: state[name] for name in STATE_NAMES[1:4] if name in state}

@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention as torch_sdpa
 
 from mha_torch import _kernels
 from mha_torch._arrays import Array, to_array, to_tensor
-from mha_torch._threads import one_thread
+from mha_torch._threads import torch_in_one_thread
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -69,7 +69,7 @@ def scaled_dot_product_attention(
         for array, name in ((query, "query"), (key, "key"), (value, "value"))
     )
     mask = None if attn_mask is None else to_tensor(attn_mask, dtype, "attn_mask")
-    with torch.no_grad(), one_thread(), kernel(backend):
+    with torch.no_grad(), torch_in_one_thread(), kernel(backend):
         output = torch_sdpa(
             query_,
             key_,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def torch_in_one_thread() -> Iterator[None]:
     """Let torch compute in the calling thread, and leave it as it was found.
 
     torch's threads wait for each other by spinning: on busy cores a problem as small as a case

@@ -27,7 +27,7 @@ class OraclesDisagreeError(RuntimeError):
     """The two oracles differ by more than rounding can explain; nobody can be judged by them."""
 
 
-class Options(TypedDict, total=False):
+class AttentionOptions(TypedDict, total=False):
     """The options of one multi-head attention."""
 
     num_heads: Required[int]
@@ -57,7 +57,7 @@ def agree(
     extended: plain.Float = np.longdouble,
     oracle: Callable[..., tuple[Array, Array | None]] = multihead_attention,
     stages: plain.Stages | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[AttentionOptions],
 ) -> float:
     """Return the largest difference of the two oracles in units of the rounding bound.
 

@@ -31,7 +31,7 @@ SOFTMAX = 8  # exp (4 units of roundoff), its subtraction, division, and their s
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class AttentionBound:
     """The largest error that rounding can cause, element by element."""
 
     weights: Array
@@ -59,7 +59,7 @@ def attention_bound(
     *,
     unit: float,
     tiny: float = 0.0,
-) -> Bound:
+) -> AttentionBound:
     """Bound the error of an attention computed with unit roundoff `unit`.
 
     `stages` are those of `plain.stages` on the same problem; `tiny` is the smallest normal
@@ -80,7 +80,7 @@ def attention_bound(
     d_merged = d_heads.swapaxes(1, 2).reshape(stages.merged.shape)
     out_weight, out_bias = state.get("out_proj.weight"), state.get("out_proj.bias")
     output = _linear_error(stages.merged, out_weight, out_bias, d_merged, unit=unit, tiny=tiny)
-    return Bound(d_weights, output)
+    return AttentionBound(d_weights, output)
 
 
 def sdpa_bound(stages: Stages, unit: float, scale: float | None = None, tiny: float = 0.0) -> Array:

@@ -54,7 +54,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FindingOutcome:
     """What one finding came to."""
 
     finding: Finding
@@ -86,17 +86,17 @@ def findings(group: str = "all") -> list[Finding]:
     return [finding for finding in FINDINGS if finding.paths & GROUPS[group]]
 
 
-def examine(finding: Finding) -> Outcome:
+def examine(finding: Finding) -> FindingOutcome:
     """Run one reproducer; a torch on which it cannot run is reported and stops nothing."""
     try:
         evidence = finding.reproduce()
     except Exception as error:  # noqa: BLE001 - whatever a future torch may raise
-        return Outcome(finding, State.NOT_RUN, error=f"{type(error).__name__}: {error}")
+        return FindingOutcome(finding, State.NOT_RUN, error=f"{type(error).__name__}: {error}")
     state = State.FOUND if evidence.differs else State.MENDED
-    return Outcome(finding, state, evidence.numbers)
+    return FindingOutcome(finding, state, evidence.numbers)
 
 
-def trial(group: str = "all", chosen: Iterable[Finding] | None = None) -> list[Outcome]:
+def trial(group: str = "all", chosen: Iterable[Finding] | None = None) -> list[FindingOutcome]:
     """Examine the findings of a group, or those `chosen`."""
     return [examine(finding) for finding in (findings(group) if chosen is None else chosen)]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class TiledCall:
     """q (N, H, L, D), k (N, Hkv, S, D), v (N, Hkv, S, Dv), out (N, H, L, Dv), and their masks."""
 
     q: NDArray[Any]
@@ -49,7 +49,7 @@ class Block:
     """Some queries of one head, times the scale and the unit of exp, and the keys they may see."""
 
     def __init__(
-        self, problem: Problem, sample: int, head: int, rows: slice, k: NDArray[Any]
+        self, problem: TiledCall, sample: int, head: int, rows: slice, k: NDArray[Any]
     ) -> None:
         self.place = sample, head, rows
         self.rows, self.k = rows, k

@@ -19,7 +19,7 @@ from mha_numpy.engines.threads import holding_blas
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mha_numpy.call import Heads, Options
+    from mha_numpy.call import CallOptions, Heads
 
     Results = tuple[NDArray[Any], NDArray[Any] | None]
 
@@ -29,7 +29,7 @@ SHORT_HEAD = 4096
 """Scores of one head (L * S) up to which a call for each head costs more than its arithmetic."""
 
 
-def choose_engine(options: Options, scores: tuple[int, int, int, int]) -> str:
+def choose_engine(options: CallOptions, scores: tuple[int, int, int, int]) -> str:
     """Return "plain" or "flash" for scores of a shape (N, H, L, S).
 
     Dropout takes the plain engine: the generator draws for all weights at once. Raises ValueError

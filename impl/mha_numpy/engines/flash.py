@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.engines.blocks import Block, Problem, scratch
+from mha_numpy.engines.blocks import Block, TiledCall, scratch
 from mha_numpy.engines.parallel import on_all_threads
 from mha_numpy.engines.tiles import Task, Tiles, choose_tiles, cut_tasks, spans
 from mha_numpy.masks import NO_MASK, Masking
@@ -73,14 +73,14 @@ def attend_flash(
     if tiles is None:
         heads_in_all = n * key_heads
         tiles = choose_tiles(queries, keys, q.itemsize, heads_in_all, whole_rows=need_weights)
-    problem = Problem(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
+    problem = TiledCall(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
     tasks = cut_tasks(n, key_heads, queries, tiles.queries, whole_heads=not average_weights)
     on_all_threads(lambda i: _attend_task(problem, tasks[i], weights, sums), len(tasks))
     return heads_out, weights
 
 
 def _attend_task(
-    problem: Problem, task: Task, weights: NDArray[Any] | None, sums: RowSums | None
+    problem: TiledCall, task: Task, weights: NDArray[Any] | None, sums: RowSums | None
 ) -> None:
     """Compute one task's rows of heads_out, of the weights and of the sums."""
     sample, key_heads, run = task

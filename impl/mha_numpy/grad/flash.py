@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.engines.blocks import Block, Problem, scratch
+from mha_numpy.engines.blocks import Block, TiledCall, scratch
 from mha_numpy.engines.flash import RowSums, attend_flash
 from mha_numpy.engines.parallel import on_all_threads
 from mha_numpy.engines.tiles import (
@@ -59,7 +59,7 @@ from overflow and underflow."""
 class Backward:
     """One pull: the problem, the sums of its rows, the cotangents, and where gradients go."""
 
-    problem: Problem
+    problem: TiledCall
     sums: RowSums
     d_out: NDArray[Any]
     d_weights: NDArray[Any] | None
@@ -98,7 +98,7 @@ def attend_flash_vjp(
     if tiles is None:
         heads = len(k) * k.shape[1]
         tiles = choose_tiles(q.shape[2], keys, q.itemsize, heads, most_keys=TILE_KEYS)
-    problem = Problem(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
+    problem = TiledCall(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
 
     def pull(d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients) -> None:
         if not heads_out.size or not keys:
@@ -111,7 +111,7 @@ def attend_flash_vjp(
 
 
 def _pull_back(
-    problem: Problem,
+    problem: TiledCall,
     sums: RowSums,
     d_heads: NDArray[Any],
     d_weights: NDArray[Any] | None,

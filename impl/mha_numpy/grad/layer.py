@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.call import Call, Options, check_call
+from mha_numpy.call import CallOptions, CheckedCall, check_call
 from mha_numpy.dtypes import BOOL, to_array
 from mha_numpy.engines.dispatch import average_heads, choose_engine
 from mha_numpy.engines.parallel import product
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class _Pass(NamedTuple):
     """What the backward pass needs of the forward pass."""
 
-    call: Call
+    call: CheckedCall
     masks: dict[str, NDArray[Any]]
     """The float masks, by name, as they were given."""
     merged: NDArray[Any]
@@ -41,7 +41,11 @@ class _Pass(NamedTuple):
 
 
 def layer_vjp(
-    query: ArrayLike, key: ArrayLike, value: ArrayLike, parameters: Projections, options: Options
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    parameters: Projections,
+    options: CallOptions,
 ) -> tuple[Results, Callable[..., Gradients]]:
     """Return what `MultiheadAttention.vjp` does, all inputs checked."""
     masks = _float_masks(options)
@@ -76,14 +80,14 @@ def layer_vjp(
     return (output, weights), pull
 
 
-def _float_masks(options: Options) -> dict[str, NDArray[Any]]:
+def _float_masks(options: CallOptions) -> dict[str, NDArray[Any]]:
     """Return the masks that have a gradient, in the order in which they are added."""
     given = {"attn_mask": options.attn_mask, "key_padding_mask": options.key_padding_mask}
     arrays = {name: to_array(mask, name) for name, mask in given.items() if mask is not None}
     return {name: mask for name, mask in arrays.items() if mask.dtype != BOOL}
 
 
-def _results(call: Call, merged: NDArray[Any], held: NDArray[Any] | None) -> Results:
+def _results(call: CheckedCall, merged: NDArray[Any], held: NDArray[Any] | None) -> Results:
     """Return output and weights, copied or averaged, as the caller gets them: NaN as in torch."""
     output = np.ascontiguousarray(linear(merged, call.parameters.out_proj))
     if held is None or not call.options.need_weights:
@@ -123,7 +127,7 @@ def _gradients(
     return found | _mask_gradients(call, masks, heads.bias)
 
 
-def _head_targets(call: Call, projected: ProjectedGradients) -> HeadGradients:
+def _head_targets(call: CheckedCall, projected: ProjectedGradients) -> HeadGradients:
     """Return where attention writes its gradients; keys with appended ones need other memory."""
     q, k, v = projected.heads
     appended = call.masking.appended
@@ -134,7 +138,7 @@ def _head_targets(call: Call, projected: ProjectedGradients) -> HeadGradients:
 
 
 def _appended_gradients(
-    call: Call, projected: ProjectedGradients, heads: HeadGradients
+    call: CheckedCall, projected: ProjectedGradients, heads: HeadGradients
 ) -> dict[str, NDArray[Any]]:
     """Put the gradients of the keys that came in in place; return those of bias_k and bias_v."""
     if not call.masking.appended:
@@ -150,7 +154,7 @@ def _appended_gradients(
     }
 
 
-def _for_each_head(call: Call, d_weights: NDArray[Any] | None) -> NDArray[Any] | None:
+def _for_each_head(call: CheckedCall, d_weights: NDArray[Any] | None) -> NDArray[Any] | None:
     """Return the cotangent of the weights, (N, H, L, S) or (N, 1, L, S), in the working dtype."""
     if d_weights is None:
         return None
@@ -160,7 +164,7 @@ def _for_each_head(call: Call, d_weights: NDArray[Any] | None) -> NDArray[Any] |
 
 
 def _mask_gradients(
-    call: Call, masks: dict[str, NDArray[Any]], bias: tuple[NDArray[Any], ...]
+    call: CheckedCall, masks: dict[str, NDArray[Any]], bias: tuple[NDArray[Any], ...]
 ) -> dict[str, NDArray[Any]]:
     """Return the float masks' gradients, without the columns of the appended keys."""
     return {

@@ -12,7 +12,7 @@ from mha_numpy.projections import joint_projections, split_heads
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mha_numpy.call import Call
+    from mha_numpy.call import CheckedCall
 
 RUN = 16
 """Rows that are added up in their own dtype."""
@@ -26,7 +26,7 @@ class ProjectedGradients:
     is called.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: CheckedCall) -> None:
         self._call = call
         parameters = call.parameters
         width = parameters.out_proj.weight.shape[1]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.answers.packing import PACKED, pack, unpack
+from mha_parity.answers.packing import PACKED, pack_arrays, unpack_arrays
 from mha_parity.answers.tensors import restored, stored
 from mha_parity.core.case import parse
 from mha_parity.core.problem import Problem
@@ -48,7 +48,7 @@ def write(path: str, record: Record, cases: list[RecordedCase], *, compact: bool
     metadata = {"schema": SCHEMA, "sha256": _checksum(text, arrays), "manifest": text}
     if compact:
         metadata.pop("manifest")
-        arrays = pack(arrays, text)
+        arrays = pack_arrays(arrays, text)
     block = dump(arrays, metadata)
     Path(path).write_bytes(block)
     return len(block)
@@ -117,7 +117,7 @@ def _record(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Record:
     text = metadata.get("manifest", "")
     drawn_here = ""
     if PACKED in arrays:
-        arrays, text = unpack(arrays)
+        arrays, text = unpack_arrays(arrays)
         drawn_here = ", or this mha-parity draws other cases"
     if _checksum(text, arrays) != metadata.get("sha256"):
         raise FormatError(

@@ -32,7 +32,7 @@ _DAMAGE = (
 DRAWN, SAME, DIFFERENCE, WHOLE = "drawn", "same", "difference", "whole"
 
 
-def pack(arrays: Mapping[str, Array], text: str) -> dict[str, Array]:
+def pack_arrays(arrays: Mapping[str, Array], text: str) -> dict[str, Array]:
     """Return the one array from which ``unpack`` makes all arrays and the manifest's text again."""
     manifest = json.loads(text)
     drawn, bases = dict(_drawn(manifest)), dict(_bases(manifest, arrays))
@@ -57,7 +57,7 @@ def pack(arrays: Mapping[str, Array], text: str) -> dict[str, Array]:
     return {PACKED: np.frombuffer(zlib.compress(block), dtype=np.uint8)}
 
 
-def unpack(packed: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
+def unpack_arrays(packed: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
     """Return the arrays and the manifest's text that were packed.
 
     Raises

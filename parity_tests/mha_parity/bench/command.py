@@ -64,7 +64,7 @@ def run(work: list[Task], settings: BenchSettings, console: Console) -> BenchRep
     with progress(console, "the benchmark", "timing", "tasks") as steps:
         steps.at("measuring the peak of matrix products", 0, len(work))
         measured = peaks.measure(settings.threads)
-        environment = peaks.environment(settings, measured)
+        environment = peaks.peak_environment(settings, measured)
         peak = max(measured.flops.values())
         table.heading(environment, measured.flops, console)
         for number, task in enumerate(work):

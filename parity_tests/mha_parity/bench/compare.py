@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from mha_parity.bench.stats import Interval, grew, interval, ratios
+from mha_parity.bench.stats import Interval, grew, median_interval, ratios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ RIVALS = {"ratio": "rival", "weights_ratio": "weights_rival"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RatioChange:
     """The ratios of a contender in one task, round by round, then and now."""
 
     task: str
@@ -47,13 +47,13 @@ class Change:
     @property
     def medians(self) -> tuple[Interval, Interval]:
         """The usual intervals, then and now."""
-        return interval(self.then), interval(self.now)
+        return median_interval(self.then), median_interval(self.now)
 
 
 Key = tuple[str, str, str]
 
 
-def changes(then: Document, now: Document) -> list[Change]:
+def changes(then: Document, now: Document) -> list[RatioChange]:
     """Return every ratio that both documents have; torch's own are left out.
 
     Raises
@@ -70,7 +70,7 @@ def changes(then: Document, now: Document) -> list[Change]:
             "with mha-parity bench --json FILE."
         ) from None
     return [
-        Change(task=key[0], label=label, what=RATIOS[key[2]], then=before[key][1], now=values)
+        RatioChange(task=key[0], label=label, what=RATIOS[key[2]], then=before[key][1], now=values)
         for key, (label, values) in _ratios(now)
         if key in before
     ]
@@ -130,7 +130,7 @@ def show(then: Document, now: Document, console: Console) -> bool:
     return bool(failed)
 
 
-def _say(change: Change, word: str, style: str, console: Console) -> None:
+def _say(change: RatioChange, word: str, style: str, console: Console) -> None:
     then, now = change.medians
     line = f" {change.task}, {change.label}: {change.what} {word} from {then} to {now}"
     console.print(Text(line, style=style), soft_wrap=True)

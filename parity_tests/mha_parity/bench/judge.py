@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mha_parity.bench.workload import cut, judged_part
-from mha_parity.core.arrays import merge, split
+from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.check_result import Severity
 from mha_parity.judging.gradients import judge_gradients
 from mha_parity.judging.output import DEFAULT_SETTINGS, JudgeSettings, judge_answer
@@ -77,11 +77,11 @@ class Judge:
 def _of_heads(problem: Problem) -> Reference:
     """Return plain NumPy's reference of some heads, where torch in float64 takes too long."""
     rows = problem.query.astype(np.float64)
-    q, k, v = (split(_linear(rows, *_weights(problem, x)), problem.num_heads) for x in "qkv")
+    q, k, v = (split_heads(_linear(rows, *_weights(problem, x)), problem.num_heads) for x in "qkv")
     hidden = problem.hidden()
     mask = np.where(hidden, -np.inf, 0.0) if hidden.any() else None
     stages = plain.sdpa_stages(q, k, v, attn_mask=mask, fully_masked="nan")
-    output = merge(stages.heads)
+    output = merge_heads(stages.heads)
     if problem.w_out is not None:
         output = _linear(output, problem.w_out, problem.b_out)
     return Reference(

@@ -46,7 +46,7 @@ def measure(threads: int) -> PeakMeasurement:
     return PeakMeasurement(flops=best, kernels=kernels)
 
 
-def environment(settings: BenchSettings, measured: PeakMeasurement) -> dict[str, str]:
+def peak_environment(settings: BenchSettings, measured: PeakMeasurement) -> dict[str, str]:
     """Return what figures of this run belong to."""
     import numpy as np
 

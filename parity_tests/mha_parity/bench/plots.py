@@ -41,7 +41,7 @@ def write(report: BenchReport, folder: str) -> Iterator[str]:
     with mpl.rc_context(STYLE):
         for name, figure in (
             ("bench-lengths.svg", lengths(report, Figure)),
-            ("bench-ratios.svg", ratios(report, Figure)),
+            ("bench-ratios.svg", ratios_figure(report, Figure)),
         ):
             if figure is not None:
                 path = os.fspath(place / name)
@@ -72,7 +72,7 @@ def lengths(report: BenchReport, figure_class: Any) -> Any:
     return figure
 
 
-def ratios(report: BenchReport, figure_class: Any) -> Any:
+def ratios_figure(report: BenchReport, figure_class: Any) -> Any:
     """Return the figure of the ratio to torch's fastest path, task by task, or None."""
     shown = [r for r in report.results if any(_points(0, r.rows))]
     if not shown:

@@ -61,7 +61,7 @@ def rank(count: int, confidence: float = CONFIDENCE) -> int:
     return k
 
 
-def interval(values: Sequence[float]) -> Interval:
+def median_interval(values: Sequence[float]) -> Interval:
     """Return the median of the values and the bounds of their distribution's."""
     ordered, k = sorted(values), rank(len(values))
     return Interval(ordered[k - 1], statistics.median(ordered), ordered[-k])
@@ -69,7 +69,7 @@ def interval(values: Sequence[float]) -> Interval:
 
 def ratio(times: Sequence[float], rival: Sequence[float]) -> Interval:
     """Return the interval of the ratios of times measured in the same rounds."""
-    return interval(ratios(times, rival))
+    return median_interval(ratios(times, rival))
 
 
 def ratios(times: Sequence[float], rival: Sequence[float]) -> list[float]:
@@ -79,7 +79,7 @@ def ratios(times: Sequence[float], rival: Sequence[float]) -> list[float]:
 
 def grew(now: Sequence[float], then: Sequence[float]) -> bool:
     """Return whether the interval of the median now lies wholly above the one then."""
-    return interval(now).low > interval(then).high
+    return median_interval(now).low > median_interval(then).high
 
 
 def geometric_mean(values: Iterable[float]) -> float:

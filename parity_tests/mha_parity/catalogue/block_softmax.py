@@ -259,7 +259,7 @@ class TailZeroKeys(_Blocked):
     needs="size=medium",
     variants=({"size": 2}, {"size": 3}, {"size": 4}, {"size": 8}, {"size": 16}, {"size": 32}),
 )
-class TailDropped(_Blocked):
+class WholeBlocksAlone(_Blocked):
     """Whole blocks alone; keys fewer than a block are read as one."""
 
     def mask_scores(self, scores: Array) -> Array:

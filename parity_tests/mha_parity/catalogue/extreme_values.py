@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
 
 
-class OnValues(Attention):
+class ValuesChanged(Attention):
     """Change the values as they come in, or the value heads before the product and after it."""
 
     share = 1.0  # of the largest number of the dtype
@@ -54,7 +54,7 @@ class OnValues(Attention):
         return self.precise(self.rounded(array))
 
 
-class ValuesClamped(OnValues):
+class ValuesClamped(ValuesChanged):
     """Clamp the values to the finite numbers, as ``nan_to_num(v)`` does."""
 
     def values(self, value: Array) -> Array:
@@ -62,7 +62,7 @@ class ValuesClamped(OnValues):
         return np.clip(value, -self.limit(), self.limit())
 
 
-class InfinityZeroed(OnValues):
+class InfinityZeroed(ValuesChanged):
     """Replace what is not finite in the values by 0."""
 
     def values(self, value: Array) -> Array:
@@ -70,7 +70,7 @@ class InfinityZeroed(OnValues):
         return np.where(np.isfinite(value), value, 0)
 
 
-class OutputSanitised(OnValues):
+class OutputSanitised(ValuesChanged):
     """Replace NaN by 0 and infinity by the largest number, as ``nan_to_num`` does."""
 
     def restore(self, heads: Array) -> Array:
@@ -78,7 +78,7 @@ class OutputSanitised(OnValues):
         return np.nan_to_num(heads, posinf=self.limit(), neginf=-self.limit())
 
 
-class OutputClamped(OnValues):
+class OutputClamped(ValuesChanged):
     """Clamp the heads to the finite numbers; NaN stays."""
 
     def restore(self, heads: Array) -> Array:
@@ -115,7 +115,7 @@ class HiddenSubtracted(Attention):
         return super().apply_weights(weights, v) - super().apply_weights(weights * hidden, v)
 
 
-class PickedByIdentity(OnValues):
+class PickedByIdentity(ValuesChanged):
     """Pick samples, heads or channels by a product with the identity: 0 times infinity is NaN."""
 
     subscripts = "hg,ngsd->nhsd"
@@ -136,7 +136,7 @@ class WeightsFloored(Attention):
         return super().apply_weights(np.maximum(weights, tiny), v)
 
 
-class ValuesDoubled(OnValues):
+class ValuesDoubled(ValuesChanged):
     """Double the values before the product and halve the heads after it."""
 
     def change(self, v: Array) -> Array:
@@ -148,7 +148,7 @@ class ValuesDoubled(OnValues):
         return np.asarray(heads / 2)
 
 
-class ValuesSplit(OnValues):
+class ValuesSplit(ValuesChanged):
     """Split each value by Dekker's product with 2^k + 1, which overflows."""
 
     def change(self, v: Array) -> Array:
@@ -158,7 +158,7 @@ class ValuesSplit(OnValues):
         return np.asarray(upper + (v - upper))
 
 
-class ValuesMapped(OnValues):
+class ValuesMapped(ValuesChanged):
     """Map the values to 0 ... 1 by their extremes, and the heads back: max - min overflows."""
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
@@ -169,7 +169,7 @@ class ValuesMapped(OnValues):
         return np.asarray(super().apply_weights(weights, (v - low) / width) * width + low)
 
 
-class ValuesByNorm(OnValues):
+class ValuesByNorm(ValuesChanged):
     """Divide each value row by its norm, and multiply its weight by it: a square overflows."""
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
@@ -179,7 +179,7 @@ class ValuesByNorm(OnValues):
         return super().apply_weights(weights * norm.swapaxes(-1, -2), v / norm)
 
 
-class SummedUnnormalised(OnValues):
+class SummedUnnormalised(ValuesChanged):
     """Divide by the sum of exponentials after a product without the maximum subtracted."""
 
     def softmax(self, scores: Array) -> Array:
@@ -194,7 +194,7 @@ class SummedUnnormalised(OnValues):
         return np.asarray(product / self.powers.sum(axis=-1, keepdims=True))
 
 
-class WeightsCounted(OnValues):
+class WeightsCounted(ValuesChanged):
     """Multiply the weights by the number of keys, and the heads by its inverse."""
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
@@ -203,7 +203,7 @@ class WeightsCounted(OnValues):
         return np.asarray(self.stored(super().apply_weights(weights * keys, v)) / keys)
 
 
-class LargestIsPadding(OnValues):
+class LargestIsPadding(ValuesChanged):
     """Take the largest finite number for a mark of padding."""
 
     def values(self, value: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mha_parity.cases.generate import cotangent
 from mha_parity.catalogue.base import Attention, attend
-from mha_parity.catalogue.registry import Bug, enter, features
+from mha_parity.catalogue.registry import Bug, enter, feature_values
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared
 from mha_parity.oracle.eval_orders_vjp import VJP
 
@@ -71,7 +71,7 @@ def _enter(bug_id: str, kind: type[VJP], title: str, **texts: str) -> None:
     enter(
         Bug(
             id=bug_id, family=12, title=title, sources=sources, make=with_gradients(kind),
-            needs=features("gradients=yes"), **texts,  # type: ignore[arg-type]  # the texts of a bug
+            needs=feature_values("gradients=yes"), **texts,  # type: ignore[arg-type]  # the texts of a bug
         )
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from mha_parity.catalogue.base import Attention
 from mha_parity.catalogue.gradients import with_gradients
-from mha_parity.catalogue.registry import Bug, enter, features
+from mha_parity.catalogue.registry import Bug, enter, feature_values
 from mha_parity.core.case import Case
 from mha_parity.core.problem import Problem
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared
@@ -264,7 +264,7 @@ def register_layer(
     enter(
         Bug(
             id=bug_id, family=family, title=title, sources=tuple(sources.split()),
-            needs=features(needs), plain=False, layer=make, forbid=tuple(forbid.split()),
+            needs=feature_values(needs), plain=False, layer=make, forbid=tuple(forbid.split()),
             make=lambda: with_right_fallback(bound_layer(make())), **texts,  # type: ignore[arg-type]  # the texts of a bug
         )
     )  # fmt: skip

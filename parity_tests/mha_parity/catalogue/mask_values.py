@@ -280,7 +280,7 @@ class AfterSoftmaxRenormalised(AfterSoftmax):
     needs="padding=bool/float/lengths",
     aliases="mask-after-softmax",
 )
-class OnValues(Attention):
+class PaddedValuesBlanked(Attention):
     """Padded values blanked, scores untouched."""
 
     def apply_weights(self, weights: Array, v: Array) -> Array:

@@ -147,7 +147,7 @@ def register_bug(
             remedy=remedy,
             sources=tuple(sources.split()),
             aliases=tuple(aliases.split()),
-            needs=features(needs),
+            needs=feature_values(needs),
             equivalent=equivalent,
             beyond=beyond,
             policy=policy,
@@ -160,7 +160,7 @@ def register_bug(
     return register
 
 
-def features(text: str) -> Mapping[str, tuple[str, ...]]:
+def feature_values(text: str) -> Mapping[str, tuple[str, ...]]:
     """Return ``axis=a/b axis=c`` as a mapping; every name must exist."""
     needs = {}
     for word in text.split():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention, attend
-from mha_parity.catalogue.registry import Bug, enter, features
+from mha_parity.catalogue.registry import Bug, enter, feature_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,12 +34,12 @@ def stale_mask() -> Callable[[Problem], Answer]:
 
     def function(problem: Problem) -> Answer:
         own = {name: getattr(problem, name) for name in ("key_padding_mask", "attn_mask")}
-        return right(problem.replace(**memory.setdefault(shapes(problem), own)))
+        return right(problem.replace(**memory.setdefault(problem_signature(problem), own)))
 
     return function
 
 
-def shapes(problem: Problem) -> object:
+def problem_signature(problem: Problem) -> object:
     """Return all shapes and dtypes of a problem, and its features, without its values."""
     arrays = [getattr(problem, name) for name in (*INPUTS, *WEIGHTS)]
     kinds = [None if a is None else (a.shape, a.dtype.str) for a in arrays]
@@ -78,7 +78,7 @@ enter(
         visible_when="two calls with like shapes and unlike masks",
         remedy="build the mask anew in each call, or key the cache by what it depends on",
         sources=("facebookresearch/xformers#66", "facebookresearch/xformers#655"),
-        needs=features("padding=bool/float/lengths attn=bool2d/float2d/bool3d/float3d"),
+        needs=feature_values("padding=bool/float/lengths attn=bool2d/float2d/bool3d/float3d"),
         make=stale_mask,
     )
 )

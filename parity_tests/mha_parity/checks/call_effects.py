@@ -135,7 +135,7 @@ class MonitoredCandidate:
             for name, further in self._extra(problem, number):
                 findings += self._further(name, further)
             if not failed:
-                sequence = state.check_state(self.bound, problem, number)
+                sequence = state.check_statelessness(self.bound, problem, number)
                 findings += self._further("statelessness", sequence)
         before_call.restore()  # the further calls may have changed it again
         return dataclasses.replace(with_findings(kept, findings), lost=tuple(self._lost))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import cotangent
-from mha_parity.core.arrays import merge, split
+from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 
 if TYPE_CHECKING:
@@ -50,9 +50,11 @@ def check_dropout_gradients(
 def _right_gradients(problem: Problem, weights: Array, kept: Array) -> dict[str, Array]:
     """Return the gradients of value and query in float64."""
     heads, groups = problem.num_heads, problem.num_heads // problem.num_kv_heads
-    d_heads = split(cotangent(problem).astype(np.float64), heads)
+    d_heads = split_heads(cotangent(problem).astype(np.float64), heads)
     k, v = (
-        np.repeat(split(_projected(problem, name, which), problem.num_kv_heads), groups, axis=1)
+        np.repeat(
+            split_heads(_projected(problem, name, which), problem.num_kv_heads), groups, axis=1
+        )
         for name, which in (("key", "k"), ("value", "v"))
     )
     d_v = (kept * weights).swapaxes(-1, -2) @ d_heads
@@ -75,5 +77,5 @@ def _projected(problem: Problem, name: str, which: str) -> Array:
 
 def _input_gradient(rows: Array, weight: Array | None) -> Array:
     """Return the gradient (N, T, E) of an input, from that of its heads (N, H, T, D)."""
-    merged = merge(rows)
+    merged = merge_heads(rows)
     return merged if weight is None else merged @ weight.astype(np.float64)

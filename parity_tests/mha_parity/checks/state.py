@@ -68,7 +68,7 @@ _EXPECTED_THEN: tuple[tuple[str, Callable[[Problem, Problem], Problem | None]], 
 )
 
 
-def check_state(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
+def check_statelessness(bound: Convention, problem: Problem, number: int) -> Iterator[str]:
     """Yield what an object answers otherwise than new ones do, or overwrites: one finding at most.
 
     ``number`` is that of the case among those for which this is asked. A layer that is given as it

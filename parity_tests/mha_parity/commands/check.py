@@ -130,7 +130,7 @@ def _all_judged(
             if ahead and after is not None:
                 following = started.enter_context(opened(*after))
             try:
-                verdicts.append(judged(target, options, executor, candidate))
+                verdicts.append(judge_target(target, options, executor, candidate))
             except ValueError as mistake:
                 refused.append(Refusal(target, str(mistake)))
     return verdicts, refused
@@ -154,7 +154,7 @@ def default_runs(options: Options) -> list[tuple[str, Options]]:
     return [(DEFAULT_TARGET, replace(options, cases=rest)), *forced]
 
 
-def judged(
+def judge_target(
     target: str,
     options: Options,
     executor: Executor | None = None,

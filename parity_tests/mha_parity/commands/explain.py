@@ -17,7 +17,7 @@ from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding, max_difference
 from mha_parity.core.features import label
 from mha_parity.report.columns import ReportText
-from mha_parity.run.shrink import smallest
+from mha_parity.run.shrink import smallest_failing_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ VISIBLE = 1e-3  # of the largest value: less is no example for the eye, unless t
 
 
 @dataclass(frozen=True, eq=False)
-class Example:
+class BugExample:
     """A problem on which a bug shows, what is shown of it, and both answers; None: no answer."""
 
     problem: Problem
@@ -108,7 +108,7 @@ def _needed(bug: Bug) -> str:
 
 def _example(bug: Bug, console: Console) -> None:
     """Print in how many cases the bug shows, and the smallest of them with both answers."""
-    examples: list[Example] = []
+    examples: list[BugExample] = []
     tried = 0
     for seed in RUNS:
         examples += [e for case in _cases(bug, seed) if (e := example(bug, case)) is not None]
@@ -127,7 +127,7 @@ def _example(bug: Bug, console: Console) -> None:
         console.print(Text(_printed(array)))
 
 
-def _spellings(bug: Bug, first: Example) -> Iterator[Bug]:
+def _spellings(bug: Bug, first: BugExample) -> Iterator[Bug]:
     """Yield the bug; where it takes many keys, with other constants too, such as smaller blocks."""
     yield bug
     if first.problem.case.keys > MANY:
@@ -143,18 +143,18 @@ def _cases(bug: Bug, seed: int) -> Iterator[Case]:
         yield case if "memory" in bug.needs else case.replace(memory="c")
 
 
-def example(bug: Bug, case: Case) -> Example | None:
+def example(bug: Bug, case: Case) -> BugExample | None:
     """Return what the bug shows on a case; None where it shows nothing."""
     problem = make_problem(case)
     right = attend(Attention, problem)
     try:
         wrong = bug.attend(problem)
     except (CandidateError, ValueError, IndexError):
-        return Example(problem, "output", right.output, None)
+        return BugExample(problem, "output", right.output, None)
     for what in ("output", "weights"):
         found, expected = _of(wrong, what), _of(right, what)
         if found is not None and expected is not None and not equal_up_to_rounding(expected, found):
-            return Example(problem, what, expected, found)
+            return BugExample(problem, what, expected, found)
     return None
 
 
@@ -163,14 +163,14 @@ def _of(answer: Answer, what: str) -> Array | None:
     return array
 
 
-def _large(found: Example) -> bool:
+def _large(found: BugExample) -> bool:
     if found.wrong is None or found.wrong.shape != found.right.shape:
         return True
     largest = float(np.abs(np.nan_to_num(found.right)).max(initial=0))
     return max_difference(found.right, found.wrong) > VISIBLE * largest
 
 
-def _shrunk(bug: Bug, first: Example) -> Example:
+def _shrunk(bug: Bug, first: BugExample) -> BugExample:
     """Return the smallest example of the same kind that shrinking finds."""
     best = first
 
@@ -184,15 +184,15 @@ def _shrunk(bug: Bug, first: Example) -> Example:
         best = found
         return True
 
-    smallest(first.problem.case, still, lambda case: case.gradients == "no")
+    smallest_failing_case(first.problem.case, still, lambda case: case.gradients == "no")
     return best
 
 
-def _empty(found: Example) -> bool:
+def _empty(found: BugExample) -> bool:
     return found.right.size == 0
 
 
-def _order(found: Example) -> tuple[bool, bool, bool, bool, int, str]:
+def _order(found: BugExample) -> tuple[bool, bool, bool, bool, int, str]:
     """Return what makes an example a good one to start from, best first."""
     case = found.problem.case
     narrow = min(case.queries, case.keys) < 2
@@ -200,7 +200,7 @@ def _order(found: Example) -> tuple[bool, bool, bool, bool, int, str]:
     return _empty(found), not _large(found), narrow, case.form == "mha", elements, case.id
 
 
-def _arrays(found: Example) -> Iterator[tuple[str, Array]]:
+def _arrays(found: BugExample) -> Iterator[tuple[str, Array]]:
     """Yield the arrays of an example that fit the eye, of its first sample."""
     problem = found.problem
     if problem.case.form == "qkv":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.diagnose.identity import identify
-from mha_parity.run.narrowing import narrowed, restricted
+from mha_parity.run.narrowing import narrowed_candidate, restricted
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
@@ -26,4 +26,4 @@ def identify_target(target: str, options: Options) -> IdentityCard:
     """
     with opened(target, options) as candidate:
         offer = restricted(candidate, options)
-        return identify(narrowed(candidate, offer, options), target, SECONDS)
+        return identify(narrowed_candidate(candidate, offer, options), target, SECONDS)

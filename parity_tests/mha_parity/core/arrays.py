@@ -9,13 +9,13 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def split(rows: Array, heads: int) -> Array:
+def split_heads(rows: Array, heads: int) -> Array:
     """Turn (N, S, H D) into (N, H, S, D)."""
     samples, length, width = rows.shape
     return rows.reshape(samples, length, heads, width // max(heads, 1)).swapaxes(1, 2)
 
 
-def merge(heads: Array) -> Array:
+def merge_heads(heads: Array) -> Array:
     """Turn (N, H, L, D) into (N, L, H D)."""
     samples, count, length, width = heads.shape
     return heads.swapaxes(1, 2).reshape(samples, length, count * width)

@@ -10,8 +10,8 @@ from typing import Any
 from mha_parity.core.option_values import (
     count,
     dtypes,
-    features,
-    masks,
+    feature_pairs,
+    mask_meanings,
     modules,
     names,
     one_of,
@@ -41,7 +41,7 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     "seed": _flag("which cases (%(default)s)", "N", count),
     "fail-fast": _flag("stop at the first case that fails"),
     "dtypes": _flag("only these dtypes", "A,B", dtypes),
-    "features": _flag("only these features", "AXIS=VALUE,...", features),
+    "features": _flag("only these features", "AXIS=VALUE,...", feature_pairs),
     "timeout": _flag("seconds a call may take (%(default)s)", "S", positive),
     "memory": _flag("memory the target may take (%(default)s)", "GIB", positive),
     "in-process": _flag("run the target here, for debuggers; protects from nothing"),
@@ -65,7 +65,7 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     "masks": _flag(
         "what a mask means: True hides, keeps, or is additive; (N,1,L,S) say (default: tried)",
         "NAME=MEANING[:SHAPE]",
-        masks,
+        mask_meanings,
     ),
     "without": _flag(
         "leave these masks, lengths or causal switches of the target untried, and say so",

@@ -69,7 +69,7 @@ def names(text: str) -> tuple[str, ...]:
     return modules(text)
 
 
-def masks(text: str) -> tuple[tuple[str, str], ...]:
+def mask_meanings(text: str) -> tuple[tuple[str, str], ...]:
     """Return the (parameter, meaning) pairs of a list such as ``mask=keeps:(N,1,L,S)``."""
     pairs = []
     for word in re.split(r",(?![^(]*\))", text):
@@ -81,7 +81,7 @@ def masks(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def features(text: str) -> tuple[tuple[str, str], ...]:
+def feature_pairs(text: str) -> tuple[tuple[str, str], ...]:
     """Return the (axis, value) pairs of a list such as ``attn=causal,bias=yes``."""
     pairs = []
     for word in text.split(","):

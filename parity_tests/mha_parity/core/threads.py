@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def openmp_in_one_thread() -> Iterator[None]:
     """Let libraries on OpenMP, torch among them, compute in this thread, and then as before.
 
     OpenMP's threads wait for each other by spinning: on busy cores, problems as small as cases take

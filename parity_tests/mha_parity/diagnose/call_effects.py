@@ -159,7 +159,7 @@ def _known(bug_id: str, evidence: str, *, confident: bool = True) -> tuple[Diagn
     )
 
 
-def ask(candidate: Candidate, problem: Problem) -> Answer | None:
+def answer_or_none(candidate: Candidate, problem: Problem) -> Answer | None:
     """Return the candidate's answer, or None where it gives none."""
     try:
         return candidate(problem)
@@ -169,7 +169,7 @@ def ask(candidate: Candidate, problem: Problem) -> Answer | None:
 
 def nondeterminism(candidate: Candidate, seen: Observation) -> tuple[Diagnosis, ...]:
     """Ask the same thing twice: rounding may differ, the answer may not."""
-    first, second = ask(candidate, seen.problem), ask(candidate, seen.problem)
+    first, second = answer_or_none(candidate, seen.problem), answer_or_none(candidate, seen.problem)
     if first is None or second is None or first.output.shape != second.output.shape:
         return ()
     distance = seen.gap(

@@ -49,7 +49,7 @@ def _findings(candidate: Candidate, running: Callable[[], bool], *, weights: boo
         yield "the candidate does not answer the plainest problem that it offers"
         return
     yield f"the first stage to depart from torch: {first_wrong_stage(candidate, reading)}"
-    for probe in (weight_sums, effective_scales, hidden_keys) if weights else ():
+    for probe in (weight_sums, effective_scales, keys_without_weight) if weights else ():
         yield from probe(reading)
     if running():
         yield from channel_mixing(candidate)
@@ -126,7 +126,7 @@ def named_sizes(problem: Problem, found: float) -> Iterator[str]:
         yield "the scores are not scaled"
 
 
-def hidden_keys(reading: WeightsReading) -> Iterator[str]:
+def keys_without_weight(reading: WeightsReading) -> Iterator[str]:
     """Say which keys get no weight though they should."""
     lost = (np.abs(reading.weights) < 1e-12) & (reading.right > 1e-6)
     if not lost.any():

@@ -11,7 +11,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.catalogue import Attention
-from mha_parity.core.arrays import split
+from mha_parity.core.arrays import split_heads
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.core.compare import as_float64
@@ -97,7 +97,7 @@ def read_sample_weights(answers: Answers, problem: Problem, sample: int) -> Arra
         if isinstance(answer, CandidateError) or np.shape(answer.output) != problem.output_shape:
             return None
         output = as_float64(answer.output)
-        parts.append(split(output, problem.num_heads)[sample])
+        parts.append(split_heads(output, problem.num_heads)[sample])
     read = np.concatenate(parts, axis=-1)[..., :keys]
     return np.concatenate([read, _appended(read, problem.appended)], axis=-1)
 

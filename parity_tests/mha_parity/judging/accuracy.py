@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import mha_torch
-from mha_parity.core.arrays import merge, split
+from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.verdict import PINNED_PATH, TARGET, Accuracy
 from mha_parity.judging.groups import judged_array
 from mha_parity.oracle.recorded import torch_result
@@ -89,16 +89,16 @@ def _computed_output(problem: Problem, path: str) -> Array:
         raise mha_torch.PathNotTakenError(f"`path`={path!r} is one of the layer's alone.")
     mask = np.where(problem.hidden(), -np.inf, problem.additive()).astype(problem.dtype)
     heads = mha_torch.scaled_dot_product_attention(
-        split(problem.query, problem.num_heads),
-        split(problem.key, problem.num_kv_heads),
-        split(problem.value, problem.num_kv_heads),
+        split_heads(problem.query, problem.num_heads),
+        split_heads(problem.key, problem.num_kv_heads),
+        split_heads(problem.value, problem.num_kv_heads),
         attn_mask=mask,
         scale=problem.given_scale,
         enable_gqa=problem.num_kv_heads != problem.num_heads,
         backend=backend,
         dtype=dtype,
     )
-    return merge(heads)
+    return merge_heads(heads)
 
 
 def _path(name: str) -> Path:

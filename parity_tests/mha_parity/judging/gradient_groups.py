@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.arrays import split
+from mha_parity.core.arrays import split_heads
 from mha_parity.core.check_result import NO_INDEX, Place
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def group_rows(problem: Problem, name: str, array: Array) -> Array:
     elif name.startswith("bias_"):
         rows = heads
     elif name in INPUTS and problem.case.form == "qkv":
-        array = split(array, heads if name == "query" else problem.num_kv_heads)
+        array = split_heads(array, heads if name == "query" else problem.num_kv_heads)
         rows = array.shape[0] * array.shape[1]
     elif name == "out_proj.bias" or (name == "attn_mask" and array.ndim == 2):
         rows = 1

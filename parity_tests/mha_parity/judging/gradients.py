@@ -27,7 +27,7 @@ from mha_parity.judging.output import (
     JudgeSettings,
     structure_error,
 )
-from mha_parity.oracle.error_bound import machine, roundoff, smallest
+from mha_parity.oracle.error_bound import machine, roundoff, smallest_number
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared
 from mha_parity.oracle.eval_orders_vjp import pull_back
 from mha_parity.oracle.reference import EXTENDED
@@ -193,7 +193,7 @@ class _GradientJudge:
         self.settings = settings
         self.scale = self._worst(right.value)
         self.zero = is_zero_gradient(problem, self.scale, self._worst(right.limit))
-        self.rounding = roundoff(problem.dtype) * self.scale + smallest(problem.dtype)
+        self.rounding = roundoff(problem.dtype) * self.scale + smallest_number(problem.dtype)
 
     def judged(self, found: Array | None) -> CheckResult:
         """Judge structure, then NaN and infinity, then numbers."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.check_result import NO_INDEX, Place
-from mha_parity.oracle.error_bound import roundoff, smallest
+from mha_parity.oracle.error_bound import roundoff, smallest_number
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -88,7 +88,7 @@ class JudgedArray:
 
 def judged_array(name: str, problem: Problem, reference: Reference) -> JudgedArray:
     """Return ``output``, ``weights`` (per head) or ``averaged`` of a reference answer."""
-    unit, step = roundoff(problem.dtype), smallest(problem.dtype)
+    unit, step = roundoff(problem.dtype), smallest_number(problem.dtype)
     samples, heads = problem.case.batch, problem.num_heads
     if name == "output":
         mixed = problem.w_out is not None

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.arrays import merge
+from mha_parity.core.arrays import merge_heads
 from mha_parity.core.compare import as_float64
-from mha_parity.oracle.error_bound import bound, smallest
+from mha_parity.oracle.error_bound import bound, smallest_number
 from mha_parity.oracle.reference import reference_answer
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Determined:
         infinite = (~np.isfinite(reference.v)).astype(np.float64)
         hidden = np.broadcast_to(problem.hidden(), problem.weights_shape)
         least = reference.weights - bound(*self.clean).weights
-        sure = ~hidden & (least > smallest(problem.dtype))
+        sure = ~hidden & (least > smallest_number(problem.dtype))
         self.sees = (~hidden).astype(np.float64) @ infinite > 0
         self.hides = hidden.astype(np.float64) @ infinite > 0
         self.sure = sure.astype(np.float64) @ infinite > 0
@@ -68,7 +68,7 @@ class Determined:
         clean = self.clean[1]
         if judged.mixed:
             return np.where(_rows(self.sees), np.nan, clean.output)
-        return merge(np.where(self.sees, self.reference.heads, clean.heads))
+        return merge_heads(np.where(self.sees, self.reference.heads, clean.heads))
 
     def vary(self, judged: JudgedArray, found: Array) -> Array:
         """Return where NaN or infinity was found that not every order has, and some have."""
@@ -76,7 +76,7 @@ class Determined:
             return np.zeros(found.shape, dtype=bool)
         numbers = as_float64(found)
         unsure = self.sees & ~self.sure
-        nan, infinite = merge(self.hides | unsure), merge(unsure)
+        nan, infinite = merge_heads(self.hides | unsure), merge_heads(unsure)
         if self.problem.case.form == "mha":
             nan = nan | _rows(self.hides | self.sees)
         if judged.mixed:

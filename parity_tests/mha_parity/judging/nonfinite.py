@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.arrays import merge
+from mha_parity.core.arrays import merge_heads
 from mha_parity.core.compare import as_float64, same_kind
 from mha_parity.core.options import POLICIES, Policy
-from mha_parity.oracle.error_bound import roundoff, smallest
+from mha_parity.oracle.error_bound import roundoff, smallest_number
 from mha_parity.oracle.reference import Reference, reference_answer
 from mha_parity.oracle.row_tails import nan_past_rows
 
@@ -94,7 +94,7 @@ def reference_under(problem: Problem, reference: Reference, policy: Policy) -> R
         reference.v.mean(axis=2, keepdims=True) if uniform else np.zeros_like(reference.v[:, :, :1])
     )
     heads = np.where(rows, mean, reference.heads)
-    output = merge(heads)
+    output = merge_heads(heads)
     if problem.w_out is not None:
         output = output @ problem.w_out.astype(output.dtype).T
         if problem.b_out is not None:
@@ -137,7 +137,7 @@ def _reach(problem: Problem, reference: Reference, judged: JudgedArray) -> float
                 largest *= max(1.0, float(sums.max(initial=0)))
         if problem.b_out is not None:
             largest += float(np.abs(problem.b_out.astype(np.float64)).max(initial=0))
-    return float(terms * (unit * largest + smallest(problem.dtype)))
+    return float(terms * (unit * largest + smallest_number(problem.dtype)))
 
 
 def hides_nonfinite(problem: Problem) -> bool:
@@ -185,7 +185,9 @@ def sanitised_problem(problem: Problem, reference: Reference) -> tuple[Problem, 
         clean,
         weights=np.where(sees, reference.weights, clean.weights),
         heads=heads,
-        output=merge(heads) if rows is None else np.where(rows, reference.output, clean.output),
+        output=merge_heads(heads)
+        if rows is None
+        else np.where(rows, reference.output, clean.output),
     )
 
 

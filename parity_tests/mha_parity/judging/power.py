@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.arrays import merge
+from mha_parity.core.arrays import merge_heads
 from mha_parity.oracle.error_bound import bound
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _softmax(logits: Array, axis: int = -1) -> Array:
 
 def _projected(problem: Problem, heads: Array) -> Array:
     """Return the output that the heads lead to."""
-    output = merge(heads)
+    output = merge_heads(heads)
     if problem.w_out is not None:
         output = output @ problem.w_out.astype(np.float64).T
     return output if problem.b_out is None else output + problem.b_out.astype(np.float64)

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
-from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, EvalOrder, Prepared, attend
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, EvalOrder, Prepared, attend_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class OrderSpread:
         """Yield output and weights of one order after the other."""
         for index, order in enumerate(self._orders):
             if index == len(self._answers):
-                self._answers.append(attend(self._prepared, order))
+                self._answers.append(attend_in_order(self._prepared, order))
             yield self._answers[index]
 
     def errors(self, quantity: JudgedArray) -> Iterator[Array]:
@@ -67,7 +67,7 @@ class OrderSpread:
 
     @cached_property
     def _narrow(self) -> tuple[Array, Array]:
-        return attend(self._prepared, NARROW)
+        return attend_in_order(self._prepared, NARROW)
 
     def narrow(self, quantity: JudgedArray) -> Array:
         """Return the errors of an order that sums in 16 bits; 0 for wider dtypes."""
@@ -87,7 +87,7 @@ class OrderSpread:
         }
         with np.errstate(all="ignore"):  # what passes its range is no number there
             prepared = Prepared(problem.replace(**floats))
-            return [attend(prepared, order) for order in EVAL_ORDERS[:COARSE_ORDERS]]
+            return [attend_in_order(prepared, order) for order in EVAL_ORDERS[:COARSE_ORDERS]]
 
     def coarse(self, quantity: JudgedArray) -> Array:
         """Return the largest error in each group of products of 8 bits summed in float32.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.arrays import merge, split
+from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.oracle.error_arithmetic import Bounded
 from mha_parity.oracle.error_bound import SCALING, ErrorModel, bound_in
 
@@ -63,7 +63,7 @@ class _Backward:
 
     def gradients(self) -> Gradients:
         found: Gradients = {}
-        d_heads = self._out(found).shaped(partial(split, heads=self.problem.num_heads))
+        d_heads = self._out(found).shaped(partial(split_heads, heads=self.problem.num_heads))
         d_scores, d_v = self._mixed(d_heads)
         d_q = (d_scores @ self.k).scaled(self.problem.scale, SCALING)
         d_k = (_turned(d_scores) @ self.q).scaled(self.problem.scale, SCALING)
@@ -78,7 +78,7 @@ class _Backward:
         if problem.w_out is None:
             return self.cotangent
         flat = self.cotangent.shaped(_flat)
-        found["out_proj.weight"] = _turned(flat) @ self.heads.shaped(merge).shaped(_flat)
+        found["out_proj.weight"] = _turned(flat) @ self.heads.shaped(merge_heads).shaped(_flat)
         if problem.b_out is not None:
             found["out_proj.bias"] = flat.total(0)
         return self.cotangent @ self.q.exact(problem.w_out)
@@ -109,7 +109,7 @@ class _Backward:
 
     def _appended(self, found: Gradients, which: str, rows: Bounded) -> Bounded:
         """Return the merged gradient of the projected rows; keep that of bias_k and bias_v."""
-        merged = rows.shaped(merge)
+        merged = rows.shaped(merge_heads)
         if which == "q":
             return merged
         if getattr(self.problem, f"bias_{which}") is not None:

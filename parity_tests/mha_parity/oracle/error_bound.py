@@ -42,7 +42,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mha_parity.core.arrays import merge, split
+from mha_parity.core.arrays import merge_heads, split_heads
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -90,7 +90,7 @@ def roundoff(dtype: np.dtype[np.generic]) -> float:
     return _finfo(dtype)[0] / 2
 
 
-def smallest(dtype: np.dtype[np.generic]) -> float:
+def smallest_number(dtype: np.dtype[np.generic]) -> float:
     """Return the smallest number above 0 that every machine has: normal, in float16 subnormal."""
     return _finfo(dtype)[1]
 
@@ -105,7 +105,7 @@ def _finfo(dtype: np.dtype[np.generic]) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Bound:
+class ErrorBound:
     """The largest errors that rounding explains, element by element, in float64.
 
     ``stages``: those of q, k, v and the heads, (N, H, ..., D).
@@ -116,7 +116,7 @@ class Bound:
     stages: tuple[Array, Array, Array, Array]
 
 
-def bound(problem: Problem, reference: Reference, *, probabilistic: bool = False) -> Bound:
+def bound(problem: Problem, reference: Reference, *, probabilistic: bool = False) -> ErrorBound:
     """Return the bound for answers in the problem's dtype. Rows without a key are NaN."""
     if not probabilistic and reference in _KEPT:
         return _KEPT[reference]
@@ -126,7 +126,7 @@ def bound(problem: Problem, reference: Reference, *, probabilistic: bool = False
     return found
 
 
-_KEPT: WeakKeyDictionary[Reference, Bound] = (
+_KEPT: WeakKeyDictionary[Reference, ErrorBound] = (
     WeakKeyDictionary()
 )  # judge, power and relations share it
 
@@ -134,16 +134,16 @@ _KEPT: WeakKeyDictionary[Reference, Bound] = (
 def machine(dtype: np.dtype[np.generic], *, probabilistic: bool = False) -> ErrorModel:
     """Return the arithmetic of a dtype: sums in float32 at least."""
     unit = roundoff(dtype)
-    return ErrorModel(unit, min(unit, 2.0**-24), smallest(dtype), probabilistic)
+    return ErrorModel(unit, min(unit, 2.0**-24), smallest_number(dtype), probabilistic)
 
 
-def bound_in(arithmetic: ErrorModel, problem: Problem, reference: Reference) -> Bound:
+def bound_in(arithmetic: ErrorModel, problem: Problem, reference: Reference) -> ErrorBound:
     """Return the bound for answers in some arithmetic, be it the problem's own or another."""
     with np.errstate(all="ignore"):
         return _bound(problem, reference, arithmetic)
 
 
-def _bound(problem: Problem, reference: Reference, arithmetic: ErrorModel) -> Bound:
+def _bound(problem: Problem, reference: Reference, arithmetic: ErrorModel) -> ErrorBound:
     q, k, v = (np.abs(rows.astype(np.float64)) for rows in (reference.q, reference.k, reference.v))
     dq, dk, dv = (_projection(problem, which, rows, arithmetic) for which, rows in
                   (("q", q), ("k", k), ("v", v)))  # fmt: skip
@@ -158,8 +158,8 @@ def _bound(problem: Problem, reference: Reference, arithmetic: ErrorModel) -> Bo
     heads = _heads(reference, (p, dp), dv, normalising)
     heads = heads + arithmetic.step * (1 + v.sum(-2, keepdims=True))
     reach = np.abs(reference.heads.astype(np.float64))
-    output = _output(problem, merge(reach), merge(heads), arithmetic)
-    return Bound(output, weights, (dq, dk, dv, heads))
+    output = _output(problem, merge_heads(reach), merge_heads(heads), arithmetic)
+    return ErrorBound(output, weights, (dq, dk, dv, heads))
 
 
 def _projection(problem: Problem, which: str, rows: Array, arithmetic: ErrorModel) -> Array:
@@ -172,7 +172,7 @@ def _projection(problem: Problem, which: str, rows: Array, arithmetic: ErrorMode
     if bias is not None:
         reach = reach + _magnitude(bias)
     error = arithmetic.factor(weight.shape[-1] + 1, 2) * reach
-    heads = split(error + arithmetic.step, problem.num_heads)
+    heads = split_heads(error + arithmetic.step, problem.num_heads)
     appended = rows.shape[2] - heads.shape[2]
     return np.pad(heads, [(0, 0), (0, 0), (0, appended), (0, 0)]) if appended else heads
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from mha_parity.core.arrays import merge, split
+from mha_parity.core.arrays import merge_heads, split_heads
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -161,13 +161,13 @@ def _mask(problem: Problem) -> Array:
     return np.asarray(np.where(problem.hidden(), -np.inf, rounded))
 
 
-def attend(prepared: Prepared, order: EvalOrder) -> tuple[Array, Array]:
+def attend_in_order(prepared: Prepared, order: EvalOrder) -> tuple[Array, Array]:
     """Return output (N, L, H Dv) and weights (N, H, L, S') computed in one order."""
     problem = prepared.problem
     arithmetic = Arithmetic(problem.dtype, order)
     with np.errstate(all="ignore"):
-        _, _, _, weights, heads = forward(prepared, order, arithmetic)
-        output = merge(heads)
+        _, _, _, weights, heads = forward_in_order(prepared, order, arithmetic)
+        output = merge_heads(heads)
         if problem.w_out is not None:
             bias = prepared.arrays["b_out"]
             output = arithmetic.product(output, prepared["w_out"], order.projection)
@@ -175,7 +175,7 @@ def attend(prepared: Prepared, order: EvalOrder) -> tuple[Array, Array]:
         return output, weights
 
 
-def forward(
+def forward_in_order(
     prepared: Prepared, order: EvalOrder, arithmetic: Arithmetic
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return q, k, v, weights and heads, (N, H, ...) each."""
@@ -219,7 +219,7 @@ def _heads(
     rows = prepared[{"q": "query", "k": "key", "v": "value"}[which]]
     weight, bias = prepared.arrays[f"w_{which}"], prepared.arrays[f"b_{which}"]
     if weight is None:
-        return split(rows, count)
+        return split_heads(rows, count)
     if order.per_head:
         parts = weight.reshape(count, -1, weight.shape[-1])
         heads = arithmetic.product(rows[:, None], parts[None], order.projection)
@@ -229,7 +229,7 @@ def _heads(
     product = arithmetic.product(rows, weight, order.projection)
     if bias is not None:
         product = arithmetic.step(product) + bias
-    return split(arithmetic.end(product), count)
+    return split_heads(arithmetic.end(product), count)
 
 
 def _logits(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.arrays import merge, split
-from mha_parity.oracle.eval_orders import Arithmetic, EvalOrder, Prepared, forward
+from mha_parity.core.arrays import merge_heads, split_heads
+from mha_parity.oracle.eval_orders import Arithmetic, EvalOrder, Prepared, forward_in_order
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -31,7 +31,7 @@ class VJP:
         self.problem = prepared.problem
         self.order = order
         self.does = Arithmetic(prepared.problem.dtype, order)
-        self.q, self.k, self.v, weights, heads = forward(prepared, order, self.does)
+        self.q, self.k, self.v, weights, heads = forward_in_order(prepared, order, self.does)
         unseen = np.asarray(self.problem.masked_rows())[..., None]
         self.p, self.heads = np.where(unseen, 0, weights), np.where(unseen, 0, heads)
 
@@ -50,11 +50,11 @@ class VJP:
         given = cotangent.astype(self.does.work)
         if problem.w_out is not None:
             flat = _flat(given)
-            found["out_proj.weight"] = self._product(flat.T, _flat(merge(self.heads)))
+            found["out_proj.weight"] = self._product(flat.T, _flat(merge_heads(self.heads)))
             if problem.b_out is not None:
                 found["out_proj.bias"] = self._sum(flat, 0)
             given = self._product(given, self.prepared["w_out"])
-        d_heads = split(given, problem.num_heads)
+        d_heads = split_heads(given, problem.num_heads)
         d_scores = self._scores(d_heads)
         scale = self.does.work(self.scale())
         if self.order.scale_at in {"late", "both"}:
@@ -69,7 +69,7 @@ class VJP:
         d_v = self._product(self.p.swapaxes(-1, -2), d_heads)
         found |= self._masks(d_scores)
         rows = {"q": d_q, "k": self._grouped(d_k), "v": self._grouped(d_v)}
-        merged = {which: merge(each) for which, each in rows.items()}
+        merged = {which: merge_heads(each) for which, each in rows.items()}
         return found | self._appended(merged) | self._inputs(merged)
 
     def _scores(self, d_heads: Array) -> Array:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.arrays import split
+from mha_parity.core.arrays import split_heads
 from mha_parity.oracle.error_bound import (
     EXP,
     LOGARITHM,
@@ -183,7 +183,8 @@ def _projected(problem: Problem, which: str, sample: int) -> Array:
     if bias is not None:
         reach = reach + abs(bias.astype(np.float64))
     deviation = roundoff(problem.dtype) * math.sqrt(weight.shape[-1] + ELEMENTWISE) * reach
-    return np.asarray(split(deviation[None], problem.num_heads)[0])  # layers repeat grouped heads
+    heads = split_heads(deviation[None], problem.num_heads)  # layers repeat grouped heads
+    return np.asarray(heads[0])
 
 
 def _masked(problem: Problem, sample: int, row: int, shape: tuple[int, ...]) -> Array:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import mha_torch
-from mha_parity.core.arrays import merge, split
+from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.oracle.recorded import torch_result
 from mha_torch import plain
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_torch.agreement import Options, SdpaOptions
+    from mha_torch.agreement import AttentionOptions, SdpaOptions
     from mha_torch.plain import Float
 
 EXTENDED: Float = (
@@ -81,7 +81,7 @@ def reference_answer(problem: Problem) -> Reference:
 def _layer(problem: Problem, dtype: Float) -> Reference:
     """Return the reference of a whole layer."""
     arrays = (problem.query, problem.key, problem.value, problem.state())
-    options: Options = {
+    options: AttentionOptions = {
         "num_heads": problem.num_heads,
         "add_zero_attn": problem.add_zero_attn,
         "key_padding_mask": problem.key_padding_mask,
@@ -118,7 +118,7 @@ def _layer(problem: Problem, dtype: Float) -> Reference:
 def _core(problem: Problem, dtype: Float) -> Reference:
     """Return the reference of attention on projected Q, K, V."""
     q, k, v = (
-        split(rows, heads)
+        split_heads(rows, heads)
         for rows, heads in (
             (problem.query, problem.num_heads),
             (problem.key, problem.num_kv_heads),
@@ -138,7 +138,7 @@ def _core(problem: Problem, dtype: Float) -> Reference:
         if not _agrees_in_float64(heads, stages.heads):
             mha_torch.agree_sdpa(q, k, v, extended=dtype, **_rounded(options))
         heads = stages.heads if dtype is not np.float64 else heads
-        return _asked(problem, merge(heads), stages.weights)
+        return _asked(problem, merge_heads(heads), stages.weights)
 
     found = torch_result(REFERENCE, problem, met_by_torch)
     return Reference(
@@ -147,7 +147,7 @@ def _core(problem: Problem, dtype: Float) -> Reference:
         v=stages.v,
         logits=stages.logits,
         weights=stages.weights,
-        heads=split(found["output"], problem.num_heads),
+        heads=split_heads(found["output"], problem.num_heads),
         output=found["output"],
     )
 

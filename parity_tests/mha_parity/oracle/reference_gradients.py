@@ -15,9 +15,9 @@ import numpy as np
 
 import mha_torch
 from mha_parity.cases.generate import cotangent
-from mha_parity.core.arrays import merge, split
+from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.oracle.backward import backward
-from mha_parity.oracle.error_bound import ErrorModel, machine, smallest
+from mha_parity.oracle.error_bound import ErrorModel, machine, smallest_number
 from mha_parity.oracle.recorded import torch_result
 from mha_parity.oracle.reference import AGREEING_ROUNDINGS
 
@@ -91,15 +91,15 @@ def torch_gradients(problem: Problem, given: Array) -> dict[str, Array]:
 def _torch_core(problem: Problem, given: Array) -> dict[str, Array]:
     """Return the gradients of attention on projected Q, K, V; masks are given as one float mask."""
     found = mha_torch.sdpa_gradients(
-        split(problem.query, problem.num_heads),
-        split(problem.key, problem.num_kv_heads),
-        split(problem.value, problem.num_kv_heads),
-        split(given, problem.num_heads),
+        split_heads(problem.query, problem.num_heads),
+        split_heads(problem.key, problem.num_kv_heads),
+        split_heads(problem.value, problem.num_kv_heads),
+        split_heads(given, problem.num_heads),
         attn_mask=np.where(problem.hidden(), -np.inf, problem.additive()),
         scale=problem.given_scale,
         enable_gqa=problem.num_kv_heads != problem.num_heads,
     )
-    rows = {name: merge(found[name]) for name in ("query", "key", "value")}
+    rows = {name: merge_heads(found[name]) for name in ("query", "key", "value")}
     return rows | problem.mask_sums(found["attn_mask"])
 
 
@@ -119,7 +119,7 @@ def _agree(
     ]
     if not differing:
         return
-    twice = ErrorModel(2.0**-52, 2.0**-52, smallest(np.dtype(np.float64)))
+    twice = ErrorModel(2.0**-52, 2.0**-52, smallest_number(np.dtype(np.float64)))
     limits = backward(problem, reference, given, twice)
     for name in differing:
         if not (np.abs(by_torch[name] - own[name]) <= limits[name].error).all():

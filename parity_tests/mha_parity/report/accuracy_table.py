@@ -63,7 +63,7 @@ def paths(verdict: Verdict) -> list[tuple[str, ByDtype]]:
     return [(path, rows(verdict, path)) for path in named if path not in {TARGET, PINNED_PATH}]
 
 
-def features(verdict: Verdict) -> list[tuple[str, ByDtype]]:
+def rows_by_feature(verdict: Verdict) -> list[tuple[str, ByDtype]]:
     """Return the target's rows by feature, in the features' order and words."""
     named = [(axis, value) for axis, values in AXES.items() for value in values]
     found = ((label(*each), rows(verdict, TARGET, *each)) for each in named)
@@ -74,7 +74,7 @@ def furthest(verdict: Verdict) -> str:
     """Return in a sentence the feature with which the target's error is largest next to torch's."""
     found = [
         (row.median_times_torch, words, row)
-        for words, by_dtype in features(verdict)
+        for words, by_dtype in rows_by_feature(verdict)
         for row in by_dtype.values()
         if row.cases >= ENOUGH
     ]

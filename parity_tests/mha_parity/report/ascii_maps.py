@@ -23,7 +23,7 @@ SHADES = " ░▒▓█"
 LEFT = len("  row 10  ")
 
 
-def masks(problem: Problem, head: int, row: int, width: int) -> Iterator[Text]:
+def mask_lines(problem: Problem, head: int, row: int, width: int) -> Iterator[Text]:
     """Yield a line a query around ``row``, a character a key, the samples side by side.
 
     Nothing where no mask hides or favours a key.
@@ -61,7 +61,7 @@ def _left_out(hidden: Array, samples: int, keys: int) -> Iterator[Text]:
         yield Text(f"  shown: {', '.join(found).replace('querys', 'queries')}", "dim")
 
 
-def weights(picture: WeightsPicture, head: int, width: int) -> Iterator[str]:
+def weight_lines(picture: WeightsPicture, head: int, width: int) -> Iterator[str]:
     """Yield a line a query: a head's attention weights in shades of grey, and torch's on the right.
 
     The darkest shade stands for the largest weight of both.

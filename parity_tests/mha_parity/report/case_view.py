@@ -106,11 +106,11 @@ def _pictures(detail: CaseDetail, width: int) -> Iterator[list[Text]]:
     compared, units = detail.comparison, detail.error_units
     where = compared.where if compared else Place(NO_INDEX, NO_INDEX, 0, 0)
     if detail.problem is not None and detail.problem.hidden().size:
-        drawn = list(ascii_maps.masks(detail.problem, max(where.head, 0), where.row, width))
+        drawn = list(ascii_maps.mask_lines(detail.problem, max(where.head, 0), where.row, width))
         if drawn:
             yield drawn
     if compared is not None:
-        yield matrices.lines(compared, width)
+        yield matrices.matrix_lines(compared, width)
     if units is not None and units.size:
         worst = int(np.nan_to_num(units, nan=np.inf).max(axis=(1, 2, 3)).argmax())
         sample = where.sample if where.sample >= 0 else worst

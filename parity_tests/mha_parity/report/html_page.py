@@ -56,7 +56,7 @@ def document(
         "correlations": correlations,
         "precision": accuracy_table,
         "plots": plots,
-        "source_lines": source_view.lines,
+        "source_lines": source_view.source_lines,
         "formatted": lambda detail: wording.formatted(detail, LINES),
         "picture_of": picture_of,
         "gradient_of": gradient_of,
@@ -68,7 +68,7 @@ def document(
         "unit_columns": unit_columns,
         "units": units,
         "heat": heat,
-        "share": share,
+        "share": css_percentage,
         "breakable": breakable,
     }
     template = environment.get_template(TEMPLATE)
@@ -228,6 +228,6 @@ def heat(value: float) -> float:
     return min(0.25 + 0.75 * math.log10(value) / DECADES, 1.0)
 
 
-def share(part: int, whole: int) -> str:
+def css_percentage(part: int, whole: int) -> str:
     """Return a part as a percentage for CSS."""
     return f"{100 * part / whole:.2f}%" if whole else "0%"

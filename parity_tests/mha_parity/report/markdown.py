@@ -72,11 +72,11 @@ def _picture(picture: WeightsPicture) -> Iterator[str]:
     which = "averaged over heads" if picture.averaged else f"head {head}"
     yield f"Attention weights, {which}, of {code(picture.case.id)}:"
     yield ""
-    yield from _block("\n".join(ascii_maps.weights(picture, head, WIDTH)))
+    yield from _block("\n".join(ascii_maps.weight_lines(picture, head, WIDTH)))
 
 
 def _judged(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    yield "judged", escaped(wording.judged(verdict))
+    yield "judged", escaped(wording.judged_counts(verdict))
     if verdict.accuracy:
         yield "accuracy", escaped(accuracy_table.summary(verdict))
     if wording.untested(verdict):

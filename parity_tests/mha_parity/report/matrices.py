@@ -19,7 +19,7 @@ GAP = 3
 MOST_DIGITS = 17  # of a double
 
 
-def lines(compared: Comparison, width: int) -> list[Text]:
+def matrix_lines(compared: Comparison, width: int) -> list[Text]:
     """Return the target's numbers, torch's and their difference, side by side where they fit."""
     shown = _digits(compared)
     parts = (

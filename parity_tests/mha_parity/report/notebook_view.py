@@ -25,7 +25,7 @@ HEIGHT = 620  # pixels of the frame where no script runs; the page's script fits
 NEEDED = ("jinja2", "matplotlib")  # for the page
 
 
-def frame(verdict: Verdict) -> str | None:
+def in_iframe(verdict: Verdict) -> str | None:
     """Return the page in a frame of its own, so that no style leaks; None without NEEDED."""
     if not can_draw():
         return None

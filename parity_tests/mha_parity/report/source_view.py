@@ -20,7 +20,7 @@ class Line(NamedTuple):
     suspect: bool
 
 
-def lines(source: Source) -> list[Line]:
+def source_lines(source: Source) -> list[Line]:
     """Return at most ``MOST`` lines of the definition, around the suspect or what raised.
 
     A suspect in a helper or a base class of the same file comes first.

@@ -139,7 +139,7 @@ def _features(verdict: Verdict, page: ReportText) -> Pairs:
 
 def _judged(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
     """Return what was judged, and what was not: for want of a case, a call or an offer."""
-    pairs: Pairs = [("judged", Text(wording.judged(verdict)))]
+    pairs: Pairs = [("judged", Text(wording.judged_counts(verdict)))]
     if verbose and verdict.checks:
         checks = [_check(row) for row in verdict.checks]
         _say_unit(checks)

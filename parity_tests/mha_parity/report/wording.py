@@ -150,7 +150,7 @@ def _short(line: str) -> str:
     return line.replace(f"{Path.cwd()}{os.sep}", "")
 
 
-def judged(verdict: Verdict) -> str:
+def judged_counts(verdict: Verdict) -> str:
     """Return in one line how many cases, features, dtypes and checks were judged."""
     tested = [row for row in verdict.features if row.status in {"pass", "fail"}]
     named = [words(row) for row in tested if row.axis == "dtype"]

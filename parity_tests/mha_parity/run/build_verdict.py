@@ -10,7 +10,7 @@ from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary
 from mha_parity.run.diagnosed import diagnosed
 from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
-from mha_parity.run.narrowing import narrowed
+from mha_parity.run.narrowing import narrowed_candidate
 from mha_parity.run.overflow import is_remark
 from mha_parity.run.remarks import remarks
 from mha_parity.run.weights_pictures import can_be_drawn, closest, pictures
@@ -64,7 +64,7 @@ def build_verdict(
     inconclusive = sum(result.inconclusive for result in case_results)
     run_fails = any(each.severity.fails for each in over_run)
     most = options.max_times_torch
-    asked, settings = narrowed(candidate, offer, options), settings_of(options)
+    asked, settings = narrowed_candidate(candidate, offer, options), settings_of(options)
     failures = failures_of(asked, failing, over_run, settings, repro, shrink=options.shrink)
     return Verdict(
         target=target,

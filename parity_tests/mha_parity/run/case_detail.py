@@ -37,13 +37,13 @@ def case_detail(result: CaseResult, settings: JudgeSettings, *, call: str = "") 
         check_results=result.check_results,
         inconclusive=result.inconclusive,
         problem=result.problem,
-        comparison=comparison(result),
+        comparison=first_comparison(result),
         error_units=units,
         call=call,
     )
 
 
-def comparison(result: CaseResult) -> Comparison | None:
+def first_comparison(result: CaseResult) -> Comparison | None:
     """Return the comparison of the first failed check that has one, else that of the output."""
     if result.problem is None or result.reference is None or result.answer is None:
         return None

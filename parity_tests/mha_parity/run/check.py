@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.environment import environment
 from mha_parity.core.options import Options
-from mha_parity.core.threads import one_thread
+from mha_parity.core.threads import openmp_in_one_thread
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.recorded import active, using
 from mha_parity.run.build_verdict import build_verdict, settings_of
@@ -78,7 +78,7 @@ class RunResult:
     seconds: float
 
 
-@one_thread()
+@openmp_in_one_thread()
 def run_all(
     candidate: Candidate,
     options: Options,
@@ -118,7 +118,7 @@ def run_all(
     return RunResult(case_results, systematic, state, found, seconds), options
 
 
-@one_thread()
+@openmp_in_one_thread()
 def verdict_of(
     candidate: Candidate, options: Options, target: str, repro: Repro, found: RunResult
 ) -> Verdict:

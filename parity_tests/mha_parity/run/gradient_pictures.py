@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.arrays import split
+from mha_parity.core.arrays import split_heads
 from mha_parity.core.check_result import NO_INDEX
 from mha_parity.core.compare import as_float64
 from mha_parity.core.pictures import GradientMatrix, GradientPicture, MatrixAxis
@@ -113,7 +113,7 @@ def _matrices(problem: Problem, name: str, array: Array, sample: int) -> list[Ar
         return list(array[sample * heads : (sample + 1) * heads])
     if name in INPUTS and problem.case.form == "qkv":
         count = heads if name == "query" else problem.num_kv_heads
-        return list(split(array[sample : sample + 1], count)[0])
+        return list(split_heads(array[sample : sample + 1], count)[0])
     if name in INPUTS:
         return [array[sample]]
     if name == "in_proj_bias":

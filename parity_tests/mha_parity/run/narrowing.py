@@ -80,7 +80,7 @@ class SingleCalls(NarrowedCandidate):
         yield from ask(self._candidate, [each.replace(single_call=True) for each in problems])
 
 
-def narrowed(candidate: Candidate, offer: Offer, options: Options) -> NarrowedCandidate:
+def narrowed_candidate(candidate: Candidate, offer: Offer, options: Options) -> NarrowedCandidate:
     """Return the candidate for shrinking, diagnosis and pictures, with the offer of the run.
 
     With ``--grad`` a follow-up case may do without gradients: its output is judged in any case.

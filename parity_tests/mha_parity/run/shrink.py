@@ -66,11 +66,13 @@ def shrunk(candidate: Candidate, found: CheckResult, settings: JudgeSettings) ->
     def offered(case: Case) -> bool:
         return all(value in candidate.offer[axis] for axis, value in case.features().items())
 
-    smallest(found.case, fails, offered)
+    smallest_failing_case(found.case, fails, offered)
     return best
 
 
-def smallest(case: Case, fails: Callable[[Case], bool], offered: Callable[[Case], bool]) -> Case:
+def smallest_failing_case(
+    case: Case, fails: Callable[[Case], bool], offered: Callable[[Case], bool]
+) -> Case:
     """Return the smallest case found, within ``STEPS`` calls of ``fails``, that still fails."""
     left = STEPS
     current, tried = case, {case}

@@ -66,7 +66,7 @@ def closest(
         return ()
     case = fitting(worst.case)
     if asks_torch() and candidate.offer["weights"] == ("none",):
-        case = with_readable_weights(case)
+        case = with_a_column_a_key(case)
     candidate = SingleCalls(candidate)
     case_result = run_case(candidate, case, settings)
     drawn = None if case_result.fails else picture_of(candidate, case_result, settings)
@@ -91,7 +91,7 @@ def fitting(case: Case) -> Case:
     return case.replace(**{name: min(getattr(case, name), size) for name, size in most.items()})
 
 
-def with_readable_weights(case: Case) -> Case:
+def with_a_column_a_key(case: Case) -> Case:
     """Return the case with heads so wide that weights can be read: as many columns as keys."""
     if case.form == "qkv":
         return case

@@ -69,7 +69,7 @@ class SurveyRow:
     worst_case: str
 
 
-def case_errors(
+def surveyed_errors(
     candidate: Candidate,
     cases: Sequence[Case],
     others: Mapping[str, Candidate] = MappingProxyType({}),
@@ -163,7 +163,7 @@ def survey_dtypes(
                 continue
             drawn = draw_cases(offer | {"dtype": (dtype,)}, cases, seed)
             with showing(dtype) as tick:
-                drawn_errors = case_errors(candidate, drawn, _other_candidates(target))
+                drawn_errors = surveyed_errors(candidate, drawn, _other_candidates(target))
                 found += rows(dtype, _counted(drawn_errors, tick, cases))
     return found
 

@@ -23,7 +23,7 @@ from mha_parity.core.check_result import MASKED_ROWS, Severity
 from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.output import ROUNDINGS, JudgeSettings, judge_answer
 from mha_parity.judging.tolerance import OrderSpread
-from mha_parity.oracle.eval_orders import EVAL_ORDERS, EvalOrder, Prepared, Sums, attend
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, EvalOrder, Prepared, Sums, attend_in_order
 from mha_parity.oracle.reference import reference_answer
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def right_answers(problem: Problem, rng: random.Random) -> list[Answer]:
     wanted = kinds[problem.case.weights]
     answers = []
     for _ in range(ORDERS_A_CASE):
-        output, weights = attend(prepared, random_order(rng))
+        output, weights = attend_in_order(prepared, random_order(rng))
         kept = None if wanted is None else weights
         if wanted == "averaged":
             kept = weights.mean(axis=1)

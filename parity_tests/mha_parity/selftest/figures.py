@@ -48,7 +48,7 @@ class Figure:
     compare: Callable[[str, str], Iterator[Moved]]
 
 
-def interval(events: int, trials: int) -> Interval:
+def wilson_interval(events: int, trials: int) -> Interval:
     """Return the 99 % interval of a rate: Wilson's, which holds for rates near 0 too."""
     z = NormalDist().inv_cdf(0.995)
     middle, spread = events + z * z / 2, z * math.sqrt(events * (1 - events / trials) + z * z / 4)
@@ -161,7 +161,7 @@ def _moved(what: str, rates: Sequence[tuple[int, int]]) -> Iterator[Moved]:
     said = [f"{events} of {trials}" for events, trials in rates]
     if len(rates) == 1:
         yield Moved(what=what, published=said[0], found="no such row in one of the two")
-    elif _separate(*(interval(*rate) for rate in rates)):
+    elif _separate(*(wilson_interval(*rate) for rate in rates)):
         yield Moved(what=what, published=said[0], found=said[1])
 
 

@@ -38,7 +38,7 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Mutation:
     """One change of the code: ``line`` as it stands in ``path``, and ``changed`` in its stead."""
 
     path: str
@@ -57,7 +57,7 @@ class Change:
         return next(room for room in ROOMS if self.path.startswith(room))
 
 
-def places(source: str) -> dict[Place, list[tuple[str, int]]]:
+def mutation_places(source: str) -> dict[Place, list[tuple[str, int]]]:
     """Return what cosmic-ray can change in a module, as (operator, occurrence) by place.
 
     Left out is what no run can see: annotations, imports for them, options of a dataclass, the
@@ -89,21 +89,21 @@ def apply(source: str, name: str, occurrence: int) -> str:
     return str(mutate_code(source, get_operator(name)(), occurrence))
 
 
-def describe(path: str, source: str, changed: str) -> Change:
+def changed_lines(path: str, source: str, changed: str) -> Mutation:
     """Return the lines that differ."""
     delta = list(difflib.ndiff(source.splitlines(), changed.splitlines()))
     old, new = ([x[2:].strip() for x in delta if x[0] == sign] for sign in "-+")
-    return Change(path=path, line=" ".join(old), changed=" ".join(new))
+    return Mutation(path=path, line=" ".join(old), changed=" ".join(new))
 
 
-def draw(root: Path, count: int, seed: int, rooms: Sequence[str]) -> Iterator[tuple[Change, str]]:
+def draw(root: Path, count: int, seed: int, rooms: Sequence[str]) -> Iterator[tuple[Mutation, str]]:
     """Yield changes with the new text: a module by its length, a place of it, a change there."""
     rng = random.Random(seed)
     files = (path for room in rooms for path in (root / room).rglob("*.py"))
     modules = sorted(path for path in files if path.stem not in NO_RUN)
     lengths = [len(path.read_bytes()) for path in modules]
     sources = cache(lambda path: path.read_text("utf-8"))
-    of_module = cache(lambda path: places(sources(path)))
+    of_module = cache(lambda path: mutation_places(sources(path)))
     drawn: set[tuple[Path, Place]] = set()
     while len(drawn) < count and modules:
         (number,) = rng.choices(range(len(modules)), lengths)
@@ -113,7 +113,7 @@ def draw(root: Path, count: int, seed: int, rooms: Sequence[str]) -> Iterator[tu
             place = rng.choice(left)
             drawn.add((module, place))
             text = apply(sources(module), *rng.choice(of_module(module)[place]))
-            yield describe(module.relative_to(root).as_posix(), sources(module), text), text
+            yield changed_lines(module.relative_to(root).as_posix(), sources(module), text), text
         else:
             del modules[number], lengths[number]
 

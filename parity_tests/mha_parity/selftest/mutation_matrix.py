@@ -159,7 +159,7 @@ def entry_rows(matrix: KillMatrix, dtypes: Sequence[str]) -> Iterator[tuple[str,
 def check_table(matrix: KillMatrix) -> Table:
     """Return a row for every check, for a terminal."""
     table = Table(*CHECK_COLUMNS, box=None)
-    for row in check_rows(matrix):
+    for row in bugs_by_check(matrix):
         table.add_row(*row)
     return table
 
@@ -167,7 +167,7 @@ def check_table(matrix: KillMatrix) -> Table:
 CHECK_COLUMNS = ("check", "bugs seen", "seen by it alone, or why it stays")
 
 
-def check_rows(matrix: KillMatrix) -> Iterator[tuple[str, str, str]]:
+def bugs_by_check(matrix: KillMatrix) -> Iterator[tuple[str, str, str]]:
     """Yield every check, the number of bugs it sees, and those it alone sees, or its reason."""
     for check in CHECKS:
         alone = ", ".join(matrix.seen_only_by(check))
@@ -221,7 +221,7 @@ def markdown(matrices: Sequence[KillMatrix], dtypes: Sequence[str]) -> str:
     lines = [
         *markdown_table(("family", "bugs", *dtypes, "seen by"), family_rows(first, dtypes)),
         "",
-        *markdown_table(CHECK_COLUMNS, check_rows(first)),
+        *markdown_table(CHECK_COLUMNS, bugs_by_check(first)),
         "",
         *(f"- {line}" for line in summary(first)),
     ]

@@ -19,7 +19,7 @@ from rich.console import Console
 from mha_parity.catalogue import Attention, Bug, catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.catalogue.layer_base import Layer
-from mha_parity.catalogue.registry import features
+from mha_parity.catalogue.registry import feature_values
 from mha_parity.core.options import Options
 from mha_parity.oracle.eval_orders_vjp import VJP
 from mha_parity.report.progress import progress
@@ -40,7 +40,7 @@ GRADIENT_CASES = 24  # cases with gradients cost more, and most of them show a w
 
 def controls() -> dict[str, Bug]:
     """Return the right attentions: with and without a policy, with gradients, as a layer."""
-    gradients = features("gradients=yes")
+    gradients = feature_values("gradients=yes")
     return {
         bug.id: bug
         for bug in (

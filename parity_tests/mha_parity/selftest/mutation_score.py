@@ -27,7 +27,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mha_parity.report.progress import error_console, progress
-from mha_parity.selftest.mutation_draw import ROOMS, Change, draw
+from mha_parity.selftest.mutation_draw import ROOMS, Mutation, draw
 from mha_parity.selftest.mutation_tests import (
     RecordedTest,
     WarmProcess,
@@ -52,14 +52,14 @@ CONTROL = 0.02  # seconds of the tests that control the order: most of them, in 
 class ChangeResult:
     """A change with what came of it: *killed*, *equivalent* or *survived*."""
 
-    change: Change
+    change: Mutation
     outcome: str
     seconds: float = 0.0
 
 
 def outdated(root: Path, path: Path = EQUIVALENTS) -> list[str]:
     """Return the lines of changes that have no reason, or that the code under ``root`` lacks."""
-    changes = [Change(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+    changes = [Mutation(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
     return [
         each.line
         for each in changes
@@ -73,12 +73,12 @@ def _spaced(text: str) -> str:
 
 def read_equivalents(path: Path = EQUIVALENTS) -> dict[tuple[str, str, str], str]:
     """Return the changes that no test can see, each with its reason."""
-    read = (Change(**json.loads(line)) for line in path.read_text("utf-8").splitlines())
+    read = (Mutation(**json.loads(line)) for line in path.read_text("utf-8").splitlines())
     return {change.key: change.why for change in read}
 
 
 def run_tests(
-    drawn: tuple[Change, str], warm: WarmProcess, records: Sequence[RecordedTest]
+    drawn: tuple[Mutation, str], warm: WarmProcess, records: Sequence[RecordedTest]
 ) -> ChangeResult:
     """Write a change into the copy of ``warm``, run the tests that may see it, and put it back."""
     change, text = drawn

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from mha_torch.trial import Outcome
+    from mha_torch.trial import FindingOutcome
 
 SCHEMA = "mha-parity/torch-trial/1"
 TARGET = "torch.nn:MultiheadAttention"
@@ -88,7 +88,7 @@ def main(asked: argparse.Namespace, console: Console) -> int:
     return status(outcomes)
 
 
-def status(outcomes: Sequence[Outcome]) -> int:
+def status(outcomes: Sequence[FindingOutcome]) -> int:
     """Return 1 where paths disagree, 3 where a case could not be run on this torch, or else 0."""
     states = {outcome.state for outcome in outcomes}
     if "found" in states:
@@ -97,7 +97,7 @@ def status(outcomes: Sequence[Outcome]) -> int:
     return Verdict.INCONCLUSIVE.exit_status if lost else Verdict.PASS.exit_status
 
 
-def sentence(outcomes: Sequence[Outcome]) -> str:
+def sentence(outcomes: Sequence[FindingOutcome]) -> str:
     """Say in one sentence what the trial came to."""
     counts = {state: sum(o.state == state for o in outcomes) for state in STYLES}
     version = outcomes[0].torch if outcomes else "?"
@@ -108,7 +108,7 @@ def sentence(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def show(outcomes: Sequence[Outcome], console: Console) -> None:
+def show(outcomes: Sequence[FindingOutcome], console: Console) -> None:
     """Print every finding: what differs, on what case, by how much, and who reported it."""
     for number, outcome in enumerate(outcomes, start=1):
         finding = outcome.finding
@@ -130,7 +130,7 @@ def show(outcomes: Sequence[Outcome], console: Console) -> None:
     console.print(f" {sentence(outcomes)}", style="bold", highlight=False)
 
 
-def document(outcomes: Sequence[Outcome], group: str) -> dict[str, object]:
+def document(outcomes: Sequence[FindingOutcome], group: str) -> dict[str, object]:
     """Return the trial as plain data for JSON."""
     return {
         "schema": SCHEMA,
@@ -158,7 +158,7 @@ def document(outcomes: Sequence[Outcome], group: str) -> dict[str, object]:
     }
 
 
-def markdown(outcomes: Sequence[Outcome]) -> str:
+def markdown(outcomes: Sequence[FindingOutcome]) -> str:
     """Return the trial as a table without measured numbers, which differ between processors."""
     lines = [sentence(outcomes), "", "| what differs | on which case | reported |", "|---|---|---|"]
     for each in outcomes:

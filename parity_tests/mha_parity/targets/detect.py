@@ -12,7 +12,7 @@ from mha_parity.targets.conventions.functions import QKVHeads, XWeights
 from mha_parity.targets.conventions.onnx_attention import OnnxAttention
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import accepts
-from mha_parity.targets.conventions.projections import Projections
+from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.signatures import constructor, forward, signature
 from mha_parity.targets.onnx_model import OnnxModel
 
@@ -35,7 +35,7 @@ REMEDY = (
     "a layer should be built from a width and a number of heads and have four Linears, or one for "
     f"q, k and v and one for the output; {ADAPTER}, or name a convention."
 )
-FOUR: tuple[type[Convention], ...] = (QKVHeads, XWeights, Projections)
+FOUR: tuple[type[Convention], ...] = (QKVHeads, XWeights, ProjectionFunction)
 
 
 def recognise(subject: Any, libraries: Iterable[Library], *, call: bool = True) -> str:
@@ -60,7 +60,7 @@ def computes_attention(bound: Convention) -> bool:
     """Return whether a small call gives torch's attention up to rounding, or what ends as one."""
     from mha_parity.cases.generate import make_problem
     from mha_parity.core.candidate import CandidateError
-    from mha_parity.targets.fit.search import attention, is_rounding
+    from mha_parity.targets.fit.search import attention_in_float64, is_rounding
 
     # Others have some of sdpa's keywords too, and heads behind the rows.
     evident = bound.convention in SELF_EVIDENT or (
@@ -76,7 +76,7 @@ def computes_attention(bound: Convention) -> bool:
         return False
     if output.shape != problem.output_shape:
         return False
-    return any(is_rounding(output, attention(problem, causal=c)) for c in (False, True))
+    return any(is_rounding(output, attention_in_float64(problem, causal=c)) for c in (False, True))
 
 
 def _has_packed_names(bound: Convention) -> bool:

@@ -23,7 +23,7 @@ from mha_parity.targets.conventions.keras_layer import KerasLayer
 from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.onnx_attention import OnnxAttention
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
-from mha_parity.targets.conventions.projections import Projections
+from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.sdpa import SDPA
 from mha_parity.targets.conventions.torch_module import TorchModule
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 _KINDS: tuple[type[Convention], ...] = (
-    QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, Projections,
+    QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, ProjectionFunction,
     ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, JaxAttention, KerasLayer, Fitted,
     ExecProtocol, Adapted, OnnxAttention, OnnxLayer,
 )  # fmt: skip

@@ -27,7 +27,7 @@ HEADS = ("q_num_heads", "num_heads")
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class OnnxLinear:
     """A product with an initialiser of two axes, and the bias that is added; "" for none.
 
     ``slot.transposed``: the weight is (in, out).
@@ -36,11 +36,11 @@ class Linear:
     slot: ProjectionSlot
     bias: str = ""
 
-    def of(self, *held: str) -> Linear:
+    def of(self, *held: str) -> OnnxLinear:
         """Return it as that of these projections."""
         return replace(self, slot=replace(self.slot, parts=held))
 
-    def with_packing(self, packing: str) -> Linear:
+    def with_packing(self, packing: str) -> OnnxLinear:
         """Return it with packed rows that lie so."""
         return (
             replace(self, slot=replace(self.slot, packing=packing))
@@ -79,7 +79,7 @@ class Graph:
         return bytes(opened.SerializeToString())
 
     @cached_property
-    def layer(self) -> tuple[Linear, ...]:
+    def layer(self) -> tuple[OnnxLinear, ...]:
         """The Linears of q, k, v and perhaps the output; () where there are none."""
         found = tuple(self._by_names())
         held = {part for each in found for part in each.slot.parts}
@@ -131,14 +131,14 @@ class Graph:
             return [n for each in node.input for n in self._numbers(each)]
         return [0]
 
-    def _by_names(self) -> Iterator[Linear]:
+    def _by_names(self) -> Iterator[OnnxLinear]:
         for each in self.linears.values():
             name = each.slot.name
             held = parts(name) or (("out",) if names_output(name) else ())
             if held:
                 yield each.of(*held)
 
-    def _by_use(self) -> Iterator[Linear]:
+    def _by_use(self) -> Iterator[OnnxLinear]:
         """Yield the Linears around the softmax."""
         softmax = next((each for each in self.nodes if each.op_type == "Softmax"), None)
         if softmax is None:
@@ -194,7 +194,7 @@ class Graph:
                 yield node
                 names += [n for n in node.input if n not in names]
 
-    def _linear(self, node: Any) -> Linear | None:
+    def _linear(self, node: Any) -> OnnxLinear | None:
         """Return what a product with an initialiser is."""
         scaled = any(each.name in {"alpha", "beta"} and each.f != 1 for each in node.attribute)
         if node.op_type not in {"MatMul", "Gemm"} or scaled:
@@ -209,7 +209,7 @@ class Graph:
             return None
         width = self.arrays[name].shape[1 if transposed else 0]
         bias = node.input[2] if len(node.input) > 2 else self._added(node.output[0], width)
-        return Linear(ProjectionSlot(name, (), transposed=transposed), bias)
+        return OnnxLinear(ProjectionSlot(name, (), transposed=transposed), bias)
 
     def _added(self, name: str, width: int) -> str:
         """Return the initialiser of so many numbers in its last axis that is added to a value."""

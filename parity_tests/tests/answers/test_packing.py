@@ -12,7 +12,7 @@ import pytest
 
 from mha_parity.__main__ import main
 from mha_parity.answers import answers_file, packing
-from mha_parity.answers.packing import PACKED, pack, unpack
+from mha_parity.answers.packing import PACKED, pack_arrays, unpack_arrays
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.safetensors import FormatError, dump, load
 
@@ -35,8 +35,8 @@ def test_what_is_packed_comes_back_to_the_bit(
     """Names, order, dtypes, shapes, NaN and signs of zero, in less than half of the room."""
     block = Path(record(*words)).read_bytes()
     arrays, metadata = load(block)
-    packed = pack(arrays, metadata["manifest"])
-    again, text = unpack(packed)
+    packed = pack_arrays(arrays, metadata["manifest"])
+    again, text = unpack_arrays(packed)
     assert (metadata["manifest"], list(arrays)) == (text, list(again))
     for name, array in arrays.items():
         found = again[name]
@@ -49,7 +49,7 @@ def test_a_compact_file_is_the_same_record(record: Callable[..., str], tmp_path:
     """A file and its compact form have one checksum, and equal problems and results."""
     plain, compact = record(*GRADIENTS), tmp_path / "compact.safetensors"
     arrays, metadata = load(Path(plain).read_bytes())
-    packed = pack(arrays, metadata.pop("manifest"))
+    packed = pack_arrays(arrays, metadata.pop("manifest"))
     compact.write_bytes(dump(packed, metadata))
     first, second = answers_file.read(plain), answers_file.read(str(compact))
     assert first.results.keys() == second.results.keys()
@@ -125,4 +125,4 @@ def test_a_damaged_packing_is_one_sentence(record: Callable[..., str]) -> None:
     foreign = [_deflated(head) for head in HEADS]
     for damaged in (turned, data[:-7], data[:0], *foreign):
         with pytest.raises(FormatError, match="is damaged: it cannot be unpacked"):
-            unpack({PACKED: damaged})
+            unpack_arrays({PACKED: damaged})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mha_parity.bench import stats
-from mha_parity.bench.stats import Interval, grew, interval, rank, ratio
+from mha_parity.bench.stats import Interval, grew, median_interval, rank, ratio
 
 RUNS = 2000
 
@@ -43,7 +43,7 @@ def test_too_few_values_bound_nothing(count: int) -> None:
 
 def test_interval_names_the_ordered_values() -> None:
     """Of 9 values the bounds are the second smallest and the second largest, in any order."""
-    assert Interval(2, 5, 8) == interval([9, 1, 8, 2, 7, 3, 6, 4, 5])
+    assert Interval(2, 5, 8) == median_interval([9, 1, 8, 2, 7, 3, 6, 4, 5])
 
 
 @pytest.mark.parametrize("rounds", [6, 15])
@@ -52,7 +52,7 @@ def test_intervals_hold_the_median(rounds: int) -> None:
     rng = np.random.default_rng(11)
     median = 1.0
     for_ever = np.median(noisy(rng, median, 400_001))
-    found = [interval(noisy(rng, median, rounds)) for _ in range(RUNS)]
+    found = [median_interval(noisy(rng, median, rounds)) for _ in range(RUNS)]
     missed = sum(not each.low <= for_ever <= each.high for each in found)
 
     assert missed <= 0.05 * RUNS + 4 * math.sqrt(0.05 * 0.95 * RUNS)

@@ -12,7 +12,7 @@ import pytest
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import FAMILIES, Attention, Bug, catalogue
 from mha_parity.catalogue import registry as entering
-from mha_parity.catalogue.registry import features
+from mha_parity.catalogue.registry import feature_values
 from mha_parity.catalogue.state import INPUTS, WEIGHTS
 from mha_parity.core.candidate import CandidateError
 from mha_parity.selftest.mutant import run_mutants, suite_cases
@@ -128,4 +128,4 @@ def test_an_id_names_one_bug(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_needs_are_features() -> None:
     """A bug cannot need what no case has."""
     with pytest.raises(ValueError, match="`padding=wool` is no feature"):
-        features("attn=causal padding=wool")
+        feature_values("attn=causal padding=wool")

@@ -9,7 +9,7 @@ import pytest
 
 from mha_numpy import attention
 from mha_numpy.engines import flash
-from mha_parity.commands.check import default_runs, judged
+from mha_parity.commands.check import default_runs, judge_target
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
 from mha_parity.core.verdict import Outcome
 
@@ -19,7 +19,7 @@ QUICK = Options(cases=300, in_process=True, diagnose=False, shrink=False)
 def outcomes(options: Options = QUICK) -> dict[str, Outcome]:
     """Return the outcome of each forced engine as the default run judges it."""
     runs = dict(default_runs(options))
-    return {name: judged(name, runs[name]).outcome for name in FORCED_ENGINES}
+    return {name: judge_target(name, runs[name]).outcome for name in FORCED_ENGINES}
 
 
 @pytest.mark.parametrize(

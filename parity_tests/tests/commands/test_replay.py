@@ -23,7 +23,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.pictures import Comparison
 from mha_parity.judging.output import JudgeSettings
 from mha_parity.report import ascii_maps, case_view, matrices
-from mha_parity.run.case_detail import case_detail, comparison
+from mha_parity.run.case_detail import case_detail, first_comparison
 from mha_parity.run.case_run import CaseResult, run_case
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -112,7 +112,7 @@ def test_fits_the_width(case: str, width: int) -> None:
 def test_the_worst_number_is_marked(case: str) -> None:
     """One number of each matrix stands in brackets, at the place that the check result names."""
     case_result = tried(case, OWN)
-    found = comparison(case_result)
+    found = first_comparison(case_result)
     assert found is not None
     actual = float(found.actual[found.worst])
     expected = float(found.expected[found.worst])
@@ -156,7 +156,7 @@ def test_large_matrices_are_shown_around_the_worst_number() -> None:
     off = numbers.copy()
     off[37, 29] += 0.5
     made = compared(off, numbers, (37, 29))
-    lines = [line.plain for line in matrices.lines(made, 80)]
+    lines = [line.plain for line in matrices.matrix_lines(made, 80)]
     assert re.fullmatch(r"output  10 of 40 rows, columns \d+ to 29 of 30", lines[0])
     assert any(line.startswith("  row 37") and line.endswith("]") for line in lines)
     assert not any(line.startswith("  row 0 ") for line in lines)
@@ -166,17 +166,19 @@ def test_masks_are_drawn_as_the_oracle_applies_them() -> None:
     """A hidden key is a #, a favoured one +, a disfavoured one -; a causal mask is a staircase."""
     problem = make_problem(parse(CASES[0]))
     hidden, bias = problem.hidden()[0, 1], problem.additive()[0, 1]
-    drawn = [line.plain for line in ascii_maps.masks(problem, 1, 0, 80)][2:]
+    drawn = [line.plain for line in ascii_maps.mask_lines(problem, 1, 0, 80)][2:]
     assert 5 == len(drawn)
     for row, line in enumerate(drawn):
         marks = line.split("|")[1]
         assert ["#" == mark for mark in marks] == list(hidden[row])
         assert ["+" == mark for mark in marks] == list(~hidden[row] & (bias[row] > 0))
     causal = make_problem(parse("mha-N1-L3-S4-H1-D2-cross-causal-float64-s0"))
-    stairs = [line.plain.split("|")[1] for line in list(ascii_maps.masks(causal, 0, 0, 80))[2:]]
+    stairs = [
+        line.plain.split("|")[1] for line in list(ascii_maps.mask_lines(causal, 0, 0, 80))[2:]
+    ]
     assert ["·###", "··##", "···#"] == stairs
     assert [] == list(
-        ascii_maps.masks(make_problem(parse("mha-N1-L3-S3-H1-D2-float64-s0")), 0, 0, 80)
+        ascii_maps.mask_lines(make_problem(parse("mha-N1-L3-S3-H1-D2-float64-s0")), 0, 0, 80)
     )
 
 
@@ -205,7 +207,7 @@ def planted(check: str, where: Place) -> tuple[CaseResult, Comparison | None]:
     case_result = tried("mha-N2-L5-S5-H3-D4-bias-weights-floatmask3d-grad-float64-s8", OWN)
     wrong = CheckResult(case=case_result.case, check=check, severity=Severity.WRONG, where=where)
     changed = replace(case_result, check_results=(wrong, *case_result.check_results))
-    return changed, comparison(changed)
+    return changed, first_comparison(changed)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import offer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.exponential import exponential
+from mha_parity.diagnose.experiments.exponential import exponential_errors
 from mha_parity.diagnose.experiments.perturbation import influences
 from mha_parity.diagnose.identity import identify
 from mha_parity.oracle.eval_orders_vjp import VJP
@@ -57,7 +57,7 @@ class NextHead(Attention):
 def test_the_exponential_of_a_right_attention_is_exact_to_an_ulp() -> None:
     """Scores without rounding errors leave those of exp and of one division."""
     for offered in (PROJECTED, LAYER):
-        found = exponential(caller(Attention, offered))
+        found = exponential_errors(caller(Attention, offered))
         assert found is not None
         assert found.worst < 3
         assert -60 == found.scores.min()
@@ -66,12 +66,12 @@ def test_the_exponential_of_a_right_attention_is_exact_to_an_ulp() -> None:
 def test_where_lengths_cannot_differ_the_exponential_is_not_measured() -> None:
     """The design has 6 queries and 16 keys; a target of as many queries as keys has neither."""
     own = offer(form="qkv", projection="none", inputs=("self",), layout=("unbatched",))
-    assert exponential(caller(Attention, own)) is None
+    assert exponential_errors(caller(Attention, own)) is None
 
 
 def test_an_exponential_of_too_few_digits_is_measured() -> None:
     """An exp2 of a rounded factor is off by as much as the factor, times the score."""
-    found = exponential(caller(SharedExp))
+    found = exponential_errors(caller(SharedExp))
     assert found is not None
     relative = abs(round(np.log2(np.e) * 2**20) / 2**20 / np.log2(np.e) - 1)
     assert found.worst == pytest.approx(60 * relative * 2**52, rel=1e-3)

@@ -206,7 +206,9 @@ def test_many_cases_are_summed_up_by_dtype_and_feature() -> None:
     """Each dtype has a row for the target, one for torch's other path, and rows by feature."""
     drawn = [PLAIN.case.replace(seed=seed) for seed in range(6)]
     drawn.append(drawn[0].replace(regime="peaky"))
-    found = list(accuracy_survey.rows("float32", accuracy_survey.case_errors(blurred(3), drawn)))
+    found = list(
+        accuracy_survey.rows("float32", accuracy_survey.surveyed_errors(blurred(3), drawn))
+    )
     whole = {row.contender: row for row in found if not row.feature}
     peaky = next(row for row in found if row.feature == "regime=peaky")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.arrays import Array, merge
+from mha_parity.core.arrays import Array, merge_heads
 from mha_parity.core.case import parse
 from mha_parity.core.problem import Problem
 from mha_parity.judging import error_directions, systematic_error
@@ -56,7 +56,7 @@ def outputs(problem: Problem, reference: Reference, name: str) -> Array:
         powers = np.where(in_bin(name, highest - real), powers * factor, powers)
     sums = powers.sum(axis=-1, keepdims=True)
     heads = powers / np.where(sums == 0, 1, sums) @ v
-    output = merge(heads * factor if name == "gain" else heads)
+    output = merge_heads(heads * factor if name == "gain" else heads)
     groups = problem.num_heads
     if problem.w_out is not None:
         output, groups = output @ problem.w_out.astype(np.float64).T, 1

@@ -11,7 +11,7 @@ import torch
 import mha_torch
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import cotangent, make_problem
-from mha_parity.core.arrays import merge, split
+from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Severity
@@ -87,17 +87,17 @@ def test_every_gradient_there_is_gets_judged(problem: Problem) -> None:
 def test_torch_in_float32_passes() -> None:
     """Torch's own autograd in float32, along its function on projected Q, K, V, matches."""
     query, key, value = (
-        torch.from_numpy(split(rows, heads).copy()).requires_grad_()
+        torch.from_numpy(split_heads(rows, heads).copy()).requires_grad_()
         for rows, heads in ((GROUPED.query, 4), (GROUPED.key, 2), (GROUPED.value, 2))
     )
     mask = torch.from_numpy(GROUPED.attn_mask).requires_grad_()
     output = torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, scale=GROUPED.given_scale, enable_gqa=True
     )
-    given = torch.from_numpy(split(cotangent(GROUPED), 4).copy())
+    given = torch.from_numpy(split_heads(cotangent(GROUPED), 4).copy())
     found = torch.autograd.grad((output * given).sum(), (query, key, value, mask))
     arrays = [each.numpy() for each in found]
-    rows = (*map(merge, arrays[:3]), arrays[3])
+    rows = (*map(merge_heads, arrays[:3]), arrays[3])
     named = dict(zip(("query", "key", "value", "attn_mask"), rows, strict=True))
     assert {Severity.MATCH} == {check_result.severity for check_result in judged(GROUPED, named)}
 

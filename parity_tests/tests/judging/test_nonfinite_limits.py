@@ -14,7 +14,7 @@ from mha_parity.judging.nonfinite import (
     policy_of,
     reference_under,
 )
-from mha_parity.oracle.error_bound import roundoff, smallest
+from mha_parity.oracle.error_bound import roundoff, smallest_number
 from mha_parity.oracle.reference import reference_answer
 
 MASKED = "padding-boolmask-maskedrows-weights-float32-s3"
@@ -61,7 +61,7 @@ def test_a_policy_is_met_within_a_rounding_of_each_term(policy: str) -> None:
     wanted = reference_under(problem, reference, policy).weights  # type: ignore[arg-type]  # one of
     rows = np.asarray(problem.masked_rows())
     assert rows.any()
-    reach = (4 + 4 + 2 + 16) * (roundoff(problem.dtype) + smallest(problem.dtype))
+    reach = (4 + 4 + 2 + 16) * (roundoff(problem.dtype) + smallest_number(problem.dtype))
     for times, name in ((0.97, policy), (1.03, "other")):
         found = wanted.astype(np.float64)
         found[tuple(np.argwhere(rows)[0])] += times * reach

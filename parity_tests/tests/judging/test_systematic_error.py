@@ -23,7 +23,7 @@ from mha_parity.judging import systematic_error
 from mha_parity.judging.accuracy import torch_output
 from mha_parity.judging.error_directions import DIRECTIONS
 from mha_parity.judging.systematic_error import LEAST_EFFECTS, TESTS, THRESHOLD, SystematicErrorTest
-from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared, attend
+from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared, attend_in_order
 from mha_parity.oracle.reference import Reference, reference_answer
 from mha_parity.run.check import check
 
@@ -165,7 +165,7 @@ def test_a_run_fails_by_its_systematic_error(name: str) -> None:
 def right() -> dict[str, Callable[[Problem], np.ndarray]]:
     """Return right attentions: all evaluation orders, torch, a plain one, the reference."""
     found: dict[str, Callable[[Problem], np.ndarray]] = {
-        f"order {i}": lambda problem, order=order: attend(Prepared(problem), order)[0]  # type: ignore[misc]  # a default binds it
+        f"order {i}": lambda problem, order=order: attend_in_order(Prepared(problem), order)[0]  # type: ignore[misc]  # a default binds it
         for i, order in enumerate(EVAL_ORDERS)
     }
     rounded = {"gold": lambda problem: reference_answer(problem).output.astype(problem.dtype)}

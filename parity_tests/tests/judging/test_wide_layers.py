@@ -13,7 +13,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention, attend
 from mha_parity.catalogue.precision import LowProducts
 from mha_parity.catalogue.registry import whole_offer
-from mha_parity.core.arrays import Array, merge
+from mha_parity.core.arrays import Array, merge_heads
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Severity
@@ -49,7 +49,7 @@ def half_in_one_head(problem: Problem) -> Array:
     assert problem.w_out is not None
     heads = reference_answer(problem).heads.astype(np.float32)
     heads[:, 0] = heads[:, 0].astype(np.float16)
-    return np.asarray(merge(heads) @ problem.w_out.T + problem.b_out)
+    return np.asarray(merge_heads(heads) @ problem.w_out.T + problem.b_out)
 
 
 class Tf32(LowProducts):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mha_numpy import MultiheadAttention
-from mha_numpy.call import Options
+from mha_numpy.call import CallOptions
 from mha_numpy.engines import dispatch, flash
 from mha_numpy.engines.dispatch import choose_engine
 from mha_numpy.engines.threads import get_num_threads, set_num_threads
@@ -31,10 +31,10 @@ def test_auto_takes_flash_for_many_scores_of_long_heads(
     scores: tuple[int, int, int, int], engine: str
 ) -> None:
     """Few scores are not worth a thread, short heads not worth a call each."""
-    assert engine == choose_engine(Options(), scores)
-    assert "plain" == choose_engine(Options(dropout_p=0.5), scores)
-    assert "plain" == choose_engine(Options(engine="plain"), scores)
-    assert "flash" == choose_engine(Options(engine="flash"), scores)
+    assert engine == choose_engine(CallOptions(), scores)
+    assert "plain" == choose_engine(CallOptions(dropout_p=0.5), scores)
+    assert "plain" == choose_engine(CallOptions(engine="plain"), scores)
+    assert "flash" == choose_engine(CallOptions(engine="flash"), scores)
 
 
 @pytest.mark.parametrize("engine", ["plain", "flash"])

@@ -14,7 +14,7 @@ import mha_torch
 from mha_numpy import MultiheadAttention, scaled_dot_product_attention_vjp
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import cotangent, make_problem
-from mha_parity.core.arrays import merge, split
+from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.candidate import Answer
 from mha_parity.core.check_result import CheckResult
 from mha_parity.core.features import AXES, offer
@@ -73,16 +73,16 @@ def core_gradients(problem: Problem, engine: str) -> dict[str, Any]:
     heads, groups = problem.num_heads, problem.num_kv_heads
     full = np.where(problem.hidden(), -np.inf, problem.additive()).astype(problem.dtype)
     _, pull = scaled_dot_product_attention_vjp(
-        split(problem.query, heads),
-        split(problem.key, groups),
-        split(problem.value, groups),
+        split_heads(problem.query, heads),
+        split_heads(problem.key, groups),
+        split_heads(problem.value, groups),
         np.broadcast_to(full, problem.weights_shape),
         scale=problem.given_scale,
         enable_gqa=groups != heads,
         engine=engine,
     )
-    found = pull(np.ascontiguousarray(split(cotangent(problem), heads)))
-    named = {name: merge(found[name]) for name in ("query", "key", "value")}
+    found = pull(np.ascontiguousarray(split_heads(cotangent(problem), heads)))
+    named = {name: merge_heads(found[name]) for name in ("query", "key", "value")}
     wide = found["attn_mask"].astype(np.float64)
     if problem.attn_mask is not None and problem.attn_mask.ndim == 2:
         named["attn_mask"] = wide.sum(axis=(0, 1)).astype(problem.dtype)

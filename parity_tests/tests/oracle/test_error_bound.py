@@ -13,11 +13,11 @@ from mha_parity import catalogue
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.masks import may_hide_by_numbers
-from mha_parity.core.arrays import merge, split
+from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.case import parse
 from mha_parity.core.features import AXES, offer
 from mha_parity.core.problem import Problem
-from mha_parity.oracle.error_bound import ErrorModel, _output, bound, roundoff, smallest
+from mha_parity.oracle.error_bound import ErrorModel, _output, bound, roundoff, smallest_number
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.oracle.row_tails import nan_past_rows
 
@@ -50,14 +50,14 @@ def heads_of(problem: Problem, work: type) -> tuple[np.ndarray, np.ndarray, np.n
         extra += [np.zeros(problem.case.embed_dim, work)] * (problem.add_zero_attn and which != "q")
         added = [np.broadcast_to(e, (len(rows), 1, e.size)) for e in extra]
         heads = problem.num_heads if which == "q" else problem.num_kv_heads
-        parts = split(np.concatenate((rows, *added), axis=1), heads)
+        parts = split_heads(np.concatenate((rows, *added), axis=1), heads)
         found.append(np.repeat(parts, problem.num_heads // heads, axis=1))
     return found[0], found[1], found[2]
 
 
 def out(problem: Problem, heads: np.ndarray, work: type) -> np.ndarray:
     """Apply the output projection, if any."""
-    merged = merge(heads)
+    merged = merge_heads(heads)
     if problem.w_out is not None:
         merged = np.einsum("nle,fe->nlf", merged, problem.w_out.astype(work))
         merged = merged if problem.b_out is None else merged + problem.b_out.astype(work)
@@ -188,7 +188,7 @@ def test_factors_are_highams() -> None:
 def test_machine_numbers(dtype: str, unit: float, least: float) -> None:
     """The roundoff is half the step at 1; float16 keeps its subnormal numbers on every machine."""
     assert unit == roundoff(np.dtype(dtype))
-    assert least == smallest(np.dtype(dtype))
+    assert least == smallest_number(np.dtype(dtype))
 
 
 def test_the_output_projection_sums_one_term_a_column_and_its_bias() -> None:

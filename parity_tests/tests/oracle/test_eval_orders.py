@@ -19,7 +19,7 @@ from mha_parity.oracle.eval_orders import (
     Arithmetic,
     EvalOrder,
     Prepared,
-    attend,
+    attend_in_order,
 )
 from mha_parity.oracle.reference import reference_answer
 
@@ -57,7 +57,7 @@ def test_every_order_keeps_the_bound(dtype: str) -> None:
         reference, prepared = reference_answer(problem), Prepared(problem)
         limits = bound(problem, reference)
         for order in EVAL_ORDERS:
-            output, weights = attend(prepared, order)
+            output, weights = attend_in_order(prepared, order)
             if (dtype, order.normalise) == ("float16", "after") and np.isinf(output).any():
                 continue  # a sum before the division passes the range: no order spread has it
             assert worst_units(output, reference.output, limits.output) <= 1, (
@@ -75,7 +75,7 @@ def test_no_two_orders_are_the_same_arithmetic(dtype: str) -> None:
     """On an ordinary problem any two orders differ in some bit: each adds to the order spread."""
     case = draw_cases(offer(dtype=dtype, size="medium", regime="normal"), 1, 3)[0]
     prepared = Prepared(make_problem(case))
-    answers = [attend(prepared, order) for order in EVAL_ORDERS]
+    answers = [attend_in_order(prepared, order) for order in EVAL_ORDERS]
     for (first, _), (second, _) in combinations(answers, 2):
         assert not np.array_equal(first, second)
 
@@ -87,7 +87,7 @@ def test_a_dropped_mask_does_not_keep_the_bound() -> None:
     ]
     problem = make_problem(case)
     reference = reference_answer(problem)
-    output, _ = attend(Prepared(problem.replace(attn_mask=None)), EVAL_ORDERS[0])
+    output, _ = attend_in_order(Prepared(problem.replace(attn_mask=None)), EVAL_ORDERS[0])
     assert worst_units(output, reference.output, bound(problem, reference).output) > 1
 
 

@@ -9,7 +9,7 @@ from mha_parity.cases.generate import cotangent, make_problem
 from mha_parity.core.case import parse
 from mha_parity.oracle import recorded
 from mha_parity.oracle.backward import backward
-from mha_parity.oracle.error_bound import ErrorModel, smallest
+from mha_parity.oracle.error_bound import ErrorModel, smallest_number
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.oracle.reference_gradients import _agree
 from mha_torch import OraclesDisagreeError
@@ -21,7 +21,9 @@ def test_gradients_may_differ_by_twice_the_bound_and_no_more() -> None:
     """At 0.99 of what both may err together nobody is accused, at 1.01 both are."""
     problem = make_problem(parse("mha-N1-L33-S37-H2-D7-bias-grad-float64-s54"))
     reference, given = reference_answer(problem), cotangent(problem)
-    both = backward(problem, reference, given, ErrorModel(UNIT, UNIT, smallest(np.dtype("f8"))))
+    both = backward(
+        problem, reference, given, ErrorModel(UNIT, UNIT, smallest_number(np.dtype("f8")))
+    )
     own = {name: each.value for name, each in both.items()}
     within, beyond = (
         {name: own[name] + share * each.error for name, each in both.items()}

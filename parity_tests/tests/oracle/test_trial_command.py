@@ -112,9 +112,9 @@ def test_a_group_runs_its_findings(
     """A group has the findings in which such a path has a part; `all` has each of them."""
     seen: list[str] = []
 
-    def noticed(finding: Finding) -> trials.Outcome:
+    def noticed(finding: Finding) -> trials.FindingOutcome:
         seen.append(finding.name)
-        return trials.Outcome(finding, State.FOUND)
+        return trials.FindingOutcome(finding, State.FOUND)
 
     monkeypatch.setattr(trials, "examine", noticed)
     assert main(["audit", group]) == 1

@@ -14,7 +14,7 @@ from mha_parity.cases.covering import case_index, draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.base import Attention, attend
 from mha_parity.catalogue.registry import whole_offer
-from mha_parity.catalogue.state import shapes
+from mha_parity.catalogue.state import problem_signature
 from mha_parity.core.arrays import Array
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.case import parse
@@ -44,7 +44,7 @@ def right(problem: Problem) -> Array:
 def caches_by_shape() -> Function:
     """Return an attention that answers all problems of a shape as the first of them."""
     kept: dict[object, Array] = {}
-    return lambda problem: kept.setdefault(shapes(problem), right(problem)).copy()
+    return lambda problem: kept.setdefault(problem_signature(problem), right(problem)).copy()
 
 
 def keeps_the_first_scale() -> Function:

@@ -40,7 +40,7 @@ def smallest(case: Case, fails: Rule) -> tuple[Case, list[Case]]:
         tried.append(smaller)
         return fails(smaller)
 
-    return shrink.smallest(case, counted, lambda _: True), tried
+    return shrink.smallest_failing_case(case, counted, lambda _: True), tried
 
 
 RULES: dict[str, tuple[Rule, str]] = {
@@ -142,7 +142,7 @@ def test_what_is_not_offered_is_not_tried() -> None:
     def offered(smaller: Case) -> bool:
         return (smaller.dtype, smaller.layout) == ("float32", "sequence_first")
 
-    shrink.smallest(case, fails, offered)
+    shrink.smallest_failing_case(case, fails, offered)
     assert {("float32", "sequence_first")} == {(each.dtype, each.layout) for each in asked}
 
 

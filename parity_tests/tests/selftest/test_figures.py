@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mha_parity.selftest import figures
-from mha_parity.selftest.figures import DATA, FIGURES, interval, main, recompute
+from mha_parity.selftest.figures import DATA, FIGURES, main, recompute, wilson_interval
 
 RATIO = re.compile(r"\| ([\d.]+) \(([\d.]+)–([\d.]+)\) \|")
 BENCH = Path(__file__).parents[3] / ".github" / "bench"
@@ -36,9 +36,9 @@ def of_json(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]:
 
 def test_intervals_are_wilsons() -> None:
     """None of 10: 0 to z² / (10 + z²) with z = 2.5758; the rest of a rate is its mirror image."""
-    assert pytest.approx((0, 2.5758293**2 / (10 + 2.5758293**2))) == interval(0, 10)
-    low, high = interval(3, 10)
-    assert pytest.approx((1 - high, 1 - low)) == interval(7, 10)
+    assert pytest.approx((0, 2.5758293**2 / (10 + 2.5758293**2))) == wilson_interval(0, 10)
+    low, high = wilson_interval(3, 10)
+    assert pytest.approx((1 - high, 1 - low)) == wilson_interval(7, 10)
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -25,7 +25,7 @@ from mha_parity.selftest.mutation_matrix import (
     EntryKind,
     KillMatrix,
     MutantResult,
-    check_rows,
+    bugs_by_check,
     markdown,
     show,
     summary,
@@ -164,7 +164,7 @@ def test_every_check_has_a_row() -> None:
             MutantResult("c", "float64", {"causality": 1, "padding invariance": 1}, CASES, 1),
         )
     )
-    rows = {row[0]: row[1:] for row in check_rows(found)}
+    rows = {row[0]: row[1:] for row in bugs_by_check(found)}
     assert [*CHECKS] == [*rows]
     assert ("2", "b") == rows["output"]
     assert ("2", REASONS["causality"]) == rows["causality"]

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mha_parity.selftest.mutation_draw import ROOMS, Change, apply, describe, draw, places
+from mha_parity.selftest.mutation_draw import (
+    ROOMS,
+    Mutation,
+    apply,
+    changed_lines,
+    draw,
+    mutation_places,
+)
 from mha_parity.selftest.mutation_score import (
     ChangeResult,
     outdated,
@@ -35,9 +42,9 @@ def larger(one: int | None, two: int | str) -> int | None:
 '''
 
 
-def change(line: str = "a + b", changed: str = "a - b", room: str = JUDGING) -> Change:
+def change(line: str = "a + b", changed: str = "a - b", room: str = JUDGING) -> Mutation:
     """Return a change of a module of the room."""
-    return Change(path=f"{room}/output.py", line=line, changed=changed)
+    return Mutation(path=f"{room}/output.py", line=line, changed=changed)
 
 
 def test_the_score_leaves_equivalents_out() -> None:
@@ -58,7 +65,7 @@ def test_a_survivor_is_shown_with_its_line() -> None:
 
 def test_a_change_is_told_by_the_lines_that_differ() -> None:
     """The line that went and the one that came, without their indent."""
-    assert describe(f"{JUDGING}/output.py", "x\n  a + b\ny\n", "x\n  a - b\ny\n") == change()
+    assert changed_lines(f"{JUDGING}/output.py", "x\n  a + b\ny\n", "x\n  a - b\ny\n") == change()
 
 
 def test_every_equivalent_change_has_a_reason_and_its_line(tmp_path: Path) -> None:
@@ -88,7 +95,7 @@ def test_every_room_and_its_tests_exist() -> None:
 def test_what_no_run_can_see_is_not_changed() -> None:
     """Of annotations, a dataclass's options and imports for types nothing is drawn."""
     pytest.importorskip("cosmic_ray", reason="cosmic-ray is not installed; make mutation does")
-    found = places(MODULE)
+    found = mutation_places(MODULE)
     assert {MODULE.splitlines()[line - 1].strip() for line, _ in found} == {"return one + two"}
     texts = {apply(MODULE, *each) for changes in found.values() for each in changes}
     assert MODULE.replace("one + two", "one - two") in texts

@@ -20,7 +20,7 @@ from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.construct import globals_read, meanings
-from mha_parity.targets.fit.search import TRIALS, Search, attention
+from mha_parity.targets.fit.search import TRIALS, Search, attention_in_float64
 from mha_parity.worker.open_target import bind_in_process
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
@@ -259,7 +259,7 @@ def test_weights_one_wide_are_filled(heads: int, width: int) -> None:
     more = {"bias": bound.offer["bias"][-1], "out_proj": bound.offer["out_proj"][-1]}
     case = bound.plain_case().replace(heads_count=heads, head_dim=width, **more)
     problem = make_problem(case)
-    expected = attention(problem, causal=bound.hides_future)
+    expected = attention_in_float64(problem, causal=bound.hides_future)
     np.testing.assert_allclose(bound(problem).output, expected, rtol=0, atol=1e-12)
 
 
@@ -272,7 +272,7 @@ def test_wide_heads_hold_narrow_ones_exactly(name: str, heads: int, width: int) 
     more = {"bias": bound.offer["bias"][-1], "out_proj": bound.offer["out_proj"][-1]}
     case = bound.plain_case().replace(heads_count=heads, head_dim=width, **more)
     problem = make_problem(case)
-    expected = attention(problem, causal=False)
+    expected = attention_in_float64(problem, causal=False)
     np.testing.assert_allclose(bound(problem).output, expected, rtol=0, atol=1e-13)
 
 
@@ -285,7 +285,7 @@ def test_what_is_added_to_the_output_does_not_round_it(dtype: str) -> None:
     assert problem.w_v is not None
     small = problem.replace(w_v=problem.w_v * problem.w_v.dtype.type(2.0**-10))
     output = bound(small).output.astype(np.float64)
-    expected = attention(small, causal=False)
+    expected = attention_in_float64(small, causal=False)
     worst = np.abs(output - expected).max() / np.abs(expected).max()
     assert worst < 16 * roundoff(problem.dtype)
 

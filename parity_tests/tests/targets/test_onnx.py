@@ -19,7 +19,7 @@ from mha_parity.core.options import Options
 from mha_parity.run.check import check
 from mha_parity.targets import load, onnx_model
 from mha_parity.targets.bind import bind
-from mha_parity.targets.fit.search import attention
+from mha_parity.targets.fit.search import attention_in_float64
 from mha_parity.worker.client import isolated
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ def test_other_weights_are_put_into_the_graph(tmp_path: Path) -> None:
     """A problem of the layer's sizes with weights of its own is answered by these weights."""
     bound = bind(load.load(layer(tmp_path)))
     problem = make_problem(bound.plain_case())
-    due = attention(problem, causal=False)
+    due = attention_in_float64(problem, causal=False)
     np.testing.assert_allclose(bound(problem).output, due, atol=1e-5)
     with pytest.raises(CandidateError, match=r"the graph has sizes of its own"):
         bound(make_problem(bound.plain_case().replace(heads_count=2)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.rules import spans
+from mha_parity.diagnose.experiments.rules import index_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ def _by_key(found: Curve, terms: Array) -> tuple[str, str]:
         more = np.flatnonzero(times > 1).tolist()
         said = " or ".join(str(int(n)) for n in np.unique(times[more]))
         counts_of = "keys {} of {} count" if len(more) > 1 else "key {} of {} counts"
-        text = f"{counts_of.format(spans(more), len(times))} {said} times, expected once"
+        text = f"{counts_of.format(index_runs(more), len(times))} {said} times, expected once"
         return text, COUNTED
     squares = (found.reading.key**2).sum(axis=-1)[-len(terms) :]
     factor = _factor(terms, squares, atol)

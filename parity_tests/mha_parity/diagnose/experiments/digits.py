@@ -180,7 +180,7 @@ class NumeratorAlone(Rounded):
         return np.asarray(self.narrowed(NUMERATOR, powers) / total)
 
 
-class Unnormalised(Rounded):
+class RoundedBeforeDivision(Rounded):
     """Rounds the sums over keys before they are divided by the row sum."""
 
     def softmax(self, scores: Array) -> Array:
@@ -246,7 +246,7 @@ def _stage(trial: CallResult) -> tuple[float, str, str]:
     best = (MOSTLY, "", "")
     for narrow in UNITS:
         for base, names in ((Rounded, STAGES), (NumeratorAlone, (NUMERATOR,)),
-                                (Unnormalised, ("accumulator of P V",)),
+                                (RoundedBeforeDivision, ("accumulator of P V",)),
                                 (KeyByKey, ("sum of P V over the keys",))):  # fmt: skip
             for name in names:
                 kind = type("Rounding", (base,), {"stage": name, "narrow": narrow})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments.digits import ALIKE, ErrorAnalysis, digits, narrower
-from mha_parity.diagnose.experiments.exponential import Exponential, exponential
+from mha_parity.diagnose.experiments.exponential import ExponentialErrors, exponential_errors
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.given_scale import REMEDY as SCALE_REMEDY
 from mha_parity.diagnose.experiments.head_count import head_count
@@ -70,7 +70,7 @@ class Examination:
     values: list[ValueEffect] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
     scales: list[EffectiveScale] = field(default_factory=list)
-    exponential: Exponential | None = None
+    exponential: ExponentialErrors | None = None
     influences: list[Influence] = field(default_factory=list)
     heads: str = ""
     shared: str = ""
@@ -133,7 +133,7 @@ def _examine_further(caller: Caller, seen: Examination, *, plain_wrong: bool, wh
         seen.masks += mask_pairs(caller)
     if whole:
         seen.scales = measured(caller)
-        seen.exponential = exponential(caller)
+        seen.exponential = exponential_errors(caller)
     unknown = plain_wrong and not any(each.understood for each in seen.causes)
     if unknown:
         seen.heads = head_count(caller)

@@ -27,7 +27,7 @@ LEAST_SCORE = {"float64": -60.0, "float32": -60.0, "float16": -6.0, "bfloat16": 
 
 
 @dataclass(frozen=True, eq=False)
-class Exponential:
+class ExponentialErrors:
     """Ratios of weights over the exact difference of their scores, and their errors in ulp."""
 
     scores: Array
@@ -45,7 +45,7 @@ class Exponential:
         return float(self.scores[int(np.argmax(self.ulps))])
 
 
-def exponential(caller: Caller) -> Exponential | None:
+def exponential_errors(caller: Caller) -> ExponentialErrors | None:
     """Return the errors of the exponential, or None where inputs cannot be set or nothing comes."""
     case = caller.base
     width = case.heads_count * SIZES["head_dim"]
@@ -77,7 +77,7 @@ def _designed(problem: Problem) -> Problem:
     return with_one_hot_values(problem.replace(**changes))
 
 
-def _errors(weights: Array, scores: Array, dtype: str) -> Exponential | None:
+def _errors(weights: Array, scores: Array, dtype: str) -> ExponentialErrors | None:
     """Return the errors of weights (H, L, S) against their row's first, where both are numbers.
 
     A key that a mask hides has no score; one that a mask adds something to has none of these.
@@ -92,4 +92,4 @@ def _errors(weights: Array, scores: Array, dtype: str) -> Exponential | None:
     exact = np.exp(designed.astype(np.longdouble))
     ulps = np.abs(ratios / exact - 1) * 2.0 ** BITS[dtype]
     kept = [np.asarray(array[usable], dtype=np.float64) for array in (scores, ratios, ulps)]
-    return Exponential(*kept)
+    return ExponentialErrors(*kept)

@@ -11,7 +11,7 @@ from mha_parity.diagnose.experiments.rules import (
     OffIndices,
     ends_rule,
     index_rule,
-    spans,
+    index_runs,
     starts_rule,
 )
 from mha_parity.diagnose.experiments.transfer import curve, slope
@@ -115,7 +115,7 @@ def keys_lost(readings: Sequence[SampleWeights]) -> str:
     rule = index_rule("key", seen)
     if rule == EVERYWHERE:
         return "no row sees any key: the weights are 0"
-    here = f"{spans(seen[-1].off)} of {seen[-1].count}"
+    here = f"{index_runs(seen[-1].off)} of {seen[-1].count}"
     return f"{rule or 'some keys'} (here {here}) get no weight in any row"
 
 
@@ -134,8 +134,8 @@ def _rows(seen: Array, visible: Array) -> str:
 
 
 def _example(seen: Array, visible: Array, row: int) -> str:
-    keys = spans(np.flatnonzero(seen[row])) or "none"
-    return f"row {row} sees keys {keys}, expected {spans(np.flatnonzero(visible[row]))}"
+    keys = index_runs(np.flatnonzero(seen[row])) or "none"
+    return f"row {row} sees keys {keys}, expected {index_runs(np.flatnonzero(visible[row]))}"
 
 
 def _covered(leaked: Array) -> str:

@@ -13,7 +13,7 @@ from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import CallResult, pose
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
 from mha_parity.diagnose.experiments.reading import NOISE, SampleWeights, read_problem
-from mha_parity.diagnose.experiments.rules import spans
+from mha_parity.diagnose.experiments.rules import index_runs
 from mha_parity.diagnose.experiments.transfer import curve
 from mha_parity.diagnose.experiments.variants import answered_variant, mask_variants
 
@@ -230,7 +230,7 @@ def mask_effect(reading: SampleWeights, plain: Array) -> str:
     """Return what the weights say of the mask; ``plain`` are the scores without it."""
     blank = np.isnan(reading.weights).any(axis=(0, 2))
     if blank.any():
-        return f"row {spans(np.flatnonzero(blank))} is {NOT_LEFT}"
+        return f"row {index_runs(np.flatnonzero(blank))} is {NOT_LEFT}"
     top = plain.max(axis=-1, keepdims=True)
     bare = np.exp(plain - top)
     bare = bare / bare.sum(axis=-1, keepdims=True)

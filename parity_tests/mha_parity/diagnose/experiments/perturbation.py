@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments.calls import pose
-from mha_parity.diagnose.experiments.rules import spans
+from mha_parity.diagnose.experiments.rules import index_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ class Influence:
                     )
         odd = np.flatnonzero((self.reached != self.expected).any(axis=1))
         first = int(odd[0])
-        moved = spans(np.flatnonzero(self.reached[first])) or "none"
+        moved = index_runs(np.flatnonzero(self.reached[first])) or "none"
         return f"changing {self.word} {first} changes the outputs of {self.word}s {moved}"
 
 

@@ -122,7 +122,7 @@ def _place_rules(word: str, seen: Sequence[OffIndices]) -> Iterator[tuple[str, I
     yield f"the first half of the {word}s", lambda n: range(n // 2)
 
 
-def spans(indices: Iterable[int]) -> str:
+def index_runs(indices: Iterable[int]) -> str:
     """Return indices as runs: "0–3, 7"."""
     found: list[list[int]] = []
     for i in sorted(indices):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.rules import TILES, OffIndices, index_rule, spans
+from mha_parity.diagnose.experiments.rules import TILES, OffIndices, index_rule, index_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -263,7 +263,7 @@ def describe_channels(found: Sequence[Array], right: Sequence[int] = ()) -> str:
     if all(each and each.off for each in left_out):
         seen = [each for each in left_out if each]
         rule = index_rule("channel", seen, right) if len(seen) > 1 else None
-        here = f"{spans(seen[-1].off)} of {seen[-1].count}"
+        here = f"{index_runs(seen[-1].off)} of {seen[-1].count}"
         return f"the dot product leaves out {f'{rule}: ' if rule else 'channels '}{here}"
     listed = ", ".join(f"{f:.4g}" for f in found[0][0][:8])
     return f"the channels of the dot product have the factors {listed}"

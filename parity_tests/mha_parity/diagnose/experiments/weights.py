@@ -11,7 +11,7 @@ from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import added
 from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
 from mha_parity.diagnose.experiments.reading import SampleWeights, read
-from mha_parity.diagnose.experiments.rules import OffIndices, index_rule, spans
+from mha_parity.diagnose.experiments.rules import OffIndices, index_rule, index_runs
 from mha_parity.diagnose.experiments.scale import law, measured, rounded_scale
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def _empty_heads(wrong: list[SampleWeights]) -> WeightsFinding | None:
     for each in wrong:
         empty = [h for h in range(len(each.weights)) if not each.weights[h].any()]
         if empty and len(empty) < len(each.weights):
+            heads, have = ("heads", "have") if len(empty) > 1 else ("head", "has")
             return WeightsFinding(
-                f"{'heads' if len(empty) > 1 else 'head'} {spans(empty)} of {len(each.weights)} "
-                f"{'have' if len(empty) > 1 else 'has'} weights that are all 0",
+                f"{heads} {index_runs(empty)} of {len(each.weights)} {have} weights that are all 0",
                 "compute every head: look at the bounds of the loop over heads",
             )
     return None
@@ -119,7 +119,7 @@ def _empty_rows(wrong: list[SampleWeights]) -> WeightsFinding | None:
         seen.append(OffIndices(len(empty), frozenset(np.flatnonzero(empty).tolist())))
     rule = index_rule("row", seen) or "some rows"
     return WeightsFinding(
-        f"{rule} (here {spans(seen[-1].off)} of {seen[-1].count}) are 0 in all heads: "
+        f"{rule} (here {index_runs(seen[-1].off)} of {seen[-1].count}) are 0 in all heads: "
         "their weights and outputs are not computed or not written",
         "let the loop over rows end with the last row",
     )
@@ -135,8 +135,8 @@ def _repeated_rows(wrong: list[SampleWeights]) -> WeightsFinding | None:
             return None
     count = ", ".join(str(int(n)) for n in np.unique(times[0][rows]))
     return WeightsFinding(
-        f"rows {spans(rows.tolist())} of {times.shape[-1]} are added {count} times in all heads: "
-        f"their weights sum to {count}",
+        f"rows {index_runs(rows.tolist())} of {times.shape[-1]} "
+        f"are added {count} times in all heads: their weights sum to {count}",
         "write each row of the output once: a slice that reaches back over rows that are done "
         "replaces them, and is not added to them",
     )

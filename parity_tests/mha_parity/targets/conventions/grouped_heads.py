@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
-from mha_parity.targets.fit.search import attention, is_rounding
+from mha_parity.targets.fit.search import attention_in_float64, is_rounding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def groups_heads(convention: Convention, case: Case) -> bool:
 
 def _all_found(problem: Problem, output: Array) -> bool:
     causal = problem.case.attn == "causal"
-    pairs = [attention(each, causal=causal) for each in _pairs(problem)]
+    pairs = [attention_in_float64(each, causal=causal) for each in _pairs(problem)]
     heads = [_head(output, i, HEADS) for i in range(HEADS)]
     return all(any(is_rounding(head, pair) for pair in pairs) for head in heads)
 

@@ -15,7 +15,7 @@ import numpy as np
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import Arguments
-from mha_parity.targets.fit.search import attention, is_rounding
+from mha_parity.targets.fit.search import attention_in_float64, is_rounding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,7 +89,7 @@ def norm_remarks(convention: InterpretedCalls, problem: Problem, *, causal: bool
             continue
         for names in (each for n in (1, 2) for each in combinations(ROWS, n)):
             rows = {name: getattr(problem, name) * FACTOR for name in names}
-            if is_rounding(output, attention(problem.replace(**rows), causal=causal)):
+            if is_rounding(output, attention_in_float64(problem.replace(**rows), causal=causal)):
                 yield f"`{path}` is applied to the rows of {' and '.join(names)} alone."
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
-from mha_parity.targets.fit.search import MIN_CORRELATION, attention, is_rounding
+from mha_parity.targets.fit.search import MIN_CORRELATION, attention_in_float64, is_rounding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def graph_fit(convention: Convention, problem: Problem) -> GraphFit:
     found = []
     with np.errstate(invalid="ignore"):
         for causal in (False, True):
-            expected = attention(problem, causal=causal)
+            expected = attention_in_float64(problem, causal=causal)
             residual = problem.query.shape == output.shape and is_rounding(
                 output - problem.query, expected
             )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import FeatureProbe
 
 
-class Projections(XWeights):
+class ProjectionFunction(XWeights):
     """``f(X, W_q, W_k, W_v)`` -> (Q, K, V)."""
 
     name = "projections"

@@ -87,7 +87,12 @@ class Search:
             missed = f"the output has shape {answer.output.shape}, not {problem.output_shape}"
             return InterpretationResult(candidate, MISSHAPED, missed=missed)
         trials = [
-            compared(candidate, answer.output, attention(problem, causal=causal), causal=causal)
+            compared(
+                candidate,
+                answer.output,
+                attention_in_float64(problem, causal=causal),
+                causal=causal,
+            )
             for causal in (False, True)
             if not causal or inputs == "self"
         ]
@@ -116,7 +121,7 @@ def trial_problem(
     return make_problem(case)
 
 
-def attention(problem: Problem, *, causal: bool) -> Array:
+def attention_in_float64(problem: Problem, *, causal: bool) -> Array:
     """Return torch's attention on a problem without masks, computed in float64."""
     case = problem.case
 

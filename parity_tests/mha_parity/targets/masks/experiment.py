@@ -49,7 +49,7 @@ class MaskExperiment:
         """Return the experiment for a layout; ``square``: as many keys as queries."""
         problem = mask_problem(convention, layout, square=square)
         try:
-            plain = weights(problem, convention.answer_with(problem, {}).output)
+            plain = weights_shown(problem, convention.answer_with(problem, {}).output)
         except CandidateError:  # a mask that is required: the weights as they should be
             plain = unmasked_weights(problem)
         return cls(convention, problem, plain)
@@ -69,7 +69,7 @@ class MaskExperiment:
             The target raised, or returned another shape.
 
         """
-        return weights(self.problem, self.convention.answer_with(self.problem, given).output)
+        return weights_shown(self.problem, self.convention.answer_with(self.problem, given).output)
 
     def answers(self, parameter: Parameter, taken: MaskFormat, queries: int, keys: int) -> bool:
         """Return whether a call of these lengths does not raise: with a switch, or hiding nothing.
@@ -182,7 +182,7 @@ def with_readable_weights(problem: Problem) -> Problem:
     return problem.replace(query=query, key=key, value=key, w_q=w, w_k=w, w_v=w_v.T.astype(dtype))
 
 
-def weights(problem: Problem, output: Array) -> Array:
+def weights_shown(problem: Problem, output: Array) -> Array:
     """Return the weights (N, H, L, S) that an output shows.
 
     Raises

@@ -9,7 +9,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.parameters import ESSENTIAL, Role
-from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights
+from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
 from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_format import (
     SHAPES,
@@ -254,7 +254,7 @@ def _ask_masked_rows(convention: Convention) -> None:
         hidden[0] = True
         problem = problem.replace(key_padding_mask=hidden)
     try:
-        shown_weights = weights(problem, convention(problem).output)
+        shown_weights = weights_shown(problem, convention(problem).output)
     except CandidateError as error:
         convention.reasons["masked_rows", "some"] = str(error)
         return

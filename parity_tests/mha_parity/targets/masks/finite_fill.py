@@ -9,7 +9,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import EXTREME_VALUES
-from mha_parity.targets.masks.experiment import mask_problem, weights
+from mha_parity.targets.masks.experiment import mask_problem, weights_shown
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -65,7 +65,7 @@ def _hidden_attend(convention: Convention, problem: Problem, size: float) -> boo
     name = "query" if problem.w_q is None else "w_q"
     turned = (-size * getattr(problem, name)).astype(problem.dtype)
     large = problem.replace(**{name: turned})
-    shown: Array = weights(large, convention(large).output)
+    shown: Array = weights_shown(large, convention(large).output)
     hidden = np.arange(problem.case.keys) % 2 == 0
     return bool(np.nan_to_num(shown)[..., hidden].sum(axis=-1).max() > 0.5)
 
