@@ -181,13 +181,13 @@ def sanitised_problem(problem: Problem, reference: Reference) -> tuple[Problem, 
     mixed = problem.w_out is not None
     rows = sees.any(axis=1) if mixed else None
     heads = np.where(sees, reference.heads, clean.heads)
+    merged = merge_heads(heads)
+    output = merged if rows is None else np.where(rows, reference.output, clean.output)
     return harmless, replace(
         clean,
         weights=np.where(sees, reference.weights, clean.weights),
         heads=heads,
-        output=merge_heads(heads)
-        if rows is None
-        else np.where(rows, reference.output, clean.output),
+        output=output,
     )
 
 
