@@ -1,6 +1,7 @@
 """The words of the house: docstrings, comments, messages and names speak the field's language.
 
-A banned word is a metaphor, or says less than a number would.
+A banned word is a metaphor, or says less than a number would. Ordinary words in ordinary sentences
+(near, turn, cell, noted, apart from) are not on the list.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ PROSE = {
     r"\bof two minds\b": "what happens on which path",
     r"\b(mourn|hear|heard|hears|hearing|booths?|revives?d?|deafening|loud|unlucky)\b": "the event",
     r"\b(dear|dearer|drowns?|drowned)\b": "the cost or the error in numbers",
-    r"\b(told|noted|blamed?)\b": "reported, formatted, found, attributed",
-    r"\b(apart|beside)\b": "separate, distinct, except; next to, besides",
+    r"\b(told|blamed?)\b": "reported, formatted, found, attributed",
+    r"\bapart\b(?! from)": "separate, distinct",
     r"\bway (back|forth)\b": "backward pass, forward pass",
     r"\b(by heart|rolls? dice|asked anew|mixes? dice)\b": "what is computed",
     r"\b(in|whose|takes?) turns?\b": "one after the other, scheduled",
@@ -35,18 +36,12 @@ PROSE = {
 # Part of a name -> what to call it.
 NAMES = {
     "told": "formatted, found",
-    "noted": "findings",
-    "turn": "schedule, order",
-    "near": "atol, closest",
     "apart": "separate, difference",
-    "beside": "extra, other",
     "due": "expected",
     "got": "actual",
     "chance": "rng, probability",
-    "wide": "precise, float64",
     "weigh": "attention_weights",
     "mix": "apply_weights",
-    "cells": "scores, elements",
     "blamed": "target_errors",
     "booth": "client",
     "hear": "receive",
@@ -122,15 +117,16 @@ def test_no_banned_word() -> None:
     [
         ("x = 1  # every so-manieth case", 1),
         ('"""What a candidate prints, told apart by case."""', 2),
-        ('raise ValueError("the row stands beside another")', 1),
+        ('raise ValueError("the samples are judged apart")', 1),
         ("def told(rows): ...", 1),
         ("class BoothClient: ...", 1),
         ("def f(chance): ...", 1),
         ("due = 1", 1),
         ("for got, x in (): ...", 1),
-        ("self.near = 1", 1),
+        ("self.hear = 1", 1),
         ("expected = actual = 1  # two rows are returned", 0),
         ("def untold_residue(): ...", 0),
+        ("near = cells = 1  # noted apart from the sizes", 0),
     ],
 )
 def test_a_banned_word_is_found(source: str, count: int) -> None:
