@@ -91,6 +91,7 @@ class MonitoredCandidate:
         self.reasons = bound.reasons
         self.parameters = bound.parameters
         self.answer_dtypes = bound.answer_dtypes
+        self.masks = bound.masks
         self.own_weights: OwnWeights | None = bound.own_weights
         self._forbid = tuple(forbid)
         self._last: Case | None = None

@@ -23,6 +23,7 @@ class Role(StrEnum):
     SCORE_BIAS = "score bias"  # relative positions, ALiBi: added to the scores
     CAUSAL = "causal switch"
     DROPOUT = "dropout"
+    SCALE = "scale"
     CACHE = "cache"
     POSITIONS = "positions"
     RETURN = "return switch"

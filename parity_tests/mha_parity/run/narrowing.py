@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.masks.plan import MaskPlan
 
 NO_GRADIENTS = (
     "got --grad, but the target offers no gradients: it should compute with torch's tensors, or be "
@@ -133,4 +134,19 @@ def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[
     own = getattr(candidate, "own_weights", None)
     draw = asked_cases if options.fail_fast else drawing
     drawn = draw(offer, options.cases, options.seed)
-    yield from drawn if own is None else map(own.case, drawn)
+    fitting = drawn if own is None else map(own.case, drawn)
+    plan = getattr(candidate, "masks", None)
+    yield from fitting if plan is None else _askable(fitting, plan)
+
+
+def _askable(cases: Iterable[Case], plan: MaskPlan) -> Iterator[Case]:
+    """Yield the cases, with as many keys as queries where their masks can be passed so alone."""
+    square: dict[tuple[str, ...], bool] = {}
+    for case in cases:
+        kinds = (case.layout, case.inputs, case.padding, case.attn, case.masked_rows, case.dtype)
+        if case.queries == case.keys or case.padding == case.attn == "none":
+            yield case
+            continue
+        if kinds not in square:
+            square[kinds] = plan.only_square(case)
+        yield case.replace(keys=case.queries) if square[kinds] else case

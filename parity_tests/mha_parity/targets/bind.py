@@ -12,6 +12,7 @@ from mha_parity.core.global_state import GlobalState
 from mha_parity.targets import backends
 from mha_parity.targets.attention_call import is_adapter
 from mha_parity.targets.attribution import raised_by
+from mha_parity.targets.callables import as_function, is_function, layer_inside
 from mha_parity.targets.conventions.adapted import Adapted
 from mha_parity.targets.conventions.crash_report import crash
 from mha_parity.targets.conventions.fitted import Fitted
@@ -66,7 +67,9 @@ def bind(
     try:
         if isinstance(subject, OnnxModel):
             subject.num_heads, num_heads = subject.find_num_heads(num_heads), None
-        layer = layer_of(subject)
+        subject = as_function(subject)
+        compiled = layer_of(subject)
+        layer = layer_inside(compiled)
         bound = _bound(subject if layer is None else type(layer), name, device, path, call=probe)
         bound.name = label or bound.name
         bound.mask_meanings, bound.without = dict(masks), tuple(without)
@@ -75,7 +78,7 @@ def bind(
             (probe_offer if probe else offer_unprobed)(bound)
         if not probe and (layer is not None or state_dict is not None):
             bound.offer = bound.offer | {"dtype": bound.library.dtypes}  # the weights say which
-        _take_weights(bound, layer, state_dict, num_heads)
+        _take_weights(bound, compiled, state_dict, num_heads)
         bound.passed = {}  # the trials were no cases
     except (TargetError, CandidateError):
         raise
@@ -186,7 +189,7 @@ def _recognised(subject: object, libraries: list[Library], path: str | None) -> 
     """
     from mha_parity.targets.detect import computes_attention, recognise
 
-    searched = inspect.isclass(subject) or inspect.isroutine(subject)
+    searched = inspect.isclass(subject) or is_function(subject)
     if path is not None or not searched:
         name = recognise(subject, libraries)
         return _in_its_library(convention_named(name), subject, libraries, path, call=True)

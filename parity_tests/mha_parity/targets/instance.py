@@ -17,6 +17,7 @@ from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.global_state import seeded_generators
 from mha_parity.core.own_weights import OwnWeights
 from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.callables import layer_inside
 from mha_parity.targets.conventions.base import has_modes, set_mode
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.linear_layers import LinearModule
@@ -81,6 +82,7 @@ def use_layer(bound: Convention, layer: Any) -> None:
         judged in.
 
     """
+    called, layer = layer, layer_inside(layer)
     name = type(layer).__qualname__
     if not isinstance(bound, TorchModule):
         raise TargetError(
@@ -99,9 +101,9 @@ def use_layer(bound: Convention, layer: Any) -> None:
     zero_attn = _yes(bool(getattr(layer, "add_zero_attn", False)))
     own = replace(own, features=own.features | {"zero_attn": zero_attn})
     narrow_offer(bound, own, getattr(layer, "batch_first", None), complete=True)
-    if has_modes(layer):
-        layer = set_mode(layer, training=False)
-    bound.instance, bound.own_weights = layer, own
+    if has_modes(called):
+        called = set_mode(called, training=False)
+    bound.instance, bound.own_weights = called, own
 
 
 def _counts(value: object) -> bool:

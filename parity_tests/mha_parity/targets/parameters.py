@@ -33,7 +33,12 @@ _BY_NAME: tuple[tuple[Role, str], ...] = (
     (Role.WEIGHTS, r"^w_?[qkvo]|^w[qkvo]|weight|^w$"),
     (Role.HEADS, r"head|^h$"),
 )  # fmt: skip
-_LENGTHS = re.compile(r"^(?!max).*(valid|(lens?|lengths?)(_[qk]v?)?$)")
+# Of the parameters of a call alone, before all others.
+_OF_CALL: tuple[tuple[Role, str], ...] = (
+    (Role.LENGTHS, r"^(?!max).*(valid|(lens?|lengths?)(_[qk]v?)?$)"),
+    (Role.SCORE_BIAS, r"^bias(es)?$"),
+    (Role.SCALE, r"^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"),
+)
 _INPUT = re.compile(
     r"^[xyqkv](_|[a-z]?$)|quer|^key|^val|input|^seq|context|memory|hidden|tokens?|src|source|enc"
 )
@@ -44,10 +49,9 @@ def role(name: str, of: str, default: object = inspect.Parameter.empty) -> Role:
     """Return what a parameter of a constructor or of a call is for."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     switch = isinstance(default, bool)
-    if of == "call" and _LENGTHS.search(plain):
-        return Role.LENGTHS
-    if of == "call" and plain in {"bias", "biases"}:
-        return Role.SCORE_BIAS
+    of_call = (each for each, pattern in _OF_CALL if of == "call" and re.search(pattern, plain))
+    if certain := next(of_call, None):
+        return certain
     found = next((each for each, pattern in _BY_NAME if re.search(pattern, plain)), None)
     if found in {Role.MASK, Role.CAUSAL} and "mask" in plain:
         return Role.CAUSAL if switch else Role.MASK

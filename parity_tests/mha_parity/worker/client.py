@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.masks.plan import MaskPlan
     from mha_parity.worker.output_capture import CapturedOutput
 
 GIB = 2**30
@@ -121,6 +122,11 @@ class IsolatedCandidate(ProcessOwner):
     def answer_dtypes(self) -> dict[str, str]:
         """Which narrower dtype answers a dtype."""
         return self.ready().answer_dtypes
+
+    @property
+    def masks(self) -> MaskPlan | None:
+        """What the mask parameters of the target take."""
+        return self.ready().masks
 
     @property
     def own_weights(self) -> OwnWeights | None:

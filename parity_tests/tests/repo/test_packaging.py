@@ -204,32 +204,34 @@ def test_heavy_import_is_seen(tmp_path: Path) -> None:
     assert {"numpy"} == loaded_by("leaky", HEAVY, tmp_path)
 
 
-def import_ms(module: str, path: Path | None = None) -> float:
-    """Return the processor time that an import takes after numpy's, the least of 9 processes.
+def import_share(module: str, path: Path | None = None) -> float:
+    """Return the processor time that an import takes after numpy's, as a share of numpy's.
 
-    Whoever else is at work makes the clock on the wall longer, and a shared core the processor
-    time. The first process only fills the caches.
+    It is the least of 9 processes: whoever else is at work makes both longer, not always alike. The
+    first process only fills the caches.
     """
     code = f"""
-import numpy, time
+import time
 start = time.process_time()
+import numpy
+middle = time.process_time()
 import {module}
-print(1e3 * (time.process_time() - start))
+print((time.process_time() - middle) / (middle - start))
 """
     fresh(code, path)
     return min(float(fresh(code, path)) for _ in range(9))
 
 
 def test_import_adds_little_to_numpy() -> None:
-    """`import mha_numpy` adds less than 30 ms to `import numpy`."""
-    assert import_ms("mha_numpy") < 30
+    """`import mha_numpy` takes less than half of what `import numpy` takes."""
+    assert import_share("mha_numpy") < 0.5
 
 
 def test_slow_import_is_measured(tmp_path: Path) -> None:
-    """A module that computes for 60 ms while it is imported is measured as that slow."""
-    source = "import time\nend = time.process_time() + 0.06\nwhile time.process_time() < end: pass"
+    """A module that imports nothing and computes for 0.5 s is measured as slow."""
+    source = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
     (tmp_path / "slow.py").write_text(source, encoding="utf-8")
-    assert import_ms("slow", tmp_path) >= 60
+    assert import_share("slow", tmp_path) >= 0.5
 
 
 def make(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -6,6 +6,8 @@ by itself (``__dlpack__``, ``__array__``) needs no adapter.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -29,6 +31,7 @@ _HOMES = {
     "jaxlib": ("jax_arrays", "JaxArrays"),
     "keras": ("keras_arrays", "KerasArrays"),
 }
+COMPILED = "_torchdynamo_orig_callable"  # what torch.compile leaves on a function
 # Kinds of dtypes that can be compared as real numbers.
 _NUMBERS = "biuf"
 
@@ -54,10 +57,13 @@ def likely_libraries(subject: object) -> Iterator[str]:
     if known:
         yield "keras" if "keras" in known else known[0]
         return
+    # torch.compile takes NumPy's arrays for tensors, in some operations.
+    compiled = inspect.isroutine(subject) and hasattr(subject, COMPILED)
+    yield from ("torch",) * compiled
     yield "numpy"
     seen = {_root(getattr(value, "__name__", "")) for value in _modules_in_reach(subject)}
     seen |= {_root(_attribute(value, "__module__") or "") for value in _in_reach(subject)}
-    yield from (name for name in ("torch", "jax", "keras") if name in seen)
+    yield from (name for name in ("torch", "jax", "keras")[compiled:] if name in seen)
 
 
 def _modules_in_reach(subject: object) -> list[object]:
@@ -65,6 +71,7 @@ def _modules_in_reach(subject: object) -> list[object]:
 
 
 def _in_reach(subject: object) -> list[object]:
+    subject = subject.func if isinstance(subject, functools.partial) else subject
     function = _attribute(subject, "forward") or _attribute(subject, "__call__")
     scopes = (_attribute(found, "__globals__") for found in (subject, function))
     return [value for scope in scopes if isinstance(scope, dict) for value in scope.values()]

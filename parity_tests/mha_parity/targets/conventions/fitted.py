@@ -13,6 +13,7 @@ from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.features import offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import FeatureProbe
+from mha_parity.targets.conventions.fitted_gradients import no_gradients
 from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
 from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
 from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
@@ -37,6 +38,8 @@ from mha_parity.targets.fit.search import (
     SMALL,
     InterpretationResult,
     Search,
+    attention,
+    is_rounding,
     trial_problem,
 )
 
@@ -55,6 +58,7 @@ RESIDUAL_OVERFLOWS = (
     "the input that is added to the output rounds it, and larger weights leave its range"
 )
 DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
+GIVEN_SCALE = 0.375  # of a trial: neither 0 nor 1 / sqrt(head_dim)
 HALF = ("float16", "bfloat16")  # for what raises in both
 
 
@@ -236,14 +240,38 @@ class Fitted(InterpretedCalls):
             yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
             if "many" in self.offer["heads"] and groups_heads(self, case):
                 yield FeatureProbe("kv_heads", "fewer", (grouped(case),))
+        if not self.how.parts and self._takes_scale(case.replace(scale="given")):
+            yield FeatureProbe("scale", "given", (case.replace(scale="given"),))
         empty = [case.replace(queries=0, keys=0)]
         if "cross" in self.offer["inputs"]:
             empty.append(case.replace(inputs="cross", keys=0))
         empty += [case.replace(batch=0)] if case.layout != "unbatched" else []
         yield FeatureProbe("size", "empty", tuple(empty))
+        if reason := no_gradients(self.subject, self.how, self.library.name):
+            self.reasons["gradients", "yes"] = reason
+        else:
+            yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
         yield from weight_probes(case)
         if "many" in self.offer["heads"]:
             yield from self._grouped(case)
+
+    def _takes_scale(self, case: Case) -> bool:
+        """Return whether the scores are multiplied by a scale that the caller gives.
+
+        A parameter of that name may mean something else: then it is left at its default.
+        """
+        if not self.scale_parameter:
+            return False
+        problem = make_problem(case).replace(given_scale=GIVEN_SCALE)
+        try:
+            output = self(problem).output
+        except CandidateError as error:
+            self.reasons["scale", "given"] = str(error)
+            return False
+        if is_rounding(output, attention(problem, causal=self.hides_future)):
+            return True
+        self.reasons["scale", "given"] = f"`{self.scale_parameter}` is no factor of the scores"
+        return False
 
     def _grouped(self, case: Case) -> Iterator[FeatureProbe]:
         """Yield the trial of fewer key heads, if a layer asked for them has smaller keys."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.parameters import Role
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.base import Convention, has_modes, set_mode
@@ -19,6 +21,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     only_sample,
     without_names,
 )
+from mha_parity.targets.conventions.fitted_gradients import with_fitted_gradients
 from mha_parity.targets.conventions.from_torch import converted_state, converter
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
@@ -27,6 +30,7 @@ from mha_parity.targets.fit.construct import Construction, Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.roles import ROWS, filler_mask, positional_and_keyword
 from mha_parity.targets.masks.mask_format import MaskHolder
+from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 # rounds nothing, and the output is divided by it again. What is added is then below the rounding:
 # it is judged by a second call, with last weights of 0.
 ABOVE_RESIDUAL = 2.0**30
+INVERSE = "inverse_root"  # what a factor of the scores gets, 1 / sqrt(head_dim)
 MODES = frozenset({"training", "is_training", "train"})  # where calls and no methods choose
 
 
@@ -49,6 +54,8 @@ class InterpretedCalls(Convention):
     how: Interpretation
     # By how much the last weights are larger, where the input is added to the output.
     above_residual = 1.0
+    # The weights of the last call, as the target holds them.
+    weight_leaves: list[tuple[weights.Slot, Any]]
     # Where the output stands in what is returned; elsewhere sizes may agree, and shapes not tell.
     place: int | None = None
 
@@ -79,6 +86,7 @@ class InterpretedCalls(Convention):
 
     def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
         """Set the layer's arrays to the problem's weights, and take its norms out."""
+        self.weight_leaves = []
         convert = converter(self.subject)
         if convert is not None:
             layer.load_state_dict(converted_state(convert, problem, self.library))
@@ -95,8 +103,11 @@ class InterpretedCalls(Convention):
             held = self._arrays(problem, bias=slot.bias)
             array = weights.slot_array(slot, problem, held, sizes)
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
+            handed = arguments.array(slot.path, array)
             with target_errors():
-                weights.set_array(layer, slot.path, arguments.array(slot.path, array))
+                weights.set_array(layer, slot.path, handed)
+            leaf = layer.get_parameter(slot.path) if is_module(layer) else handed
+            self.weight_leaves.append((slot, leaf))
         for path in self.how.norms:
             replace_by_identity(layer, path)
 
@@ -121,6 +132,16 @@ class InterpretedCalls(Convention):
         return self.layer_call(layer, arguments)
 
     @property
+    def scale_parameter(self) -> str:
+        """The call's parameter that the scores are multiplied by, "" where its name says of none.
+
+        Where one has to be given, trials have shown whether scores are multiplied or divided by it.
+        """
+        given = dict(self.how.roles.sizes)
+        named = [p.name for p in self._named[1] if role(p.name, "call", p.default) is Role.SCALE]
+        return next((name for name in named if given.get(name, INVERSE) == INVERSE), "")
+
+    @property
     def _modes(self) -> tuple[str, ...]:
         """The call's parameters that say whether it is made in training."""
         return tuple(p.name for p in self._named[1] if p.name in MODES)
@@ -130,6 +151,8 @@ class InterpretedCalls(Convention):
         problem, roles = arguments.problem, self.how.roles
         rows = dict(zip(ROWS, arguments.rows(self._lay(problem)), strict=True))
         values: dict[str, Any] = {name: rows[role] for name, role in roles.inputs}
+        if layer is None:
+            self.weight_leaves = []
         for name, each in roles.weights:
             values[name] = self._weight(each, problem, arguments)
         case = problem.case
@@ -142,6 +165,8 @@ class InterpretedCalls(Convention):
         values |= dict.fromkeys(self._modes, training)
         sizes = Sizes(problem.query.shape[-1], problem.num_heads)
         values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
+        if problem.given_scale is not None:
+            values[self.scale_parameter] = problem.given_scale
         if roles.heads:
             values[roles.heads] = problem.num_heads
         function = self.subject
@@ -149,7 +174,18 @@ class InterpretedCalls(Convention):
             function = layer if callable(layer) else forward(layer)
         args, kwargs = positional_and_keyword(self._named[1], values)
         call = Call(function, args, kwargs, tuple(arguments.given))
-        return self.with_masks(call, arguments)
+        call = self.with_masks(call, arguments)
+        return with_fitted_gradients(
+            call, arguments, self.weight_leaves, self._lay(problem),
+            partial(self._canonical, problem), partial(self._output_tensor, problem),
+        )  # fmt: skip
+
+    def _output_tensor(self, problem: Problem, result: Any) -> Any:
+        """Return the output among what came back, as the target's library has it."""
+        several = self.several(result)
+        if self.place is not None and self.place < len(several):
+            return several[self.place]
+        return several[self.output_of(problem, several)[0]]
 
     def _weight(self, given: WeightArgument, problem: Problem, arguments: Arguments) -> Any:
         if given.container == "params":
@@ -161,7 +197,9 @@ class InterpretedCalls(Convention):
         slot = weights.Slot("", given.parts, given.axes, given.bias)
 
         def made(slot: weights.Slot) -> Any:
-            return arguments.array(f"w_{slot.parts[0]}", slot.filled(arrays, sizes))
+            handed = arguments.array(f"w_{slot.parts[0]}", slot.filled(arrays, sizes))
+            self.weight_leaves.append((slot, handed))
+            return handed
 
         if given.container == "list":
             return [made(replace(slot, head=head)) for head in range(sizes["h"])]
@@ -170,7 +208,9 @@ class InterpretedCalls(Convention):
             bias = weights.Slot("", given.parts, rows, bias=True)
             filled = bias.filled(problem_arrays.arrays_of(problem, bias=True), sizes)
             w, b = given.leaves
-            return {w: made(slot), b: arguments.array("bias", filled)}
+            handed = arguments.array("bias", filled)
+            self.weight_leaves.append((bias, handed))
+            return {w: made(slot), b: handed}
         return made(slot)
 
     def _lay(self, problem: Problem) -> Callable[[Array], Array]:
@@ -287,9 +327,11 @@ class InterpretedCalls(Convention):
         return self.layer_call(layer, arguments)
 
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
-        """Return what makes calls of one layer in train() and in eval() mode."""
+        """Return what makes calls of one layer in train() and in eval() mode, or with dropout."""
         made = self.how.construction
-        if made is None or not made.has("dropout"):
+        if made is None:
+            return self._with_dropout_passed(problem, p)
+        if not made.has("dropout"):
             return None
         layer = self.build(problem, Arguments(problem, self.library), dropout=p)
         if not self._modes and has_modes(layer):
@@ -302,6 +344,23 @@ class InterpretedCalls(Convention):
         return lambda training: self.layer_call(
             layer, Arguments(problem, self.library), training=training
         )
+
+    def _with_dropout_passed(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
+        """Return what makes calls of a function with its dropout probability, 0 in evaluation."""
+        named = [
+            each.name
+            for each in self._named[1]
+            if role(each.name, "call", each.default) is Role.DROPOUT
+            and isinstance(each.default, float)
+        ]
+        if len(named) != 1 or p == 1:
+            return None
+
+        def asked(training: bool) -> Call:
+            call = self.prepare(problem)
+            return replace(call, kwargs={**call.kwargs, named[0]: p * training})
+
+        return asked
 
 
 def _grid(rows: Array) -> Array:

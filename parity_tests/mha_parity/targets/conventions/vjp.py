@@ -43,9 +43,9 @@ def with_layer_gradients(call: Call, layer: Any, arguments: Arguments) -> Call:
     named = partial(_canonical, problem)
     if arguments.library.name == "torch":
         leaves = arguments.leaves | dict(layer.named_parameters())
-        return dataclasses.replace(call, pull=_arrays(_autograd(given, leaves), named))
+        return dataclasses.replace(call, pull=arrays_pulled(autograd(given, leaves), named))
     offered = _offered(layer, call.function, given)
-    return dataclasses.replace(call, function=offered, pull=_arrays(offered.pulled, named))
+    return dataclasses.replace(call, function=offered, pull=arrays_pulled(offered.pulled, named))
 
 
 def with_function_gradients(
@@ -66,8 +66,8 @@ def with_function_gradients(
         raise CandidateError("structure", NONE_OFFERED)
     given = arguments.library.from_numpy(lay(cotangent(problem)))
     back = back or partial(_canonical, problem)
-    pull = _autograd(given, arguments.leaves)
-    return dataclasses.replace(call, pull=_arrays(pull, _masks_first(arguments, back)))
+    pull = autograd(given, arguments.leaves)
+    return dataclasses.replace(call, pull=arrays_pulled(pull, masks_first(arguments, back)))
 
 
 def weight_gradients(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
@@ -122,11 +122,11 @@ def with_linear_gradients(
         named = {name: array for name, array in found.items() if name not in owned}
         return _canonical(problem, named) | as_state_dict(problem, whole["weight"], whole["bias"])
 
-    pull = _autograd(given, arguments.leaves | owned)
-    return dataclasses.replace(call, pull=_arrays(pull, _masks_first(arguments, back)))
+    pull = autograd(given, arguments.leaves | owned)
+    return dataclasses.replace(call, pull=arrays_pulled(pull, masks_first(arguments, back)))
 
 
-def _masks_first(
+def masks_first(
     arguments: Arguments, back: Callable[[dict[str, Array]], dict[str, Array]]
 ) -> Callable[[dict[str, Array]], dict[str, Array]]:
     """Return ``back`` after the gradients of masks are put under the names of the problem's."""
@@ -152,7 +152,11 @@ def _with_all_axes(problem: Problem, array: Array, axes: tuple[str, ...]) -> Arr
     return precise.reshape([size if axis in named else 1 for axis, size in sizes])
 
 
-def _autograd(given: Any, leaves: Mapping[str, Any]) -> Callable[[Any], dict[str, Any]]:
+def autograd(
+    given: Any,
+    leaves: Mapping[str, Any],
+    output_of: Callable[[Any], Any] = lambda result: split_result(result)[0],
+) -> Callable[[Any], dict[str, Any]]:
     """Return the function from a result to the gradients of tensors, which it marks for it."""
     import torch
 
@@ -160,7 +164,7 @@ def _autograd(given: Any, leaves: Mapping[str, Any]) -> Callable[[Any], dict[str
         leaf.requires_grad_()
 
     def pulled(result: Any) -> dict[str, Any]:
-        output = split_result(result)[0]
+        output = output_of(result)
         if not getattr(output, "requires_grad", False):
             message = "the output has no gradient, but should: it is cut off from its inputs."
             raise CandidateError("structure", message)
@@ -217,7 +221,7 @@ def _offered(layer: Any, call: Callable[..., Any], given: Any) -> _Vjp | _Backwa
     raise CandidateError("structure", NONE_OFFERED)
 
 
-def _arrays(
+def arrays_pulled(
     pull: Callable[[Any], Any], back: Callable[[dict[str, Array]], dict[str, Array]]
 ) -> Callable[[Any], dict[str, Array]]:
     """Return ``pull`` with gradients as NumPy's arrays in canonical layout."""

@@ -41,7 +41,8 @@ def of_function(
         many = bool(roles.heads) or any(
             given.container == "list" or "h" in given.axes for _, given in roles.single_weights
         )
-        for layout, arrangement in LAYOUTS:
+        # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
+        for layout, arrangement in sorted(LAYOUTS, key=lambda each: each[1] not in OF_HEADS):
             heads = arrangement in OF_HEADS
             if arrangement in OF_CONVOLUTIONS | {"grid"}:
                 continue

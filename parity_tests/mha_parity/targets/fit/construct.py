@@ -36,7 +36,8 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"drop|^p$|^p_|_p$|_prob", ("dropout",)),
     (r"^(rng|generator|random_state)$|^((rnd|rng|prng|random|init)_?)?key$", ("random", "width")),
     (r"idx|index|axis", ("zero",)),
-    (r"temperature|^temp$|^scal(e|ing)(_factor)?$|^norm_fact(or)?$", ("root", "inverse_root")),
+    ((r"temperature|^temp$|^((sm|softmax|attn|attention|qk|score)_?)?scal(e|ing)(_factor)?$"
+      r"|^norm_fact(or)?$"), ("root", "inverse_root")),
     (r"rel.*bias|pos.*bias|^add_bias", ()),
     (rf"^(?=.*bias)(({_OF_PROJECTIONS})_?)+$", ("bias",)),
     (r"bias", ("off",)),  # `proximal_bias`: one of the scores

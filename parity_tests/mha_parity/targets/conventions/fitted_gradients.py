@@ -1,0 +1,113 @@
+"""Gradients of a target that is called as experiments showed: back through its arrays' layouts."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.cases.generate import cotangent
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets import problem_arrays
+from mha_parity.targets.conventions.from_torch import converter
+from mha_parity.targets.conventions.vjp import (
+    NONE_OFFERED,
+    arrays_pulled,
+    as_state_dict,
+    autograd,
+    masks_first,
+)
+from mha_parity.targets.fit.names import ROWS
+from mha_parity.targets.fit.weights import sizes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+    from mha_parity.targets.conventions.calls import Arguments, Call
+    from mha_parity.targets.fit.interpretation import Interpretation
+    from mha_parity.targets.fit.weights import Slot
+
+    WeightLeaf = tuple[
+        Slot, Any
+    ]  # where an array's entries come from, and the tensor that was passed
+
+INPUTS = ("query", "key", "value")
+RESIDUAL = "the input that is added to the output has gradients of its own"
+WIDER = "its heads are wider than torch's"
+CONVERTED = "a function of its own converts its weights"
+PARTIAL = "it has no weights of its own for some of q, k and v"
+
+
+def no_gradients(subject: object, how: Interpretation, library: str) -> str:
+    """Return why a target called so is not asked for gradients; "" where it is."""
+    if library != "torch":
+        return NONE_OFFERED
+    if converter(subject) is not None:
+        return CONVERTED
+    if how.residual:
+        return RESIDUAL
+    if how.full_width:
+        return WIDER
+    return PARTIAL if how.parts and not how.parts >= set(ROWS) else ""
+
+
+def with_fitted_gradients(
+    call: Call,
+    arguments: Arguments,
+    weights: Iterable[WeightLeaf],
+    lay: Callable[[Array], Array],
+    canonical: Callable[[Array], Array],
+    output_of: Callable[[Any], Any],
+) -> Call:
+    """Return a call with the way to its gradients, where its case asks for them.
+
+    ``lay`` turns canonical rows into the target's and ``canonical`` turns them back; ``output_of``
+    finds the output in what is returned.
+    """
+    problem = arguments.problem
+    if problem.case.gradients == "no":
+        return call
+    if arguments.library.name != "torch":
+        raise CandidateError("structure", NONE_OFFERED)
+    held = list(weights)
+    leaves = {name: leaf for name, leaf in arguments.leaves.items() if not name.startswith("w_")}
+    leaves |= {f"weight {place}": tensor for place, (_, tensor) in enumerate(held)}
+    given = arguments.library.from_numpy(lay(cotangent(problem)))
+
+    def back(found: dict[str, Array]) -> dict[str, Array]:
+        rows = {name: canonical(found[name]) for name in INPUTS if name in found}
+        named = {f"weight {place}": slot for place, (slot, _) in enumerate(held)}
+        slots = [(slot, found[name]) for name, slot in named.items() if name in found]
+        matrices, biases = (parts_of(problem, slots, bias=bias) for bias in (False, True))
+        return rows | as_state_dict(problem, matrices, biases)
+
+    pull = autograd(given, leaves, output_of)
+    return dataclasses.replace(call, pull=arrays_pulled(pull, masks_first(arguments, back)))
+
+
+def parts_of(
+    problem: Problem, found: Iterable[tuple[Slot, Array]], *, bias: bool
+) -> Mapping[str, Array]:
+    """Return the gradients of q, k, v and out, (out, in) or (out,), from those of the arrays.
+
+    An array holds each entry of its parts once: filled with the entries' numbers, it says which.
+    """
+    arrays = problem_arrays.arrays_of(problem, bias=bias)
+    starts = np.cumsum([0, *(array.size for array in arrays.values())])
+    numbers = {
+        part: np.arange(start, start + array.size).reshape(array.shape)
+        for (part, array), start in zip(arrays.items(), starts, strict=False)
+    }
+    whole: dict[str, Array] = {}
+    total = None
+    for slot, gradient in found:
+        if slot.bias is not bias:
+            continue
+        total = np.zeros(int(starts[-1]), gradient.dtype) if total is None else total
+        places = slot.filled(numbers, sizes_of(problem))
+        total[places.reshape(-1)] = gradient.reshape(-1)
+        whole |= dict.fromkeys(slot.parts, gradient)
+    return {part: total[numbers[part]] for part in whole} if total is not None else {}
