@@ -101,7 +101,7 @@ def compiled_layer():
 
 def traced_layer():
     """Return a layer of which its calls are left."""
-    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+    with warnings.catch_warnings(action="ignore"):
         return torch.jit.trace(Layer(12, 3), torch.zeros(1, 2, 12))
 
 
