@@ -14,6 +14,7 @@ from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.signatures import constructor, forward, signature
+from mha_parity.targets.conventions.varlen import STARTS, Varlen
 from mha_parity.targets.onnx_model import OnnxModel
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ def _of_function(function: Any, libraries: Iterable[Library]) -> str:
         if getattr(function, "__name__", "") == "scaled_dot_product_attention":
             return "sdpa"
         raise _unsure(function, None, "all of `mha-parity list conventions`")
+    if any(STARTS.search(name) for name in called.required[3:]):
+        return Varlen.name
     if {"bias", "mask"} <= called.named and len(called.required) == 3:
         return "jax-attention"
     if len(called.required) == 3 and SDPA_KEYWORDS & called.named:

@@ -26,6 +26,7 @@ from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.sdpa import SDPA
 from mha_parity.targets.conventions.torch_module import TorchModule
+from mha_parity.targets.conventions.varlen import Varlen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 _KINDS: tuple[type[Convention], ...] = (
     QKVHeads, XWeightsHeads, XWeightsOutHeads, QKV, XWeights, ProjectionFunction,
-    ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, JaxAttention, KerasLayer, Fitted,
-    ExecProtocol, Adapted, OnnxAttention, OnnxLayer,
+    ModuleValidLens, ModuleMask, TorchModule, LinearModule, SDPA, Varlen, JaxAttention, KerasLayer,
+    Fitted, ExecProtocol, Adapted, OnnxAttention, OnnxLayer,
 )  # fmt: skip
 KNOWN: Mapping[str, type[Convention]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 

@@ -155,6 +155,11 @@ class Convention(ABC):
         )
         return () if entry is self.subject else parameters.of_callable(self.subject), called
 
+    @property
+    def call_parameters(self) -> Sequence[inspect.Parameter]:
+        """The parameters of the call."""
+        return self._named[1]
+
     @cached_property
     def _unfollowed(self) -> tuple[Parameter, ...]:
         """The ``**kwargs`` of the call, where what is behind them is not known."""

@@ -21,6 +21,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     only_sample,
     without_names,
 )
+from mha_parity.targets.conventions.dropout_argument import with_dropout_passed
 from mha_parity.targets.conventions.fitted_gradients import with_fitted_gradients
 from mha_parity.targets.conventions.from_torch import converted_state, converter
 from mha_parity.targets.conventions.signatures import forward
@@ -330,7 +331,7 @@ class InterpretedCalls(Convention):
         """Return what makes calls of one layer in train() and in eval() mode, or with dropout."""
         made = self.how.construction
         if made is None:
-            return self._with_dropout_passed(problem, p)
+            return with_dropout_passed(self, problem, p)
         if not made.has("dropout"):
             return None
         layer = self.build(problem, Arguments(problem, self.library), dropout=p)
@@ -344,23 +345,6 @@ class InterpretedCalls(Convention):
         return lambda training: self.layer_call(
             layer, Arguments(problem, self.library), training=training
         )
-
-    def _with_dropout_passed(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
-        """Return what makes calls of a function with its dropout probability, 0 in evaluation."""
-        named = [
-            each.name
-            for each in self._named[1]
-            if role(each.name, "call", each.default) is Role.DROPOUT
-            and isinstance(each.default, float)
-        ]
-        if len(named) != 1 or p == 1:
-            return None
-
-        def asked(training: bool) -> Call:
-            call = self.prepare(problem)
-            return replace(call, kwargs={**call.kwargs, named[0]: p * training})
-
-        return asked
 
 
 def _grid(rows: Array) -> Array:

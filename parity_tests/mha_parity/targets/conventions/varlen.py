@@ -1,0 +1,211 @@
+"""Kernels that take all samples in one array of rows, and where each sample's begin."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.case import Case
+from mha_parity.core.features import offer
+from mha_parity.core.parameters import Role
+from mha_parity.targets.backends import to_numpy
+from mha_parity.targets.conventions import vjp
+from mha_parity.targets.conventions.base import Convention, FeatureProbe
+from mha_parity.targets.conventions.calls import Arguments, Call
+from mha_parity.targets.conventions.canonical_layout import split_result
+from mha_parity.targets.conventions.dropout_argument import with_dropout_passed
+from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
+from mha_parity.targets.conventions.signatures import by_letter
+from mha_parity.targets.fit.roles import positional_and_keyword
+from mha_parity.targets.fit.search import attention, is_rounding
+from mha_parity.targets.parameters import role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.features import Offer
+    from mha_parity.core.problem import Problem
+
+ROWS = ("query", "key", "value")
+# Of the starts of all samples, and of the longest one: `cu_seqlens_q`, `max_seqlen_q`, `cu_seq_k`.
+STARTS = re.compile(r"^cu_?seq|^cu_|cumulative")
+LONGEST = re.compile(r"^max_?(seq|len|[qk]$)")
+PLAIN = Case(
+    seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none"
+)  # fmt: skip
+ALIGNED_LAST = "the causal rule counts from the last key: sequences are cut so that it is torch's."
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRows:
+    """Rows ``first`` to ``last`` of a sample, and how many of its keys they are asked with."""
+
+    sample: int
+    first: int
+    last: int
+    keys: int
+
+
+class Varlen(Convention):
+    """``f(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal=)``.
+
+    Arrays are (rows, H, D), all samples one after the other. A sample's queries are cut into
+    sequences of several lengths, each with the keys that it sees.
+    """
+
+    name = "varlen"
+    call = "f(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), (rows, H, D) arrays"
+    aligned_last = False
+
+    def claims(self) -> Offer:
+        """Return what the names say."""
+        self.own_masks = frozenset(self._starts) | {self._causal}
+        both = len(self._starts) > 1
+        return offer(
+            form="qkv", projection="none", inputs=("self", "cross") if both else "self",
+            size=("small", "medium", "equal", "ones"),
+            padding=("none", "lengths") if both else "none",
+            attn=("none", "causal") if self._causal else "none",
+            scale=("default", "given") if self._scale else "default",
+            memory=self.library.memory,
+        )  # fmt: skip
+
+    @cached_property
+    def _starts(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self._named[1] if STARTS.search(p.name))
+
+    @cached_property
+    def _causal(self) -> str:
+        return self._first(Role.CAUSAL)
+
+    @cached_property
+    def _scale(self) -> str:
+        return self._first(Role.SCALE)
+
+    def _first(self, wanted: Role) -> str:
+        """Return the first parameter of a role, "" without one."""
+        roles = ((p.name, role(p.name, "call", p.default)) for p in self._named[1])
+        return next((name for name, each in roles if each is wanted), "")
+
+    def plain_case(self) -> Case:
+        """Two samples and two heads of width 3."""
+        return PLAIN
+
+    def probes(self) -> Iterator[FeatureProbe]:
+        """Look where the causal rule counts from; wider values, gradients, fewer key heads."""
+        case = self.plain_case()
+        if self._causal and len(self._starts) > 1:
+            self.aligned_last = self._counts_from_the_last_key(case)
+            self.remarks = (ALIGNED_LAST,) * self.aligned_last
+        yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
+        yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
+        if groups_heads(self, case):
+            yield FeatureProbe("kv_heads", "fewer", (grouped(case),))
+
+    def _counts_from_the_last_key(self, case: Case) -> bool:
+        """Return whether cuts for a rule that counts from the last key give torch's attention."""
+        problem = make_problem(case.replace(attn="causal"))
+        found = []
+        for self.aligned_last in (False, True):
+            try:
+                output = self(problem).output
+            except CandidateError:
+                return False
+            found.append(is_rounding(output, attention(problem, causal=True)))
+        # Uncut square samples are torch's by either rule: cut ones tell.
+        return found[-1]
+
+    def sequences(self, problem: Problem) -> tuple[SampleRows, ...]:
+        """Return how a problem is cut: rows see the same keys in their sequence as in the problem.
+
+        By a rule that counts from the first key, rows stay together under it. By one that counts
+        from the last, a sequence's last row is asked with the keys that it sees, and a row behind
+        all keys alone.
+        """
+        case = problem.case
+        lengths = problem.lengths if problem.lengths is not None else [case.keys] * case.batch
+        whole = len(self._starts) == 1 or (problem.is_causal and not self.aligned_last)
+        rng = np.random.default_rng(case.seed)
+        found = []
+        for sample, keys in enumerate(map(int, lengths)):
+            cuts = {0, case.queries}
+            if not whole:
+                cuts |= {int(rng.integers(case.queries + 1)) for _ in range(2)}
+            if problem.is_causal and not whole:
+                cuts |= set(range(keys, case.queries))
+            places = sorted(cuts)
+            for first, last in pairwise(places):
+                seen = min(keys, last) if problem.is_causal and not whole else keys
+                found.append(SampleRows(sample, first, last, seen))
+        return tuple(found)
+
+    def prepare(self, problem: Problem) -> Call:
+        """Pass packed rows, where each sequence begins, and the longest of both kinds."""
+        arguments = Arguments(problem, self.library)
+        cut = self.sequences(problem)
+        counts = [[each.last - each.first for each in cut], [each.keys for each in cut]]
+        packed = [arguments.array(name, self._packed(problem, name, cut)) for name in ROWS]
+        named = self._named[1]
+        order = by_letter([p.name for p in named[:3]])
+        values: dict[str, Any] = {p.name: packed[at] for p, at in zip(named, order, strict=False)}
+        for name, held in zip(self._starts, counts, strict=False):
+            values[name] = arguments.array(name, np.cumsum([0, *held], dtype=np.int32))
+        longest = [p.name for p in named if LONGEST.search(p.name)]
+        values |= {n: max(held, default=0) for n, held in zip(longest, counts, strict=False)}
+        if problem.is_causal:
+            values[self._causal] = True
+        if problem.given_scale is not None:
+            values[self._scale] = problem.given_scale
+        args, kwargs = positional_and_keyword(named, values)
+        call = Call(self.subject, args, kwargs, tuple(arguments.given))
+        return vjp.with_function_gradients(
+            call, arguments, lambda rows: _rows(rows, problem.num_heads, cut),
+            lambda found: {n: self._unpacked(problem, n, a, cut) for n, a in found.items()},
+        )  # fmt: skip
+
+    def _packed(self, problem: Problem, name: str, cut: Sequence[SampleRows]) -> Array:
+        """Return query, key or value as (rows, H, D), sequence after sequence."""
+        array: Array = getattr(problem, name)
+        if name == "query":
+            return _rows(array, problem.num_heads, cut)
+        split = array.reshape(*array.shape[:2], problem.num_kv_heads, -1)
+        return np.concatenate([split[each.sample, : each.keys] for each in cut])
+
+    def _unpacked(
+        self, problem: Problem, name: str, array: Array, cut: Sequence[SampleRows]
+    ) -> Array:
+        """Return a gradient as (N, rows, E): of keys in several sequences it is the sum."""
+        whole = np.zeros(getattr(problem, name).shape, np.promote_types(array.dtype, np.float32))
+        flat = array.reshape(array.shape[0], -1)
+        start = 0
+        for each in cut:
+            first, last = (each.first, each.last) if name == "query" else (0, each.keys)
+            whole[each.sample, first:last] += flat[start : start + last - first]
+            start += last - first
+        return whole.astype(array.dtype)
+
+    def answer(self, problem: Problem, result: Any) -> Answer:
+        """Return the rows of all sequences, sample by sample; another shape as it came."""
+        array = to_numpy(split_result(result)[0], "the output")
+        case = problem.case
+        if array.ndim != 3 or array.shape[0] != case.batch * case.queries:
+            return Answer(output=array)
+        return Answer(output=array.reshape(case.batch, case.queries, -1))
+
+    def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
+        """Return what makes calls with the dropout probability, 0 in evaluation."""
+        return with_dropout_passed(self, problem, p)
+
+
+def _rows(rows: Array, heads: int, cut: Sequence[SampleRows]) -> Array:
+    """Return rows of queries (N, L, H D) as (rows, H, D): no cut repeats or leaves out one."""
+    split = rows.reshape(*rows.shape[:2], heads, rows.shape[2] // heads)
+    return np.concatenate([split[each.sample, each.first : each.last] for each in cut])
