@@ -9,7 +9,7 @@ from torch import nn
 
 def length_first(query, key, value, mask=None, scale=None, is_causal=False):
     """Right: arrays (N, L, H, D), a mask (N, 1, L, S) that is True where a key takes part."""
-    scale = scale or query.shape[-1] ** -0.5
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = torch.einsum("nlhd,nshd->nhls", query, key) * scale
     if is_causal:
         future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
@@ -21,7 +21,7 @@ def length_first(query, key, value, mask=None, scale=None, is_causal=False):
 
 def length_first_unscaled(query, key, value, mask=None, scale=None, is_causal=False):
     """Wrong: its default is not to scale."""
-    return length_first(query, key, value, mask, scale or 1.0, is_causal)
+    return length_first(query, key, value, mask, 1.0 if scale is None else scale, is_causal)
 
 
 def one_sample(query, key, value, bias=None, mask=None):

@@ -270,7 +270,11 @@ class Verdict:
                 p.name for p in self.parameters if p.status is status and not p.is_untried
             )
             said += f"; parameters {status.value}: {', '.join(names)}" if names else ""
-        return said
+        square = dict.fromkeys(p.name for p in self.parameters if SQUARE in p.meaning)
+        return f"{said}; passed {SQUARE}: {', '.join(square)}" if square else said
+
+
+SQUARE = "at L = S alone"  # in the meaning of a mask that other lengths are not asked with
 
 
 @dataclass(frozen=True, slots=True)

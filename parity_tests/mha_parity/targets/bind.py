@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.generate import make_problem
@@ -154,7 +155,7 @@ def _bound(
     if name is None and is_adapter(subject):
         name = Adapted.name
     if name is None and call:
-        return _recognised(subject, libraries, path)
+        return _in_own_arrays(_recognised(subject, libraries, path), libraries)
     if name is None:
         from mha_parity.targets.detect import recognise
 
@@ -180,6 +181,19 @@ def _in_its_library(
     if call and len(bound) > 1:
         bound.sort(key=lambda each: not accepts(each, each.plain_case()).offered)
     return bound[0]
+
+
+def _in_own_arrays(bound: Convention, libraries: list[Library]) -> Convention:
+    """Return what answers NumPy's arrays by another library's as it is called with those."""
+    if bound.library.name != "numpy" or len(libraries) == 1:
+        return bound
+    with suppress(CandidateError, TargetError):
+        result = bound.prepare(make_problem(bound.plain_case())).make()
+        own = [each for each in libraries if each.name == backends.library_of(result)]
+        again = _recognised(bound.subject, own, None) if own else bound
+        if accepts(again, again.plain_case()).offered:
+            return again
+    return bound
 
 
 def _recognised(subject: object, libraries: list[Library], path: str | None) -> Convention:

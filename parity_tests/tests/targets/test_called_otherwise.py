@@ -28,7 +28,7 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
     """Return the function that checks a subject of the file in float64."""
 
     def check(name: str, **options: object) -> Verdict:
-        return check_subject(f"{FILE}:{name}", cases=30, dtypes=("float64",), **options)
+        return check_subject(f"{FILE}:{name}", cases=48, dtypes=("float64",), **options)
 
     return check
 

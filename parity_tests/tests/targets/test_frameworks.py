@@ -96,6 +96,36 @@ def test_a_function_of_jax_arrays_is_judged(tmp_path: Path, name: str, fails: bo
 
 
 @pytest.mark.frameworks
+@needs("jax")
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("compiled", ""), ("of_weights", ""), ("stopped", "gradient of key")],
+)
+def test_gradients_of_jax_are_judged(tmp_path: Path, name: str, wrong: str) -> None:
+    """``jax.vjp`` follows arguments, weights in a dictionary too; one that stops is seen."""
+    (tmp_path / "gradients_of_jax.py").write_text(
+        "import jax, jax.numpy as jnp\n"
+        "def attend(q, k, v):\n"
+        "    weights = jax.nn.softmax(q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5, axis=-1)\n"
+        "    return weights @ v\n"
+        "compiled = jax.jit(attend)\n"
+        "def stopped(q, k, v):\n"
+        "    return attend(q, jax.lax.stop_gradient(k), v)\n"
+        "def of_weights(params, x, n_heads):\n"
+        "    rows = x.shape[:2]\n"
+        "    def heads(name):\n"
+        "        return (x @ params[name]).reshape(*rows, n_heads, -1).swapaxes(1, 2)\n"
+        "    mixed = attend(heads('w_q'), heads('w_k'), heads('w_v')).swapaxes(1, 2)\n"
+        "    return mixed.reshape(*rows, -1) @ params['w_o']\n",
+        encoding="utf-8",
+    )
+    target = f"{tmp_path}/gradients_of_jax.py:{name}"
+    verdict = judged(target, 5, dtypes=("float32",), grad=True)
+    failed = {row.name for row in verdict.checks if row.failed}
+    assert (wrong in failed) if wrong else not verdict.failed, verdict
+
+
+@pytest.mark.frameworks
 @needs("keras")
 @pytest.mark.parametrize(("backend", "cases"), [("torch", 120), ("jax", 10)])
 def test_keras_s_layer_passes(backend: str, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,11 +29,11 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
 def test_a_switch_of_equal_lengths_holds_there_and_the_sentence_says_so(
     judged: Callable[..., Verdict],
 ) -> None:
-    """The cases of other lengths are inconclusive for that reason, which no rounding is."""
+    """No case of other lengths asks for it, and the sentence says that."""
     verdict = judged("CausalAtEqualLengths")
     assert Outcome.PASS == verdict.outcome, verdict
-    assert verdict.inconclusive > 0
-    assert f"`is_causal` is {ALONE}" in verdict.sentence
+    assert 0 == verdict.inconclusive
+    assert "; passed at L = S alone: is_causal." in verdict.sentence
     assert TOO_COARSE not in verdict.sentence
     assert any(ALONE in note for note in verdict.notes)
 
@@ -42,11 +42,11 @@ def test_a_switch_of_equal_lengths_holds_there_and_the_sentence_says_so(
 def test_a_mask_of_equal_lengths_holds_there_and_the_sentence_says_so(
     judged: Callable[..., Verdict], name: str
 ) -> None:
-    """Masks for self-attention alone are asked there; elsewhere the cases are inconclusive."""
+    """Masks for self-attention alone are asked there, and cases of other lengths have none."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
-    assert verdict.inconclusive > 0
-    assert f"`mask` is {ALONE}" in verdict.sentence
+    assert 0 == verdict.inconclusive
+    assert "; passed at L = S alone: mask." in verdict.sentence
     assert any("at L = S alone" in note for note in verdict.notes)
 
 

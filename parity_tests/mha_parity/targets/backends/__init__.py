@@ -72,6 +72,8 @@ def _modules_in_reach(subject: object) -> list[object]:
 
 def _in_reach(subject: object) -> list[object]:
     subject = subject.func if isinstance(subject, functools.partial) else subject
+    # What jax.jit has wrapped shows it under this name, as any decorator's function does.
+    subject = _attribute(subject, "__wrapped__") or subject
     function = _attribute(subject, "forward") or _attribute(subject, "__call__")
     scopes = (_attribute(found, "__globals__") for found in (subject, function))
     return [value for scope in scopes if isinstance(scope, dict) for value in scope.values()]
@@ -86,6 +88,13 @@ def _attribute(subject: object, name: str) -> Any:
 
 def _root(module: object) -> str:
     return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def library_of(result: object) -> str:
+    """Return the library whose array came back, alone or first of several; "" of any other."""
+    first = result[0] if isinstance(result, tuple | list) and result else result
+    root = _root(type(first).__module__)
+    return {"jaxlib": "jax"}.get(root, root) if root in _HOMES else ""
 
 
 def to_numpy(value: Any, what: str) -> Array:

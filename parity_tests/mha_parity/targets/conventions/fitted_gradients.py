@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.cases.generate import cotangent
-from mha_parity.core.candidate import CandidateError
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.conventions.from_torch import converter
 from mha_parity.targets.conventions.vjp import (
     NONE_OFFERED,
     arrays_pulled,
     as_state_dict,
-    autograd,
+    differentiated,
     masks_first,
 )
 from mha_parity.targets.fit.names import ROWS
@@ -43,7 +42,7 @@ PARTIAL = "it has no weights of its own for some of q, k and v"
 
 def no_gradients(subject: object, how: Interpretation, library: str) -> str:
     """Return why a target called so is not asked for gradients; "" where it is."""
-    if library != "torch":
+    if library not in {"torch", "jax"}:
         return NONE_OFFERED
     if converter(subject) is not None:
         return CONVERTED
@@ -70,8 +69,6 @@ def with_fitted_gradients(
     problem = arguments.problem
     if problem.case.gradients == "no":
         return call
-    if arguments.library.name != "torch":
-        raise CandidateError("structure", NONE_OFFERED)
     held = list(weights)
     leaves = {name: leaf for name, leaf in arguments.leaves.items() if not name.startswith("w_")}
     leaves |= {f"weight {place}": tensor for place, (_, tensor) in enumerate(held)}
@@ -84,8 +81,8 @@ def with_fitted_gradients(
         matrices, biases = (parts_of(problem, slots, bias=bias) for bias in (False, True))
         return rows | as_state_dict(problem, matrices, biases)
 
-    pull = autograd(given, leaves, output_of)
-    return dataclasses.replace(call, pull=arrays_pulled(pull, masks_first(arguments, back)))
+    called, pull = differentiated(call, arguments, given, leaves, output_of)
+    return dataclasses.replace(called, pull=arrays_pulled(pull, masks_first(arguments, back)))
 
 
 def parts_of(

@@ -184,6 +184,8 @@ class InterpretedCalls(Convention):
     def _output_tensor(self, problem: Problem, result: Any) -> Any:
         """Return the output among what came back, as the target's library has it."""
         several = self.several(result)
+        if len(several) == 1:
+            return several[0]
         if self.place is not None and self.place < len(several):
             return several[self.place]
         return several[self.output_of(problem, several)[0]]

@@ -55,6 +55,12 @@ class JaxAttention(SDPA):
         whole = output[None] if unbatched else output
         return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
 
+    def _gradients(self, problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
+        """Return the gradients of arrays (N, L, H, D), and of the bias as the masks in it."""
+        named = {"attn_mask" if name == "bias" else name: each for name, each in found.items()}
+        rows = {n: each.swapaxes(-3, -2) for n, each in named.items() if n != "attn_mask"}
+        return super()._gradients(problem, named | rows)
+
     @cached_property
     def _takes_three_axes(self) -> bool:
         """Whether a mask of one sample has no axis of samples: False where only four are taken."""

@@ -107,8 +107,12 @@ class SDPA(Convention):
         call = self.with_masks(call, arguments)
         heads = partial(self._heads, problem, heads=problem.num_heads)
         return vjp.with_function_gradients(
-            call, arguments, heads, partial(vjp.head_gradients, problem)
+            call, arguments, heads, partial(self._gradients, problem)
         )
+
+    def _gradients(self, problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
+        """Return the gradients of arrays with an axis of heads as canonical ones."""
+        return vjp.head_gradients(problem, found)
 
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls with ``dropout_p``, 0 in evaluation."""

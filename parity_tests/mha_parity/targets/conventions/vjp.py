@@ -1,4 +1,4 @@
-"""Gradients of a candidate: by torch's autograd, or by what a layer offers itself.
+"""Gradients of a candidate: by torch's autograd, by JAX's, or by what a layer offers itself.
 
 A layer that is not torch's offers ``vjp(query, key, value, ...) -> (result, pull)``, where
 ``pull(cotangent)`` returns gradients by name, or ``backward(cotangent)``, which does after a call.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ROWS = ("query", "key", "value")
 NONE_OFFERED = (
-    "no gradients are offered: it takes no tensors of torch, and has no `vjp` and no `backward`"
+    "no gradients are offered: it takes no arrays of torch or JAX, and has no `vjp` or `backward`"
 )
 
 
@@ -62,12 +62,35 @@ def with_function_gradients(
     problem = arguments.problem
     if problem.case.gradients == "no":
         return call
-    if arguments.library.name != "torch":
-        raise CandidateError("structure", NONE_OFFERED)
     given = arguments.library.from_numpy(lay(cotangent(problem)))
     back = back or partial(_canonical, problem)
-    pull = autograd(given, arguments.leaves)
-    return dataclasses.replace(call, pull=arrays_pulled(pull, masks_first(arguments, back)))
+    called, pull = differentiated(call, arguments, given, arguments.leaves)
+    return dataclasses.replace(called, pull=arrays_pulled(pull, masks_first(arguments, back)))
+
+
+def differentiated(
+    call: Call,
+    arguments: Arguments,
+    given: Any,
+    leaves: Mapping[str, Any],
+    output_of: Callable[[Any], Any] = lambda result: split_result(result)[0],
+) -> tuple[Call, Callable[[Any], dict[str, Any]]]:
+    """Return a call that can be followed back, and the function from its result to gradients.
+
+    Raises
+    ------
+    CandidateError
+        The target takes arrays of a library that has no gradients.
+
+    """
+    if arguments.library.name == "torch":
+        return call, autograd(given, leaves, output_of)
+    if arguments.library.name != "jax":
+        raise CandidateError("structure", NONE_OFFERED)
+    from mha_parity.targets.conventions.jax_vjp import JaxVJP
+
+    by_vjp = JaxVJP(call.function, leaves, given, output_of)
+    return dataclasses.replace(call, function=by_vjp), by_vjp.pulled
 
 
 def weight_gradients(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:

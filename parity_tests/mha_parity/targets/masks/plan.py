@@ -59,8 +59,8 @@ class MaskPlan:
     def only_square(self, case: Case) -> bool:
         """Return whether the masks of a case can be passed at L = S alone."""
         small = case.replace(batch=min(case.batch, 2), queries=5, head_dim=3)
-        wide, square = (make_problem(small.replace(keys=keys)) for keys in (7, 5))
-        return next(self._ways(wide), None) is None and next(self._ways(square), None) is not None
+        other, square = (make_problem(small.replace(keys=keys)) for keys in (7, 5))
+        return next(self._ways(other), None) is None and next(self._ways(square), None) is not None
 
     def _why_not(self, problem: Problem) -> str:
         """Say which parameters cannot say which masks of a problem."""

@@ -1,0 +1,60 @@
+"""Gradients of functions of JAX's arrays, by ``jax.vjp``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.core.candidate import CandidateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+OUT_OF_REACH = "no gradients are offered: the call does not get {name} as an argument"
+
+
+class JaxVJP:
+    """A function called through ``jax.vjp``: its result, and the gradients of what it is given.
+
+    ``leaves`` are arrays among the arguments, in containers too, or in the function where that is a
+    tree of JAX's; ``given`` is the cotangent of the output, found in the result by ``output_of``.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        leaves: Mapping[str, Any],
+        given: Any,
+        output_of: Callable[[Any], Any],
+    ) -> None:
+        self._function = function
+        self._leaves = dict(leaves)
+        self._given = given
+        self._output_of = output_of
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result, and keep the function that gives its gradients."""
+        import jax
+
+        held, tree = jax.tree_util.tree_flatten((self._function, args, kwargs))
+        places = {id(leaf): place for place, leaf in enumerate(self._leaves.values())}
+        among = {id(each) for each in held}
+        for name, leaf in self._leaves.items():
+            if id(leaf) not in among:
+                raise CandidateError("structure", OUT_OF_REACH.format(name=name))
+
+        def of_leaves(*values: Any) -> tuple[Any, Any]:
+            given = [values[places[id(x)]] if id(x) in places else x for x in held]
+            function, args, kwargs = jax.tree_util.tree_unflatten(tree, given)
+            result = function(*args, **kwargs)
+            return self._output_of(result), result
+
+        output, self._pull, result = jax.vjp(of_leaves, *self._leaves.values(), has_aux=True)
+        if self._given.size == output.size:  # an axis of 1 more is no other output
+            self._given = self._given.reshape(output.shape)
+        self._given = self._given.astype(output.dtype)
+        return result
+
+    def pulled(self, result: Any) -> dict[str, Any]:
+        """Return the gradients by name."""
+        del result
+        return dict(zip(self._leaves, self._pull(self._given), strict=True))
