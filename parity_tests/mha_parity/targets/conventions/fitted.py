@@ -38,7 +38,7 @@ from mha_parity.targets.fit.search import (
     SMALL,
     InterpretationResult,
     Search,
-    attention,
+    attention_in_float64,
     is_rounding,
     trial_problem,
 )
@@ -268,7 +268,7 @@ class Fitted(InterpretedCalls):
         except CandidateError as error:
             self.reasons["scale", "given"] = str(error)
             return False
-        if is_rounding(output, attention(problem, causal=self.hides_future)):
+        if is_rounding(output, attention_in_float64(problem, causal=self.hides_future)):
             return True
         self.reasons["scale", "given"] = f"`{self.scale_parameter}` is no factor of the scores"
         return False
