@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,15 +14,18 @@ from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.options import Options
 from mha_parity.judging.systematic_error import SystematicErrorTest
-from mha_parity.run import summary
+from mha_parity.run import chunks, summary
 from mha_parity.run.build_verdict import settings_of
-from mha_parity.run.case_run import ALL_OF, THEN_EVERY
+from mha_parity.run.case_run import ALL_OF, IN_FLIGHT, THEN_EVERY
 from mha_parity.run.check import check
-from mha_parity.run.chunks import CHUNK_SIZE, KEPT_FAILURES, run_chunk
-from mha_parity.run.executors import PARALLEL_FROM, jobs
+from mha_parity.run.chunks import run_chunk
+from mha_parity.run.executors import PARALLEL_FROM, jobs, processes
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.core.verdict import Verdict
@@ -33,29 +37,65 @@ def _quiet() -> None:
     """Hear nothing."""
 
 
-def _verdict(target: str, jobs: int, heard: list[tuple[int, int]]) -> Verdict:
-    options = Options(cases=CHUNK_SIZE + 7, seed=5, jobs=jobs, shrink=False, diagnose=False)
-    with opened(target, options) as candidate:
-        return check(candidate, options, target=target, progress=lambda *now: heard.append(now))
+@pytest.fixture(scope="module")
+def two_processes() -> Iterator[Executor]:
+    """Return two processes, which import torch once for the runs here."""
+    with processes(2) as executor:
+        yield executor
+
+
+@pytest.fixture
+def verdict_by(
+    monkeypatch: pytest.MonkeyPatch, two_processes: Executor
+) -> Callable[..., tuple[Verdict, list[tuple[int, int]]]]:
+    """Return a function that judges a subject by some processes, in chunks of 24 cases.
+
+    It returns what progress heard as well.
+    """
+    monkeypatch.setattr("mha_parity.run.chunks.CHUNK_SIZE", IN_FLIGHT)
+    monkeypatch.setattr("mha_parity.run.check.processes", lambda _: nullcontext(two_processes))
+
+    def verdict(name: str, jobs: int, **asked: Any) -> tuple[Verdict, list[tuple[int, int]]]:
+        heard: list[tuple[int, int]] = []
+        target = f"{SUBJECTS}/{name}"
+        options = Options(
+            cases=IN_FLIGHT + 7, seed=5, jobs=jobs, shrink=False, diagnose=False, **asked
+        )
+        with opened(target, options) as candidate:
+            found = check(candidate, options, target=target, progress=lambda *n: heard.append(n))
+        return found, heard
+
+    return verdict
 
 
 @pytest.mark.parametrize("name", ["projected.py:f", "wrong_scale.py:f"])
-def test_the_verdict_does_not_depend_on_the_number_of_processes(name: str) -> None:
+def test_the_verdict_does_not_depend_on_the_number_of_processes(
+    name: str, verdict_by: Callable[..., tuple[Verdict, list[tuple[int, int]]]]
+) -> None:
     """Right and wrong targets get the same counts, checks and failures from one and from two.
 
     From two, progress hears of each chunk when it is done, and last that all cases are.
     """
-    heard: list[tuple[int, int]] = []
-    one = _verdict(f"{SUBJECTS}/{name}", 1, [])
-    two = _verdict(f"{SUBJECTS}/{name}", 2, heard)
-    whole = CHUNK_SIZE + 7
-    assert [(CHUNK_SIZE, whole), (whole, whole)] == heard
+    one, _ = verdict_by(name, 1)
+    two, heard = verdict_by(name, 2)
+    whole = IN_FLIGHT + 7
+    assert [(IN_FLIGHT, whole), (whole, whole)] == heard
     same = ("outcome", "run", "passed", "failed", "features", "checks", "power", "weighed", "worst")
     for field in (*same, "environment"):
         assert getattr(one, field) == getattr(two, field), field
     assert [each.check_result for each in one.failures] == [
         each.check_result for each in two.failures
     ]
+
+
+def test_the_first_failure_does_not_depend_on_the_number_of_processes(
+    verdict_by: Callable[..., tuple[Verdict, list[tuple[int, int]]]],
+) -> None:
+    """Under ``--fail-fast`` one and two processes end at the same case with the same sentence."""
+    one, two = (verdict_by("wrong_scale.py:f", n, fail_fast=True)[0] for n in (1, 2))
+    assert one.stopped_early
+    assert one.sentence == two.sentence
+    assert one.failures == two.failures
 
 
 def test_long_runs_take_every_core_and_short_ones_one_process() -> None:
@@ -78,12 +118,13 @@ def _zeros(problem: Problem) -> Array:
     return np.zeros_like(right)
 
 
-def test_a_part_keeps_the_arrays_of_few_failures() -> None:
+def test_a_part_keeps_the_arrays_of_few_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a target that fails everywhere only so many trials keep their arrays."""
+    monkeypatch.setattr(chunks, "KEPT_FAILURES", 4)
     from mha_parity.cases.covering import draw_cases
 
     offer = whole_offer() | {"size": ("small",), "dtype": ("float64",)}
-    cases = draw_cases(offer, KEPT_FAILURES + 30, seed=3)
+    cases = draw_cases(offer, 12, seed=3)
     heard: list[None] = []
     part = run_chunk(
         FunctionCandidate("zeros", _zeros, offer),
@@ -92,10 +133,8 @@ def test_a_part_keeps_the_arrays_of_few_failures() -> None:
         lambda: heard.append(None),
     )
     assert len(heard) == len(part.case_results) == len(cases)
-    assert sum(case_result.fails for case_result in part.case_results) > KEPT_FAILURES
-    assert (
-        sum(case_result.problem is not None for case_result in part.case_results) == KEPT_FAILURES
-    )
+    assert sum(case_result.fails for case_result in part.case_results) > 4
+    assert sum(case_result.problem is not None for case_result in part.case_results) == 4
 
 
 def test_sums_of_parts_are_the_sums_of_the_whole() -> None:
@@ -104,13 +143,13 @@ def test_sums_of_parts_are_the_sums_of_the_whole() -> None:
 
     def biased(problem: Problem) -> Array:
         right = attend(Attention, problem).output
-        return np.asarray(right * right.dtype.type(1 + 2.0**-18))
+        return np.asarray(right * right.dtype.type(1 + 2.0**-15))
 
     offer = whole_offer() | {"size": ("small",), "dtype": ("float32",), "regime": ("normal",)}
-    cases = draw_cases(offer, 120, seed=4)
+    cases = draw_cases(offer, 40, seed=4)
     candidate = FunctionCandidate("biased", biased, offer)
     settings = settings_of(Options())
-    halves = [run_chunk(candidate, some, settings, _quiet) for some in (cases[:60], cases[60:])]
+    halves = [run_chunk(candidate, some, settings, _quiet) for some in (cases[:20], cases[20:])]
     merged = SystematicErrorTest()
     for part in halves:
         merged.merge(part.systematic)

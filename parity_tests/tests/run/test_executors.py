@@ -24,9 +24,9 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.run import cluster, executors
 from mha_parity.run.build_verdict import settings_of
-from mha_parity.run.case_run import run_cases
+from mha_parity.run.case_run import IN_FLIGHT, run_cases
 from mha_parity.run.check import check
-from mha_parity.run.chunks import CHUNK_SIZE, ChunkResult
+from mha_parity.run.chunks import ChunkResult
 from mha_parity.run.cluster import dask_cluster
 from mha_parity.run.executors import run_chunks_on
 from mha_parity.run.narrowing import cases_for
@@ -38,13 +38,19 @@ if TYPE_CHECKING:
 
 SAME = ("outcome", "run", "passed", "failed", "features", "checks", "power", "weighed", "worst")
 QUICK = {"shrink": False, "diagnose": False}
+SIZE = IN_FLIGHT  # cases of a chunk here
 STARTED = 60  # seconds for scheduler and workers, whose imports take long on busy cores
 
 
-@pytest.mark.parametrize("name", ["projected.py:f", "wrong_scale.py:f"])
-def test_any_executor_gives_the_verdict_of_one_process(subjects: Path, name: str) -> None:
-    """Right and wrong targets get the same counts, checks and failures from an executor."""
-    target, options = f"{subjects}/{name}", {"cases": CHUNK_SIZE + 7, "seed": 5, **QUICK}
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut runs into chunks of 24 cases: several of them are a short run."""
+    monkeypatch.setattr("mha_parity.run.chunks.CHUNK_SIZE", SIZE)
+
+
+def test_any_executor_gives_the_verdict_of_one_process(subjects: Path) -> None:
+    """A wrong target gets the same counts, checks and failures from an executor."""
+    target, options = f"{subjects}/wrong_scale.py:f", {"cases": SIZE + 7, "seed": 5, **QUICK}
     with ThreadPoolExecutor(2) as executor:
         there = mha_parity.judge(target, executor=executor, **options)  # type: ignore[arg-type]  # options vary
     here = mha_parity.judge(target, jobs=1, **options)  # type: ignore[arg-type]  # options vary
@@ -68,21 +74,21 @@ def test_a_worker_opens_a_target_anew_for_each_run(subjects: Path, tmp_path: Pat
 
 
 SCRIPT = """
-import mha_parity
+import os
 
-print(mha_parity.judge({target!r}, cases={cases}, jobs=2).run)
+from mha_parity.run.executors import processes
+
+with processes(1) as executor:
+    print(executor.submit(os.getppid).result() == os.getpid())
 """
 
 
-def test_a_script_that_guards_nothing_is_judged_in_several_processes(
-    subjects: Path, tmp_path: Path
-) -> None:
-    """The processes do not run the caller's main module, which would judge in each of them."""
-    script, cases = tmp_path / "script.py", CHUNK_SIZE + 1
-    target = f"{subjects}/projected.py:f"
-    script.write_text(SCRIPT.format(target=target, cases=cases), encoding="utf-8")
+def test_a_script_that_guards_nothing_starts_processes(tmp_path: Path) -> None:
+    """The processes do not run the caller's main module, which would start others in each."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, f"{cases}\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 def test_equal_values_of_two_cases_are_one_object_in_a_long_run(subjects: Path) -> None:
@@ -119,7 +125,7 @@ def test_an_executor_is_refused_a_candidate_of_this_process() -> None:
 
 def test_a_target_that_a_worker_cannot_open_is_refused(subjects: Path) -> None:
     """What a worker raises as a user's mistake is one here too."""
-    options = Options(cases=CHUNK_SIZE)
+    options = Options(cases=SIZE)
     with opened(f"{subjects}/projected.py:f", options) as candidate:
         cases = cases_for(candidate, candidate.offer, options)
         chunks = run_chunks_on(
@@ -163,7 +169,7 @@ def _empty_chunk(versions: Iterator[str]) -> Any:
 def test_workers_of_unlike_versions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is allowed may differ between versions of torch: no verdict mixes two."""
     monkeypatch.setattr(executors, "run_here", _empty_chunk(iter(["2.13", "2.13", "2.12"])))
-    chunks = _chunks(_Here(), 3 * CHUNK_SIZE)
+    chunks = _chunks(_Here(), 3 * SIZE)
     next(chunks)
     next(chunks)
     with pytest.raises(ValueError, match=r"workers with torch 2\.13 and torch 2\.12"):
@@ -181,7 +187,7 @@ def test_a_worker_that_ends_is_said_in_one_sentence() -> None:
         Exits(1, multiprocessing.get_context("spawn")) as executor,
         pytest.raises(ValueError, match="got a worker process that ended"),
     ):
-        next(_chunks(executor, CHUNK_SIZE))
+        next(_chunks(executor, SIZE))
 
 
 def test_few_chunks_are_handed_over_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +200,7 @@ def test_few_chunks_are_handed_over_ahead(monkeypatch: pytest.MonkeyPatch) -> No
             return self.futures[-1]
 
     executor = Lazy()
-    chunks = _chunks(executor, 10 * CHUNK_SIZE)
+    chunks = _chunks(executor, 10 * SIZE)
     answer = _empty_chunk(iter(["2.13"] * 10))
 
     def answers() -> None:
@@ -241,34 +247,34 @@ def _scheduler() -> Iterator[str]:
         yield found[0]
 
 
-@pytest.fixture
-def quick_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait a second for what is not there."""
-    monkeypatch.setattr(cluster, "SECONDS", 1)
-
-
-@pytest.mark.usefixtures("quick_to_give_up")
-def test_a_cluster_that_is_not_there_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_is_not_there_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """No scheduler at the address: exit status 2, and the command that starts one."""
+    monkeypatch.setattr(cluster, "SECONDS", 1)
     assert main(["check", "--scheduler", "tcp://127.0.0.1:1", "--cases", "5"]) == 2
     assert "start one by `dask scheduler`" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("quick_to_give_up")
-def test_a_cluster_without_workers_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    """A scheduler alone runs nothing: exit status 2, and the command that starts a worker."""
-    with _scheduler() as address:
-        assert main(["check", "--scheduler", address, "--cases", "5"]) == 2
-        assert f"start some by `dask worker {address} --nthreads 1`" in capsys.readouterr().err
+def test_a_cluster_that_loses_a_worker_gives_the_verdict_of_one_process(
+    subjects: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One of two workers is killed in the middle; the verdict is that of one process.
 
-
-def test_a_worker_that_dies_costs_nothing_but_time(subjects: Path, tmp_path: Path) -> None:
-    """One of two workers is killed in the middle; the verdict is that of one process."""
-    target, cases = f"{subjects}/wrong_scale.py:f", 5 * CHUNK_SIZE
+    Before they start, exit status 2 says that there are none, and the command that starts one.
+    """
+    target, cases = f"{subjects}/wrong_scale.py:f", 5 * SIZE
     options = Options(cases=cases, seed=5, **QUICK)  # type: ignore[arg-type]  # options vary
     with opened(target, options) as candidate:
         here = check(candidate, replace(options, jobs=1), target=target)
     with _scheduler() as address, ExitStack() as stack:
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster, "SECONDS", 1)
+            assert main(["check", "--scheduler", address, "--cases", "5"]) == 2
+        assert f"start some by `dask worker {address} --nthreads 1`" in capsys.readouterr().err
         own = (address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
         workers = [stack.enter_context(_started("worker", *own)) for _ in range(2)]
         for worker in workers:
@@ -281,7 +287,7 @@ def test_a_worker_that_dies_costs_nothing_but_time(subjects: Path, tmp_path: Pat
             killed: list[int] = []
 
             def kill_one(done: int, _: int) -> None:
-                if done >= 2 * CHUNK_SIZE and not killed:
+                if done >= 2 * SIZE and not killed:
                     killed.append(workers[0].pid)
                     workers[0].kill()
 
@@ -300,8 +306,8 @@ def test_a_worker_that_dies_costs_nothing_but_time(subjects: Path, tmp_path: Pat
         with pytest.raises(ValueError, match="got 4 workers that died"), dask_cluster(address):
             raise died
         out = tmp_path / "verdict.json"
-        few = ["--cases", "30", "--json", str(out)]
+        few = ["--cases", "5", "--json", str(out)]
         assert main(["check", target, "--scheduler", address, *few]) == 1
     for field in SAME:
         assert _without_seconds(getattr(here, field)) == _without_seconds(getattr(there, field))
-    assert json.loads(out.read_text("utf-8"))["cases"]["run"] == 30
+    assert json.loads(out.read_text("utf-8"))["cases"]["run"] == 5

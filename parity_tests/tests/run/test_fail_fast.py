@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from mha_parity.cases.asking_order import asked_cases
 from mha_parity.cases.covering import draw_cases
@@ -20,7 +19,6 @@ from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.report.json_document import document
 from mha_parity.run.check import check
 from mha_parity.run.narrowing import cases_for
-from mha_parity.worker.open_target import opened
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 QUICK = {"shrink": False, "diagnose": False, "fail_fast": True}
@@ -73,18 +71,3 @@ def test_a_right_attention_is_asked_all() -> None:
     assert 30 == verdict.run
     assert not verdict.stopped_early
     assert "stopped" not in verdict.sentence
-
-
-@pytest.mark.parametrize("cases", [120])
-def test_the_end_does_not_depend_on_the_number_of_processes(cases: int) -> None:
-    """One and two processes end at the same case with the same sentence."""
-    target = f"{SUBJECTS}/wrong_scale.py:f"
-    found = []
-    for jobs in (1, 2):
-        options = Options(cases=cases, jobs=jobs, **QUICK)  # type: ignore[arg-type]  # options vary
-        with opened(target, options) as candidate:
-            found.append(check(candidate, options, target=target))
-
-    assert found[0].stopped_early
-    assert found[0].sentence == found[1].sentence
-    assert found[0].failures == found[1].failures
