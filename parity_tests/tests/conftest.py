@@ -32,7 +32,7 @@ def check_subject(subjects: Path) -> Callable[..., Verdict]:
     """Return a function that checks a target of that folder, or of a library, in this process.
 
     Its calls are monitored, with the modules of ``forbid`` forbidden; the rest are options of the
-    run: 30 cases, no diagnosis and no shrinking by default.
+    run: 18 cases, no diagnosis and no shrinking by default.
     """
     from mha_parity.checks.call_effects import MonitoredCandidate
     from mha_parity.core.options import Options
@@ -42,10 +42,23 @@ def check_subject(subjects: Path) -> Callable[..., Verdict]:
 
     def check_target(target: str, *, forbid: tuple[str, ...] = (), **options: Any) -> Verdict:
         path = f"{subjects}/{target}" if ".py:" in target else target
-        few = {"cases": 30, "diagnose": False, "shrink": False} | options
+        few = {"cases": 18, "diagnose": False, "shrink": False} | options
         return check(MonitoredCandidate(bind(load.load(path)), forbid=forbid), Options(**few))
 
     return check_target
+
+
+@pytest.fixture
+def few_further_calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the further calls of a run in this process for 2 of its cases, not for the first 12.
+
+    Those to check state, dropout, refused inputs and NaN take 40 % of a short run. tests/checks
+    holds what they see; `make test-all` leaves them as they are.
+    """
+    if "not slow" in request.config.option.markexpr:
+        from mha_parity.checks import call_effects
+
+        monkeypatch.setattr(call_effects, "EXTRA", call_effects.EXTRA._replace(first=2))
 
 
 @pytest.fixture(scope="session")
@@ -64,10 +77,16 @@ def run_pytest_in() -> Iterator[RunPytest]:
             server.append(subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe))
         started = time.perf_counter()
         places = [str(folder), os.environ.get("PYTHONPATH", "")]
+        # Of the plugins that are installed ours alone, and xdist where it is asked for.
+        named = ["-p", "mha_parity.pytest_plugin", *(["-p", "xdist"] if "-n" in arguments else [])]
         request = {
             "folder": str(folder),
-            "arguments": ["-p", "no:cacheprovider", *arguments],
-            "environment": os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))},
+            "arguments": ["-p", "no:cacheprovider", *named, *arguments],
+            "environment": os.environ
+            | {
+                "PYTHONPATH": os.pathsep.join(filter(None, places)),
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            },
         }
         to, back = server[0].stdin, server[0].stdout
         assert to is not None

@@ -44,3 +44,8 @@ def flash_problem() -> Callable[..., Heads]:
         return q, k, v
 
     return drawn
+
+
+@pytest.fixture(autouse=True)
+def _few_further_calls(few_further_calls: None) -> None:
+    """Make few of the calls that tests/checks holds."""

@@ -201,3 +201,8 @@ def foreign() -> Callable[[str], list[str]]:
 def unheard() -> Callable[[str], list[str]]:
     """Return a function that lists what somebody who does not see a page would miss."""
     return _unheard
+
+
+@pytest.fixture(autouse=True)
+def _few_further_calls(few_further_calls: None) -> None:
+    """Make few of the calls that tests/checks holds."""
