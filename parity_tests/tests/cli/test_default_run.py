@@ -13,7 +13,7 @@ from mha_parity.commands.check import default_runs, judge_target
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
 from mha_parity.core.verdict import Outcome
 
-QUICK = Options(cases=300, in_process=True, diagnose=False, shrink=False)
+QUICK = Options(cases=150, in_process=True, diagnose=False, shrink=False)
 
 
 def outcomes(options: Options = QUICK) -> dict[str, Outcome]:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = f"{SUBJECTS}/projected.py:f"
 WRONG = f"{SUBJECTS}/wrong_scale.py:f"
-FEW = ("--mha-parity-cases", "40", "--mha-parity-dtypes", "float64")
+CASES = 24
+FEW = ("--mha-parity-cases", str(CASES), "--mha-parity-dtypes", "float64")
+DEAD = "*MhaParityWarning: attn=causal is expected to fail, but the target offers no such*"
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_one_id_a_feature(run_pytest: RunPytest) -> None:
     result = run_pytest("--mha-parity-target", RIGHT, *FEW, "-v")
     result.stdout.fnmatch_lines(
         [
-            f"mha-parity: target {RIGHT}, 40 cases, seed 0",
+            f"mha-parity: target {RIGHT}, {CASES} cases, seed 0",
             "*mha-parity?all-cases? PASSED*",
             "*mha-parity?dtype=float64? PASSED*",
             "*mha-parity?regime=huge? PASSED*",
@@ -164,7 +166,7 @@ def test_the_message_is_brief_and_all_of_it_comes_with_v(
     monkeypatch.setenv("COLUMNS", "80")
     pytester.makepyfile(
         test_it="from mha_parity import assert_parity\n"
-        f"def test_attention():\n    assert_parity({WRONG!r}, cases=40, dtypes='float64')\n"
+        f"def test_attention():\n    assert_parity({WRONG!r}, cases=12, dtypes='float64')\n"
     )
     brief, whole = run_pytest(), run_pytest("-v")
     brief.stdout.fnmatch_lines(
@@ -200,16 +202,6 @@ def test_without_a_target_there_are_no_features(
     assert outcomes(run_pytest()) == {"passed": 1}
 
 
-def test_works_in_parallel(run: RunPytest) -> None:
-    """Workers of pytest-xdist agree on the features, and come to what one process comes to."""
-    result = run(WRONG, "-n", "2", "-k", "heads or float64 or all-cases")
-    found = outcomes(result)
-    # One worker has one failing test, the other has the other: the report stands once all the same.
-    assert 1 == result.stdout.str().count("no rounding explains it")
-    assert (2, 1, 2) == (found["failed"], found["passed"], found["skipped"])
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-
-
 COUNTED = """
 import os
 
@@ -234,25 +226,56 @@ write("import")
 """
 
 
-@pytest.mark.parametrize(("more", "starts"), [((), 1), (("-n", "2"), 2)], ids=["alone", "xdist"])
-def test_a_target_is_judged_once(
-    pytester: pytest.Pytester,
-    run: RunPytest,
-    monkeypatch: pytest.MonkeyPatch,
-    more: tuple[str, ...],
-    starts: int,
-) -> None:
-    """One process judges for all tests and workers; alone the same that was asked for its offer."""
-    pytester.makepyfile(counted=COUNTED)
+@pytest.fixture
+def calls(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
+    """Return a function that counts imports, calls in one process, and others with half of them."""
     log = pytester.path / "calls.txt"
     monkeypatch.setenv("CALLS", str(log))
-    assert run("counted.py:f", *more).ret == pytest.ExitCode.OK
-    lines = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
-    calls = Counter(pid for what, pid in lines if what == "call")
-    assert 1 <= sum(what == "import" for what, _ in lines) <= starts
-    most = max(calls.values())
-    assert most >= 40
-    assert [most] == [count for count in calls.values() if count > most / 2]
+
+    def counted() -> list[int]:
+        lines = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
+        found = Counter(pid for what, pid in lines if what == "call").values()
+        most = max(found)
+        return [
+            sum(what == "import" for what, _ in lines),
+            most,
+            sum(count > most / 2 for count in found) - 1,
+        ]
+
+    return counted
+
+
+def test_a_target_is_judged_once(
+    pytester: pytest.Pytester, run: RunPytest, calls: Callable[[], list[int]]
+) -> None:
+    """One process judges for all tests, the same that was asked for the offer."""
+    pytester.makepyfile(counted=COUNTED)
+    assert run("counted.py:f").ret == pytest.ExitCode.OK
+    imports, most, others = calls()
+    assert (1, 0) == (imports, others)
+    assert most >= CASES
+
+
+def test_works_in_parallel(
+    pytester: pytest.Pytester, run: RunPytest, calls: Callable[[], list[int]]
+) -> None:
+    """Workers of pytest-xdist agree on the features, and come to what one process comes to.
+
+    One process judges for all of them; a dead entry among the expected failures is warned of.
+    """
+    pytester.makepyfile(counted=COUNTED.replace("np.sqrt(q.", "np.sqrt(Q."))
+    listed = pytester.makefile(".txt", known="attn=causal  # later\n")
+    chosen = ("-k", "heads or float64 or all-cases", "--mha-parity-xfail", str(listed))
+    result = run("counted.py:f", "-n", "2", *chosen)
+    found = outcomes(result)
+    # One worker has one failing test, the other has the other: the report stands once all the same.
+    assert 1 == result.stdout.str().count("no rounding explains it")
+    assert (2, 1, 2) == (found["failed"], found["passed"], found["skipped"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([DEAD])
+    _, most, others = calls()
+    assert 0 == others
+    assert most >= CASES
 
 
 class TestExpectedFailures:
@@ -271,17 +294,12 @@ class TestExpectedFailures:
             name: n for name, n in outcomes(result).items() if name != "deselected"
         }
 
-    @pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["alone", "in_parallel"])
-    def test_dead_entries_are_warned_of(
-        self, pytester: pytest.Pytester, run: RunPytest, more: tuple[str, ...]
-    ) -> None:
+    def test_dead_entries_are_warned_of(self, pytester: pytest.Pytester, run: RunPytest) -> None:
         """An entry that matches no feature of the target does not go unnoticed."""
         pytester.makepyfile(test_own="def test_own():\n    pass\n")
         listed = pytester.makefile(".txt", known="attn=causal  # later\n")
-        chosen = ("-k", "test_own", "--mha-parity-xfail", str(listed))
-        result = run(RIGHT, *chosen, *more)
-        said = "*MhaParityWarning: attn=causal is expected to fail, but the target offers no such*"
-        result.stdout.fnmatch_lines([said])
+        result = run(RIGHT, "-k", "test_own", "--mha-parity-xfail", str(listed))
+        result.stdout.fnmatch_lines([DEAD])
         assert result.ret == pytest.ExitCode.OK
 
     def test_dead_entries_are_refused_where_warnings_are_errors(

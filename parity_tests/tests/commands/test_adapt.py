@@ -13,7 +13,7 @@ from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
 
 SUBJECTS = f"{Path(__file__).parents[2]}/subjects"
-RUN = Options(cases=20, shrink=False, diagnose=False)
+RUN = Options(cases=12, shrink=False, diagnose=False)
 RECOGNISED = {
     "styles.py:Configured": "config = Target.__init__.__globals__[",
     "styles.py:KeywordsFirstAxis": "call.query.swapaxes(0, 1)",

@@ -82,7 +82,11 @@ def test_every_kind_of_bug_has_its_example(name: str, sentence: str) -> None:
     assert sentence in words(story(name))
 
 
-@pytest.mark.parametrize("name", catalogue())
+# Every fourth here, all in `make test-all`.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow if i % 4 else ()) for i, n in enumerate(catalogue())],
+)
 def test_every_story_fits_eighty_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No bug breaks its own story, and no line is wider than the terminal."""
     monkeypatch.setattr(explain, "TRIED", 12)

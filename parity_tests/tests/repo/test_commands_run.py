@@ -48,6 +48,7 @@ ELSEWHERE = {
 ISOLATED = (
     "mha-parity check attention.py:attention",
     "mha-parity check torch.nn:MultiheadAttention --path all",
+    "pytest --mha-parity-target attention.py:attention",
 )
 PROGRAM = re.compile(r"mha-parity |pytest --")
 # Words that stand for the reader's own; a subcommand without arguments is a mention in prose.
@@ -189,7 +190,8 @@ def ran(
     """Run one command of a page, made small; return its exit status."""
     program, *words = shlex.split(line)
     if program == "pytest":
-        return int(run_pytest_in(folder, "-q", *words, *FEW["pytest"]).ret)
+        here = () if line in ISOLATED else ("--mha-parity-in-process",)
+        return int(run_pytest_in(folder, "-q", *words, *FEW["pytest"], *here).ret)
     arguments = (
         [
             path.name
