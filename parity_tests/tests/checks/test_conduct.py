@@ -23,7 +23,7 @@ from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.client import isolated
 
-CASES = 30
+CASES = 18
 FEW = Options(cases=CASES, diagnose=False, shrink=False)
 CheckSubject = Callable[..., Verdict]
 

@@ -20,7 +20,7 @@ from mha_parity.selftest.mutation_run import GRADIENT_CASES, controls
 from mha_parity.worker.client import isolated
 
 CheckSubject = Callable[..., Verdict]
-FEW = {"cases": 30, "diagnose": False, "shrink": False}
+FEW = {"cases": 18, "diagnose": False, "shrink": False}
 LAYER = Case(seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=2)
 
 # Subject -> the one check that fails, and what the failure says.

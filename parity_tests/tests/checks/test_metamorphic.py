@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mha_parity.core.check_result import CheckResult
     from mha_parity.core.problem import Problem
 
-CASES = 60
+CASES = 30
 
 
 class CountsRows(Attention):

@@ -45,9 +45,9 @@ def test_a_feature_that_no_case_has_is_inconclusive() -> None:
 def test_a_run_without_power_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
     """If no case would expose any gross error, no feature passes; as the cases are, all do."""
     candidate = FunctionCandidate("plain", plain, OFFERED)
-    assert check(candidate, Options(cases=60)).outcome is Outcome.PASS
+    assert check(candidate, Options(cases=30)).outcome is Outcome.PASS
     monkeypatch.setattr("mha_parity.judging.power.exposed_errors", lambda *_: frozenset())
-    found = check(candidate, Options(cases=60))
+    found = check(candidate, Options(cases=30))
     offered = [row for row in found.features if row.status != "not offered"]
 
     assert found.outcome is Outcome.INCONCLUSIVE
@@ -76,10 +76,10 @@ def test_a_run_has_one_thread_of_openmp_and_leaves_the_callers() -> None:
 def test_junk_fails_and_blind_cases_do_not_hide_it() -> None:
     """Zeros fail every case that has anything to show."""
     zeros = FunctionCandidate("zeros", lambda p: np.zeros(p.output_shape, p.dtype), OFFERED)
-    found = check(zeros, Options(cases=20, shrink=False, diagnose=False))
+    found = check(zeros, Options(cases=12, shrink=False, diagnose=False))
 
     assert found.outcome is Outcome.FAIL
-    assert found.failed == found.power["zeros"] == 20
+    assert found.failed == found.power["zeros"] == 12
 
 
 @pytest.mark.parametrize("raises", [False, True])
@@ -93,7 +93,7 @@ def test_a_name_says_how_many_failures_gave_no_answer(raises: bool) -> None:
         return wrong_scale.attend(problem)
 
     offer = OFFERED | {"size": ("small",)}
-    found = check(FunctionCandidate("raising", answer, offer), Options(cases=30, shrink=False))
+    found = check(FunctionCandidate("raising", answer, offer), Options(cases=18, shrink=False))
     crashed = next((row.failed for row in found.checks if row.name == "call completes"), 0)
 
     assert (crashed > 1) is raises
@@ -115,7 +115,7 @@ def one_head(problem: Problem) -> Answer:
 
 def test_a_bug_in_one_head_fails_the_run_and_is_placed_there() -> None:
     """A scale forgotten in the last head alone fails, though all other heads are right."""
-    options = Options(cases=60, shrink=False, diagnose=False)
+    options = Options(cases=30, shrink=False, diagnose=False)
     found = check(FunctionCandidate("one head", one_head, OFFERED), options)
     wrong_ones = [
         each.check_result for each in found.failures if each.check_result.check == "output"
@@ -141,7 +141,7 @@ def test_policies_are_named_and_judged_on_demand(asked: str | None, outcome: Out
     """Torch's NaN in rows that see no key is named, and fails only where another is wanted."""
     bound = bind(_torchs_own())
     options = Options(
-        cases=40, fully_masked=asked, features=(("weights", "per_head"), ("masked_rows", "some")),  # type: ignore[arg-type]  # one of the policies
+        cases=32, fully_masked=asked, features=(("weights", "per_head"), ("masked_rows", "some")),  # type: ignore[arg-type]  # one of the policies
         dtypes=("float64",), shrink=False, diagnose=False,
     )  # fmt: skip
     found = check(bound, options)

@@ -46,7 +46,7 @@ def test_what_cannot_be_called_is_refused_with_what_was_tried(
 
 def test_a_target_that_answers_some_cases_fails_by_the_others() -> None:
     """An exception of its own on larger cases is a crash, and the verdict is a failure."""
-    assert 1 == main(["check", f"{SUBJECT}:raises_on_many_rows", "--cases", "30", "--in-process"])
+    assert 1 == main(["check", f"{SUBJECT}:raises_on_many_rows", "--cases", "18", "--in-process"])
 
 
 def judged(raised: CandidateError) -> Outcome:
@@ -58,7 +58,7 @@ def judged(raised: CandidateError) -> Outcome:
         return Answer(output=reference_answer(problem).output.astype(problem.dtype))
 
     candidate = FunctionCandidate("f", attend, offer(inputs=("self", "cross")))
-    verdict = check(candidate, Options(cases=40, diagnose=False, shrink=False))
+    verdict = check(candidate, Options(cases=20, diagnose=False, shrink=False))
     assert any(NOT_CALLED in note for note in verdict.notes) is (verdict.failed == 0)
     return verdict.outcome
 

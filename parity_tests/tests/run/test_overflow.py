@@ -32,7 +32,7 @@ OFFERS = {
     "causal": HALF | {"attn": ("causal",)},
     "projected": offer(form="qkv", projection="none", dtype="float16", kv_heads="fewer"),
 }
-RUN = Options(cases=20, dtypes=("float16",), diagnose=False, shrink=False)
+RUN = Options(cases=12, dtypes=("float16",), diagnose=False, shrink=False)
 
 
 @pytest.mark.parametrize("name", OFFERS)

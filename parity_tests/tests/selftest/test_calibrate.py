@@ -102,12 +102,12 @@ def test_right_and_wrong_gradients_are_counted() -> None:
 
 def test_a_small_calibration_runs_from_end_to_end(tmp_path: Path) -> None:
     """The command draws, splits, judges and writes the table and its figures."""
-    main(["--cases", "24", "--workers", "0", "--to", str(tmp_path)])
+    main(["--cases", "8", "--workers", "0", "--to", str(tmp_path)])
     figures = json.loads((tmp_path / "calibration.json").read_text("utf-8"))
-    assert 18 == figures["cases"]
+    assert 6 == figures["cases"]
     right = next(r for r in figures["rows"] if (r["kind"], r["dtype"]) == ("right", "all"))
     assert 0 == right["failed"]
-    assert right["judged"] >= 18 * calibrate_case.ORDERS_A_CASE
+    assert right["judged"] >= 6 * calibrate_case.ORDERS_A_CASE
     assert f"{right['judged']:,} judgements" in (tmp_path / "calibration.md").read_text("utf-8")
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
 
 SEED = 3
-CASES = 40
+CASES = 20
 DTYPES = ("float64", "float32")
 
 

@@ -6,6 +6,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -160,7 +161,12 @@ ANSWERING = ["floods", *(name for name in MISDEEDS if name.startswith("returns")
 SIX_CASES = Options(cases=6, dtypes=("float64",), diagnose=False, shrink=False)
 
 
-@pytest.mark.parametrize("name", ANSWERING)
+def some(names: list[str], here: set[str]) -> list[Any]:
+    """Return the names; all but those of ``here`` end alike, and are for `make test-all`."""
+    return [pytest.param(n, marks=() if n in here else pytest.mark.slow) for n in names]
+
+
+@pytest.mark.parametrize("name", some(ANSWERING, {"floods", "returns_none", "returns_complex"}))
 def test_the_run_goes_on_and_the_verdict_is_fail(name: str) -> None:
     """A run over a candidate whose answers are all none comes to its end with status 1."""
     target = f"{SUBJECTS}/misbehaving.py:{name}"
@@ -170,7 +176,9 @@ def test_the_run_goes_on_and_the_verdict_is_fail(name: str) -> None:
     assert verdict.failed + verdict.inconclusive == verdict.run
 
 
-@pytest.mark.parametrize("name", sorted({*MISDEEDS} - {*ANSWERING}))
+@pytest.mark.parametrize(
+    "name", some(sorted({*MISDEEDS} - {*ANSWERING}), {"raises", "exits_hard", "hangs"})
+)
 def test_a_target_that_never_answers_could_not_be_called(name: str) -> None:
     """Without one answer there is nothing to judge: one sentence says what every call came to."""
     target = f"{SUBJECTS}/misbehaving.py:{name}"

@@ -173,7 +173,10 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize(
     ("target", "status"),
-    [("mha_numpy:MultiheadAttention", 0), (f"{SUBJECTS}/wrong_scale.py:f", 1)],
+    [
+        pytest.param("mha_numpy:MultiheadAttention", 0, marks=pytest.mark.slow),
+        (f"{SUBJECTS}/wrong_scale.py:f", 1),
+    ],
     ids=["right", "wrong"],
 )
 def test_judging_in_process_needs_nothing_of_posix(target: str, status: int) -> None:
