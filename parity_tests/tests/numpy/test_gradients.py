@@ -104,16 +104,16 @@ def judged(problem: Problem, found: dict[str, Any]) -> list[CheckResult]:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_drawn_problems_are_judged_right(dtype: str, engine: str) -> None:
-    """No gradient of 40 problems drawn over all features fails, fully masked rows among them."""
+    """No gradient of 24 problems drawn over all features fails, fully masked rows among them."""
     offered = offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
     count = 0
-    for case in draw_cases(offered, 40, 20261121):
+    for case in draw_cases(offered, 24, 20261121):
         problem = make_problem(case)
         gradients = layer_gradients if case.form == "mha" else core_gradients
         for check_result in judged(problem, gradients(problem, engine)):
             assert not check_result.severity.fails, check_result
             count += 1
-    assert count > 100, "most problems have gradients to judge"
+    assert count > 60, "most problems have gradients to judge"
 
 
 @pytest.mark.parametrize("name", BUGS)

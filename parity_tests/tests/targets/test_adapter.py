@@ -25,7 +25,7 @@ from mha_parity.targets.conventions.self_causal import CAUSAL
 pytestmark = pytest.mark.usefixtures("few_further_calls")
 
 SUBJECTS = f"{Path(__file__).parents[2]}/subjects/adapters.py"
-RUN = Options(cases=40, shrink=False, diagnose=False)
+RUN = Options(cases=20, shrink=False, diagnose=False)
 CASE = Case(seed=1, batch=2, queries=3, keys=4, heads_count=2, head_dim=5, inputs="cross")
 
 
@@ -79,7 +79,7 @@ def test_gradients_of_what_is_copied_are_not_offered() -> None:
 
 def test_gradients_of_a_functional_one_pass() -> None:
     """Gradients of inputs and weights are those of torch."""
-    assert 0 == check(bound("tensors"), Options(cases=20, grad=True, diagnose=False)).failed
+    assert 0 == check(bound("tensors"), Options(cases=12, grad=True, diagnose=False)).failed
 
 
 def test_what_a_target_does_by_itself_is_said() -> None:

@@ -39,7 +39,7 @@ def test_the_layout_is_that_of_the_axis(name: str, first: str) -> None:
 
 def test_a_right_layer_that_is_batch_first_passes() -> None:
     """All cases are drawn batch first or of one sample."""
-    verdict = check(bind(load(f"{SUBJECTS}:BatchFirst")), Options(cases=60, seed=3))
+    verdict = check(bind(load(f"{SUBJECTS}:BatchFirst")), Options(cases=30, seed=3))
     assert verdict.outcome is Outcome.PASS
     assert BATCH_FIRST in verdict.notes
 
@@ -48,5 +48,5 @@ def test_linears_are_judged_along_their_axis_though_the_output_is_wrong() -> Non
     """The axis follows from what moves, not from right numbers: the cause that is left is said."""
     target = bind(load(f"{SUBJECTS}:BiasTwice"))
     assert target.offer["layout"] == ("sequence_first",)
-    verdict = check(target, Options(cases=60, seed=3, shrink=False))
+    verdict = check(target, Options(cases=30, seed=3, shrink=False))
     assert "the bias of the output projection is added 2 times" in verdict.diagnosis[0].title

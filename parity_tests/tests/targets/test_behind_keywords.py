@@ -29,7 +29,7 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
     """Return the function that checks a subject of the file in float64."""
 
     def check(name: str, **options: object) -> Verdict:
-        return check_subject(f"{FILE}:{name}", cases=48, dtypes=("float64",), **options)
+        return check_subject(f"{FILE}:{name}", cases=36, dtypes=("float64",), **options)
 
     return check
 
@@ -43,7 +43,10 @@ def test_right_masks_behind_keywords_are_tried(judged: Callable[..., Verdict], n
     assert MASKS[name] <= tried
 
 
-@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in {"Held", "passed_on"} else pytest.mark.slow) for n in MASKS],
+)
 def test_wrong_masks_behind_keywords_are_not_green(
     judged: Callable[..., Verdict], name: str
 ) -> None:

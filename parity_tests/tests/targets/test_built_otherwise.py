@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("few_further_calls")
 def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
     """Return the function that checks a layer of the file in float64."""
     return lambda name: check_subject(
-        f"built_otherwise.py:{name}", cases=30, dtypes=("float64",), shrink=False
+        f"built_otherwise.py:{name}", cases=24, dtypes=("float64",), shrink=False
     )
 
 

@@ -21,7 +21,7 @@ SUBJECTS = Path(__file__).parents[2] / "subjects" / "causal_kernels.py"
 @pytest.mark.parametrize("name", ["causal", "plain"])
 def test_a_right_kernel_passes(name: str) -> None:
     """Causal or not: what is hidden is measured, and said."""
-    verdict = check(bind(load(f"{SUBJECTS}:{name}")), Options(cases=60, seed=3, shrink=False))
+    verdict = check(bind(load(f"{SUBJECTS}:{name}")), Options(cases=30, seed=3, shrink=False))
     assert verdict.convention == "sdpa"
     assert verdict.outcome is Outcome.PASS
     assert (CAUSAL in verdict.notes) is (name == "causal")
@@ -29,6 +29,6 @@ def test_a_right_kernel_passes(name: str) -> None:
 
 def test_blocks_that_are_skipped_are_said_and_not_the_causal_rule() -> None:
     """The rule of the rows that miss keys of their own block has the sizes of the blocks."""
-    verdict = check(bind(load(f"{SUBJECTS}:skips_blocks")), Options(cases=60, seed=3, shrink=False))
+    verdict = check(bind(load(f"{SUBJECTS}:skips_blocks")), Options(cases=30, seed=3, shrink=False))
     assert verdict.outcome is Outcome.FAIL
     assert "min(i, 16 * (i // 16) + 7): blocks of keys that it needs" in verdict.diagnosis[0].title

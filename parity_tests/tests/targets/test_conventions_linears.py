@@ -48,7 +48,7 @@ def judged(name: str, cases: int = 40, *, diagnose: bool = False) -> Verdict:
 def test_a_method_that_takes_over_torchs_weights_is_judged(name: str, failed: bool) -> None:
     """Rows that lie head by head are right with weights laid so, and wrong with torch's."""
     bound = bind(load.load(f"{SUBJECTS}/own_layers.py:{name}"))
-    options = Options(cases=20, diagnose=False, shrink=False)
+    options = Options(cases=12, diagnose=False, shrink=False)
     assert failed == bool(check(bound, options).failed)
 
 

@@ -37,7 +37,7 @@ def subject(name: str) -> object:
 def judged(name: str) -> Verdict:
     """Return the verdict on one of them."""
     return check(
-        bind_in_process(subject(name), Options()), Options(cases=30, diagnose=False, shrink=False)
+        bind_in_process(subject(name), Options()), Options(cases=24, diagnose=False, shrink=False)
     )
 
 

@@ -34,7 +34,7 @@ def judged(name: str) -> Verdict:
     subject = load.load(f"{SUBJECTS}/{name}")
     convention = "linear-module" if isinstance(subject, type) else None
     asked = Options(
-        cases=24,
+        cases=14,
         dtypes=("float64",),
         grad=True,
         convention=convention,

@@ -22,7 +22,7 @@ SUBJECTS = Path(__file__).parents[2] / "subjects" / "grouped_heads.py"
 @pytest.mark.parametrize("name", ["grouped", "grouped_kernel"])
 def test_a_right_one_passes_with_fewer_key_heads(name: str) -> None:
     """Cases with fewer key heads are drawn, and all pass."""
-    verdict = check(bind(load(f"{SUBJECTS}:{name}")), Options(cases=60, seed=3, shrink=False))
+    verdict = check(bind(load(f"{SUBJECTS}:{name}")), Options(cases=30, seed=3, shrink=False))
     drawn = next(row for row in verdict.features if (row.axis, row.value) == ("kv_heads", "fewer"))
     assert drawn.cases >= 5
     assert verdict.outcome is Outcome.PASS
@@ -34,7 +34,7 @@ def test_a_right_one_passes_with_fewer_key_heads(name: str) -> None:
 )
 def test_a_wrong_order_of_heads_is_said(name: str, effect: str) -> None:
     """Each output head is the attention of one query head and one key head: of which is said."""
-    verdict = check(bind(load(f"{SUBJECTS}:{name}")), Options(cases=60, seed=3, shrink=False))
+    verdict = check(bind(load(f"{SUBJECTS}:{name}")), Options(cases=30, seed=3, shrink=False))
     assert verdict.outcome is Outcome.FAIL
     assert effect in verdict.diagnosis[0].title
     assert "look at" not in verdict.diagnosis[0].remedy

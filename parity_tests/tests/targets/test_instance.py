@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("few_further_calls")
 
 # Masks and causality are the class's affair, and a run this short meets few of them.
-FEW = {"cases": 40, "features": (("attn", "none"), ("padding", "none"))}
+FEW = {"cases": 20, "features": (("attn", "none"), ("padding", "none"))}
 
 
 def own_weights(subjects: Path, name: str) -> OwnWeights:

@@ -131,7 +131,7 @@ def test_a_value_error_of_the_target_is_no_sentence_of_the_harness() -> None:
 def test_what_rows_without_a_key_are_is_said() -> None:
     """They may be anything, since torch disagrees with itself; the notes name it. Kills silence."""
     subject = load("torch.nn.functional:scaled_dot_product_attention")
-    options = Options(cases=40, dtypes=("float64",), diagnose=False, shrink=False)
+    options = Options(cases=20, dtypes=("float64",), diagnose=False, shrink=False)
     verdict = check(bind(subject), options)
     said = [note for note in verdict.notes if "rows that see no key" in note]
     assert 1 == len(said), verdict.notes

@@ -67,7 +67,7 @@ def attend(Q: Any, K: Any, V: Any, tile: int = 64, score_bias: Any = None) -> An
 
 def judged(**options: Any) -> Verdict:
     """Return the verdict on it."""
-    asked = Options(cases=60, dtypes=("float64",), convention="qkv", **options)
+    asked = Options(cases=30, dtypes=("float64",), convention="qkv", **options)
     return check(bind_in_process(attend, asked), asked)
 
 

@@ -20,7 +20,7 @@ FILE = "weight_dictionaries.py"
 @pytest.fixture(scope="module")
 def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
     """Return the function that checks a function of the file in float64."""
-    return lambda name: check_subject(f"{FILE}:{name}", cases=40, dtypes=("float64",))
+    return lambda name: check_subject(f"{FILE}:{name}", cases=20, dtypes=("float64",))
 
 
 @pytest.mark.parametrize(
