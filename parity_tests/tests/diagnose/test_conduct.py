@@ -37,6 +37,8 @@ DISHONEST = {
 }
 # Judged in a process of their own, as the command does; the others' names do not depend on it.
 ISOLATED = ("dishonest.py:scales_in_place", "dropping.py:StaysOff")
+# Held by the check of the same name in tests/checks/test_dropout.py; named in `make test-all`.
+DROPPING = {"keeps_size", "drops_output", "keeps_p", "divides_by_zero", "shows_clean", "Cuts"}
 HONEST = ("projected.py:f", "keep_mask.py:Stacked")
 
 
@@ -49,7 +51,16 @@ def verdict(folder: Path, target: str, **options: object) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("target", "name"), DISHONEST.items(), ids=[f"{t}-seed{SEED}" for t in DISHONEST]
+    ("target", "name"),
+    [
+        pytest.param(
+            target,
+            name,
+            id=f"{target}-seed{SEED}",
+            marks=pytest.mark.slow if target.partition(":")[2] in DROPPING else (),
+        )
+        for target, name in DISHONEST.items()
+    ],
 )
 def test_each_is_named(target: str, name: str, subjects: Path) -> None:
     """What no formula explains gets its name first, with the remedy and the evidence for it."""

@@ -12,7 +12,7 @@ import pytest
 
 from mha_parity.__main__ import main
 
-OPTIONS = ("--cases", "120", "--seed", "1", "--in-process")
+OPTIONS = ("--cases", "60", "--seed", "1", "--in-process")
 # Notebook and target; what the terminal says; what a reader changes; into what.
 REMEDIES = {
     "wrong_masking.ipynb:SelfAttention": (

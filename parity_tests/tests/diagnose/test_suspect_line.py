@@ -194,7 +194,7 @@ def test_a_verdict_has_the_line(tmp_path: Path, scores: str, is_shown: bool) -> 
     """A scale that is wrong in one root is shown at its line; one in two roots at none."""
     path = tmp_path / "scaled.py"
     path.write_text(ATTENTION.format(scores=scores), encoding="utf-8")
-    verdict = judge(f"{path}:attention", cases=60)
+    verdict = judge(f"{path}:attention", cases=30)
     assert verdict.diagnosis
     assert verdict.diagnosis[0].bug == "scale-dmodel"
     assert verdict.source is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -10,11 +12,12 @@ from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import parse
 from mha_parity.core.features import offer
+from mha_parity.core.problem import Problem
 from mha_parity.judging import power
 from mha_parity.judging.output import judge_answer
 from mha_parity.judging.power import GROSS_ERRORS, exposed_errors
 from mha_parity.oracle.error_bound import bound
-from mha_parity.oracle.reference import reference_answer
+from mha_parity.oracle.reference import Reference, reference_answer
 
 WHOLE = frozenset(GROSS_ERRORS)
 
@@ -58,6 +61,18 @@ def test_an_empty_case_exposes_nothing() -> None:
         assert frozenset() == exposed_errors(problem, reference_answer(problem))
 
 
+@cache
+def drawn() -> list[tuple[Problem, Reference, frozenset[str]]]:
+    """Return 40 problems with their references, and what they expose."""
+    offered = offer(
+        dtype=("float32", "float64"), size=("small", "medium"), bias=("no", "yes"),
+        out_proj=("identity", "general"),
+    )  # fmt: skip
+    problems = [make_problem(case) for case in draw_cases(offered, 40, 80)]
+    references = [reference_answer(problem) for problem in problems]
+    return [(p, r, exposed_errors(p, r)) for p, r in zip(problems, references, strict=True)]
+
+
 @pytest.mark.parametrize(
     ("gross", "bug"),
     [
@@ -69,19 +84,13 @@ def test_an_empty_case_exposes_nothing() -> None:
 )
 def test_power_is_what_the_judge_does(gross: str, bug: str) -> None:
     """In 40 cases what is said to be exposed is judged wrong, and what is not is not."""
-    offered = offer(
-        dtype=("float32", "float64"), size=("small", "medium"), bias=("no", "yes"),
-        out_proj=("identity", "general"),
-    )  # fmt: skip
     agreed = []
-    for case in draw_cases(offered, 40, 80):
-        problem = make_problem(case)
-        reference = reference_answer(problem)
+    for problem, reference, exposed in drawn():
         fails = any(
             each.severity.fails
             for each in judge_answer(problem, reference, catalogue.catalogue()[bug].attend(problem))
         )
-        agreed.append(fails == (gross in exposed_errors(problem, reference)))
+        agreed.append(fails == (gross in exposed))
     assert all(agreed)
 
 

@@ -98,11 +98,11 @@ def verdict(request: pytest.FixtureRequest, judged: Callable[..., Verdict]) -> I
     """Return a verdict of each kind."""
     match request.param:
         case "passing":
-            yield judged("projected.py:f", cases=150, diagnose=False)
+            yield judged("projected.py:f", cases=60, diagnose=False)
         case "failing":
-            yield judged("wrong_scale.py:f", cases=150, diagnose=False)
+            yield judged("wrong_scale.py:f", cases=60, diagnose=False)
         case "crashing":
-            yield judged("misbehaving.py:raises_over_one_head", cases=150, diagnose=False)
+            yield judged("misbehaving.py:raises_over_one_head", cases=60, diagnose=False)
         case "inconclusive":
             yield judged("projected.py:f", cases=1, diagnose=False)
         case _:

@@ -227,9 +227,9 @@ def test_units_are_those_of_the_judgement() -> None:
 def test_a_run_draws_its_failing_gradients_and_no_others() -> None:
     """A wrong backward has a picture for each shrunk gradient; without --grad there is none."""
     bound = bind(load.load(f"{SUBJECTS}/numpy_vjp.py:ForgetsFirstHead"))
-    found = check(bound, Options(cases=40, grad=True, diagnose=False, draw=True))
+    found = check(bound, Options(cases=20, grad=True, diagnose=False, draw=True))
     shown = [each.check for each in found.gradient_pictures]
     shrunk = [each.check_result.check for each in found.failures if each.first_seen is not None]
     assert shrunk == shown
     assert () == found.pictures
-    assert () == check(bound, Options(cases=20, diagnose=False, draw=True)).gradient_pictures
+    assert () == check(bound, Options(cases=12, diagnose=False, draw=True)).gradient_pictures

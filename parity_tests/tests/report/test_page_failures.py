@@ -144,9 +144,9 @@ def test_errors_are_plotted(
 
 def test_a_run_keeps_its_errors(judged: Callable[..., Verdict]) -> None:
     """A run with pictures keeps the error of each compared output; others keep none."""
-    verdict = judged("wrong_scale.py:f", cases=20, draw=True, diagnose=False, shrink=False)
+    verdict = judged("wrong_scale.py:f", cases=12, draw=True, diagnose=False, shrink=False)
     assert verdict.failed == sum(each.fails and each.units > 1 for each in verdict.case_errors)
-    assert 20 == len(verdict.case_errors)
+    assert 12 == len(verdict.case_errors)
     assert any(each.times_torch > 0 for each in verdict.case_errors)
     plain = judged("wrong_scale.py:f", cases=2, diagnose=False, shrink=False, draw=False)
     assert () == plain.case_errors

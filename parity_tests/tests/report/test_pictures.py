@@ -106,7 +106,7 @@ def test_a_target_that_gives_up_is_not_read() -> None:
 def test_the_wrong_scale_is_seen_in_the_weights() -> None:
     """The picture of a wrong scale shows the weights that this scale makes, beside torch's."""
     bound = bind(load.load(f"{SUBJECTS}/wrong_scale.py:f"))
-    (picture,) = check(bound, Options(cases=60, diagnose=False, draw=True)).pictures
+    (picture,) = check(bound, Options(cases=30, diagnose=False, draw=True)).pictures
     problem = right_problem(picture.case.id)
     heads = problem.num_heads
     assert heads > 1
@@ -182,7 +182,7 @@ def test_what_no_picture_can_show_has_none() -> None:
 def test_a_run_that_holds_is_drawn_once() -> None:
     """Where nothing fails, the case of the worst error is drawn, at sizes that can be read."""
     bound = bind(load.load("mha_numpy:MultiheadAttention"))
-    verdict = check(bound, Options(cases=40, draw=True))
+    verdict = check(bound, Options(cases=20, draw=True))
     (picture,) = verdict.pictures
     assert verdict.worst is not None
     assert fitting(verdict.worst.case) == picture.case
@@ -239,4 +239,4 @@ def test_readable_sizes(first: str) -> None:
 def test_nothing_is_drawn_where_no_page_is_asked_for() -> None:
     """Pictures take calls and time, and only the page shows them."""
     bound = bind(load.load("mha_numpy:MultiheadAttention"))
-    assert () == check(bound, Options(cases=20)).pictures
+    assert () == check(bound, Options(cases=12)).pictures
