@@ -272,14 +272,6 @@ class WithCache(InATuple):
         return *super().forward(hidden_states), None, hidden_states
 
 
-class WithNorm(Packed):
-    """More than attention: the rows are normalised first."""
-
-    def __init__(self, dim, num_heads):
-        super().__init__(dim, num_heads)
-        self.norm = nn.LayerNorm(dim)
-
-
 class Tempered(Packed):
     """Has a parameter that no other layer has."""
 

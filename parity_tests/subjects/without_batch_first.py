@@ -40,14 +40,6 @@ class BothAxes(SequenceFirst):
         return output.reshape(rows, samples, width), None
 
 
-class ValueOfKeys(BatchFirst):
-    """Wrong: where query is key, the values are those of key, whatever is passed."""
-
-    def forward(self, query, key, value, attn_mask=None, need_weights=True):
-        value = key if query is key else value
-        return super().forward(query, key, value, attn_mask, need_weights)
-
-
 class NoBatchOfTwo(SequenceFirst):
     """Right, but it takes one sample alone."""
 

@@ -94,7 +94,9 @@ def draw_task(task: Task, offer: Offer | None = None) -> TaskArrays:
         case=case,
         x=normal(size.batch, size.length, width),
         state=state,
-        key_padding_mask=_padding(task) if task.padded else None,
+        key_padding_mask=(
+            np.arange(size.length) >= np.array(task.lengths)[:, None] if task.padded else None
+        ),
     )
     if not task.backward:
         return task_arrays
@@ -112,10 +114,6 @@ def _out_weight(task: Task, case: Case, normal: Callable[..., Array], factor: Ar
         head = slice(start, start + size.head_dim)
         weight[head, head] = normal(size.head_dim, size.head_dim) * size.head_dim**-0.5
     return weight
-
-
-def _padding(task: Task) -> Array:
-    return np.arange(task.size.length) >= np.array(task.lengths)[:, None]
 
 
 def case_of(task: Task, offer: Offer | None = None) -> Case:

@@ -28,7 +28,6 @@ class Prepended(Attention):
     """The same sum in another order; the weights show the order."""
 
     def returned_weights(self, weights: Array) -> Array:
-        """Put the column of bias_kv first."""
         if self.problem.bias_k is None:
             return weights
         own = self.problem.key.shape[1]
@@ -47,10 +46,7 @@ class Prepended(Attention):
     needs="bias_kv=yes",
 )
 class PrependedMask(Attention):
-    """Masks one key off."""
-
     def apply_mask(self, scores: Array, mask: Array) -> Array:
-        """Move the mask by one key."""
         if self.problem.bias_k is None:
             return super().apply_mask(scores, mask)
         own = self.problem.key.shape[1]
@@ -69,8 +65,6 @@ class PrependedMask(Attention):
     needs="bias_kv=yes",
 )
 class BeforeProjection(Attention):
-    """The appended rows projected."""
-
     def parameter(self, name: str) -> Array | None:
         """Project the rows of bias_kv, where their width allows it."""
         own = super().parameter(name)
@@ -93,7 +87,6 @@ class GetsBias(Attention):
     """The bias added after appending."""
 
     def parameter(self, name: str) -> Array | None:
-        """Add b_k or b_v."""
         own = super().parameter(name)
         bias = super().parameter(f"b_{name[-1]}") if name in {"bias_k", "bias_v"} else None
         return own if own is None or bias is None else own + bias
@@ -110,10 +103,7 @@ class GetsBias(Attention):
     needs="bias_kv=yes",
 )
 class Swapped(Attention):
-    """Each other's row."""
-
     def parameter(self, name: str) -> Array | None:
-        """Exchange the two names."""
         return super().parameter({"bias_k": "bias_v", "bias_v": "bias_k"}.get(name, name))
 
 
@@ -131,7 +121,6 @@ class BiasKvIgnored(Attention):
     """The appended key hidden; its column stays, at 0."""
 
     def mask_scores(self, scores: Array) -> Array:
-        """Hide the key of bias_kv."""
         masked = super().mask_scores(scores).copy()
         if self.problem.bias_k is not None:
             masked[..., self.problem.key.shape[1]] = -np.inf
@@ -152,7 +141,6 @@ class ZeroIgnored(Attention):
     """The zero key hidden; its column stays, at 0."""
 
     def mask_scores(self, scores: Array) -> Array:
-        """Hide the zero key."""
         masked = super().mask_scores(scores).copy()
         if self.problem.add_zero_attn:
             masked[..., -1] = -np.inf
@@ -173,7 +161,6 @@ class RawSpace(Attention):
     """A zero row that gets the bias."""
 
     def append(self, k: Array, v: Array) -> tuple[Array, Array]:
-        """Add the bias to the zero rows."""
         k, v = super().append(k, v)
         b_k, b_v = self.parameter("b_k"), self.parameter("b_v")
         if not self.problem.add_zero_attn or b_k is None or b_v is None:
@@ -216,7 +203,6 @@ class AppendedCausal(Attention):
     """The rule on all S' keys."""
 
     def broadcast_mask(self, mask: Array) -> Array:
-        """Hide appended keys beyond the diagonal."""
         wider = super().broadcast_mask(mask)
         if not self.problem.is_causal:
             return wider

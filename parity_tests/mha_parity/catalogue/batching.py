@@ -35,7 +35,6 @@ class AcrossSamples(Attention):
         return super().scores(exchanged(q), exchanged(k))
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
-        """Mix samples."""
         return exchanged(super().apply_weights(weights, exchanged(v)))
 
 
@@ -58,7 +57,6 @@ class PlaceMatters(Attention):
     """A drift along the batch."""
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
-        """Drift."""
         mixed = super().apply_weights(weights, v)
         drift = 1 + 1e-3 * np.arange(len(mixed), dtype=self.work_dtype)
         return mixed * drift[:, None, None, None]
@@ -81,7 +79,6 @@ class SamplesMixed(Attention):
     values_alone = False
 
     def append(self, k: Array, v: Array) -> tuple[Array, Array]:
-        """Take other samples' keys and values."""
         order = (np.arange(len(k)) - 1) if self.source is None else np.zeros(len(k), dtype=int)
         k, v = super().append(k, v)
         return (k if self.values_alone else k[order]), v[order]
@@ -106,7 +103,6 @@ class StridesIgnored(Attention):
     unstrided: tuple[str, ...] = ("query", "key", "value")
 
     def inputs(self) -> Triple:
-        """Read each input's own buffer."""
         query, key, value = (self.read(name) for name in ("query", "key", "value"))
         return query, key, value
 
@@ -135,7 +131,6 @@ class Tiled(Attention):
     """Query head h meets key head h mod Hkv."""
 
     def repeat_heads(self, x: Array) -> Array:
-        """Tile."""
         times = self.problem.num_heads // self.problem.num_kv_heads
         return np.concatenate([x] * times, axis=1)
 
@@ -152,8 +147,6 @@ class Tiled(Attention):
     needs="kv_heads=fewer",
 )
 class RepeatWrongAxis(Attention):
-    """Tokens repeated."""
-
     def repeat_heads(self, x: Array) -> Array:
         """Repeat tokens, then read the buffer as (N, S, H, D)."""
         n, _, tokens, width = x.shape
@@ -192,10 +185,7 @@ class FirstGroup(Attention):
     needs="size=ones",
 )
 class Squeezed(Attention):
-    """A bare squeeze."""
-
     def answer(self) -> Answer:
-        """Squeeze the output."""
         own = super().answer()
         return type(own)(output=own.output.squeeze(), weights=own.weights)
 
@@ -211,10 +201,7 @@ class Squeezed(Attention):
     needs="size=empty",
 )
 class EmptyUndefined(Attention):
-    """No initial value."""
-
     def softmax(self, scores: Array) -> Array:
-        """Take the maximum of nothing."""
         np.max(scores, axis=-1)
         return super().softmax(scores)
 
@@ -259,7 +246,6 @@ class FixedBuffer(Attention):
     room = 64
 
     def mask_scores(self, scores: Array) -> Array:
-        """Hide what does not fit."""
         masked = super().mask_scores(scores).copy()
         masked[..., self.room : self.problem.key.shape[1]] = -np.inf
         return masked

@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     variants=({"dropped": ("b_q",)}, {"dropped": ("b_v",)}, {"dropped": ("b_q", "b_k")}),
 )
 class BiasDropped(Attention):
-    """No bias."""
-
     dropped: tuple[str, ...] = ("b_q", "b_k", "b_v")
 
     def parameter(self, name: str) -> Array | None:
-        """Find no bias under the dropped names."""
         return None if name in self.dropped else super().parameter(name)
 
 
@@ -65,8 +62,6 @@ class KeyBiasDropped(BiasDropped):
     needs="bias=yes heads=many",
 )
 class BiasWrongIndex(BiasDropped):
-    """Bias by flat index."""
-
     def split(self, x: Array, heads: int) -> Array:
         """Add the bias of the next projection in line along the flat buffer."""
         split = np.ascontiguousarray(super().split(x, heads))
@@ -89,7 +84,6 @@ class QueryBiasUnscaled(Attention):
     """The bias of q is not scaled."""
 
     def parameter(self, name: str) -> Array | None:
-        """Undo the later scaling for b_q."""
         array = super().parameter(name)
         undo = name == "b_q" and array is not None
         return array / self.work_dtype.type(self.scale()) if undo and array is not None else array
@@ -127,6 +121,4 @@ class OutBiasKept(Attention):
     needs="out_proj=general bias=yes",
 )
 class OutBiasDropped(BiasDropped):
-    """No b_out."""
-
     dropped = ("b_out",)

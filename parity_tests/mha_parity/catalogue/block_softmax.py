@@ -47,8 +47,6 @@ class _Shifted(Attention):
     variants=({"narrow": True},),
 )
 class NoMax(_Shifted):
-    """Nothing subtracted."""
-
     def shift(self, scores: Array) -> Array | float:  # noqa: ARG002  (a constant needs no scores)
         """Return 0."""
         return 0.0
@@ -66,10 +64,7 @@ class NoMax(_Shifted):
     needs="regime=huge/very_negative/wide_range/peaky",
 )
 class FixedMax(_Shifted):
-    """10 subtracted."""
-
     def shift(self, scores: Array) -> Array | float:  # noqa: ARG002  (a constant needs no scores)
-        """Return the constant."""
         return 10.0
 
 
@@ -85,8 +80,6 @@ class FixedMax(_Shifted):
     needs="regime=very_negative/wide_range",
 )
 class MaxFromZero(_Shifted):
-    """max(0, z)."""
-
     def shift(self, scores: Array) -> Array | float:
         """Start at 0."""
         return np.asarray(np.max(scores, axis=-1, keepdims=True, initial=0))
@@ -103,10 +96,7 @@ class MaxFromZero(_Shifted):
     needs="regime=wide_range/huge/very_negative",
 )
 class GlobalMax(_Shifted):
-    """One maximum for all."""
-
     def shift(self, scores: Array) -> Array | float:
-        """Return the maximum of everything."""
         return np.asarray(np.max(scores, initial=-np.inf))
 
 
@@ -139,7 +129,6 @@ class BaseMerge(_Blocked):
     """A base-2 logarithm read as a natural one."""
 
     def softmax(self, scores: Array) -> Array:
-        """Weigh each block's softmax by its misread sum."""
         parts, sizes = [], []
         for block in self.blocks(scores.shape[-1]):
             own = scores[..., block]
@@ -198,7 +187,6 @@ class NothingRescaled(NoRescale):
     """Rows sum to 1 and early keys weigh too much."""
 
     def softmax(self, scores: Array) -> Array:
-        """Normalise the misshifted powers by their own sum."""
         weights = super().softmax(scores)
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
@@ -221,7 +209,6 @@ class InfMinusInf(_Blocked):
     size = 4
 
     def softmax(self, scores: Array) -> Array:
-        """Lose each row whose first block is hidden."""
         first = np.max(scores[..., : self.size], axis=-1, keepdims=True, initial=-np.inf)
         lost = (first == -np.inf) & (scores.shape[-1] > 0)
         return np.where(lost, self.work_dtype.type(np.nan), super().softmax(scores))
@@ -263,7 +250,6 @@ class WholeBlocksAlone(_Blocked):
     """Whole blocks alone; keys fewer than a block are read as one."""
 
     def mask_scores(self, scores: Array) -> Array:
-        """Hide the tail."""
         masked = super().mask_scores(scores).copy()
         total = scores.shape[-1]
         if total > self.size:
@@ -282,12 +268,9 @@ class WholeBlocksAlone(_Blocked):
     variants=({"size": 2}, {"size": 3}, {"size": 8}),
 )
 class QueryTailZero(_Blocked):
-    """Queries in blocks."""
-
     size = 4
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
-        """Leave the tail unwritten."""
         mixed = super().apply_weights(weights, v).copy()
         length = mixed.shape[2]
         if length > self.size:
@@ -307,10 +290,7 @@ class QueryTailZero(_Blocked):
     variants=SMALLER,
 )
 class BlocksAveraged(_Blocked):
-    """A softmax a block."""
-
     def softmax(self, scores: Array) -> Array:
-        """Average the blocks."""
         blocks = self.blocks(scores.shape[-1])
         own = [super(BlocksAveraged, self).softmax(scores[..., block]) for block in blocks]
         return np.concatenate([scores[..., :0], *own], axis=-1) / max(len(blocks), 1)

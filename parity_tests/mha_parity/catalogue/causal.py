@@ -112,12 +112,9 @@ register_bug(
     variants=({"diagonal": 0}, *ALONE),
 )
 class Anti(_Ruled):
-    """The other triangle."""
-
     diagonal = -1
 
     def rule(self) -> Array:
-        """Hide the lower triangle."""
         shape = (self.case.queries, self.problem.key.shape[1])
         return self.additive(np.tril(np.ones(shape, dtype=bool), k=self.diagonal))
 
@@ -135,12 +132,9 @@ class Anti(_Ruled):
     variants=({"always": True},),
 )
 class Forced(Attention):
-    """Causal by default."""
-
     always = False
 
     def causal_mask(self) -> Array | None:
-        """Apply the rule unless there is an attn_mask."""
         unasked = self.always or self.problem.attn_mask is None
         return self.future_mask(1) if unasked else super().causal_mask()
 
@@ -171,8 +165,6 @@ register_bug(
     needs="attn=causal",
 )
 class ZeroScores(Attention):
-    """exp(0) for the future."""
-
     def mask_scores(self, scores: Array) -> Array:
         """Set the future to 0 before other masks."""
         past = np.tril(np.ones(scores.shape[-2:], dtype=bool))
@@ -180,7 +172,6 @@ class ZeroScores(Attention):
         return super().mask_scores(np.where(past, scores, 0) if self.problem.is_causal else scores)
 
     def causal_mask(self) -> Array | None:
-        """Leave nothing to add."""
         return None
 
 
@@ -200,7 +191,6 @@ class LastKeyUnseen(Attention):
     unseen = slice(-1, None)
 
     def mask_scores(self, scores: Array) -> Array:
-        """Hide the last key of the caller's."""
         masked = super().mask_scores(scores).copy()
         keys = self.problem.key.shape[1]
         if keys > 1:
@@ -218,8 +208,6 @@ class LastKeyUnseen(Attention):
     remedy="do not mask the diagonal",
 )
 class SelfUnseen(Attention):
-    """The diagonal hidden, always."""
-
     def mask_scores(self, scores: Array) -> Array:
         """Hide the diagonal where some other key is left."""
         masked = super().mask_scores(scores).copy()

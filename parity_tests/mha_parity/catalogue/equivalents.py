@@ -30,7 +30,6 @@ class Halves(Attention):
     """As kernels do against overflow in half precision."""
 
     def scores(self, q: Array, k: Array) -> Array:
-        """Scale both sides."""
         scale = self.scale()
         root = self.work_dtype.type(np.sqrt(abs(scale)))
         return np.asarray((q * np.copysign(root, scale)) @ (k * root).swapaxes(-1, -2))
@@ -68,7 +67,6 @@ class DividedLate(Attention):
     """As the flash algorithm does."""
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
-        """Undo the division, and divide again."""
         top = np.max(weights, axis=-1, keepdims=True, initial=0)
         powers = weights / np.where(top > 0, top, self.work_dtype.type(1))
         total = powers.sum(axis=-1, keepdims=True)
@@ -105,10 +103,7 @@ class AnotherShift(Attention):
     equivalent="z - inf = -inf whatever z is, and adding is associative",
 )
 class JoinedFirst(Attention):
-    """As torch does."""
-
     def apply_mask(self, scores: Array, mask: Array) -> Array:
-        """Fill the hidden, and add the rest."""
         hidden = mask == -np.inf
         biased = scores + np.where(hidden, self.work_dtype.type(0), mask)
         return np.where(hidden, self.work_dtype.type(-np.inf), biased)
@@ -125,10 +120,7 @@ class JoinedFirst(Attention):
     equivalent="head h owns the channels h d ... (h + 1) d - 1 either way",
 )
 class OneByOne(Attention):
-    """As textbooks do."""
-
     def merge(self, x: Array) -> Array:
-        """Write the heads side by side."""
         n, heads, length, width = x.shape
         merged = np.empty((n, length, heads * width), dtype=x.dtype)
         for head in range(heads):

@@ -28,10 +28,7 @@ MERGE = "x.transpose(0, 2, 1, 3).reshape(N, L, H * D)"
     needs="heads=many",
 )
 class SplitNoTranspose(Attention):
-    """Tokens leak into heads."""
-
     def split(self, x: Array, heads: int) -> Array:
-        """Cut the buffer straight into heads."""
         n, t, width = x.shape
         return x.reshape(n, heads, t, width // heads)
 
@@ -107,7 +104,6 @@ class HeadsInterleaved(Attention):
     """Channels dealt out like cards."""
 
     def split(self, x: Array, heads: int) -> Array:
-        """Deal channel c to head c mod H."""
         n, t, width = x.shape
         return x.reshape(n, t, width // heads, heads).transpose(0, 3, 1, 2)
 
@@ -164,7 +160,6 @@ class KeysFromQueries(Attention):
     """Keys beyond the L-th are never read."""
 
     def mask_scores(self, scores: Array) -> Array:
-        """Hide what the loop does not reach."""
         masked = super().mask_scores(scores).copy()
         masked[..., self.case.queries : self.problem.key.shape[1]] = -np.inf
         return masked

@@ -51,7 +51,6 @@ class FloatAsBool(Attention):
     hides_zero = False
 
     def additive(self, mask: Array) -> Array:
-        """Cast first."""
         if mask.dtype == np.bool_:
             return super().additive(mask)
         return super().additive(np.asarray(mask == 0) if self.hides_zero else np.asarray(mask != 0))
@@ -69,10 +68,7 @@ class FloatAsBool(Attention):
     needs="padding=bool/lengths attn=bool2d/bool3d/causal",
 )
 class BoolAdded(Attention):
-    """+1 on hidden keys."""
-
     def additive(self, mask: Array) -> Array:
-        """Cast to float."""
         return self.precise(mask)
 
 
@@ -114,8 +110,6 @@ register_bug(
     variants=({"fill": -1e-9}, {"fill": 1e-9}, {"fill": -1e-9, "adds": True}),
 )
 class ZeroLogit(_Filled):
-    """exp(0) for hidden keys."""
-
     fill = 0.0
 
 
@@ -161,8 +155,6 @@ class MinusTen(_Filled):
     variants=({"fill": -1e5}, {"fill": -5e4}, {"fill": -1e3}, {"adds": True}),
 )
 class FiniteSentinel(_Filled):
-    """-1e4."""
-
     fill = -1e4
 
 
@@ -181,8 +173,6 @@ class FiniteSentinel(_Filled):
     variants=({"adds": True},),
 )
 class LargeNegative(_Filled):
-    """-1e9 replaces."""
-
     fill = -1e9
 
     def filler(self) -> float:
@@ -216,10 +206,7 @@ register_bug(
     needs="padding=bool/lengths attn=bool2d/bool3d/causal",
 )
 class ZeroTimesInf(Attention):
-    """0 * inf."""
-
     def additive(self, mask: Array) -> Array:
-        """Multiply."""
         return self.precise(mask) * -np.inf if mask.dtype == np.bool_ else super().additive(mask)
 
 
@@ -235,15 +222,12 @@ class ZeroTimesInf(Attention):
     needs=ANY,
 )
 class AfterSoftmax(Attention):
-    """Weights blanked."""
-
     def apply_mask(self, scores: Array, mask: Array) -> Array:
         """Keep the mask for later; add what is finite."""
         self.hides = mask == -np.inf
         return scores + np.where(self.hides, 0, mask)
 
     def softmax(self, scores: Array) -> Array:
-        """Blank the weights of hidden keys."""
         weights = super().softmax(scores)
         return np.where(getattr(self, "hides", np.False_), self.work_dtype.type(0), weights)
 
@@ -264,7 +248,6 @@ class AfterSoftmaxRenormalised(AfterSoftmax):
     """The same as masking first, while nothing underflows."""
 
     def softmax(self, scores: Array) -> Array:
-        """Divide by what is left."""
         weights = super().softmax(scores)
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
@@ -284,7 +267,6 @@ class PaddedValuesBlanked(Attention):
     """Padded values blanked, scores untouched."""
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
-        """Blank the padded rows of v."""
         own = super().padding_mask()
         if own is None:
             return super().apply_weights(weights, v)
@@ -293,7 +275,6 @@ class PaddedValuesBlanked(Attention):
         return super().apply_weights(weights, v * keep)
 
     def padding_mask(self) -> Array | None:
-        """Add nothing."""
         return None
 
 
@@ -314,6 +295,5 @@ class Sanitised(Attention):
     """Values behind the padding blanked."""
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
-        """Blank the values that no query sees."""
         seen = (weights != 0).any(axis=-2)[..., None]
         return super().apply_weights(weights, np.where(seen, v, self.work_dtype.type(0)))

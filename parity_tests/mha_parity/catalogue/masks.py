@@ -37,20 +37,17 @@ class Inverted(Attention):
     together = False
 
     def sum_masks(self, parts: list[Array]) -> Array:
-        """Invert the joined mask, if it is boolean."""
         joined = super().sum_masks(parts)
         others = self.problem.key_padding_mask is not None or self.problem.attn_mask is not None
         return flipped(joined) if self.together and others and boolean(joined) else joined
 
     def padding_mask(self) -> Array | None:
-        """Invert a boolean key_padding_mask."""
         mask = self.problem.key_padding_mask
         invert = self.padded and not self.together and mask is not None and mask.dtype == np.bool_
         own = super().padding_mask()
         return flipped(own) if invert and own is not None else own
 
     def attn_mask(self) -> Array | None:
-        """Invert a boolean attn_mask."""
         mask = self.problem.attn_mask
         invert = self.attended and not self.together and mask is not None and mask.dtype == np.bool_
         own = super().attn_mask()
@@ -99,7 +96,6 @@ class BothAxes(Attention):
     self_alone = True
 
     def padding_mask(self) -> Array | None:
-        """Hide what the mask or its transpose hides."""
         own = super().padding_mask()
         if own is None or own.shape[-1] != self.case.queries:
             return own
@@ -123,7 +119,6 @@ class ZeroesQueries(Attention):
     """Padded rows answered by 0."""
 
     def merge(self, x: Array) -> Array:
-        """Blank the rows of padded queries, in self-attention."""
         merged, padding = super().merge(x), self.padding_mask()
         if padding is None or self.case.inputs != "self":
             return merged
@@ -191,15 +186,11 @@ register_bug(
     needs="padding=bool/float/lengths attn=bool3d/float3d",
 )
 class FirstSample(Attention):
-    """Sample 0's masks."""
-
     def padding_mask(self) -> Array | None:
-        """Take the first row."""
         own = super().padding_mask()
         return None if own is None else own[:1]
 
     def attn_mask(self) -> Array | None:
-        """Take the first sample's masks."""
         own = super().attn_mask()
         return own if own is None or own.ndim < 4 else own[:1]
 
@@ -235,15 +226,12 @@ class MaskIgnored(Attention):
     ignored: tuple[str, ...] = ("padding", "attn", "causal")
 
     def padding_mask(self) -> Array | None:
-        """Ignore the padding."""
         return None if "padding" in self.ignored else super().padding_mask()
 
     def attn_mask(self) -> Array | None:
-        """Ignore the attn_mask."""
         return None if "attn" in self.ignored else super().attn_mask()
 
     def causal_mask(self) -> Array | None:
-        """Ignore the causal rule."""
         return None if "causal" in self.ignored else super().causal_mask()
 
 
@@ -264,7 +252,6 @@ class LastWins(Attention):
     chosen: int | None = -1
 
     def sum_masks(self, parts: list[Array]) -> Array:
-        """Choose one; or hide what both hide."""
         if self.chosen is not None:
             return parts[self.chosen]
         largest = parts[0]
@@ -298,10 +285,7 @@ register_bug(
     aliases="mask-ignored",
 )
 class FromValues(Attention):
-    """A guess."""
-
     def padding_mask(self) -> Array | None:
-        """Guess from the key."""
         if self.problem.key_padding_mask is None:
             return None
         return self.additive(self.precise(self.problem.key).sum(axis=-1) == 0)[:, None, None, :]
@@ -324,7 +308,6 @@ class OffByOne(Attention):
     more = 1
 
     def padding_mask(self) -> Array | None:
-        """Move the edge."""
         lengths = self.problem.lengths
         if lengths is None:
             return super().padding_mask()

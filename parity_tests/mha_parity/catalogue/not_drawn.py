@@ -29,5 +29,4 @@ class HeadsNotDividing(Attention):
     """Splits what can be split."""
 
     def split(self, x: Array, heads: int) -> Array:
-        """Leave the remainder out."""
         return super().split(x[..., : x.shape[-1] // heads * heads], heads)

@@ -26,10 +26,7 @@ ASKED = "weights=averaged/per_head"
     needs="weights=averaged heads=many",
 )
 class WeightsSum(Attention):
-    """Summed."""
-
     def averaged_weights(self, weights: Array) -> Array:
-        """Sum."""
         return np.asarray(weights.sum(axis=1))
 
 
@@ -52,7 +49,6 @@ class WrongHead(Attention):
     each = False
 
     def returned_weights(self, weights: Array) -> Array:
-        """Return one head for all."""
         if self.each and self.case.weights == "per_head":
             return weights
         return weights * 0 + weights[:, self.head, None]
@@ -83,12 +79,9 @@ register_bug(
     variants=({"stage": "masked"}, {"stage": "unmasked"}),
 )
 class Presoftmax(Attention):
-    """An earlier stage returned."""
-
     stage = "scores"
 
     def scores(self, q: Array, k: Array) -> Array:
-        """Keep the scores."""
         self.kept = super().scores(q, k)
         return self.kept
 
@@ -99,7 +92,6 @@ class Presoftmax(Attention):
         return masked
 
     def returned_weights(self, weights: Array) -> Array:  # noqa: ARG002  (returns another stage)
-        """Return what was kept."""
         return Attention.softmax(self, self.kept) if self.stage == "unmasked" else self.kept
 
 
@@ -151,8 +143,6 @@ register_bug(
     variants=({"twice": True},),
 )
 class Residual(Attention):
-    """x + attention(x)."""
-
     twice = False
 
     def project_output(self, x: Array) -> Array:
@@ -178,7 +168,6 @@ class NormInside(Attention):
     residual = False
 
     def project_output(self, x: Array) -> Array:
-        """Normalise each token."""
         own = super().project_output(x)
         query = self.inputs()[0]
         own = own + query if self.residual and query.shape == own.shape else own
@@ -203,7 +192,6 @@ class Rotary(Attention):
     paired = False
 
     def scores(self, q: Array, k: Array) -> Array:
-        """Rotate first."""
         return super().scores(self.turned(q), self.turned(k))
 
     def turned(self, x: Array) -> Array:
@@ -219,7 +207,6 @@ class Rotary(Attention):
         return turned
 
     def pairs(self, half: int) -> tuple[slice, slice]:
-        """Return the channels that turn together."""
         if self.paired:
             return slice(0, 2 * half, 2), slice(1, 2 * half, 2)
         return slice(0, half), slice(half, 2 * half)
@@ -238,7 +225,6 @@ class Distances(Attention):
     """A linear bias by distance, each head with its own slope."""
 
     def scores(self, q: Array, k: Array) -> Array:
-        """Lower far keys."""
         heads = self.problem.num_heads
         slopes = 2.0 ** (-8.0 * np.arange(1, heads + 1) / max(heads, 1))
         distance = np.abs(np.arange(q.shape[2])[:, None] - np.arange(k.shape[2]))
@@ -256,8 +242,6 @@ class Distances(Attention):
     remedy="multiply the weights by the values",
 )
 class ValuesReturned(Attention):
-    """No mixing."""
-
     def apply_weights(self, weights: Array, v: Array) -> Array:
         """Return the values, cut or repeated to L rows."""
         rows = np.arange(weights.shape[2]) % max(v.shape[2], 1)
@@ -275,12 +259,9 @@ class ValuesReturned(Attention):
     variants=({"digits": 3}, {"digits": 6}, {"digits": 2}, {"digits": 5}, {"digits": 8}),
 )
 class OutputRounded(Attention):
-    """Decimals."""
-
     digits = 4
 
     def project_output(self, x: Array) -> Array:
-        """Round."""
         return np.asarray(np.round(super().project_output(x), self.digits))
 
 

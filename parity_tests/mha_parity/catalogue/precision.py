@@ -31,7 +31,6 @@ class LowSoftmax(Attention):
     weights_too = False
 
     def softmax(self, scores: Array) -> Array:
-        """Round the scores first."""
         weights = super().softmax(rounded(scores, self.narrow))
         return rounded(weights, self.narrow) if self.weights_too else weights
 
@@ -59,11 +58,9 @@ class LowProducts(Attention):
     factors = "float16"
 
     def scores(self, q: Array, k: Array) -> Array:
-        """Round q and k."""
         return super().scores(self.fewer(q), self.fewer(k))
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
-        """Round weights and values."""
         return super().apply_weights(self.fewer(weights), self.fewer(v))
 
     def fewer(self, x: Array) -> Array:
@@ -88,8 +85,6 @@ class LowProducts(Attention):
     variants=({"everything": True},),
 )
 class Capped(Attention):
-    """float32 inside."""
-
     everything = False
 
     def __init__(self, problem: object) -> None:
@@ -116,10 +111,7 @@ class Capped(Attention):
     needs="dtype=float32/float16/bfloat16",
 )
 class Upcast(Attention):
-    """float64 returned."""
-
     def rounded(self, array: Array) -> Array:
-        """Widen."""
         return array.astype(np.float64)
 
 
@@ -135,10 +127,7 @@ class Upcast(Attention):
     needs="dtype=float64",
 )
 class Downcast(Attention):
-    """float32 returned."""
-
     def rounded(self, array: Array) -> Array:
-        """Narrow."""
         return array.astype(np.float32)
 
 
@@ -160,7 +149,6 @@ class HalfOverflow(Attention):
     """The raw product in float16."""
 
     def scores(self, q: Array, k: Array) -> Array:
-        """Round the raw product to half before scaling."""
         raw = q @ k.swapaxes(-1, -2)
         half = np.where(np.abs(raw) > 65504, np.copysign(np.inf, raw), raw)
         kept = half if self.case.dtype == "float16" else raw

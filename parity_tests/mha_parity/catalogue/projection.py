@@ -37,8 +37,6 @@ class _Renamed(Attention):
     needs="projection=packed/none",
 )
 class OrderQVK(_Renamed):
-    """K and V exchanged."""
-
     renamed = {"w_k": "w_v", "w_v": "w_k", "b_k": "b_v", "b_v": "b_k"}  # noqa: RUF012  (constant)
 
     def project(self) -> Triple:
@@ -58,8 +56,6 @@ class OrderQVK(_Renamed):
     needs="projection=packed",
 )
 class OrderKQV(_Renamed):
-    """Q and K exchanged."""
-
     renamed = {"w_q": "w_k", "w_k": "w_q", "b_q": "b_k", "b_k": "b_q"}  # noqa: RUF012  (constant)
 
 
@@ -108,7 +104,6 @@ class NotTransposed(Attention):
     turned: tuple[str, ...] = ("w_q", "w_k", "w_v")
 
     def parameter(self, name: str) -> Array | None:
-        """Hand the named weights over transposed."""
         array = super().parameter(name)
         return array.T if array is not None and name in self.turned else array
 
@@ -149,12 +144,9 @@ class SharedHeadProjection(Attention):
     variants=({"raw": "q"}, {"raw": "k"}, {"raw": "qkv"}, {"raw": "qk"}),
 )
 class ProjectionSkipped(Attention):
-    """Raw inputs."""
-
     raw = "v"
 
     def linear(self, x: Array, name: str) -> Array:
-        """Return the input itself for the skipped ones."""
         skipped = name in self.raw and self.case.projection == "packed"
         return x if skipped else super().linear(x, name)
 
@@ -232,10 +224,7 @@ class WidthsSwapped(Attention):
     needs="out_proj=general",
 )
 class OutProjectionSkipped(Attention):
-    """No output projection."""
-
     def project_output(self, x: Array) -> Array:
-        """Return the merged heads."""
         return x
 
 
@@ -250,8 +239,6 @@ class OutProjectionSkipped(Attention):
     needs="out_proj=general",
 )
 class OutProjectionTransposed(NotTransposed):
-    """W_out not transposed."""
-
     turned = ("w_out",)
 
 
@@ -278,6 +265,5 @@ class SingleHead(Attention):
         return 1 / self.case.embed_dim**0.5 if default else super().scale()
 
     def scores(self, q: Array, k: Array) -> Array:
-        """Sum the logits of the heads."""
         own = super().scores(q, k)
         return np.asarray(own * 0 + own.sum(axis=1, keepdims=True))

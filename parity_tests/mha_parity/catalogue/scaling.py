@@ -90,10 +90,7 @@ register_bug(
     needs="scale=given masked_rows=none",
 )
 class ScaleZero(Attention):
-    """The default for 0."""
-
     def scale(self) -> float:
-        """Return what is given if it is true."""
         return self.problem.given_scale or 1 / math.sqrt(self.problem.head_dim)
 
 
@@ -150,11 +147,9 @@ class ScaleAfter(Attention):
     """Weights scaled in place of scores."""
 
     def scale(self) -> float:
-        """Leave the scores as they are."""
         return 1.0
 
     def softmax(self, scores: Array) -> Array:
-        """Scale the weights."""
         return np.asarray(super().softmax(scores) * self.work_dtype.type(self.problem.scale))
 
 
@@ -171,12 +166,9 @@ class ScaleAfter(Attention):
     variants=({"block": 16}, {"block": 4}, {"block": 32}, {"block": 64}),
 )
 class ScalePadded(_Scaled):
-    """1/sqrt(padded D)."""
-
     block = 8
 
     def default(self) -> float:
-        """Round up first."""
         return float((-(-self.problem.head_dim // self.block) * self.block) ** -0.5)
 
 
@@ -205,12 +197,9 @@ register_bug(
     variants=({"counted": "queries"},),
 )
 class ScaleLength(_Scaled):
-    """1/sqrt(S)."""
-
     counted = "keys"
 
     def default(self) -> float:
-        """Take the wrong axis."""
         return float(max(getattr(self.case, self.counted), 1) ** -0.5)
 
 
@@ -252,10 +241,7 @@ register_bug(
     needs="scale=given",
 )
 class GivenIgnored(Attention):
-    """Always the default."""
-
     def scale(self) -> float:
-        """Ignore the caller."""
         return float(self.problem.head_dim**-0.5)
 
 
@@ -270,10 +256,7 @@ class GivenIgnored(Attention):
     needs="scale=given",
 )
 class GivenOnTop(Attention):
-    """Both factors."""
-
     def scale(self) -> float:
-        """Multiply both."""
         given = self.problem.given_scale
         default = float(self.problem.head_dim**-0.5)
         return default if given is None else given * default
@@ -308,7 +291,6 @@ class ScaleOffByOne(_Scaled):
     more = -1
 
     def default(self) -> float:
-        """Miss by one."""
         return float(max(self.problem.head_dim + self.more, 1) ** -0.5)
 
 
@@ -323,12 +305,9 @@ class ScaleOffByOne(_Scaled):
     variants=({"unscaled": True},),
 )
 class Normalised(Attention):
-    """Cosine similarity."""
-
     unscaled = False
 
     def scores(self, q: Array, k: Array) -> Array:
-        """Divide each row by its length."""
         q, k = (x / np.sqrt((x * x).sum(axis=-1, keepdims=True)) for x in (q, k))
         return np.asarray(
             super().scores(q, k) / self.work_dtype.type(self.scale() if self.unscaled else 1)

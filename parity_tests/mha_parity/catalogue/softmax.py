@@ -40,8 +40,6 @@ class _OverAxis(Attention):
     "nerminnuraydogan/vision-transformer#1 mlpack/mlpack#3969",
 )
 class OverQueries(_OverAxis):
-    """Columns sum to 1."""
-
     axis = -2
 
 
@@ -126,7 +124,6 @@ class Missing(Attention):
     over = False
 
     def softmax(self, scores: Array) -> Array:
-        """Return the scores themselves, or over their sum."""
         weights = np.where(scores == -np.inf, self.work_dtype.type(0), scores)
         return weights / weights.sum(axis=-1, keepdims=True) if self.over else weights
 
@@ -142,12 +139,9 @@ class Missing(Attention):
     variants=({"shifted": False},),
 )
 class Unnormalised(Attention):
-    """Numerators alone."""
-
     shifted = True
 
     def softmax(self, scores: Array) -> Array:
-        """Forget the denominator."""
         top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf) if self.shifted else 0
         return self.exp(scores - top)
 
@@ -165,7 +159,6 @@ class Twice(Attention):
     """A softmax of a softmax."""
 
     def softmax(self, scores: Array) -> Array:
-        """Normalise what is normal."""
         return super().softmax(super().softmax(scores))
 
 
@@ -193,7 +186,6 @@ class Sigmoid(Attention):
     """No competition among the keys."""
 
     def softmax(self, scores: Array) -> Array:
-        """Squash each score alone."""
         return np.asarray(1 / (1 + np.exp(-scores)))
 
 
@@ -208,8 +200,6 @@ class Sigmoid(Attention):
     variants=({"eps": 1e-3}, {"eps": 1e-9}, {"eps": 1e-8}, {"eps": 1e-5}, {"eps": 1e-10}),
 )
 class AddEps(Attention):
-    """Sum plus epsilon."""
-
     eps = 1e-6
 
     def softmax(self, scores: Array) -> Array:
@@ -233,8 +223,6 @@ class AddEps(Attention):
     aliases="zeroattn-always",
 )
 class PlusOne(Attention):
-    """A silent extra key."""
-
     def softmax(self, scores: Array) -> Array:
         """Add exp(0), shifted like the rest."""
         top = np.max(scores, axis=-1, keepdims=True, initial=0)
@@ -253,8 +241,6 @@ class PlusOne(Attention):
     aliases="scale-times-ln2",
 )
 class BaseTwo(Attention):
-    """Base 2."""
-
     def exp(self, x: Array) -> Array:
         """Return 2^x."""
         return np.asarray(np.exp2(x))
@@ -298,10 +284,7 @@ class Approximated(Attention):
     variants=({"blind": True},),
 )
 class MeanPooling(Attention):
-    """Uniform weights."""
-
     blind = False
 
     def mask_scores(self, scores: Array) -> Array:
-        """Forget the masks as well, if blind."""
         return scores * 0 if self.blind else super().mask_scores(scores * 0)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.oracle.reference import Reference
-    from mha_torch import Path
 
 # What torch's module is called along, and what its function on Q, K, V goes through there.
 TORCH_PATHS = {"no-weights": "default", "fast": None, "sdpa-math": None, "sdpa-flash": "flash"}
@@ -82,7 +81,7 @@ def _computed_output(problem: Problem, path: str) -> Array:
             attn_mask=np.triu(np.ones(size, dtype=bool), k=1) if spelt else problem.attn_mask,
             is_causal=problem.is_causal and not spelt,
             dtype=dtype,
-            path=_path(path),
+            path=mha_torch.Path(path),
         )[0]
     backend: Any = "math" if path == PINNED_PATH else TORCH_PATHS[path]
     if backend is None:
@@ -99,10 +98,6 @@ def _computed_output(problem: Problem, path: str) -> Array:
         dtype=dtype,
     )
     return merge_heads(heads)
-
-
-def _path(name: str) -> Path:
-    return mha_torch.Path(name)
 
 
 def relative_error(problem: Problem, reference: Reference, output: Array) -> float:

@@ -31,7 +31,9 @@ def document(verdicts: Sequence[Verdict], refused: Sequence[Refusal] = ()) -> st
     driver = {
         "name": "mha-parity",
         "version": mha_parity.__version__,
-        "rules": [_rule(name) for name in named],
+        "rules": [
+            {"id": name, "shortDescription": {"text": f"Equal to torch: {name}"}} for name in named
+        ],
     }
     for result in results:
         result["ruleIndex"] = named.index(result["ruleId"])
@@ -42,10 +44,6 @@ def document(verdicts: Sequence[Verdict], refused: Sequence[Refusal] = ()) -> st
         run["invocations"] = [invocation]
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=2) + "\n"
-
-
-def _rule(name: str) -> dict[str, Any]:
-    return {"id": name, "shortDescription": {"text": f"Equal to torch: {name}"}}
 
 
 def _results(verdict: Verdict) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
 import re
 from collections.abc import Callable
@@ -12,10 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import mha_parity.report
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Place, Severity
+from mha_parity.core.features import AXES
 from mha_parity.core.options import Options
 from mha_parity.core.pictures import WeightsPicture
 from mha_parity.core.verdict import (
@@ -26,11 +29,14 @@ from mha_parity.core.verdict import (
     Outcome,
     Verdict,
 )
+from mha_parity.report import terminal
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
+FIRST = parse("mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-fortran-s11")
+TARGET = "somebody/with/a/long/path.py:attention"
 VOID = {"meta", "br", "img", "wbr", "path", "use", "rect", "image", "line", "circle", "stop"}
 LOADING = {"src", "href", "xlink:href", "srcset", "poster", "data", "action", "background"}
 OWN_SCRIPT = (Path(next(iter(mha_parity.report.__path__))) / "page.js").read_text("utf-8").strip()
@@ -158,6 +164,61 @@ def _unheard(text: str) -> list[str]:
     return found
 
 
+def _rows(axis: str, **counts: tuple[int, int]) -> list[FeatureRow]:
+    """Return the rows of one axis from (cases, failed) by value; other values are not offered."""
+    found = []
+    for value in AXES[axis]:
+        cases, failed = counts.get(value, (-1, 0))
+        status = "not offered" if cases < 0 else "fail" if failed else "pass"
+        status = "inconclusive" if cases == 0 else status
+        found.append(FeatureRow(axis, value, status, max(cases, 0), failed=failed))
+    return found
+
+
+def _common_verdict(run: int = 200, failed: int = 40, **changes: Any) -> Verdict:
+    """Return a verdict in which causal cases fail, whatever their dtype and regime."""
+    features = [
+        *_rows("form", mha=(run, failed)),
+        *_rows("dtype", float64=(run // 2, failed // 2), float32=(run // 2, failed // 2)),
+        *_rows("attn", none=(run - 50, 0), causal=(50, failed)),
+        *_rows("regime", normal=(run - 12, failed - 1), tiny=(9, 1), ties=(3, 0)),
+        *_rows("bias", no=(run, failed)),
+    ]
+    check_result = CheckResult(
+        case=CASE,
+        check="output",
+        severity=Severity.WRONG,
+        error=0.5,
+        allowed=0.001,
+        where=Place(1, 2, 3, 0),
+        detail="output is 1.5, but should be 1.0",
+    )
+    replay = f"mha-parity replay {CASE.id} {TARGET}"
+    failure = Failure(check_result=check_result, case=CASE, replay=replay, first_seen=FIRST)
+    fields: dict[str, Any] = {
+        "target": TARGET,
+        "convention": "torch-module",
+        "outcome": Outcome.FAIL if failed else Outcome.PASS,
+        "run": run,
+        "passed": run - failed,
+        "failed": failed,
+        "inconclusive": 0,
+        "features": tuple(features),
+        "checks": (),
+        "failures": (failure,) if failed else (),
+        "environment": {"torch": "2.13.0", "numpy": "2.4.6"},
+    }
+    return Verdict(**{**fields, **changes})
+
+
+def _shown(subject: Verdict, width: int = 80, height: int = 100, *, verbose: bool = False) -> str:
+    """Return the report as a console of that width prints it."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, height=height, color_system=None)
+    terminal.show(subject, console, verbose=verbose)
+    return stream.getvalue()
+
+
 @pytest.fixture(scope="session")
 def judged(subjects: Path) -> Callable[..., Verdict]:
     """Return a function that judges one of the subjects in this process, with the options given."""
@@ -206,3 +267,21 @@ def unheard() -> Callable[[str], list[str]]:
 @pytest.fixture(autouse=True)
 def _few_further_calls(few_further_calls: None) -> None:
     """Make few of the calls that tests/checks holds."""
+
+
+@pytest.fixture(scope="session")
+def make_rows() -> Callable[..., list[FeatureRow]]:
+    """Return a function that makes the rows of one axis from (cases, failed) by value."""
+    return _rows
+
+
+@pytest.fixture(scope="session")
+def make_verdict() -> Callable[..., Verdict]:
+    """Return a function that makes a verdict in which causal cases fail, or none."""
+    return _common_verdict
+
+
+@pytest.fixture(scope="session")
+def shown() -> Callable[..., str]:
+    """Return a function that returns the report as a console of some width prints it."""
+    return _shown

@@ -1,0 +1,139 @@
+"""What reports say of features: common to failures or absent, untested, not offered, not asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from mha_parity.core.features import AXES
+from mha_parity.core.verdict import (
+    FeatureRow,
+    Outcome,
+    Verdict,
+)
+from mha_parity.report import correlations, wording
+
+
+def test_failing_runs_name_what_is_common(
+    make_verdict: Callable[..., Verdict], shown: Callable[..., str]
+) -> None:
+    """All failing cases are causal; of dtype and regime nothing is said."""
+    text = " ".join(shown(make_verdict()).split())
+    assert "common to all failures ✗ causal 40 of 50" in text
+    assert "regime" not in text
+    assert "✓ float64" not in text
+
+
+def test_three_tied_keys_prove_nothing(
+    make_verdict: Callable[..., Verdict], make_rows: Callable[..., list[FeatureRow]]
+) -> None:
+    """A value that 3 cases have and none of 40 failing ones is luck; of 150 cases it is not."""
+    assert ["attn"] == [axis.name for axis in correlations.common(make_verdict())]
+    few = make_rows("regime", normal=(50, 40), ties=(150, 0))
+    assert ["regime"] == [
+        axis.name for axis in correlations.common(make_verdict(features=tuple(few)))
+    ]
+
+
+def test_one_failure_shares_nothing(
+    make_verdict: Callable[..., Verdict], make_rows: Callable[..., list[FeatureRow]]
+) -> None:
+    """Of one failing case nothing is said to be common: its own id says what it has."""
+    features = tuple(make_rows("attn", none=(160, 0), causal=(40, 1)))
+    subject = make_verdict(failed=1, features=features)
+    assert [] == correlations.common(subject) + correlations.absent(subject)
+
+
+def test_few_spared_values_are_named_as_such(
+    make_verdict: Callable[..., Verdict],
+    make_rows: Callable[..., list[FeatureRow]],
+    shown: Callable[..., str],
+) -> None:
+    """Where most values fail and a plain one too, the spared ones are named instead."""
+    regime = make_rows("regime", normal=(60, 30), tiny=(40, 20), huge=(40, 20), constant=(60, 0))
+    subject = make_verdict(failed=70, features=tuple(regime))
+    assert ["regime"] == [axis.name for axis in correlations.absent(subject)]
+    assert "absent from all failures ✓ constant key rows none of 60" in " ".join(
+        shown(subject).split()
+    )
+
+
+def test_untested_features_say_what_to_do(
+    make_verdict: Callable[..., Verdict], shown: Callable[..., str]
+) -> None:
+    """A feature that is offered and in no case has a question mark and a remedy."""
+    open_row = FeatureRow("attn", "causal", "inconclusive", 0, "no case drawn")
+    plain = FeatureRow("attn", "none", "pass", 10)
+    subject = make_verdict(failed=0, features=(plain, open_row), outcome=Outcome.INCONCLUSIVE)
+    text = " ".join(shown(subject, verbose=True).split())
+    assert "✓ no attn_mask 10 cases · ? causal 0" in text
+    assert "untested ? causal 0 1 feature is offered, but no case could have shown a bug" in text
+    assert "run more cases (--cases)" in text
+    assert [open_row] == wording.untested(subject)
+
+
+def test_the_sentence_names_few_of_many_untested_features(
+    make_verdict: Callable[..., Verdict],
+) -> None:
+    """Of 12 features that no case could tell about, the verdict names three and counts the rest."""
+    open_rows = [FeatureRow("regime", name, "inconclusive", 0) for name in AXES["regime"]]
+    subject = make_verdict(failed=0, features=tuple(open_rows), outcome=Outcome.INCONCLUSIVE)
+    assert subject.sentence.endswith(
+        f"in regime=normal, regime=tiny, regime=peaky and {len(open_rows) - 3} more."
+    )
+
+
+def test_gradients_that_were_not_asked_for_are_said(
+    make_verdict: Callable[..., Verdict],
+    make_rows: Callable[..., list[FeatureRow]],
+    shown: Callable[..., str],
+) -> None:
+    """Offered and not judged is said; judged, or not offered, is not."""
+    assert "not asked gradients: --grad judges them too" in " ".join(
+        shown(make_verdict(failed=0)).split()
+    )
+    for cases in (-1, 200):
+        known = (*make_verdict(failed=0).features, *make_rows("gradients", yes=(cases, 0)))
+        assert "not asked" not in shown(make_verdict(failed=0, features=known))
+
+
+def test_whole_axes_that_are_not_offered_take_one_entry(
+    make_verdict: Callable[..., Verdict], make_rows: Callable[..., list[FeatureRow]]
+) -> None:
+    """An axis with one offered value is named once; single values of others by themselves."""
+    assert {"any other form", "any other bias"}.isdisjoint(wording.not_offered(make_verdict()))
+    padding = make_verdict(features=tuple(make_rows("padding", none=(10, 0))))
+    assert ["any other padding"] == wording.not_offered(padding)
+    some = make_verdict(
+        features=tuple(make_rows("padding", none=(10, 0), bool=(9, 0), float=(8, 0)))
+    )
+    assert ["valid lengths per sample"] == wording.not_offered(some)
+
+
+def test_what_was_tried_in_vain_comes_first_with_its_reason(
+    make_verdict: Callable[..., Verdict],
+) -> None:
+    """Features of one reason stand together, whole axes too; what was not tried has none."""
+    reason = "it is answered in float64"
+    features = (
+        FeatureRow("dtype", "float64", "pass", 9),
+        *(FeatureRow("dtype", each, "not offered", 0, reason) for each in ("float32", "float16")),
+        FeatureRow("bias", "no", "pass", 9),
+        FeatureRow("bias", "yes", "not offered", 0),
+        FeatureRow("scale", "given", "not offered", 0),
+    )
+    said = wording.not_offered(make_verdict(features=features))
+    assert [f"float32, float16 ({reason})", "in_proj bias", "scale given by the caller"] == said
+
+
+def test_verbose_features_say_how_many_cases_fail(
+    make_verdict: Callable[..., Verdict],
+    make_rows: Callable[..., list[FeatureRow]],
+    shown: Callable[..., str],
+) -> None:
+    """With -v a failing feature has its failures and its cases, a passing one its cases."""
+    text = shown(
+        make_verdict(features=tuple(make_rows("attn", none=(150, 0), causal=(50, 40)))),
+        verbose=True,
+    )
+    assert re.search(r"✓ no attn_mask 150 cases · ✗ causal 40 of 50\b", text)
