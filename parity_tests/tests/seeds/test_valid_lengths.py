@@ -1,4 +1,4 @@
-"""Document 003: its shapes, its valid lengths [3, 2], and torch with the same padding."""
+"""Valid lengths [3, 2] of two samples: shapes, and torch with the same padding."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mha_numpy.textbook.valid_lens import MultiHeadAttention
 Array: TypeAlias = npt.NDArray[Any]
 Forward: TypeAlias = Callable[[MultiHeadAttention, Array, Array, Array], Array]
 
-# The sizes and lengths that the document prints.
+# The sizes and lengths of the example.
 NUM_HIDDENS, NUM_HEADS, DROPOUT = 100, 5, 0.5
 QUERIES, KEYS = (2, 4, 100), (2, 6, 100)
 VALID_LENS = np.array([3, 2])
-# The smallest and the largest of the printed numbers.
+# The smallest and the largest output printed for one draw of the weights.
 PRINTED_RANGE = (1083.5, 1455.6)
 
 each_seed = pytest.mark.parametrize("seed", [3, 7, 31], ids="seed={}".format)
 
 
 def layer(seed: int, *, bias: bool = False) -> MultiHeadAttention:
-    """Return the document's layer."""
+    """Return the example's layer."""
     return MultiHeadAttention(NUM_HIDDENS, NUM_HEADS, DROPOUT, bias, rng=seed)
 
 
@@ -43,13 +43,13 @@ def softer(attention: MultiHeadAttention) -> MultiHeadAttention:
 
 
 def inputs(seed: int) -> tuple[Array, Array]:
-    """Return queries and keys (values) of the document's shapes, uniform in [0, 1) as there."""
+    """Return queries and keys (values) of the example's shapes, uniform in [0, 1)."""
     rng = np.random.default_rng([seed, 3])
     return rng.random(QUERIES), rng.random(KEYS)
 
 
 def forward(attention: MultiHeadAttention, x: Array, y: Array, lengths: Array) -> Array:
-    """Call the layer as the document does."""
+    """Call the layer with the example's lengths."""
     return attention.forward(x, y, y, lengths)
 
 
@@ -177,7 +177,7 @@ def test_the_printed_magnitude(seed: int) -> None:
 
 @each_seed
 def test_dropout_needs_a_generator(seed: int) -> None:
-    """The document's layer has dropout 0.5 and never applies it; nor does ours unless asked to."""
+    """The layer has dropout 0.5 and applies it only when asked to."""
     x, y = inputs(seed)
     attention = layer(seed)
     plain = MultiHeadAttention(NUM_HIDDENS, NUM_HEADS, 0.0, rng=seed)

@@ -1,4 +1,4 @@
-"""The three worked examples of document 001, to all the digits it prints."""
+"""Three worked examples on consecutive numbers, to six digits after the point."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ each_example = pytest.mark.parametrize("name", EXAMPLES)
 
 
 def in_two_steps(x: Array, n_heads: int) -> Array:
-    """Project with identities, then attend, as the document does."""
+    """Project with identities, then attend."""
     identity = np.eye(x.shape[1])
     qkv = projected.compute_qkv(x, identity, identity, identity)
     return projected.multi_head_attention(*qkv, n_heads)
@@ -89,7 +89,7 @@ def printed(attention: Attention, name: str) -> list[list[float]]:
 @each_example
 @pytest.mark.parametrize("attention", [in_two_steps, in_a_loop, packed_form])
 def test_a_worked_example_comes_out_to_all_printed_digits(attention: Attention, name: str) -> None:
-    """Each textbook form prints what the document prints."""
+    """Each textbook form gives the example's output."""
     expected = EXAMPLES[name][2]
     actual = printed(attention, name)
     assert expected == actual
@@ -97,7 +97,7 @@ def test_a_worked_example_comes_out_to_all_printed_digits(attention: Attention, 
 
 @each_example
 def test_integers_are_taken_as_they_are_written(name: str) -> None:
-    """The document writes integers; nothing is truncated to them on the way."""
+    """Integer inputs give the output of the same floats; nothing is truncated on the way."""
     expected = printed(in_two_steps, name)
     x, n_heads, _ = EXAMPLES[name]
     actual = np.round(in_two_steps(x.astype(int), n_heads), PRINTED_DIGITS).tolist()
@@ -112,7 +112,7 @@ def test_the_single_head_form_gives_the_example_of_one_head() -> None:
 
 
 def test_the_scores_are_those_of_the_explanation() -> None:
-    """The explained scores, [[5, 11], [11, 25]] / sqrt(2), are printed to two digits as given."""
+    """The scores of one head are [[5, 11], [11, 25]] / sqrt(2), to two digits."""
     expected = [[3.54, 7.78], [7.78, 17.68]]
     x, *_ = EXAMPLES["2-tokens-1-head"]
     actual = np.round(x @ x.T / math.sqrt(2), 2).tolist()

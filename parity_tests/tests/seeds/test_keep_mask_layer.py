@@ -1,4 +1,4 @@
-"""Document 004: shapes, the keep-mask, looped and batched heads, costs and configurations."""
+"""A layer with a keep-mask: shapes, looped and batched heads, costs and configurations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ each_seed = pytest.mark.parametrize("seed", [5, 17], ids="seed={}".format)
 
 
 def inputs(seed: int) -> Array:
-    """Return a sequence of the document's shape, normal as there.
+    """Return a standard normal sequence of the example's shape.
 
     It is large, so that weights are far from uniform and heads far from each other.
     """
@@ -37,7 +37,7 @@ def inputs(seed: int) -> Array:
 
 
 def forward(attention: MultiHeadAttention, x: Array, mask: Array | None) -> Pair:
-    """Call the layer as the document does."""
+    """Call the layer on one sequence with its keep-mask."""
     return attention.forward(x, mask)
 
 
@@ -148,7 +148,7 @@ def test_hidden_keys_have_weight_0(kind: type[MultiHeadAttention], mask: Array) 
 
 
 def test_heads_have_patterns_of_their_own() -> None:
-    """Each of the four heads attends differently, as the pictures of the document show."""
+    """Each of the four heads attends differently."""
     _, weights = MultiHeadAttention(D_MODEL, NUM_HEADS, rng=5).forward(inputs(5))
     differences = np.abs(weights[:, None] - weights[None]).max(axis=(2, 3))
     assert (differences[~np.eye(NUM_HEADS, dtype=bool)] > 0.1).all()
@@ -192,13 +192,13 @@ def test_heads_that_keep_the_whole_width_would_cost_more() -> None:
 def test_the_table_of_configurations(
     name: str, embed_dim: int, num_heads: int, head_dim: int
 ) -> None:
-    """The four models of the document, head_dim being derived from the other two."""
+    """Four published models, head_dim being derived from the other two."""
     (found,) = (each for each in costs.CONFIGURATIONS if each.name == name)
     assert (embed_dim, num_heads, head_dim) == (found.embed_dim, found.num_heads, found.head_dim)
 
 
-def test_the_simulated_heads_are_those_of_the_document() -> None:
-    """For its sentence, but for rows that the document left without a sum of 1."""
+def test_the_simulated_heads_attend_where_their_kind_says() -> None:
+    """One row of each kind, for a sentence of six tokens; every row sums to 1."""
     heads = plot.simulated_heads(["The", "quick", "brown", "fox", "jumps", "."])
     assert [0.0, 0.7, 0.3, 0.0, 0.0, 0.0] == heads["positional"][2].tolist()
     np.testing.assert_array_almost_equal_nulp(

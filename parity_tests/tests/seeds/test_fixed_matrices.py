@@ -1,4 +1,4 @@
-"""The matrices of document 002: printed outputs and weights, swapped rows, torch's answer."""
+"""Fixed matrices (5 tokens, width 6): printed outputs and weights, swapped rows, torch's answer."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ each_order = pytest.mark.parametrize(
 
 
 def with_torch(x: Array, Wq: Array, Wk: Array, Wv: Array, H: int) -> Heads:
-    """torch.nn.MultiheadAttention as the document sets it up: in_proj injected, no out_proj."""
+    """torch.nn.MultiheadAttention with W_q, W_k, W_v as in_proj and the identity as out_proj."""
     sequence, *matrices = (torch.from_numpy(array.copy()) for array in (x, Wq, Wk, Wv))
     width = sequence.shape[1]
     layer = torch.nn.MultiheadAttention(width, H, dtype=sequence.dtype)
@@ -105,7 +105,7 @@ def with_torch(x: Array, Wq: Array, Wk: Array, Wv: Array, H: int) -> Heads:
         layer.out_proj.weight.copy_(torch.eye(width))
         layer.in_proj_bias.zero_()
         layer.out_proj.bias.zero_()
-        # The document's layout: the batch, of one, is the second axis.
+        # The batch, of one, is the second axis.
         given = sequence[:, None]
         output, weights = layer(given, given, given, average_attn_weights=False)
     return output[:, 0].numpy(), list(weights[0].numpy())
@@ -253,7 +253,7 @@ def test_the_swapped_rows_are_far_apart() -> None:
 
 
 def test_heads_make_a_difference() -> None:
-    """One head and three give different outputs, as the document explains."""
+    """One head and three give different outputs."""
     assert PRINTED_OUTPUT[1] != PRINTED_OUTPUT[3]
     assert printed(packed.multi_head_attention, 1, SWAPPED) != printed(
         packed.multi_head_attention, 3, SWAPPED

@@ -1,7 +1,7 @@
-"""The example at the head of document 000, where the claim and the code disagree; torch settles it.
+"""Two heads over Q = K = V = identity: torch settles which of two outputs is right.
 
-The document asks for two heads over Q = K = V = identity, claims the identity as the answer, and
-prints another one from its own code.
+One, CLAIMED, is the identity again; the other, PRINTED, has the logistic function of 1 on its
+diagonal, to 8 digits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def with_torch(x: Array) -> Array:
 
 
 def with_hard_maximum(x: Array) -> Array:
-    """Attend to the best key alone: what would make the document's claim true."""
+    """Attend to the best key alone: what would give the identity."""
     best = np.stack([np.eye(2)[np.argmax(np.outer(q, q), axis=-1)] @ q for q in x.T], axis=-1)
     return np.where(x == 0, 0.0, best)
 
@@ -62,7 +62,7 @@ def printed(attention: Attention) -> list[list[float]]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_printed_output_is_right(form: str) -> None:
-    """torch, and every textbook form with it, gives what the document's code prints."""
+    """torch, and every textbook form with it, gives the output with 0.731 on the diagonal."""
     expected = PRINTED
     actual = printed(FORMS[form])
     assert expected == actual
@@ -70,7 +70,7 @@ def test_the_printed_output_is_right(form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_claimed_output_is_wrong(form: str) -> None:
-    """The identity that the document's head claims is not what torch, or any form, computes."""
+    """The identity is not what torch, or any form, computes."""
     assert printed(FORMS[form]) != CLAIMED
 
 
@@ -82,6 +82,6 @@ def test_the_diagonal_is_the_logistic_function_of_one() -> None:
 
 
 def test_a_hard_maximum_is_caught() -> None:
-    """Attention without the soft in softmax gives the claim, and the check sees it."""
+    """Attention without the soft in softmax gives the identity, and the check sees it."""
     assert printed(with_hard_maximum) == CLAIMED
     assert printed(with_hard_maximum) != PRINTED
