@@ -101,7 +101,7 @@ class QueryBiasUnscaled(Attention):
     needs="bias=no form=mha",
 )
 class OutBiasKept(Attention):
-    """A bias from somewhere: 1/sqrt(E), the bound of a linear layer's initial bias."""
+    """A constant bias: 1/sqrt(E), the bound of a linear layer's initial bias."""
 
     def project_output(self, x: Array) -> Array:
         """Add the offset where the layer has no biases."""

@@ -101,7 +101,7 @@ class BatchHeadSwap(Attention):
     needs="heads=many",
 )
 class HeadsInterleaved(Attention):
-    """Channels dealt out like cards."""
+    """Channel c goes to head c mod H, and back."""
 
     def split(self, x: Array, heads: int) -> Array:
         n, t, width = x.shape
@@ -140,7 +140,7 @@ class MergeWidthMajor(Attention):
     needs="heads=many",
 )
 class SplitWidthMajor(Attention):
-    """Channels dealt out like cards, on the way in alone."""
+    """Channel c goes to head c mod H; the merge is right."""
 
     split = HeadsInterleaved.split
 

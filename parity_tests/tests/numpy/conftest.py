@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from mha_numpy.engines import threads as pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -49,3 +50,18 @@ def flash_problem() -> Callable[..., Heads]:
 @pytest.fixture(autouse=True)
 def _few_further_calls(few_further_calls: None) -> None:
     """Make few of the calls that tests/checks holds."""
+
+
+def _blas_threads() -> list[int]:
+    return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+
+@pytest.fixture
+def blas_threads() -> Iterator[Callable[[], list[int]]]:
+    """Give BLAS two threads, so that a limit to one shows; return what tells those of each BLAS."""
+    before = [(library, library.num_threads) for library, _ in pool._blas_libraries()]
+    for library, _ in before:
+        library.set_num_threads(2)
+    yield _blas_threads
+    for library, threads in before:
+        library.set_num_threads(threads)

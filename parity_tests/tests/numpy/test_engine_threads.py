@@ -7,52 +7,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-import threadpoolctl
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_info
 
-from mha_numpy import MultiheadAttention, attention, scaled_dot_product_attention
 from mha_numpy.engines import parallel
 from mha_numpy.engines import threads as pool
 from mha_numpy.engines.flash import attend_flash
 from mha_numpy.engines.parallel import affine, cut_product, product, spread_product
 from mha_numpy.engines.threads import (
-    BLAS_SPREADS_FROM,
-    SHARED_FROM,
     get_num_threads,
-    holding_blas,
-    owning_cores,
     run,
     set_num_threads,
-    single_threaded_blas,
 )
 from mha_numpy.engines.tiles import Tiles
-from mha_numpy.grad import layer as layer_vjp
-from mha_numpy.grad import projections as projections_vjp
 from mha_numpy.masks import Masking
-from mha_numpy.softmax import exponentiate
-
-
-@pytest.fixture
-def two_blas_threads() -> Iterator[None]:
-    """Give BLAS two threads, so that a limit to one shows."""
-    before = [(library, library.num_threads) for library, _ in pool._blas_libraries()]
-    for library, _ in before:
-        library.set_num_threads(2)
-    yield
-    for library, threads in before:
-        library.set_num_threads(threads)
-
-
-def blas_threads() -> list[int]:
-    """Return the threads of each BLAS that is loaded."""
-    return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
 
 
 def flash_heads(*arrays: Any, threads: int, **options: Any) -> NDArray[Any]:
@@ -200,54 +173,9 @@ def test_pieces_cover_a_product_once(sizes: tuple[int, int], pieces: int) -> Non
     assert len(found) == pieces or sizes != (1100, 512)
 
 
-def test_large_products_go_to_the_pool_where_blas_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elsewhere they are BLAS's, and those of a few million multiplications are done on one."""
-    cut: list[int] = []
-
-    def spread(left: NDArray[Any], *_: Any) -> NDArray[Any]:
-        cut.append(len(left))
-        return left
-
-    monkeypatch.setattr(parallel, "spread_product", spread)
-    set_num_threads(2)
-    weight = np.ones((260, 260), np.float32)
-    rows = [np.ones((length, 260), np.float32) for length in (100, 300)]
-    for x in rows:
-        product(x, weight, None)
-    with owning_cores("plain"):
-        product(rows[1], weight, None)
-    with owning_cores("flash"):
-        for x in rows:
-            product(x, weight, None)
-        set_num_threads(1)
-        product(rows[1], weight, None)
-    assert [300] == cut
-
-
-@pytest.mark.parametrize("engine", ["plain", "flash"])
-def test_a_layer_holds_blas_where_the_pool_has_the_cores(
-    engine: str, monkeypatch: pytest.MonkeyPatch
+def test_callers_on_two_threads_get_their_own_results(
+    blas_threads: Callable[[], list[int]],
 ) -> None:
-    """From the first product of a call by flash to the last; a call by the plain engine: never."""
-    seen: list[bool] = []
-
-    def noted(left: NDArray[Any], right: NDArray[Any], bias: Any) -> NDArray[Any]:
-        seen.append(single_threaded_blas.held)
-        return product(left, right, bias)
-
-    for module in (parallel, layer_vjp, projections_vjp):
-        monkeypatch.setattr(module, "product", noted)
-    layer = MultiheadAttention(34, 2, batch_first=True, engine=engine)
-    x = np.ones((2, 61, 34), np.float32)
-    output, _ = layer(x, x, x)
-    _, pull = layer.vjp(x, x, x)
-    pull(output)
-    assert [engine == "flash"] * 10 == seen
-    assert not single_threaded_blas.held
-
-
-@pytest.mark.usefixtures("two_blas_threads")
-def test_callers_on_two_threads_get_their_own_results() -> None:
     """Two threads that call at once each get their own bits, and BLAS its threads back."""
     problems = [heads(seed) for seed in (5, 7)]
     cut = Tiles(5, 9)
@@ -268,91 +196,6 @@ def test_callers_on_two_threads_get_their_own_results() -> None:
         caller.join()
     assert wrong == []
     assert set(blas_threads()) == {2}
-
-
-@pytest.mark.usefixtures("two_blas_threads")
-@pytest.mark.parametrize(
-    ("multiplications", "threads", "count"),
-    [
-        (BLAS_SPREADS_FROM, 2, 2),
-        (BLAS_SPREADS_FROM + 1, 2, 1),
-        (SHARED_FROM - 1, 2, 1),
-        (SHARED_FROM, 2, 2),
-        (SHARED_FROM, 1, 1),
-    ],
-)
-def test_blas_is_held_where_a_second_thread_does_not_pay(
-    multiplications: int, threads: int, count: int
-) -> None:
-    """Small products it does on one thread anyway, and asking it costs two microseconds."""
-    set_num_threads(threads)
-    with holding_blas(multiplications):
-        assert {count} == set(blas_threads())
-    assert {2} == set(blas_threads())
-
-
-@pytest.mark.usefixtures("two_blas_threads")
-def test_attention_on_one_thread_holds_blas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heads of some hundred thousand multiplications each are faster on one thread."""
-    seen: list[set[int]] = []
-
-    def noted(*arguments: Any, **options: Any) -> NDArray[Any]:
-        seen.append(set(blas_threads()))
-        return exponentiate(*arguments, **options)
-
-    monkeypatch.setattr(attention, "exponentiate", noted)
-    layer = MultiheadAttention(34, 2, batch_first=True, engine="plain")
-    q = np.ones((61, 34), np.float32)
-    for keys in (7, 311):
-        k = np.ones((keys, 34), np.float32)
-        scaled_dot_product_attention(q, k, k, engine="plain")
-    layer(q, k, k)
-    assert [{2}, {1}, {1}] == seen
-
-
-@pytest.mark.usefixtures("two_blas_threads")
-def test_blas_has_one_thread_inside_and_its_own_after() -> None:
-    """The limit nests, and only the last to leave lifts it, also when an error passes."""
-    with single_threaded_blas:
-        with pytest.raises(KeyError), single_threaded_blas:
-            raise KeyError
-        assert set(blas_threads()) == {1}
-    assert set(blas_threads()) == {2}
-
-
-@pytest.mark.usefixtures("two_blas_threads")
-def test_the_limit_is_set_and_lifted_from_any_thread() -> None:
-    """The first in sets the limit and the last out lifts it, each on a thread of its own."""
-    entered, may_leave = threading.Event(), threading.Event()
-
-    def other() -> None:
-        with single_threaded_blas:
-            entered.set()
-            may_leave.wait()
-
-    first = threading.Thread(target=other)
-    first.start()
-    entered.wait()
-    seen = [set(blas_threads())]
-    with single_threaded_blas:
-        may_leave.set()
-        first.join()
-        seen.append(set(blas_threads()))
-    assert [{1}, {1}, {2}] == [*seen, set(blas_threads())]
-
-
-def test_threadpoolctl_has_the_name_that_sets_a_limit_on_any_thread() -> None:
-    """From 3.8 on its public setter does nothing on some threads; the private one is there."""
-    version = tuple(map(int, threadpoolctl.__version__.split(".")[:2]))
-    openblas = [one for one, _ in pool._blas_libraries() if one.internal_api == "openblas"]
-    if version < (3, 8):
-        return  # the public setter sets it on any thread
-    for library in openblas:
-        assert hasattr(library, "_real_set_num_threads"), (
-            f"threadpoolctl {threadpoolctl.__version__} has no `_real_set_num_threads`, but a "
-            "limit of one thread is lifted by it on another; see what its OpenBLASController has, "
-            "name that in `mha_numpy.engines.threads._limit`, or bound the dependency below it."
-        )
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
