@@ -66,6 +66,22 @@ class OfKeys(Normed):
         return self.attention(x, self.norm(x), x)
 
 
+class OfTheOutput(Normed):
+    """Without counterpart: the output is normalised, and returned."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        return self.norm(self.attention(x, x, x))
+
+
+class OfTheOutputUnscaled(OfTheOutput):
+    """Wrong: the same, and the scale is left out."""
+
+    def mixed(self, q, k, v):
+        """Return the heads of projected rows, mixed and merged."""
+        return super().mixed(q * (q.shape[-1] // self.num_heads) ** 0.5, k, v)
+
+
 class OfProjectedQueries(Normed):
     """Without counterpart: queries are normalised behind their projection."""
 

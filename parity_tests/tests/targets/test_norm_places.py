@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FILE = "norm_places.py"
-INSIDE = ("OfProjectedQueries", "OfMergedHeads", "OfEveryHead")
+INSIDE = ("OfProjectedQueries", "OfMergedHeads", "OfEveryHead", "OfTheOutput")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
 def test_norms_of_inputs_and_of_the_output_are_taken_out(
     judged: Callable[[str], Verdict], name: str
 ) -> None:
-    """A norm before the projections, or behind the output, stands around torch's layer too."""
+    """A norm before the projections, or of what is added to the input, stands around torch's."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
     said = " ".join(verdict.notes)
@@ -35,12 +35,17 @@ def test_norms_of_inputs_and_of_the_output_are_taken_out(
 
 
 @pytest.mark.parametrize("name", INSIDE)
-def test_norms_between_the_projections_are_refused(
+def test_norms_between_the_projections_and_of_what_is_returned_are_refused(
     judged: Callable[[str], Verdict], name: str
 ) -> None:
     """Without such a norm the layer would be another one, and pass."""
     with pytest.raises(TargetError, match="`norm` has no counterpart in torch's layer"):
         judged(name)
+
+
+def test_a_wrong_layer_with_a_norm_of_the_output_fails(judged: Callable[[str], Verdict]) -> None:
+    """The norm is no reason to leave a bug in the attention unsaid."""
+    assert Outcome.FAIL == judged("OfTheOutputUnscaled").outcome
 
 
 @pytest.mark.parametrize("name", ["Named", "named_scores"])

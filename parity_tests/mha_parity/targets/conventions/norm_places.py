@@ -1,7 +1,8 @@
 """Where a layer applies the LayerNorms that are taken out: to inputs, to the output, or between.
 
-Norms of inputs and of the output stand around torch's layer as well. One that is applied to
-projected rows or to merged heads has no counterpart, and without it such a layer would pass.
+Norms of inputs stand around torch's layer as well, and so do those of the output where the input is
+added to it. One that is applied to projected rows, to merged heads or to all that is returned has
+no counterpart, and without it such a layer would pass.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FACTOR = 2.0  # by which rows are multiplied where a norm was, to see which ones
 
 
 def inner_norms(convention: InterpretedCalls, problem: Problem) -> tuple[str, ...]:
-    """Return the paths of norms that get anything but inputs, or the output."""
+    """Return the paths of norms that get anything but inputs, or what is added to the input."""
     taken: dict[str, list[Array]] = {path: [] for path in convention.how.norms}
 
     def keep(path: str, rows: Any) -> Any:
@@ -41,7 +42,8 @@ def inner_norms(convention: InterpretedCalls, problem: Problem) -> tuple[str, ..
     except CandidateError:
         return ()  # the run says what it raised
     given = np.concatenate([getattr(problem, name).ravel() for name in ROWS])
-    outputs = [a for a in map(_array, convention.several(result)) if a is not None]
+    several = convention.several(result) if convention.how.residual else ()
+    outputs = [a for a in map(_array, several) if a is not None]
     return tuple(
         path
         for path, arrays in taken.items()
