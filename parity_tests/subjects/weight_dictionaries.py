@@ -1,4 +1,4 @@
-"""Functions that take all weights in a dictionary, and read them from it by name."""
+"""Functions that take all weights in a dictionary and read them by name, or in a tuple."""
 
 from __future__ import annotations
 
@@ -47,6 +47,33 @@ def without_output(x, params, num_heads):
     """Right: the heads are merged, and `out` is the name of something else."""
     q, k, v = (split(x @ params[name].T, num_heads) for name in ("wq", "wk", "wv"))
     return {"out": attend(q, k, v)}
+
+
+def with_heads(params, x):
+    """Right: the number of heads stands among the weights."""
+    q, k, v = (split(x @ params[name], params["n_heads"]) for name in ("Wq", "Wk", "Wv"))
+    return attend(q, k, v) @ params["Wo"]
+
+
+def in_a_tuple(params, x, num_heads):
+    """Right: four arrays in the order of the names."""
+    w_k, w_q, w_v, w_o = params
+    q, k, v = (split(x @ w, num_heads) for w in (w_q, w_k, w_v))
+    return attend(q, k, v) @ w_o
+
+
+def doubled_heads(params, x):
+    """Wrong: cuts twice as many heads as it is told."""
+    heads = 2 * params["n_heads"]
+    q, k, v = (split(x @ params[name], heads) for name in ("Wq", "Wk", "Wv"))
+    return attend(q, k, v) @ params["Wo"]
+
+
+def in_a_tuple_crossed(params, x, num_heads):
+    """Wrong: takes keys as values, and values as keys."""
+    w_q, w_k, w_v, w_o = params
+    q, k, v = (split(x @ w, num_heads) for w in (w_q, w_v, w_k))
+    return attend(q, k, v) @ w_o
 
 
 def crossed(params, x, num_heads):

@@ -1,4 +1,4 @@
-"""Weights in a dictionary are given under the names by which a function reads them."""
+"""Weights in a dictionary or tuple are given under the names by which a function reads them."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
         ("biased", "W_q, W_k, W_v, W_o applied as X @ W"),
         ("nested", "qkv, out applied as X @ W"),
         ("without_output", "wq, wk, wv applied as X @ W.T"),
+        ("with_heads", "Wq, Wk, Wv, Wo applied as X @ W"),
+        ("in_a_tuple", "w_k, w_q, w_v, w_o applied as X @ W"),
     ],
 )
 def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str) -> None:
-    """Flat or nested, with biases or without, and what is read is said."""
+    """Flat, nested or in a tuple, also with the number of heads; what is read is said."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
     assert any(said in note for note in verdict.notes)
 
 
-@pytest.mark.parametrize("name", ["crossed", "doubled"])
+@pytest.mark.parametrize("name", ["crossed", "doubled", "doubled_heads", "in_a_tuple_crossed"])
 def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
     """A key's matrix is never given as the value's, whatever would fit."""
     verdict = judged(name)

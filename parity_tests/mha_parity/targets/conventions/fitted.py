@@ -23,7 +23,7 @@ from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.candidates import Layers, of_function
-from mha_parity.targets.fit.construct import Sizes, keys_read, meanings
+from mha_parity.targets.fit.construct import Sizes, keys_read, meanings, names_unpacked
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.refusals import (
     may_be_another,
@@ -128,7 +128,9 @@ class Fitted(InterpretedCalls):
         trials: list[InterpretationResult] = []
         for dtype in self._searched_dtypes(trials):
             candidates = self._layers or of_function(
-                parameters.of_callable(self.subject), keys_read(self.subject)
+                parameters.of_callable(self.subject),
+                keys_read(self.subject),
+                names_unpacked(self.subject),
             )
             search = Search(self._ask, dtype)
             best = search.run(candidates) if dtype in self.library.dtypes else None

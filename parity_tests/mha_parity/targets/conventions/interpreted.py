@@ -191,8 +191,11 @@ class InterpretedCalls(Convention):
         return several[self.output_of(problem, several)[0]]
 
     def _weight(self, given: WeightArgument, problem: Problem, arguments: Arguments) -> Any:
-        if given.container == "params":
-            return {key: self._weight(each, problem, arguments) for key, each in given.entries}
+        if given.entries:
+            held = {key: self._weight(each, problem, arguments) for key, each in given.entries}
+            numbers = Sizes(problem.query.shape[-1], problem.num_heads)
+            held |= {key: numbers.value(meaning) for key, meaning in given.sizes}
+            return tuple(held.values()) if given.container == "tuple" else held
         sizes, arrays = (
             weights.sizes_of(problem),
             problem_arrays.arrays_of(problem, bias=given.bias),

@@ -34,13 +34,13 @@ ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
 
 
 def of_function(
-    named: Sequence[inspect.Parameter], keys: Sequence[str] = ()
+    named: Sequence[inspect.Parameter],
+    keys: Sequence[str] = (),
+    unpacked: Sequence[Sequence[str]] = (),
 ) -> Iterator[Interpretation]:
-    """Yield how a function with these parameters, which reads these keys, may be meant."""
-    for roles in call_roles.of_function(named, keys):
-        many = bool(roles.heads) or any(
-            given.container == "list" or "h" in given.axes for _, given in roles.single_weights
-        )
+    """Yield how a function that reads these keys, and unpacks to these names, may be meant."""
+    for roles in call_roles.of_function(named, keys, unpacked):
+        many = roles.has_many_heads
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
         for layout, arrangement in sorted(LAYOUTS, key=lambda each: each[1] not in OF_HEADS):
             heads = arrangement in OF_HEADS

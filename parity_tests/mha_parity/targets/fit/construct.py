@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import math
 import re
@@ -308,6 +309,30 @@ def keys_read(function: Any) -> tuple[str, ...]:
         called = (inspect.unwrap(scope[n]) for n in _names(code) if callable(scope.get(n)))
         todo += [f for f in called if id(f) not in seen and f.__module__ == function.__module__]
     return tuple(found)
+
+
+def names_unpacked(function: Any) -> tuple[tuple[str, ...], ...]:
+    """Return the groups of names that a function unpacks a tuple to, one for each statement."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    steps = [] if code is None else list(dis.get_instructions(code))
+    counts = [(at, each.argval) for at, each in enumerate(steps) if each.opname == _UNPACKS]
+    stored = (
+        [name for step in steps[at + 1 : at + 1 + count] for name in _stored(step)][:count]
+        for at, count in counts
+    )
+    return tuple(
+        tuple(each) for (_, count), each in zip(counts, stored, strict=True) if count == len(each)
+    )
+
+
+_UNPACKS = "UNPACK_SEQUENCE"
+
+
+def _stored(step: dis.Instruction) -> tuple[str, ...]:
+    """Return the names that one step stores to: newer Pythons store two at once."""
+    if not step.opname.startswith("STORE_FAST"):
+        return ()
+    return step.argval if isinstance(step.argval, tuple) else (step.argval,)
 
 
 def _strings(code: CodeType | None) -> Iterator[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.weights import Slot
 
 EXTENTS = {"h": "call.num_heads", "d": "call.head_dim", "e": "call.embed_dim"}
+NUMBERS = {"heads": "call.num_heads", "head_dim": "call.head_dim"}
 PLAIN = {("hd", "e"): "{}", ("e", "hd"): "{}.T", ("hd",): "{}", ("e",): "{}"}
 PACKED = {("phd", "e"): "{}", ("e", "phd"): "{}.T", ("phd",): "{}"}
 
@@ -73,8 +74,11 @@ class Expressions:
     def of_argument(self, given: WeightArgument) -> str:
         """Return the expression of what a function takes."""
         if given.container == "params":
-            held = (f"{key!r}: {self.of_argument(each)}" for key, each in given.entries)
+            held = [f"{key!r}: {self.of_argument(each)}" for key, each in given.entries]
+            held += [f"{key!r}: {NUMBERS[meaning]}" for key, meaning in given.sizes]
             return f"{{{', '.join(held)}}}"
+        if given.container == "tuple":
+            return f"({', '.join(self.of_argument(each) for _, each in given.entries)},)"
         slot = weights.Slot("", given.parts, given.axes, given.bias)
         if given.container == "list":
             rows = "head * call.head_dim : (head + 1) * call.head_dim"

@@ -46,7 +46,8 @@ class WeightArgument:
     """One weight or bias that a function takes: its parts, its axes, and the container of them.
 
     ``container`` is "array", "list" (an array for each head), "dict" (weight and bias, by the names
-    in ``leaves``), or "params" (a dictionary of all weights, which are in ``entries``).
+    in ``leaves``), "params" (a dictionary of all weights, which are in ``entries``, and of the
+    numbers in ``sizes``, by what they mean) or "tuple" (all weights in the order of ``entries``).
     """
 
     parts: tuple[str, ...]
@@ -55,6 +56,7 @@ class WeightArgument:
     bias: bool = False
     leaves: tuple[str, str] = ("w", "b")
     entries: tuple[tuple[str, WeightArgument], ...] = ()
+    sizes: tuple[tuple[str, str], ...] = ()
 
 
 # What a required parameter gets that is neither input nor weight: None, or a mask that hides
@@ -90,6 +92,14 @@ class ParameterAssignment:
         """The names of the parameters that inputs, weights and sizes take."""
         named = (name for name, _ in (*self.inputs, *self.weights, *self.sizes))
         return frozenset((*named, self.heads, *self.lengths))
+
+    @property
+    def has_many_heads(self) -> bool:
+        """Whether the number of heads is given, alone or among weights, or their axis shows it."""
+        given = (given for _, given in (*self.weights, *self.single_weights))
+        return bool(self.heads) or any(
+            each.container == "list" or "h" in each.axes or each.sizes for each in given
+        )
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -159,14 +169,17 @@ def _is_length(parameter: inspect.Parameter) -> bool:
 
 
 def of_function(
-    named: Sequence[inspect.Parameter], keys: Sequence[str] = ()
+    named: Sequence[inspect.Parameter],
+    keys: Sequence[str] = (),
+    unpacked: Sequence[Sequence[str]] = (),
 ) -> Iterator[ParameterAssignment]:
     """Yield the roles of the parameters of a function of inputs and weights, likeliest first.
 
-    ``keys`` are strings that it reads, which may be those of a dictionary of weights.
+    ``keys`` are strings that it reads, which may be those of a dictionary of weights, and
+    ``unpacked`` names that it unpacks, which may be those of a tuple of weights.
     """
     params = next((p for p in named if PARAMS.search(p.name.lower())), None)
-    if params is not None and (entries := list(_entries(keys))):
+    if params is not None and (entries := [*_entries(keys), *_in_order(unpacked)]):
         for roles in of_function([p for p in named if p is not params]):
             if not roles.weights:
                 for each in entries:
@@ -268,7 +281,26 @@ def _entries(keys: Sequence[str]) -> Iterator[WeightArgument]:
                 (key, replace(each, leaves=(leaves or [each.leaves])[0])) for key, each in given
             )
             parts = tuple(dict.fromkeys(part for _, each in held for part in each.parts))
-            yield WeightArgument(parts, held[0][1].axes, "params", entries=held)
+            sizes = tuple((key, m) for key in keys for m in meanings(key)[:1] if m in _SIZES_HELD)
+            sizes = tuple(each for each in sizes if each[0] not in dict(held))
+            yield WeightArgument(parts, held[0][1].axes, "params", entries=held, sizes=sizes)
+
+
+def _in_order(unpacked: Sequence[Sequence[str]]) -> Iterator[WeightArgument]:
+    """Yield how a tuple of all weights may hold them, by the names that it is unpacked to."""
+    for each in unpacked:
+        if not set(names.ROWS) <= {part for name in each for part in _key_parts(name)}:
+            continue
+        if not all(map(_key_parts, each)):
+            continue
+        for way in ("xw", "xwt", "heads"):
+            held = tuple((name, _given(name, _key_parts(name), way, "phd")) for name in each)
+            parts = tuple(dict.fromkeys(part for _, given in held for part in given.parts))
+            yield WeightArgument(parts, held[0][1].axes, "tuple", entries=held)
+
+
+# Numbers that stand in a dictionary of weights.
+_SIZES_HELD = frozenset({"heads", "head_dim"})
 
 
 def _key_parts(key: str) -> tuple[str, ...]:
