@@ -20,8 +20,7 @@ from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import accepts, offer_unprobed, probe_offer
-from mha_parity.targets.fit.refusals import without_counterpart
-from mha_parity.targets.fit.separate_kernels import has_separate_kernels, separate_kernels
+from mha_parity.targets.fit.refusals import refuse_separate_kernels, without_counterpart
 from mha_parity.targets.fit.without_counterpart import kept_offenders, offenders
 from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
 from mha_parity.targets.known import KNOWN, convention_named
@@ -266,8 +265,7 @@ def _refuse_without_counterpart(bound: Convention) -> None:
     )
     if named:
         raise TargetError(without_counterpart(bound.name, named))
-    if has_separate_kernels(bound):
-        raise TargetError(separate_kernels(bound.name))
+    refuse_separate_kernels(bound)
 
 
 def _fits(

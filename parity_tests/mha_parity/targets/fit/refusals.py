@@ -11,10 +11,12 @@ from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.roles import filler_text
 from mha_parity.targets.fit.search import MIN_CORRELATION, SMALL, Search, is_rounding, trial_problem
+from mha_parity.targets.fit.separate_kernels import has_separate_kernels, separate_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mha_parity.targets.conventions.base import Convention
     from mha_parity.targets.fit.candidates import Layers
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.search import Ask, InterpretationResult
@@ -95,6 +97,19 @@ def refuse_own_heads(
                 f"got {name}, but it has {heads} heads, and no parameter that sets their number "
                 f"was found; name it num_heads, as torch does, or {ADAPTER}."
             )
+
+
+def refuse_separate_kernels(bound: Convention) -> None:
+    """Refuse what multiplies a function of the queries by one of the keys.
+
+    Raises
+    ------
+    TargetError
+        Its weights show that.
+
+    """
+    if has_separate_kernels(bound):
+        raise TargetError(separate_kernels(bound.name))
 
 
 def _knows_no_heads(how: Interpretation) -> bool:
