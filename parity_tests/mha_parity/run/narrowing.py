@@ -99,7 +99,7 @@ def restricted(candidate: Candidate, options: Options) -> Offer:
     Raises
     ------
     ValueError
-        The candidate does not offer what was named.
+        The candidate does not offer what was named, or no case has all of it.
 
     """
     reasons = getattr(candidate, "reasons", {})
@@ -123,7 +123,14 @@ def restricted(candidate: Candidate, options: Options) -> Offer:
         offer[axis] = values
     if options.grad and "mha" in offer["form"] and "equal" in offer["kv_heads"]:
         offer["kv_heads"] = ("equal",)  # weights that are repeated have no gradients of their own
-    return reachable(offer)
+    reached = reachable(offer)
+    if not all(reached.values()):
+        asked = " and ".join(f"{axis}={value}" for axis, value in options.features)
+        raise ValueError(
+            f"got {asked}, but no case of this target has them together; ask for each in a run of "
+            "its own."
+        )
+    return reached
 
 
 def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[Case]:

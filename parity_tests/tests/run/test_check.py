@@ -42,6 +42,28 @@ def test_a_feature_that_no_case_has_is_inconclusive() -> None:
     assert f"{rows[0].axis}={rows[0].value}" in found.sentence
 
 
+@pytest.mark.parametrize(
+    "features",
+    [
+        (("size", "empty"), ("attn", "causal")),
+        (("regime", "offset"), ("bias", "no")),
+        (("size", "empty"), ("regime", "ties"), ("inputs", "cross")),
+    ],
+    ids=lambda features: "-".join(value for _, value in features),
+)
+def test_features_that_no_case_has_together_are_refused(
+    features: tuple[tuple[str, str], ...],
+) -> None:
+    """Each alone has cases, and the run does not search for ever for one that has them all."""
+    whole = OFFERED | {"size": ("small", "empty"), "regime": ("normal", "offset", "ties")}
+    candidate = FunctionCandidate("plain", plain, whole)
+    for each in features:
+        assert 4 == check(candidate, Options(cases=4, features=(each,), diagnose=False)).run
+    asked = " and ".join(f"{axis}={value}" for axis, value in features)
+    with pytest.raises(ValueError, match=f"got {asked}, but no case of this target has them"):
+        check(candidate, Options(cases=4, features=features))
+
+
 def test_a_run_without_power_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
     """If no case would expose any gross error, no feature passes; as the cases are, all do."""
     candidate = FunctionCandidate("plain", plain, OFFERED)
