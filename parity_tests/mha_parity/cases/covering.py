@@ -131,15 +131,17 @@ def reachable(offer: Offer) -> Offer:
     """Return the offer without the values that no case can have with the rest of the offer."""
     rng = random.Random(0)
     drawn = _drawn(offer)
+    # Axes of one value come first: others drawn before them would exclude it by chance.
+    alone = {axis: values[0] for axis, values in drawn.items() if len(values) == 1}
+
+    def occurs(axis: str, value: str, attempts: int) -> bool:
+        return any(_fill(drawn, alone | {axis: value}, rng) for _ in range(attempts))
+
     reached = offer | {
-        axis: tuple(v for v in values if any(_fill(drawn, {axis: v}, rng) for _ in range(ATTEMPTS)))
+        axis: tuple(v for v in values if occurs(axis, v, ATTEMPTS))
         for axis, values in drawn.items()
     }
-    extreme = (
-        v
-        for v in _extreme(offer)
-        if any(_fill(drawn, {"regime": v}, rng) for _ in range(ATTEMPTS * ATTEMPTS))
-    )
+    extreme = (v for v in _extreme(offer) if occurs("regime", v, ATTEMPTS * ATTEMPTS))
     return reached | {"regime": (*reached["regime"], *extreme)}
 
 
