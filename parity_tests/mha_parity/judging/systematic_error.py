@@ -116,10 +116,8 @@ class SystematicErrorTest:
 
     def __init__(self) -> None:
         """Start with no case."""
-        self.sums: dict[tuple[str, str], Array] = defaultdict(
-            lambda: np.zeros((7, len(DIRECTIONS)))
-        )
-        self.spread_counts: dict[str, Array] = defaultdict(lambda: np.zeros(2, dtype=np.int64))
+        self.sums: dict[tuple[str, str], Array] = defaultdict(_no_terms)
+        self.spread_counts: dict[str, Array] = defaultdict(_no_cases)
         self.last: dict[str, Case] = {}
 
     def add(self, problem: Problem, reference: Reference, answer: Answer) -> None:
@@ -223,6 +221,15 @@ class SystematicErrorTest:
             )
             for finding in best.values()
         ]
+
+
+# Functions of the module, since sums travel between processes and a lambda does not.
+def _no_terms() -> Array:
+    return np.zeros((7, len(DIRECTIONS)))
+
+
+def _no_cases() -> Array:
+    return np.zeros(2, dtype=np.int64)
 
 
 def _telling(finding: SystematicError) -> tuple[bool, float, float]:
