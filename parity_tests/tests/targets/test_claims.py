@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from mha_parity.cases.covering import possible
-from mha_parity.core.deadline import CLOCK
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.report import wording
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
-from mha_parity.targets.conventions import probing
 from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.conventions.claims import claimed_cases
 from mha_parity.targets.load import load
@@ -102,25 +100,22 @@ def test_a_wrong_batch_stays_offered_and_red() -> None:
     assert Outcome.FAIL is judged("mixes_samples").outcome
 
 
-def test_trying_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A target that is slow on every call is not tried on all that it claims."""
-    sleeping = 0.05
+def test_what_is_offered_does_not_depend_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target that takes 100 s a call by every clock is tried on all that it claims."""
+    fast = bound("contiguous_only")
+    function, clock = load(f"{SUBJECT}:contiguous_only"), time.perf_counter
+    calls = 0
 
-    class Slow(load(f"{SUBJECT}:Boolean")):  # type: ignore[misc]  # a class
-        calls = 0
+    def contiguous_only(Q: object, K: object, V: object, n_heads: int) -> object:
+        nonlocal calls
+        calls += 1
+        return function(Q, K, V, n_heads)
 
-        def forward(self, *args: object, **kwargs: object) -> object:
-            Slow.calls += 1
-            time.sleep(sleeping)
-            return super().forward(*args, **kwargs)
-
-    candidate = bind(Slow, "torch-module")
-    calls = len(list(claimed_cases(candidate.plain_case(), candidate.claims())))
-    monkeypatch.setattr(probing, "SECONDS", 3 * sleeping / CLOCK)
-    before = Slow.calls
-    bind(Slow, "torch-module")
-    assert Slow.calls - before < calls
-    assert calls > 12
+    for name in ("perf_counter", "thread_time"):
+        monkeypatch.setattr(time, name, lambda: clock() + 100.0 * calls)
+    slow = bind(contiguous_only, fast.convention)
+    assert calls > len(list(claimed_cases(slow.plain_case(), slow.claims()))) > 3
+    assert slow.offer == fast.offer
 
 
 @pytest.mark.parametrize("name", ["torch.nn:MultiheadAttention", f"{SUBJECT}:contiguous_only"])
