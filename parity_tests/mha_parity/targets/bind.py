@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +87,12 @@ def bind(
     except Exception as error:
         if not raised_by(subject, error):
             raise
+        frames = traceback.extract_tb(error.__traceback__)
+        should = "its attributes and its constructor should not raise"
+        if frames[-1].name == "__getattr__":  # Python asks for names that nobody has to have
+            should = "its `__getattr__` should raise AttributeError for a name that it has not"
         raise TargetError(
-            f"got the target {label or _name(subject)}, but looking at it {crash(error)}; its "
-            "attributes and its constructor should not raise."
+            f"got the target {label or _name(subject)}, but looking at it {crash(error)}; {should}."
         ) from None
     else:
         return bound

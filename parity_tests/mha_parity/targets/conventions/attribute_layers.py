@@ -17,6 +17,7 @@ from mha_parity.targets.conventions.functions import layout_probes
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.sdpa import joined_mask
 from mha_parity.targets.conventions.signatures import by_letter, constructor, forward, signature
+from mha_parity.targets.fit.weights import assign
 from mha_parity.targets.problem_arrays import array_or_neutral
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class AttributeModule(Convention):
         for part, spellings in ATTRIBUTES.items():
             name = next((found[spelling] for spelling in spellings if spelling in found), None)
             if name is not None:
-                setattr(layer, name, arguments.array(part, _applied(problem, part)))
+                assign(layer, name, arguments.array(part, _applied(problem, part)))
             elif getattr(problem, part) is not None:
                 wanted = f"W_{part[2:]}" if part.startswith("w") else part
                 message = f"the layer has no attribute like {wanted}, but should keep it there."

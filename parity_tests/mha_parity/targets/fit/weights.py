@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +172,15 @@ def set_array(layer: Any, path: str, value: Any) -> None:
     elif isinstance(holder, list):
         holder[int(last)] = value
     else:
-        setattr(holder, last, value)
+        assign(holder, last, value)
+
+
+def assign(holder: Any, name: str, value: Any) -> None:
+    """Set an attribute of a layer that was built to be filled, also of a frozen one."""
+    try:
+        setattr(holder, name, value)
+    except FrozenInstanceError:
+        object.__setattr__(holder, name, value)
 
 
 def path_expression(layer: Any, path: str, name: str) -> str:
