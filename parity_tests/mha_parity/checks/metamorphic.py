@@ -153,9 +153,12 @@ def batch_independence(problem: Problem) -> RelatedProblem | None:
 
 
 def head_independence(problem: Problem) -> RelatedProblem | None:
-    """Negate the queries and values of one head: the outputs of all others stay the same."""
+    """Negate the queries and values of one head: the outputs of all others stay the same.
+
+    Not where heads share keys and values: a layer has one matrix of values for all of a group.
+    """
     heads = problem.num_heads
-    if heads < 2 or problem.w_out is not None or problem.num_kv_heads != heads:
+    if heads < 2 or problem.w_out is not None or problem.case.kv_heads == "fewer":
         return None
     chosen = problem.case.seed % heads
     changes: dict[str, object] = {}

@@ -166,10 +166,19 @@ def test_a_causal_problem_is_not_asked_to_permute() -> None:
 
 def test_an_output_projection_mixes_the_heads() -> None:
     """Heads are only told apart where no output projection mixes them."""
-    mixed = _problem(6, form="mha", out_proj="general", heads="many")
-    apart = _problem(6, form="mha", out_proj="identity", heads="many")
+    mixed = _problem(6, form="mha", out_proj="general", heads="many", kv_heads="equal")
+    apart = _problem(6, form="mha", out_proj="identity", heads="many", kv_heads="equal")
     assert "head independence" not in _asked(mixed)
     assert "head independence" in _asked(apart)
+
+
+@pytest.mark.parametrize("form", ["mha", "qkv"])
+def test_heads_that_share_values_are_not_negated_one_by_one(form: str) -> None:
+    """A layer of grouped queries has one matrix of values a group: two heads would change."""
+    grouped = _problem(6, form=form, out_proj="identity", heads="many", kv_heads="fewer")
+    equal = _problem(6, form=form, out_proj="identity", heads="many", kv_heads="equal")
+    assert "head independence" not in _asked(grouped)
+    assert "head independence" in _asked(equal)
 
 
 @pytest.mark.parametrize("name", RELATIONS)
