@@ -117,3 +117,20 @@ class FromGeneratorInterleaved(FromGenerator):
         n, length, width = rows.shape
         heads = rows.reshape(n, length, width // self.n_head, self.n_head)
         return heads.transpose(0, 3, 1, 2)
+
+
+class EvenHeads(nn.Module):
+    """Wrong, its heads are merged without a transpose, and built with an even number alone."""
+
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        assert num_heads % 2 == 0, "num_heads should be even"
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (
+            nn.Parameter(torch.zeros(dim, dim)) for _ in range(4)
+        )
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(x @ w, self.num_heads) for w in (self.W_q, self.W_k, self.W_v))
+        return attend(q, k, v).reshape(x.shape) @ self.W_o

@@ -38,7 +38,7 @@ def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str)
 
 
 @pytest.mark.parametrize(
-    "name", ["PlainListByWidth", "OfPatchesUnscaled", "FromGeneratorInterleaved"]
+    "name", ["PlainListByWidth", "OfPatchesUnscaled", "FromGeneratorInterleaved", "EvenHeads"]
 )
 def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
     """The same styles, with a scale or heads that are not torch's."""

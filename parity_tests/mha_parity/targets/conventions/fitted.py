@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.fit.construct import Construction
     from mha_parity.targets.fit.interpretation import Interpretation
 
 
@@ -306,12 +307,18 @@ class Fitted(InterpretedCalls):
         if made is not None and made.longer_by is not None:
             more = f" less {made.longer_by}" if made.longer_by else ""
             yield f"it takes one length alone: for each call it was built for that{more}."
-        lists = plain_lists(self._new(made, Sizes(SMALL.embed_dim, 1))) if made else ()
-        for path in lists:
+        for path in self._plain_lists(made) if made else ():
             yield (
                 f"`{path}` is a plain list: torch neither trains, moves nor saves the modules in "
                 "it; it was judged as a torch.nn.ModuleList."
             )
+
+    def _plain_lists(self, made: Construction) -> tuple[str, ...]:
+        """Return the lists of modules of a layer that can be built with several heads, or one."""
+        for heads in (SMALL.heads_count, 1):
+            with suppress(CandidateError):
+                return tuple(plain_lists(self._new(made, Sizes(SMALL.embed_dim, heads))))
+        return ()
 
     def _hides_the_future(self) -> bool:
         try:
