@@ -155,15 +155,18 @@ def batch_independence(problem: Problem) -> RelatedProblem | None:
 def head_independence(problem: Problem) -> RelatedProblem | None:
     """Negate the queries and values of one head: the outputs of all others stay the same.
 
-    Not where heads share keys and values: a layer has one matrix of values for all of a group.
+    In a layer of grouped heads it is all heads of one group, which have one value.
     """
     heads = problem.num_heads
-    if heads < 2 or problem.w_out is not None or problem.case.kv_heads == "fewer":
+    if heads < 2 or problem.w_out is not None or problem.num_kv_heads != heads:
         return None
-    chosen = problem.case.seed % heads
+    size = heads // (problem.case.kv_heads_count or heads)
+    if size == heads:  # one group of all
+        return None
+    chosen = problem.case.seed % heads // size
     changes: dict[str, object] = {}
     for name, width in (("q", problem.head_dim), ("v", problem.v_head_dim)):
-        own = np.arange(heads * width) // width == chosen
+        own = np.arange(heads * width) // (size * width) == chosen
         weight = getattr(problem, f"w_{name}")
         source = {"q": "query", "v": "value"}[name]
         if weight is not None:
@@ -171,9 +174,11 @@ def head_independence(problem: Problem) -> RelatedProblem | None:
         else:
             inputs = getattr(problem, source)
             changes[source] = np.where(own, -inputs, inputs)
-    others = np.arange(heads * problem.v_head_dim) // problem.v_head_dim != chosen
+    others = np.arange(heads * problem.v_head_dim) // (size * problem.v_head_dim) != chosen
+    first = chosen * size
+    said = f"head {first}" if size == 1 else f"heads {first} to {first + size - 1}"
     return RelatedProblem(
-        f"head {chosen} negated", problem.replace(**changes), _identity, others[None, None, :]
+        f"{said} negated", problem.replace(**changes), _identity, others[None, None, :]
     )
 
 

@@ -172,15 +172,6 @@ def test_an_output_projection_mixes_the_heads() -> None:
     assert "head independence" in _asked(apart)
 
 
-@pytest.mark.parametrize("form", ["mha", "qkv"])
-def test_heads_that_share_values_are_not_negated_one_by_one(form: str) -> None:
-    """A layer of grouped queries has one matrix of values a group: two heads would change."""
-    grouped = _problem(6, form=form, out_proj="identity", heads="many", kv_heads="fewer")
-    equal = _problem(6, form=form, out_proj="identity", heads="many", kv_heads="equal")
-    assert "head independence" not in _asked(grouped)
-    assert "head independence" in _asked(equal)
-
-
 @pytest.mark.parametrize("name", RELATIONS)
 def test_a_relation_leaves_its_problem_alone(name: str) -> None:
     """A changed problem shares nothing that it changed with the first."""
@@ -294,3 +285,50 @@ def test_an_empty_problem_has_no_relation() -> None:
     case = _problem(9, form="mha", attn="none", padding="none", inputs="self").case
     case = case.replace(queries=1, keys=1, batch=1, heads_count=1)
     assert scheduled_relation(make_problem(case)) is None
+
+
+class KeepsOneOfAGroup(Attention):
+    """Keeps the keys' and values' weights of the first head of each group, as grouped layers do."""
+
+    def parameter(self, name: str) -> Array | None:
+        """Return a weight or bias whose rows are those of the first heads, repeated."""
+        found = super().parameter(name)
+        if found is None or name not in {"w_k", "w_v", "b_k", "b_v"}:
+            return found
+        case = self.problem.case
+        heads = found.reshape(case.heads_count, case.head_dim, *found.shape[1:])
+        size = case.heads_count // case.kv_heads_count
+        return np.repeat(heads[::size], size, axis=0).reshape(found.shape)
+
+
+class MixesGroups(KeepsOneOfAGroup):
+    """Adds a part of the sum of all heads to each."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Return outputs (N, H, L, D) that hold some of the others."""
+        output = super().apply_weights(weights, v)
+        return np.asarray(output + 0.1 * output.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 6, 284])
+@pytest.mark.parametrize(
+    ("kind", "severity"), [(KeepsOneOfAGroup, Severity.MATCH), (MixesGroups, Severity.WRONG)]
+)
+def test_heads_of_one_group_are_negated_together(
+    kind: type[Attention], severity: Severity, seed: int
+) -> None:
+    """They have one value: a layer that keeps it once is right; mixed groups are still found."""
+    problem = make_problem(parse(f"mha-N1-L2-S2-H8-D1-G4-float64-s{seed}"))
+    related = RELATIONS["head independence"](problem)
+    assert related is not None
+    assert f"heads {seed % 8 // 2 * 2} to {seed % 8 // 2 * 2 + 1} negated" == related.change
+    first, second = (attend(kind, p).output for p in (problem, related.problem))
+    limit = bound(problem, reference_answer(problem)).output
+    found = judge_relation(problem, limit, first, second, "head independence", related)
+    assert severity is found.severity, found
+
+
+def test_one_group_of_all_heads_has_no_others() -> None:
+    """Nothing would stay the same."""
+    problem = make_problem(parse("mha-N1-L2-S2-H4-D2-G1-float64-s3"))
+    assert RELATIONS["head independence"](problem) is None
