@@ -10,8 +10,11 @@ from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose import probes
 from mha_parity.diagnose.evidence import TELLING, Observation
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import ExperimentFinding, examine, findings
 from mha_parity.diagnose.experiments.needed import needed
+from mha_parity.diagnose.experiments.reading import read
+from mha_parity.diagnose.experiments.weights import causes as weight_causes
+from mha_parity.diagnose.read_weights import CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
     from mha_parity.diagnose.experiments.calls import CallResult
-    from mha_parity.diagnose.experiments.examination import ExperimentFinding
+    from mha_parity.diagnose.experiments.needed import Needs
 
 FACTS = 2  # about what is not understood
 TRIALS = 3  # wrong and right answers to one set of features that a name has to predict too
@@ -55,16 +58,19 @@ class ExperimentDiagnosis:
 
     @property
     def causes(self) -> tuple[Diagnosis, ...]:
-        """What was understood of wrong answers."""
-        return tuple(as_diagnosis(f) for f in self.findings if f.stage != "crash" and f.understood)
+        """What was understood of wrong answers, with what is seen of plain ones that was not."""
+        found = [f for f in self.findings if f.stage != "crash"]
+        if not any(f.understood for f in found):
+            return ()
+        return tuple(as_diagnosis(f) for f in found if f.understood or f.stage == "weights")
 
     def facts(self, failing: Sequence[Case] = ()) -> tuple[Diagnosis, ...]:
         """Return what was not understood, with the facts that narrow it down.
 
         Where nothing plain is wrong, these are what the plainest of the failing cases needs.
         """
-        if not self.findings and (text := next(self._needs(failing), "")):
-            return (Diagnosis(bug=None, title=text, remedy=NEEDED, evidence=PROBED),)
+        if not self.findings and (found := next(self._needs(failing), None)):
+            return (self._narrowed(found),)
         causes = [as_diagnosis(f) for f in self.findings if not f.understood]
         # The weights that the experiments have read say what can be read out of them.
         weights = any(f.stage == "weights" for f in self.findings)
@@ -75,9 +81,21 @@ class ExperimentDiagnosis:
             *(Diagnosis(bug=None, title=each, evidence=PROBED) for each in sentences),
         )
 
-    def _needs(self, failing: Sequence[Case]) -> Iterator[str]:
+    def _needs(self, failing: Sequence[Case]) -> Iterator[Needs]:
         found = (needed(self.caller, case) for case in failing[:TRIALS])
-        yield from (text for text in found if text)
+        yield from (each for each in found if each)
+
+    def _narrowed(self, found: Needs) -> Diagnosis:
+        """Return what weights show where a case needs sizes alone, else what it needs."""
+        case, rules = found.case, " and ".join(found.kept)
+        if found.sizes_alone:
+            width = max(case.head_dim, -(-case.keys // CALLS))
+            reading = read(self.caller, case.replace(head_dim=width))
+            causes = weight_causes(self.caller, [reading] if reading else [])
+            if causes and causes[0].understood:
+                text = f"wherever {rules}: {causes[0].text}"
+                return as_diagnosis(ExperimentFinding(text, causes[0].remedy, found.sentence))
+        return Diagnosis(bug=None, title=in_words(found.sentence), remedy=NEEDED, evidence=PROBED)
 
     def observations(self) -> list[Observation]:
         """Return answers of the experiments, wrong and right, that a name has to predict."""

@@ -10,6 +10,7 @@ from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.compare import as_float64
 from mha_parity.core.verdict import Diagnosis
+from mha_parity.diagnose.experiment_diagnosis import in_words
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.gradients import (
     RTOL,
@@ -74,7 +75,7 @@ def _measured(candidate: Candidate, wrong: Sequence[tuple[Problem, Answer]]) -> 
     found = gradient_effects(Caller(candidate, lambda: True))
     for text in found:
         yield Diagnosis(
-            bug=None, title=text, remedy=_remedy(text), explains=1.0,
+            bug=None, title=in_words(text), remedy=_remedy(text), explains=1.0,
             evidence="experiments on the target",
         )  # fmt: skip
     if not found:

@@ -10,6 +10,7 @@ import pytest
 from mha_parity.catalogue import Attention, attend
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import offer
+from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
 
@@ -20,6 +21,9 @@ FULL = offer(
     form="qkv", projection="none", inputs=("self", "cross"), attn=("none", "bool2d"),
     dtype=("float64", "float32"), size=("small",),
 )  # fmt: skip
+EMPTY = FULL | {
+    "attn": ("none",), "dtype": ("float64", "float16"), "size": ("small", "empty"),
+}  # fmt: skip
 LAYER = offer(inputs=("self",), dtype=("float64", "float32"), size=("small",))
 ROUNDED = "the stage `weights` is rounded to float32"
 
@@ -81,3 +85,44 @@ def test_lost_digits_alone_are_all_that_is_said() -> None:
     found = said(Float32Weights, FULL)
     assert len(found) == 1
     assert ROUNDED in found[0]
+
+
+class NaNWithoutKeys(Attention):
+    """Rows without a key are NaN."""
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Return NaN of nothing."""
+        return super().apply_weights(weights, v) + (0 if v.shape[-2] else np.nan)
+
+
+class HalfRowSums(NaNWithoutKeys):
+    """And row sums are kept in float16."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Divide by the rounded sum."""
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-1e300))
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True).astype(np.float16))
+
+
+def test_a_rounding_that_small_changes_of_the_inputs_leave_is_said_first() -> None:
+    """A row sum moves less than a unit of float16, so its error is a pattern; no keys come last."""
+    found = said(HalfRowSums, EMPTY)
+    assert "the stage `row sums` is rounded to float16" in found[0]
+    assert "with no keys (S = 0)" in found[-1]
+
+
+class UnlikeRows(NaNWithoutKeys):
+    """And each row's weights are changed by a factor of its own, by no rule that is tried."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Add up to 2e-4 of the weights."""
+        rows = np.random.default_rng(scores.shape[-1]).random(scores.shape[-2])[:, None]
+        return np.asarray(super().softmax(scores) * (1 + 2e-4 * rows * np.tanh(scores)))
+
+
+def test_what_is_not_understood_of_plain_problems_is_said_beside_what_is() -> None:
+    """That rows without keys are NaN explains no row that has some."""
+    candidate = FunctionCandidate("planted", lambda p: attend(UnlikeRows, p), EMPTY)
+    found = ExperimentDiagnosis(candidate, lambda: True).causes
+    assert ["rows of weights" in each.title for each in found] == [True, False]
+    assert "with no keys (S = 0)" in found[-1].title

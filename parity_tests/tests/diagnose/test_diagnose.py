@@ -245,7 +245,10 @@ def test_a_wrong_gradient_of_other_hands_is_named() -> None:
             "ForgetsFirstHead",
             "gradient dQ is wrong at the first head (0), rows 0 … 1, by no one factor",
         ),
-        ("ForgetsBroadcast", "with attn=float2d: gradient of attn_mask is wrong, by no one factor"),
+        (
+            "ForgetsBroadcast",
+            "with float attn_mask (L, S): gradient of attn_mask is wrong, by no one factor",
+        ),
     ],
 )
 def test_a_gradient_of_no_entry_is_measured(name: str, sentence: str) -> None:

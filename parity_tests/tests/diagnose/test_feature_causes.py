@@ -62,8 +62,17 @@ class NoOutputBias(Attention):
         return found if name != "out" or bias is None else found - bias
 
 
+class ValueWithKeyBias(Attention):
+    """v gets the bias of k."""
+
+    def parameter(self, name: str) -> Array | None:
+        """Return the bias of k for that of v."""
+        return super().parameter("b_k" if name == "b_v" else name)
+
+
 FEATURES: dict[str, tuple[type[Attention], str]] = {
     "right": (Attention, ""),
+    "bias of k": (ValueWithKeyBias, "bias=yes: v gets the bias of k"),
     "v twice": (ValueBiasTwice, "bias=yes: the bias of v is added 2 times, expected once"),
     "q late": (catalogue()["q-bias-unscaled"].kinds[0],
                "bias=yes: the bias of q is added 2.449 times, expected once (sqrt(D): q is scaled"),

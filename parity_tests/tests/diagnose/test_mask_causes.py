@@ -159,3 +159,52 @@ def test_a_mask_of_one_path_names_the_path(
     flag = False
     path = "attn=bool2d with returned weights: the mask has no effect"
     assert {path} == mask_texts(caller(without, full_offer))
+
+
+def read_as(reading: str) -> type[Attention]:
+    """Return the attention that takes the numbers of a float mask for something else."""
+
+    class Misread(Attention):
+        def mask_scores(self, scores: Array) -> Array:
+            padding, mask = self.problem.key_padding_mask, self.problem.attn_mask
+            mask = padding[:, None, None] if padding is not None else mask
+            return scores if mask is None else np.where(READINGS[reading](mask), -np.inf, scores)
+
+    return Misread
+
+
+READINGS: dict[str, Callable[[Array], Array]] = {
+    "is taken as boolean: every number but 0 hides its key": lambda mask: mask != 0,
+    "hides every key whose number is negative": lambda mask: mask < 0,
+    "hides keys whose number is -inf, and adds no other": np.isneginf,
+}
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_what_the_numbers_of_a_float_mask_are_taken_for_is_said(
+    reading: str, caller: Callable[..., Caller]
+) -> None:
+    """Also where each is a reason to hide its key, so that no row sees one."""
+    offered = {**PLAIN, "padding": ("none", "float"), "attn": ("none", "float2d")}
+    found = list(masks(caller(read_as(reading), offered)))
+    assert [("padding=float", f"the mask {reading}"), ("attn=float2d", f"the mask {reading}")] == [
+        (each.name, each.effect) for each in found
+    ]
+
+
+class NaNWherePadded(Attention):
+    """Any padding mask makes all outputs NaN."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide everything."""
+        given = self.problem.key_padding_mask is not None
+        return np.full_like(scores, -np.inf) if given else super().mask_scores(scores)
+
+
+def test_samples_that_are_off_as_wholes_show_no_hidden_queries(
+    caller: Callable[..., Caller],
+) -> None:
+    """All rows off under a mask that marks all keys: nothing says that the rows were hidden."""
+    found = list(masks(caller(NaNWherePadded, {**PLAIN, "padding": ("none", "float")})))
+    assert found
+    assert not any("rows of queries" in each.effect for each in found)

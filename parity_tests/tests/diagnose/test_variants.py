@@ -10,12 +10,14 @@ import pytest
 from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import offer
+from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.features import features
 from mha_parity.diagnose.experiments.head_count import head_count
 from mha_parity.diagnose.experiments.masks import mask_pairs, masks
 from mha_parity.diagnose.experiments.needed import needed
+from mha_parity.diagnose.experiments.projection_parts import parts_read
 from mha_parity.diagnose.read_weights import plain_case
 
 if TYPE_CHECKING:
@@ -226,6 +228,46 @@ def test_another_number_of_heads_is_said(count: Callable[[int, int], int], said:
     assert said == head_count(caller(with_heads(count), PROJECTED))
 
 
+def with_rows(reading: str) -> type[Attention]:
+    """Return the attention that parts the stacked rows of in_proj in another way."""
+
+    class Parted(Attention):
+        def parameter(self, name: str) -> Array | None:
+            kind, _, part = name.partition("_")
+            if kind not in {"w", "b"} or part not in {*"qkv"}:
+                return super().parameter(name)
+            held = [super(Parted, self).parameter(f"{kind}_{p}") for p in "qkv"]
+            if held[0] is None:
+                return None
+            stacked, i = np.concatenate([np.asarray(a) for a in held]), "qkv".index(part)
+            if reading == "kqv":
+                return held["qkv".index(reading[i])]
+            groups = self.case.heads_count if reading == "(H, 3, D)" else len(held[0])
+            rows = stacked.reshape(groups, 3, -1, *stacked.shape[1:])[:, i]
+            return np.asarray(rows.reshape(held[0].shape))
+
+    return Parted
+
+
+@pytest.mark.parametrize(
+    ("reading", "said"),
+    [
+        ("(H, 3, D)", "the rows of in_proj are read as (H, 3, D), expected (3, H, D)"),
+        ("(H, D, 3)", "the rows of in_proj are read as (H, D, 3), expected (3, H, D)"),
+        ("kqv", "q, k and v are projected by the parts k, q, v of in_proj"),
+    ],
+)
+def test_rows_of_in_proj_that_belong_to_another_part_are_said(reading: str, said: str) -> None:
+    """One sentence for each other order of stacked rows."""
+    assert said == parts_read(caller(with_rows(reading), LAYER))
+
+
+def test_nothing_is_said_of_rows_in_their_order() -> None:
+    """The right attention, and one that is wrong in its softmax."""
+    assert not parts_read(caller(Attention, LAYER))
+    assert not parts_read(caller(SumOfAll, LAYER))
+
+
 class HalvedTogether(Attention):
     """The given scale is halved where there is a float mask too, from 10 keys on."""
 
@@ -242,11 +284,29 @@ def test_the_features_that_are_wrong_together_alone_are_said() -> None:
     case = plain_case(PROJECTED | axes).replace(
         scale="given", attn="float2d", v_head_dim=9, regime="peaky", batch=4, queries=11, keys=12
     )
-    assert (
-        "wrong with scale=given, attn=float2d and S = 12, and right without any one of them"
-        == needed(caller(HalvedTogether, PROJECTED | axes), case)
+    found = needed(caller(HalvedTogether, PROJECTED | axes), case)
+    assert found
+    assert found.sentence == (
+        "wrong with scale=given, attn=float2d and S > 9, and right without any one of them"
     )
     assert not needed(caller(Attention, PROJECTED | axes), case)
+
+
+class ScaledBeyond(Attention):
+    """The scale grows where there are more than 400 keys."""
+
+    def scale(self) -> float:
+        """Return the factor on q k^T."""
+        return super().scale() * (1.001 if self.case.keys > 400 else 1)
+
+
+def test_what_is_wrong_beyond_a_size_is_measured_there() -> None:
+    """The border is found by bisection, and the weights are read at a size beyond it."""
+    case = plain_case(PROJECTED).replace(keys=513, batch=4, head_dim=3)
+    candidate = caller(ScaledBeyond, PROJECTED).candidate
+    (found,) = ExperimentDiagnosis(candidate, lambda: True).facts([case])
+    assert found.title.startswith("wherever S > 400: the effective scale is 0.17")
+    assert "wrong with S > 400, and right without it" == found.evidence
 
 
 class SumOfAll(Attention):

@@ -97,6 +97,12 @@ class CallResult:
         return np.asarray(~(atol | (np.isnan(self.found) & np.isnan(self.expected))))
 
     @property
+    def largest_error(self) -> float:
+        """The largest error of an element, NaN left out."""
+        found = self.expected if self.found is None else self.found
+        return float(np.nanmax(np.abs(found - self.expected), initial=0))
+
+    @property
     def wrong(self) -> bool:
         """Whether an answer came and departs."""
         return not self.crashed and bool(self.off.any())

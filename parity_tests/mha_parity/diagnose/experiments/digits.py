@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 ALIKE = 0.95  # correlation of two patterns of error that have one cause
+SURELY = 0.999  # correlation that no error of a formula has with the rounding of one stage
 MIN_STAGE_SHARE = 0.5  # of the error seen is what one stage gives, at least
 MOSTLY = 0.6  # correlation with the largest of several causes
 UNLIKE = 0.6  # correlation of errors of rounding after a change as small as they are
@@ -64,9 +65,10 @@ def digits(caller: Caller) -> ErrorAnalysis | None:
     if not trial.wrong or error > COARSE or not math.isfinite(error):
         return ErrorAnalysis(error, "", rounding=not trial.wrong, right=not trial.wrong)
     heads = _heads(trial)
-    if not _is_rounding(caller, trial, error):
-        return ErrorAnalysis(error, heads, rounding=False)
     alike, stage, dtype = _stage(trial)
+    # A row sum keeps its rounding where the inputs change by less than a unit of it.
+    if alike < SURELY and not _is_rounding(caller, trial, error):
+        return ErrorAnalysis(error, heads, rounding=False)
     return ErrorAnalysis(
         error, heads, rounding=True, stage=stage, dtype=dtype or _dtype(error), alike=alike
     )

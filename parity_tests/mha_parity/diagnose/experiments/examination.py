@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from mha_parity.diagnose.experiments.head_count import head_count
 from mha_parity.diagnose.experiments.masks import HIDDEN_QUERIES, MaskEffect, mask_pairs, masks
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
+from mha_parity.diagnose.experiments.projection_parts import parts_read
 from mha_parity.diagnose.experiments.reading import read
 from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
@@ -23,7 +24,7 @@ from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 from mha_parity.diagnose.experiments.sizes import Scan, scans
 from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
 from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
-from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER
+from mha_parity.diagnose.experiments.variants import AS_BOOLEAN, OUTPUT_ORDER
 from mha_parity.diagnose.experiments.weights import WeightsFinding, causes, readings
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Examination:
     scales: list[EffectiveScale] = field(default_factory=list)
     exponential: ExponentialErrors | None = None
     influences: list[Influence] = field(default_factory=list)
-    heads: str = ""
+    split: ExperimentFinding | None = None
     shared: str = ""
     narrow: Examination | None = None  # in a dtype in which the errors of this one are rounding
 
@@ -136,16 +137,29 @@ def _examine_further(caller: Caller, seen: Examination, *, plain_wrong: bool, wh
         seen.exponential = exponential_errors(caller)
     unknown = plain_wrong and not any(each.understood for each in seen.causes)
     if unknown:
-        seen.heads = head_count(caller)
+        seen.split = _other_split(caller)
     if whole or unknown:
         seen.influences = list(influences(caller))
+
+
+def _other_split(caller: Caller) -> ExperimentFinding | None:
+    """Return into which other heads or parts what is projected is split, where that is all."""
+    if heads := head_count(caller):
+        text = f"the output is that of {heads}, expected H heads of width D"
+        remedy = "look at what num_heads becomes, and at the order of sizes in view or reshape"
+        return ExperimentFinding(text, remedy, stage="heads")
+    if parts := parts_read(caller):
+        remedy = "part the stacked rows as torch stacks them: in_proj_weight.chunk(3) is q, k, v"
+        return ExperimentFinding(parts, remedy, stage="parts")
+    return None
 
 
 def _read_where_wrong(caller: Caller, seen: Examination) -> None:
     """Read the weights at sizes of wrong answers: those read so far were right."""
     for each in seen.scans:
-        wrong = [t.problem.case for t in each.trials if t.wrong and _telling(t)]
-        found = None if not wrong else read(caller, wrong[len(wrong) // 2])
+        wrong = [t for t in each.trials if t.wrong and _telling(t)]
+        worst = max(wrong, key=lambda t: t.largest_error, default=None)
+        found = None if worst is None else read(caller, worst.problem.case)
         if found is not None:
             seen.readings.append(found)
     seen.causes = causes(caller, seen.readings)
@@ -203,8 +217,9 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
         text = f"with {shown}{more}: {effect}"
         operation = next((o for said, o in MASK_OPERATIONS.items() if said in effect), "")
         yield ExperimentFinding(
-            text, _mask_remedy(effect, names[0]), stage="mask", operation=operation
-        )
+            text, _mask_remedy(effect, names[0]), stage="mask", operation=operation,
+            understood=understood,
+        )  # fmt: skip
 
 
 def _mask_remedy(effect: str, name: str) -> str:
@@ -215,6 +230,8 @@ def _mask_remedy(effect: str, name: str) -> str:
         return "hide where torch's mask is True: ~mask, or masked_fill without the ~"
     if " and " in name:
         return "hide a key where either mask hides it, and add both where they are float"
+    if AS_BOOLEAN in effect:
+        return "add a float mask to the scores; only a boolean one hides where it is not 0"
     if effect == HIDDEN_QUERIES:
         return "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of the keys"
     return "apply the mask to the scores, before the softmax, as it is"
@@ -296,10 +313,8 @@ def _plain(seen: Examination) -> list[ExperimentFinding]:
     where = _where(seen)
     if seen.digits is not None and _is_rounded(seen):
         return [_rounded(seen.digits, where)]
-    if seen.heads:
-        text = f"the output is that of {seen.heads}, expected H heads of width D"
-        remedy = "look at what num_heads becomes, and at the order of sizes in view or reshape"
-        return [ExperimentFinding(text, remedy, where, stage="heads")]
+    if seen.split:
+        return [replace(seen.split, evidence=where)]
     mixed = [each for each in seen.influences if not each.independent]
     if mixed and not any(each.understood for each in seen.causes):
         remedy = (

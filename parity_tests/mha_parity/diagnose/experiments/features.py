@@ -12,6 +12,7 @@ from mha_parity.core.features import PLAIN
 from mha_parity.diagnose.experiments.calls import WRONG, CallResult, pose
 from mha_parity.diagnose.experiments.given_scale import given_scale
 from mha_parity.diagnose.experiments.places import contents, places
+from mha_parity.diagnose.experiments.projection_parts import bias_variants
 from mha_parity.diagnose.experiments.reading import read_problem
 from mha_parity.diagnose.experiments.transfer import curve
 from mha_parity.diagnose.experiments.variants import answered_variant, head_variants, used_key_heads
@@ -61,14 +62,13 @@ def features(caller: Caller) -> Iterator[FeatureEffect]:
             if trial.answer is not None and trial.found is None:
                 yield FeatureEffect(f"{axis}={value}", _shape(trial), np.inf)
             elif trial.found is not None:
-                error = float(np.nanmax(np.abs(trial.found - trial.expected), initial=0))
                 if axis == "scale":
                     effect = given_scale(caller, case)
                 else:
                     effect = _ignored(trial, axis) or _effect(caller, trial)
                 if axis == "bias" and not effect:
                     right["bias"] = value
-                yield FeatureEffect(f"{axis}={value}", effect, error)
+                yield FeatureEffect(f"{axis}={value}", effect, trial.largest_error)
 
 
 def _change(axis: str, value: str) -> dict[str, object]:
@@ -86,7 +86,8 @@ def _shape(trial: CallResult) -> str:
 def _effect(caller: Caller, trial: CallResult) -> str:
     if not trial.wrong:
         return ""
-    variant = answered_variant(trial, head_variants(trial.problem))
+    variants = (*head_variants(trial.problem), *bias_variants(trial.problem))
+    variant = answered_variant(trial, variants)
     if effect := variant or used_key_heads(trial):
         return effect
     if effect := _added_bias(trial) or _query_bias(caller, trial):

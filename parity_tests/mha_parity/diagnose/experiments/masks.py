@@ -145,7 +145,7 @@ def _effects(
             continue
         effect = _effect(caller, trial, plain_wrong)
         alone = effect and not plain_wrong and _is_right_with_weights(caller, case)
-        found = MaskEffect(f"{name}{WITHOUT if alone else ''}", effect, _error(trial), trial)
+        found = MaskEffect(f"{name}{WITHOUT if alone else ''}", effect, trial.largest_error, trial)
         yield found
         if found.understood:
             return
@@ -165,7 +165,7 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
     if not trial.wrong:
         return ""
     problem = trial.problem
-    known = "" if plain_wrong else _as_other_mask(trial)
+    known = "" if plain_wrong else _as_other_mask(trial) or _with_zeros(caller, trial)
     if known:
         return known
     for sample in range(problem.case.batch):
@@ -181,7 +181,7 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
 
 def _unread(trial: CallResult) -> str:
     """Return what is known of a wrong output whose weights are right as far as they are read."""
-    error = _error(trial)
+    error = trial.largest_error
     if error <= RESOLVED * NOISE[trial.problem.case.dtype]:
         return f"the output is {error:.2g} off, {UNREAD}"
     return BEHIND
@@ -190,6 +190,20 @@ def _unread(trial: CallResult) -> str:
 def _as_other_mask(trial: CallResult) -> str:
     """Return for what the mask was taken, where the answer is right for that."""
     return answered_variant(trial, mask_variants(trial.problem)) or _hidden_queries(trial)
+
+
+def _with_zeros(caller: Caller, trial: CallResult) -> str:
+    """Return for what a float mask is taken that hides every key, where some numbers are 0."""
+    problem = trial.problem
+    for name in ("key_padding_mask", "attn_mask"):
+        mask = getattr(problem, name)
+        if mask is None or mask.dtype == np.bool_ or not (mask != 0).all():
+            continue
+        kept = np.cumsum(np.isfinite(mask), axis=-1) % 2 == 1  # the first finite one, and others
+        zeros = problem.replace(**{name: np.where(kept & np.isfinite(mask), 0, mask)})
+        changed = caller.pose([zeros])[0]
+        return answered_variant(changed, mask_variants(zeros))
+    return ""
 
 
 def _hidden_queries(trial: CallResult) -> str:
@@ -203,13 +217,9 @@ def _hidden_queries(trial: CallResult) -> str:
     bare = trial.problem.replace(case=case.replace(padding="none"), key_padding_mask=None)
     changed = CallResult(bare, trial.answer).off.any(axis=(1, 3))
     marked = mask if mask.dtype == np.bool_ else mask != 0
-    return HIDDEN_QUERIES if changed.any() and np.array_equal(changed, marked) else ""
-
-
-def _error(trial: CallResult) -> float:
-    """Return the largest error of the output."""
-    found = trial.expected if trial.found is None else trial.found
-    return float(np.nanmax(np.abs(found - trial.expected), initial=0))
+    # Where a sample's rows are all marked, or none is, other causes change the same ones.
+    told = (marked.any(axis=1) & ~marked.all(axis=1)).any()
+    return HIDDEN_QUERIES if told and np.array_equal(changed, marked) else ""
 
 
 def kept_keys(caller: Caller, found: MaskEffect) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import SIZES
 from mha_parity.core.features import PLAIN
+from mha_parity.diagnose.experiments.rules import size_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,18 +16,36 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.diagnose.experiments.calls import Caller
 
+    Simpler = dict[str, Any]
 AXES = ("gradients", "memory", "regime", "masked_rows", "weights", "scale", "layout", "zero_attn",
         "bias_kv", "out_proj", "bias", "padding", "attn")  # fmt: skip
 SMALL = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 3, "head_dim": 6,
          "kv_heads_count": 0, "v_head_dim": 0}  # fmt: skip
+BEYOND = (1, 2, 3, 8)  # sizes above the one of a failing case that are tried too
 LETTERS = {name: letter for letter, name in SIZES.items()}
 
 
-def needed(caller: Caller, case: Case) -> str:
-    """Return without which features and sizes a case is answered rightly; "" where it is now."""
+@dataclass(frozen=True)
+class Needs:
+    """The plainest case that is still wrong, and which of its features and sizes that needs."""
+
+    case: Case
+    kept: tuple[str, ...]
+    sizes_alone: bool
+
+    @property
+    def sentence(self) -> str:
+        """Return what is needed, as a sentence."""
+        *first, last = self.kept
+        listed = f"{', '.join(first)} and {last}" if first else last
+        return f"wrong with {listed}, and right without {'any one of them' if first else 'it'}"
+
+
+def needed(caller: Caller, case: Case) -> Needs | None:
+    """Return without what a case is answered rightly; None where it is now, or whatever it has."""
     if not _is_wrong(caller, case):
-        return ""
-    kept = []
+        return None
+    kept: dict[str, Simpler] = {}
     for said, simpler in list(_steps(caller, case)):
         merged = case.replace(**simpler)
         if merged == case:
@@ -33,15 +53,32 @@ def needed(caller: Caller, case: Case) -> str:
         if _is_wrong(caller, merged):
             case = merged
         else:
-            kept.append(said)
-    if not kept:
+            kept[said] = simpler
+    rules = tuple(_size_needed(caller, case, simpler) or text for text, simpler in kept.items())
+    sizes_alone = all(LETTERS.keys() & simpler.keys() for simpler in kept.values())
+    return Needs(case, rules, sizes_alone) if kept else None
+
+
+def _size_needed(caller: Caller, case: Case, simpler: Simpler) -> str:
+    """Return from which size on a case is wrong, where its neighbours follow one rule."""
+    axes = {axis: size for axis, size in simpler.items() if axis in LETTERS and size}
+    if not axes:
         return ""
-    listed = " and ".join([", ".join(kept[:-1]), kept[-1]]) if len(kept) > 1 else kept[0]
-    more = "any one of them" if len(kept) > 1 else "it"
-    return f"wrong with {listed}, and right without {more}"
+    axis, low = next(iter(axes.items()))
+    high = getattr(case, axis)
+
+    def wrong(size: int) -> bool:
+        return _is_wrong(caller, case.replace(**dict.fromkeys(axes, size)))
+
+    tried = {low: False, high: True} | {high + more: wrong(high + more) for more in BEYOND}
+    while low + 1 < high:
+        middle = (low + high) // 2
+        tried[middle] = wrong(middle)
+        low, high = (low, middle) if tried[middle] else (middle, high)
+    return size_rule(" = ".join(LETTERS[axis] for axis in axes), tried) or ""
 
 
-def _steps(caller: Caller, case: Case) -> Iterator[tuple[str, dict[str, object]]]:
+def _steps(caller: Caller, case: Case) -> Iterator[tuple[str, Simpler]]:
     """Yield what may be made plain, with what it is now."""
     offer = caller.candidate.offer
     exact = caller.base.dtype

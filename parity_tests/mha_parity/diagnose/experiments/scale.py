@@ -33,6 +33,7 @@ SIZES = (
 )
 # How far a scale that is read may be off, relative; formulas differ by more at some size.
 NEARLY = 1e-2  # of 1; and of how far a factor is from it
+NARROW_UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 EXACT = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 
 
@@ -73,8 +74,9 @@ def measured(caller: Caller) -> list[EffectiveScale]:
     return found
 
 
+RIGHT_LAW = "1/sqrt(D)"
 LAWS: dict[str, Callable[[Case], float]] = {
-    "1/sqrt(D)": lambda c: c.head_dim**-0.5,
+    RIGHT_LAW: lambda c: c.head_dim**-0.5,
     "1, no scale at all": lambda _: 1.0,
     "1/sqrt(E)": lambda c: c.embed_dim**-0.5,
     "1/D": lambda c: 1 / c.head_dim,
@@ -113,19 +115,11 @@ def _padded(multiple: int) -> Callable[[Case], float]:
     return lambda c: (-(-c.head_dim // multiple) * multiple) ** -0.5
 
 
-def _rounded(name: str) -> Callable[[Case], float]:
-    return lambda c: float(np.asarray(c.head_dim**-0.5).astype(numpy_dtype(name)))
-
-
 for _m in (2, 4, 8, 16, 32, 64, 128):
     LAWS[f"1/sqrt(D rounded up to a multiple of {_m})"] = _padded(_m)
 LAWS["1/sqrt(D rounded up to a power of two)"] = lambda c: (
     (1 << (c.head_dim - 1).bit_length()) ** -0.5
 )
-
-
-for _name in ("float16", "bfloat16"):
-    LAWS[f"1/sqrt(D) rounded to {_name}"] = _rounded(_name)
 
 
 def law(found: list[EffectiveScale]) -> str:
@@ -135,6 +129,9 @@ def law(found: list[EffectiveScale]) -> str:
     for text, formula in LAWS.items():
         if all(m.equals(formula(m.case)) for m in found):
             return text
+    for name, unit in NARROW_UNITS.items():
+        if all(_is_rounded(m, name, unit) for m in found):
+            return f"1/sqrt(D) rounded to {name}"
     scale = float(np.mean([m.scale for m in found]))
     factor = float(np.mean([m.factor for m in found]))
     if all(m.equals(factor * m.case.head_dim**-0.5) for m in found):
@@ -145,6 +142,12 @@ def law(found: list[EffectiveScale]) -> str:
     return fitted or "no formula in D, H, L, S or E: " + ", ".join(
         f"{m.scale:.4g} at D = {m.case.head_dim}" for m in found[:4]
     )
+
+
+def _is_rounded(found: EffectiveScale, name: str, unit: float) -> bool:
+    """Return whether a scale is the root in a dtype, or the number next to it."""
+    near = abs(found.factor - 1) <= 3 * unit
+    return near and found.equals(float(np.asarray(found.scale).astype(numpy_dtype(name))))
 
 
 def _nearly_one(factor: float) -> str:

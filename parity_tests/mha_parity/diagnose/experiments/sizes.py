@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 LETTERS = {"queries": "L", "keys": "S", "head_dim": "D", "heads_count": "H", "batch": "N"}
-LONG = (*range(1, 36), 47, 48, 49, 63, 64, 65, 66, 80, 95, 96, 97, 127, 128, 129, 130, 191, 192,
-        193, 255, 256, 257, 258)  # fmt: skip
+LONG = (*range(1, 36), 47, 48, 49, 63, 64, 65, 66, 72, 80, 95, 96, 97, 127, 128, 129, 130, 144, 191,
+        192, 193, 255, 256, 257, 258)  # fmt: skip
 WIDTHS = (*range(1, 25), 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 127, 128, 129)
 FEW = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17)
 VALUES = {"queries": LONG, "keys": LONG, "head_dim": WIDTHS, "heads_count": FEW, "batch": FEW[:9]}
 MOSTLY = 0.8  # of the values beyond a threshold that are wrong: the rest is a matter of values
 COARSE = {
     "queries": (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 18, 20, 24, 31, 32, 33, 34, 40, 48, 63,
-                64, 65, 66, 96, 128, 129, 130, 192, 257),
+                64, 65, 66, 72, 96, 128, 129, 130, 192, 257),
     "head_dim": (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 32, 33, 64, 65),
     "heads_count": (1, 2, 3, 4, 5, 6, 8, 9),
     "batch": (1, 2, 3, 4, 5),

@@ -22,6 +22,7 @@ OUTPUT_ORDER = (
     "heads, (key head, query head of a group), is right"
 )
 INVERTED = "is inverted: what it marks is seen, the rest hidden"
+AS_BOOLEAN = "is taken as boolean: every number but 0 hides its key"
 
 
 def answered_variant(trial: CallResult, variants: Variants) -> str:
@@ -116,6 +117,8 @@ def _padding(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
     n, heads = len(mask), problem.num_heads
     if mask.dtype == np.bool_:
         yield INVERTED, ~mask
+    else:
+        yield from float_readings(mask)
     if problem.lengths is not None:
         for more, said in ((1, "leaves one key too many"), (-1, "hides one key too many")):
             lengths = np.clip(problem.lengths + more, 0, mask.shape[1])
@@ -138,6 +141,8 @@ def _attn(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
     """Yield what a mask (L, S) or (N H, L, S) may be taken for."""
     if mask.dtype == np.bool_:
         yield INVERTED, ~mask
+    else:
+        yield from float_readings(mask)
     if mask.shape[-1] == mask.shape[-2]:
         yield "is applied transposed", mask.swapaxes(-1, -2)
     if mask.ndim == 3:
@@ -157,6 +162,18 @@ def _attn(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
     for shift in (1, -1):
         yield f"is shifted by {shift:+d} keys", np.roll(mask, shift, axis=-1)
         yield f"is shifted by {shift:+d} rows", np.roll(mask, shift, axis=-2)
+
+
+def float_readings(mask: Array) -> Iterator[tuple[str, Array]]:
+    """Yield what the numbers of a float mask may be taken for, which should be added."""
+    readings = {
+        AS_BOOLEAN: mask != 0,
+        "is taken as boolean: 0 hides its key": mask == 0,
+        "hides every key whose number is negative": mask < 0,
+        "hides keys whose number is -inf, and adds no other": np.isneginf(mask),
+    }
+    for said, hidden in readings.items():
+        yield said, np.where(hidden, -np.inf, 0).astype(mask.dtype)
 
 
 def _joined(problem: Problem) -> Iterator[tuple[str, Problem]]:

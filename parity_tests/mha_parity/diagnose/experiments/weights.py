@@ -12,7 +12,7 @@ from mha_parity.diagnose.experiments.added_scores import added
 from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
 from mha_parity.diagnose.experiments.reading import SampleWeights, read
 from mha_parity.diagnose.experiments.rules import OffIndices, index_rule, index_runs
-from mha_parity.diagnose.experiments.scale import law, measured, rounded_scale
+from mha_parity.diagnose.experiments.scale import RIGHT_LAW, law, measured, rounded_scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -161,10 +161,10 @@ def _mixed(wrong: list[SampleWeights]) -> WeightsFinding | None:
     right, mean, own = found[0]
     if np.ptp(found, axis=0).max() > 1e-6:
         return None
-    listed = ["P" if abs(right - 1) <= 1e-6 else f"{right:.6g} P"]
+    listed = ["P"] if abs(right - 1) <= 1e-6 else [f"{right:.6g} P"] if abs(right) > 1e-6 else []
     for size, place in ((mean, "/S"), (own, " at j = i")):
-        sign = "-" if size < 0 else "+"
-        listed += [f"{sign} {abs(size):.6g}{place}"] if abs(size) > 1e-6 else []
+        sign = "- " if size < 0 else "+ " if listed else ""
+        listed += [f"{sign}{abs(size):.6g}{place}"] if abs(size) > 1e-6 else []
     means = abs(mean + 1) <= 1e-6 and len(listed) == 2
     centred = ": the mean of V over the keys is subtracted" if means else ""
     return WeightsFinding(
@@ -259,12 +259,12 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
     if abs(slopes[0] - 1) > found.atol:
         scale, expected = slopes[0] * found.reading.problem.scale, found.reading.problem.scale
         formula = law(measured(caller))
-        listed = (
-            f"{formula} ({scale:.4g} at D = {found.reading.problem.head_dim})" if formula else ""
-        )
+        at = next((n for n in range(4, 17) if f"{scale:.{n}g}" != f"{expected:.{n}g}"), 17)
+        listed = f"{scale:.{at}g}"
+        if formula and formula != RIGHT_LAW:  # which it is at the sizes of the law
+            listed = f"{formula} ({listed} at D = {found.reading.problem.head_dim})"
         return WeightsFinding(
-            f"the effective scale is {listed or f'{scale:.4g}'}, "
-            f"expected 1/sqrt(D) = {expected:.4g}",
+            f"the effective scale is {listed}, expected {RIGHT_LAW} = {expected:.{at}g}",
             "multiply q k^T by 1/sqrt(D), once, with the D of the call",
             operation="scale",
         )
