@@ -61,6 +61,17 @@ def transposed(x, Wq, Wk, Wv):  # noqa: N803
     return attend(x @ Wq.T, x @ Wk.T, x @ Wv.T)
 
 
+def output_transposed(x, Wq, Wk, Wv, Wo, num_heads, causal=False):  # noqa: N803
+    """Return (N, L, E), wrong: the output matrix is applied transposed, the others are not."""
+    _, length, _ = x.shape
+    q, k, v = (split(x @ w, num_heads) for w in (Wq, Wk, Wv))
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    if causal:
+        scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return merge(weights / weights.sum(axis=-1, keepdims=True) @ v) @ Wo.T
+
+
 def tiled(Q, K, V, n_heads, tile=64):  # noqa: N803
     """Return (N, L, E) of projected rows."""
     del tile

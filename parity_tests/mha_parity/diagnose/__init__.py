@@ -305,8 +305,11 @@ def source_count(each: Fit) -> int:
 
 def _others(holding: list[Fit]) -> tuple[str, ...]:
     first = holding[0].hypothesis
-    single = [f.hypothesis.id for f in holding[1:] if len(f.hypothesis.bugs) == len(first.bugs)]
-    return tuple(dict.fromkeys(i for i in single if i != first.id))
+    alike = [f.hypothesis for f in holding[1:] if len(f.hypothesis.bugs) == len(first.bugs)]
+    # Two bugs in the other order are the same pair.
+    others = {frozenset(h.id.split(" + ")): h.id for h in reversed(alike)}
+    others.pop(frozenset(first.id.split(" + ")), None)
+    return tuple(reversed(others.values()))
 
 
 __all__ = ["Diagnosis", "Observation", "diagnose", "errs_by_rounding"]

@@ -177,6 +177,8 @@ def test_two_bugs_at_once_are_both_named(file: str, name: str, true: str) -> Non
     found = diagnosed(file, name)
     assert found
     assert frozenset(true.split(" + ")) in names(found[0])
+    pairs = [frozenset(each.split(" + ")) for each in (found[0].bug or "", *found[0].aliases)]
+    assert len({*pairs}) == len(pairs)
 
 
 @pytest.mark.parametrize("name", style("strange").UNKNOWN)

@@ -206,6 +206,17 @@ def test_names_win_over_the_fit(name: str) -> None:
     assert Outcome.FAIL == verdict.outcome
 
 
+def test_transposed_output_weights_hide_no_other_reading() -> None:
+    """No output correlates with the right one then: the reading is that of all other weights."""
+    bound = bind(load.load(f"{SUBJECTS}/functions_of_weights.py:output_transposed"))
+    assert isinstance(bound, Fitted)
+    assert not bound.fit.exact
+    assert "Wq, Wk, Wv, Wo applied as X @ W; (N, L, E)" == str(bound.how)
+    asked = Options(cases=24, shrink=False)
+    verdict = check(bind_in_process(bound.subject, asked), asked)
+    assert ["out-proj-transposed"] == [each.bug for each in verdict.diagnosis]
+
+
 @pytest.mark.parametrize(("name", "sentence"), REFUSED.items(), ids=REFUSED)
 def test_refusals_name_their_reason(name: str, sentence: str) -> None:
     """What has no counterpart is named, and what a constructor raised is quoted."""

@@ -6,7 +6,7 @@ query's. What fits none is taken by the nearest, if names leave nothing open or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SMALL = Case(seed=12, batch=2, queries=5, keys=7, heads_count=4, head_dim=6)
 MIN_CORRELATION = 0.5  # correlation with attention from which on a guess is judged
 RAISED, MISSHAPED, NOT_FINITE = -2.0, -1.5, -1.0  # in the place of a correlation, the worst first
+TRANSPOSED = "the output weights are used transposed, which the others are not"
 TRIALS = 800  # of interpretations: every function has fewer, and no load of the machine counts
 
 
@@ -96,7 +97,25 @@ class Search:
             for causal in (False, True)
             if not causal or inputs == "self"
         ]
-        return max(trials, key=lambda each: (each.exact, each.correlation))
+        best = max(trials, key=lambda each: (each.exact, each.correlation))
+        return best if best.exact else _but_for_the_output(best, problem, answer.output)
+
+
+def _but_for_the_output(
+    best: InterpretationResult, problem: Problem, output: Array
+) -> InterpretationResult:
+    """Return a result as the nearest where all but the output weights are used as they should be.
+
+    Transposed output weights hide how the others are meant: no output is near the right one.
+    """
+    w_out = problem.w_out
+    if w_out is None or w_out.shape[0] != w_out.shape[1]:
+        return best
+    other = problem.replace(w_out=w_out.T)
+    for causal in (False, True)[: 1 + (problem.case.inputs == "self")]:
+        if is_rounding(output, attention_in_float64(other, causal=causal)):
+            return replace(best, correlation=1.0, causal=causal, missed=TRANSPOSED)
+    return best
 
 
 def trial_problem(
