@@ -218,8 +218,8 @@ def _hidden_queries(trial: CallResult) -> str:
     changed = CallResult(bare, trial.answer).off.any(axis=(1, 3))
     marked = mask if mask.dtype == np.bool_ else mask != 0
     # Where a sample's rows are all marked, or none is, other causes change the same ones.
-    told = (marked.any(axis=1) & ~marked.all(axis=1)).any()
-    return HIDDEN_QUERIES if told and np.array_equal(changed, marked) else ""
+    in_part = (marked.any(axis=1) & ~marked.all(axis=1)).any()
+    return HIDDEN_QUERIES if in_part and np.array_equal(changed, marked) else ""
 
 
 def kept_keys(caller: Caller, found: MaskEffect) -> str:
