@@ -33,7 +33,7 @@ DRAWN, SAME, DIFFERENCE, WHOLE = "drawn", "same", "difference", "whole"
 
 
 def pack_arrays(arrays: Mapping[str, Array], text: str) -> dict[str, Array]:
-    """Return the one array from which ``unpack`` makes all arrays and the manifest's text again."""
+    """Return one array, of which ``unpack_arrays`` makes all arrays and the manifest's text."""
     manifest = json.loads(text)
     drawn, bases = dict(_drawn(manifest)), dict(_bases(manifest, arrays))
     stays = set(bases.values())

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 TARGET = "target"  # the contender of an accuracy row that is judged
 PINNED_PATH = "weights"  # torch's path that the oracle takes, whose errors are the unit
 TOO_COARSE = "rounding error too large to tell"
-MAX_NAMED_FEATURES = (
-    3  # features that the verdict's sentence names, of those that no case could tell about
-)
+# Features that the verdict's sentence names, of those that no case could tell about.
+MAX_NAMED_FEATURES = 3
 
 
 class Outcome(StrEnum):

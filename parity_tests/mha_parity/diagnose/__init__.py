@@ -26,15 +26,12 @@ FAILURES = 24  # failing cases that are looked at: the plainest
 SCREENED_FAILURES = 6  # of these, how many a bug must explain one of to stay in the running
 SHOWN = 3  # names given where several partial ones remain
 LEAST_SHARE = 0.5  # a name that explains less of the failures is not worth giving
-MIN_CONFIDENT_SHARE = (
-    0.9  # of the failures a confident name explains, at least: the rest has other causes
-)
+# Of the failures, what a confident name explains at least: the rest has other causes.
+MIN_CONFIDENT_SHARE = 0.9
 NEARLY = 0.95  # explained by one: a second bug would explain how roundings fell
 MIN_TELLING_CASES = 2  # telling cases that a confident name rests on, at least
 EXPERIMENT_TIME_SHARE = 2 / 3  # of the time that is left when no single name fits: for experiments
-MIN_EXPERIMENT_SECONDS = (
-    1.5  # seconds that experiments get, though the names took longer than they should
-)
+MIN_EXPERIMENT_SECONDS = 1.5  # though the names took longer than they should
 FITTED = "fitted"  # the convention of what small calls showed
 UNSURE = (
     "what the axes of the inputs mean was found by small calls, of which some raised: mend this "

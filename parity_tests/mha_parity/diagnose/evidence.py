@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 # Sums over fewer than a hundred terms lose some ten roundings; two computations are compared.
 ROUNDINGS = {"float64": 32.0, "float32": 32.0}
 HALF_ROUNDINGS = 6.0
-MAX_TOLERANCE_SHARE = (
-    0.5  # of the largest value: what differs by more is not the same answer, however rounded
-)
+# Of the largest value: what differs by more is not the same answer, however rounded.
+MAX_TOLERANCE_SHARE = 0.5
 TELLING = 30.0  # times the allowance: a departure that no rounding imitates
 BEYOND = frozenset(
     {"huge", "very_negative", "wide_range", "peaky"}

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
 FAMILY = 12
-MIN_EXPLAINED_SHARE = (
-    0.9  # of the failing cases a name explains, at least: half precision rounds a lot away
-)
+# Of the failing cases, what a name explains at least: half precision rounds a lot away.
+MIN_EXPLAINED_SHARE = 0.9
 FORMULAS = {
     "dQ": "dQ = scale dS K",
     "dK": "dK = scale dS^T Q",

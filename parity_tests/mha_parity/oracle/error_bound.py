@@ -126,9 +126,8 @@ def bound(problem: Problem, reference: Reference, *, probabilistic: bool = False
     return found
 
 
-_KEPT: WeakKeyDictionary[Reference, ErrorBound] = (
-    WeakKeyDictionary()
-)  # judge, power and relations share it
+# Judge, power and relations share it.
+_KEPT: WeakKeyDictionary[Reference, ErrorBound] = WeakKeyDictionary()
 
 
 def machine(dtype: np.dtype[np.generic], *, probabilistic: bool = False) -> ErrorModel:

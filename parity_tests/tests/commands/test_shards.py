@@ -200,10 +200,10 @@ def test_files_that_are_no_run_are_one_sentence(
 ) -> None:
     """Missing, repeated, foreign and damaged shards leave with 2 and the remedy."""
     for sentence, paths in _mistakes(shards(RIGHT), tmp_path).items():
-        refused(["merge", *paths], sentence, capsys)
+        assert_refused(["merge", *paths], sentence, capsys)
 
 
-def refused(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def assert_refused(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Assert that a command leaves with 2 and one sentence."""
     capsys.readouterr()
     assert main(words) == 2, sentence
@@ -217,10 +217,10 @@ def test_what_makes_no_sense_for_a_shard_is_one_sentence(
 ) -> None:
     """A shard has a file, no page, and never stops early."""
     words = ["check", RIGHT, *FEW, "--shard", "1/3"]
-    refused(words, "got --shard 1/3, but should have --json FILE too", capsys)
+    assert_refused(words, "got --shard 1/3, but should have --json FILE too", capsys)
     words += ["--json", "shard.json"]
-    refused([*words, "--html", "page.html"], "got --html with --shard, which has no", capsys)
-    refused([*words, "--fail-fast"], "leave --fail-fast out", capsys)
+    assert_refused([*words, "--html", "page.html"], "got --html with --shard, which has no", capsys)
+    assert_refused([*words, "--fail-fast"], "leave --fail-fast out", capsys)
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/"])

@@ -33,6 +33,7 @@ from mha_parity.worker.framing import BlockReader, frame
 from mha_parity.worker.messages import PROTOCOL, Calling, Loaded, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 DEEP = os.environ.get("MHA_PARITY_FUZZ")
@@ -111,10 +112,20 @@ OPTION_TEXTS = st.one_of(
 @fuzzed()
 def test_the_text_of_an_option_is_taken_or_refused(name: str, text: str) -> None:
     """By the command as by a keyword, with one kind of exception each."""
-    with contextlib.suppress(argparse.ArgumentTypeError):
-        FLAGS[name]["type"](text)
-    with contextlib.suppress(ValueError):
-        with_keywords(Options(), {name.replace("-", "_"): text})
+    by_command = _taken(lambda: FLAGS[name]["type"](text), argparse.ArgumentTypeError)
+    by_keyword = _taken(
+        lambda: with_keywords(Options(), {name.replace("-", "_"): text}), ValueError
+    )
+    assert by_command == by_keyword
+
+
+def _taken(take: Callable[[], object], refusal: type[Exception]) -> bool:
+    """Return whether a call returns, and does not raise what refuses."""
+    try:
+        take()
+    except refusal:
+        return False
+    return True
 
 
 @given(features=st.lists(FEATURE, min_size=1, max_size=5).map(",".join))

@@ -81,9 +81,8 @@ def test_gradients_have_a_control_and_bugs_of_their_own(dtype: str) -> None:
     """The right way back survives, and wrong ones behind a right output are seen."""
     asked = ("grad-no-scale", "grad-padded-scale", "grad-softmax-diag")
     bugs = [controls()["right attention with its gradients"], *(catalogue()[n] for n in asked)]
-    empty = (
-        "mha-N2-L3-S0-H2-D3-cross-bias-biaskv-outproj-grad-{}-s4"  # a key that is appended alone
-    )
+    # A key that is appended alone.
+    empty = "mha-N2-L3-S0-H2-D3-cross-bias-biaskv-outproj-grad-{}-s4"
     cases = (*suite_cases(dtype, SEED, 6, ("yes",)), parse(empty.format(dtype)))
     right, *wrong = run_mutants(bugs, cases)
     assert {} == dict(right.by)

@@ -40,7 +40,7 @@ def judged(target: str, cases: int, **changes: object) -> Verdict:
         return check(candidate, options)
 
 
-def passes(verdict: Verdict, convention: str) -> None:
+def assert_passes(verdict: Verdict, convention: str) -> None:
     """Assert that nothing failed, and how the target was called."""
     assert convention == verdict.convention
     assert [] == [failure.check_result.detail for failure in verdict.failures]
@@ -50,7 +50,7 @@ def passes(verdict: Verdict, convention: str) -> None:
 def test_torch_s_own_module_passes() -> None:
     """torch.nn.MultiheadAttention is a candidate like any other, with everything it takes."""
     verdict = judged("torch.nn:MultiheadAttention", 200)
-    passes(verdict, "torch-module")
+    assert_passes(verdict, "torch-module")
     offered = {f"{r.axis}={r.value}" for r in verdict.features if r.status != "not offered"}
     assert {"bias_kv=yes", "zero_attn=yes", "projection=separate", "dtype=bfloat16"} <= offered
 
@@ -60,7 +60,7 @@ def test_torch_s_own_module_passes() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_jax_s_attention_passes(dtype: str) -> None:
     """jax.nn.dot_product_attention passes in the types that JAX has unless told otherwise."""
-    passes(judged("jax.nn:dot_product_attention", 10, dtypes=(dtype,)), "jax-attention")
+    assert_passes(judged("jax.nn:dot_product_attention", 10, dtypes=(dtype,)), "jax-attention")
 
 
 @pytest.mark.frameworks
@@ -132,7 +132,7 @@ def test_keras_s_layer_passes(backend: str, cases: int, monkeypatch: pytest.Monk
     """keras.layers.MultiHeadAttention passes in float32, Keras's own type, on each backend."""
     monkeypatch.setenv("KERAS_BACKEND", backend)
     verdict = judged("keras.layers:MultiHeadAttention", cases, dtypes=("float32",))
-    passes(verdict, "keras-layer")
+    assert_passes(verdict, "keras-layer")
     asked = {row.name for row in verdict.checks}
     assert {"dropout off", "dropout rescales", "dropout of everything"} <= asked
     # Keras returns the weights before dropout, and says so: that is its own.

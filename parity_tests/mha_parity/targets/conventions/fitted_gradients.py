@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.weights import Slot
 
-    WeightLeaf = tuple[
-        Slot, Any
-    ]  # where an array's entries come from, and the tensor that was passed
+    # Where an array's entries come from, and the tensor that was passed.
+    WeightLeaf = tuple[Slot, Any]
 
 INPUTS = ("query", "key", "value")
 RESIDUAL = "the input that is added to the output has gradients of its own"
@@ -98,13 +97,8 @@ def parts_of(
         part: np.arange(start, start + array.size).reshape(array.shape)
         for (part, array), start in zip(arrays.items(), starts, strict=False)
     }
-    whole: dict[str, Array] = {}
-    total = None
-    for slot, gradient in found:
-        if slot.bias is not bias:
-            continue
-        total = np.zeros(int(starts[-1]), gradient.dtype) if total is None else total
-        places = slot.filled(numbers, sizes_of(problem))
-        total[places.reshape(-1)] = gradient.reshape(-1)
-        whole |= dict.fromkeys(slot.parts, gradient)
-    return {part: total[numbers[part]] for part in whole} if total is not None else {}
+    own = [(slot, gradient) for slot, gradient in found if slot.bias is bias]
+    entries = np.zeros(int(starts[-1]), own[0][1].dtype if own else None)
+    for slot, gradient in own:
+        entries[slot.filled(numbers, sizes_of(problem)).reshape(-1)] = gradient.reshape(-1)
+    return {part: entries[numbers[part]] for slot, _ in own for part in slot.parts}

@@ -196,10 +196,8 @@ class InterpretedCalls(Convention):
             numbers = Sizes(problem.query.shape[-1], problem.num_heads)
             held |= {key: numbers.value(meaning) for key, meaning in given.sizes}
             return tuple(held.values()) if given.container == "tuple" else held
-        sizes, arrays = (
-            weights.sizes_of(problem),
-            problem_arrays.arrays_of(problem, bias=given.bias),
-        )
+        sizes = weights.sizes_of(problem)
+        arrays = problem_arrays.arrays_of(problem, bias=given.bias)
         slot = weights.Slot("", given.parts, given.axes, given.bias)
 
         def made(slot: weights.Slot) -> Any:
