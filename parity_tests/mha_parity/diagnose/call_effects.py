@@ -15,6 +15,7 @@ from mha_parity.core.compare import as_float64
 from mha_parity.core.features import PLAIN, label
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import Observation, Prediction, observe
+from mha_parity.diagnose.experiments.variants import without_masks
 from mha_parity.diagnose.read_weights import plain_case, read_weights
 
 if TYPE_CHECKING:
@@ -248,8 +249,7 @@ def _without(later: Observation, names: tuple[str, ...]) -> bool:
     """Return whether the answer is the right one without any masks: then none is remembered."""
     if names != INPUTS[3:]:
         return False
-    case = later.problem.case.replace(padding="none", attn="none", masked_rows="none")
-    bare = later.problem.replace(case=case, **dict.fromkeys(names))
+    bare = without_masks(later.problem)
     return Observation(bare, later.answer, failing=True).error_in_tolerances <= 1
 
 

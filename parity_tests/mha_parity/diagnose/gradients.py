@@ -14,6 +14,7 @@ from mha_parity.diagnose.experiment_diagnosis import in_words
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.gradients import (
     RTOL,
+    UNMASKED,
     designed_trials,
     gradient_effects,
     summed,
@@ -90,6 +91,8 @@ def _measured(candidate: Candidate, wrong: Sequence[tuple[Problem, Answer]]) -> 
 
 
 def _remedy(text: str) -> str:
+    if text.endswith(UNMASKED):
+        return "hide the same keys where the backward pass computes the scores again"
     if "missing" in text or " 0 times the right one" in text:
         return DETACHED
     formulas = [formula for name, formula in FORMULAS.items() if name in text]

@@ -10,15 +10,21 @@ from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.gradients import NO_FACTOR, gradient_effects
+from mha_parity.diagnose.experiments.gradients import NO_FACTOR, UNMASKED, gradient_effects
+from mha_parity.diagnose.experiments.variants import without_masks
+from mha_parity.oracle.eval_orders import Prepared
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.core.arrays import Array
+    from mha_parity.oracle.eval_orders import EvalOrder
 
     Level = Callable[[VJP, Array, Array], Array]
+
+
+BOOLEAN = ("none", "causal", "bool2d")
 
 
 def effects(level: Level) -> tuple[str, ...]:
@@ -64,6 +70,24 @@ def test_another_number_is_no_sum(level: Level) -> None:
     (found,) = effects(level)
     assert NO_FACTOR in found
     assert "subtracted" not in found
+
+
+class ForgetsMasks(VJP):
+    """The backward pass computes the scores again, without the masks."""
+
+    def __init__(self, prepared: Prepared, order: EvalOrder) -> None:
+        """Take the masks off."""
+        super().__init__(Prepared(without_masks(prepared.problem)), order)
+
+
+def test_a_backward_pass_without_the_masks_is_said() -> None:
+    """One sentence for all masks and all gradients."""
+    offer = whole_offer() | {"dtype": ("float64",), "gradients": ("yes",), "attn": BOOLEAN}
+    offer |= {"padding": ("none", "bool")}
+    candidate = FunctionCandidate("forgets", with_gradients(ForgetsMasks)(), offer)
+    assert gradient_effects(Caller(candidate, lambda: True)) == (
+        f"with padding=bool, attn=causal, attn=bool2d: {UNMASKED}",
+    )
 
 
 def test_right_sums_are_not_spoken_of() -> None:

@@ -7,7 +7,7 @@ projects it are one cause: they all follow from dQ.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,7 @@ from mha_parity.diagnose.experiments.places import AXES
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, size_rule
 from mha_parity.diagnose.experiments.sizes import LETTERS
 from mha_parity.diagnose.experiments.softmax_gradient import subtracted_sums
+from mha_parity.diagnose.experiments.variants import without_masks
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ FACTORS: dict[str, Callable[[Case], float]] = {
     **{f"sqrt(D / (D rounded up to a multiple of {m}))": _padded(m) for m in (8, 16, 32, 64)},
 }
 NO_FACTOR = "by no one factor"
+UNMASKED = "all gradients are those without the mask"
 INPUT = "gradient of query"
 # Which gradient of the heads an array's own follows from.
 STAGE = {"query": "dQ", "key": "dK", "value": "dV", "q": "dQ", "k": "dK", "v": "dV"}
@@ -115,7 +117,8 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
     for axis, kinds in MASKS.items():
         for kind in (k for k in kinds if k in caller.candidate.offer[axis]):
             case = caller.case(**_sizes(caller, SIZES[0]), **most, **{axis: kind})
-            for text in _sentences(_answered(caller, [case])):
+            trials = _answered(caller, [case])
+            for text in _without_masks(trials) or _sentences(trials):
                 found[text] += 1
                 names.setdefault(text, []).append(f"{axis}={kind}")
     return tuple(f"with {', '.join(names[text])}: {text}" for text, _ in found.most_common())
@@ -128,6 +131,14 @@ def _of_the_softmax(trials: Sequence[CallResult], plain: Sequence[str]) -> tuple
             if not any(any(_departures(each, kind).values()) for each in trials):
                 return (text,)
     return ()
+
+
+def _without_masks(trials: Sequence[CallResult]) -> tuple[str, ...]:
+    """Return that gradients are those without a mask, where they are, and not those with it."""
+    if not any(any(_departures(each).values()) for each in trials):
+        return ()
+    bare = [replace(each, problem=without_masks(each.problem)) for each in trials]
+    return () if any(any(_departures(each).values()) for each in bare) else (UNMASKED,)
 
 
 def _most(caller: Caller) -> dict[str, str]:

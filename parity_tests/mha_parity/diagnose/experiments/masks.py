@@ -15,7 +15,11 @@ from mha_parity.diagnose.experiments.influence import irregular, visibility, vis
 from mha_parity.diagnose.experiments.reading import NOISE, SampleWeights, read_problem
 from mha_parity.diagnose.experiments.rules import index_runs
 from mha_parity.diagnose.experiments.transfer import curve
-from mha_parity.diagnose.experiments.variants import answered_variant, mask_variants
+from mha_parity.diagnose.experiments.variants import (
+    answered_variant,
+    mask_variants,
+    without_masks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -230,8 +234,7 @@ def kept_keys(caller: Caller, found: MaskEffect) -> str:
 
 def unmasked(problem: Problem, sample: int) -> Array:
     """Return the scores without any mask, (H, L, S), of one sample."""
-    case = problem.case.replace(padding="none", attn="none", masked_rows="none")
-    bare = Attention(problem.replace(case=case, key_padding_mask=None, attn_mask=None))
+    bare = Attention(without_masks(problem))
     bare.answer()
     return np.asarray(bare.stages["scores"][sample][..., : problem.key.shape[1]])
 

@@ -25,6 +25,12 @@ INVERTED = "is inverted: what it marks is seen, the rest hidden"
 AS_BOOLEAN = "is taken as boolean: every number but 0 hides its key"
 
 
+def without_masks(problem: Problem) -> Problem:
+    """Return the problem without any mask and without the causal rule."""
+    case = problem.case.replace(padding="none", attn="none", masked_rows="none")
+    return problem.replace(case=case, key_padding_mask=None, attn_mask=None)
+
+
 def answered_variant(trial: CallResult, variants: Variants) -> str:
     """Return the sentence of the first changed problem that the answer is right for; "" if none."""
     return next((text for text, changed in variants if is_answered(trial, changed)), "")
