@@ -34,6 +34,7 @@ RESCALED = (
 MERGED = (
     "weight each tile's result by exp(its maximum - the row's maximum) times its own sum of exp"
 )
+PRECISELY = "compute it with math.sqrt, or in the dtype of the scores"
 NEARLY_EXP = 1e-2  # of a logarithm: a formula of other q or k misses by more
 
 
@@ -265,13 +266,14 @@ def _straight(caller: Caller, found: transfer.Curve, slopes: Array) -> WeightsFi
             listed = f"{formula} ({listed} at D = {found.reading.problem.head_dim})"
         return WeightsFinding(
             f"the effective scale is {listed}, expected {RIGHT_LAW} = {expected:.{at}g}",
+            PRECISELY if formula.startswith(f"{RIGHT_LAW} rounded") else
             "multiply q k^T by 1/sqrt(D), once, with the D of the call",
             operation="scale",
-        )
+        )  # fmt: skip
     if rounded_scale(found.reading.problem.head_dim, float(slopes[0])):
         return WeightsFinding(
             "the effective scale is 1/sqrt(D) rounded to float32",
-            "compute it with math.sqrt, or in the dtype of the scores",
+            PRECISELY,
             operation="scale",
         )
     story = transfer.denominator(found)
