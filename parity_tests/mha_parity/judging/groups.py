@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,11 @@ class JudgedArray:
         if self.name == "averaged":
             return np.asarray(weights.mean(axis=1))
         return output if self.name == "output" else weights
+
+    def of_sample(self, sample: int) -> JudgedArray:
+        """Return the groups of one sample."""
+        reference = self.reference[sample : sample + 1]
+        return replace(self, reference=reference, shape=(1, *self.shape[1:]))
 
     def worst(self, array: Array) -> Array:
         """Return the largest magnitude in each group, (N, H) or (N, 1)."""

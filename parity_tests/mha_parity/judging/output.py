@@ -39,12 +39,17 @@ INCONCLUSIVE_SHARE = 0.1  # of the reference's scale: a rounding error so large 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
-    """The settings of a judge: k, two demands beyond a right answer, and the orders it measures."""
+    """The settings of a judge: k, two demands beyond a right answer, and the orders it measures.
+
+    ``brief``: where an error is beyond what any order could allow, one order is measured for what
+    is said to be allowed. The severity is the same.
+    """
 
     k: float = K
     max_times_torch: float | None = None
     fully_masked: Policy | None = None
     orders: tuple[EvalOrder, ...] = EVAL_ORDERS
+    brief: bool = False
 
 
 DEFAULT_SETTINGS = JudgeSettings()
@@ -183,10 +188,13 @@ class _OutputJudge:
         """Judge finite numbers; the reference is NaN where there is nothing to compare."""
         difference = np.abs(judged.difference(found))
         error = judged.worst(difference)
-        allowed = ROUNDINGS * judged.rounding
+        allowed, beyond = ROUNDINGS * judged.rounding, False
         for yard in self.order_spread.errors(judged):
             allowed = self.settings.k * yard + ROUNDINGS * judged.rounding
             if (error <= allowed).all():
+                break
+            beyond = self.settings.brief and self._beyond_every_order(judged, error)
+            if beyond:
                 break
         units = difference / judged.spread(allowed)
         numbers: dict[str, object] = {}
@@ -204,7 +212,7 @@ class _OutputJudge:
             return self._with_times_torch(
                 self._check_result(check, severity, detail=detail, **numbers)
             )
-        if (self._unexplained(judged, difference, error)).any():
+        if beyond or self._unexplained(judged, difference, error).any():
             detail = f"{_found(judged, found, units)}; no rounding explains it."
             return self._check_result(check, Severity.WRONG, detail=detail, **numbers)
         if (error > self.settings.k * self.order_spread.coarse(judged) + _coarse(judged)).any():
@@ -228,15 +236,33 @@ class _OutputJudge:
 
     def _unexplained(self, judged: JudgedArray, difference: Array, error: Array) -> Array:
         """Return the groups with an error that no rounding explains."""
-        limits = bound(self.problem, self.reference)
-        limit = judged.of(limits.output, limits.weights)
-        if judged.name == "averaged":
-            limit = limit + machine(self.problem.dtype).factor(self.problem.num_heads, 1) * (
-                judged.reference + limit
-            )
+        limit = self._limit(judged)
         beyond = judged.worst(np.where(judged.finite & (difference > limit), 1.0, 0.0)) > 0
         narrow = self.order_spread.narrow(judged)
         return np.asarray(beyond & (error > self.settings.k * narrow + ROUNDINGS * judged.rounding))
+
+    def _limit(self, judged: JudgedArray) -> Array:
+        """Return the largest error that rounding explains, element by element."""
+        limits = bound(self.problem, self.reference)
+        limit = judged.of(limits.output, limits.weights)
+        if judged.name != "averaged":
+            return limit
+        roundings = machine(self.problem.dtype).factor(self.problem.num_heads, 1)
+        return np.asarray(limit + roundings * (judged.reference + limit))
+
+    def _beyond_every_order(self, judged: JudgedArray, error: Array) -> bool:
+        """Return whether the worst sample's error is more than any order can allow.
+
+        No order errs by more than the bound, but for those that sum in 16 bits.
+        """
+        limit = judged.worst(np.where(judged.finite, self._limit(judged), 0))
+        roundings = ROUNDINGS * judged.rounding
+        least = self.settings.k * limit + roundings
+        if not (error > least).any():
+            return False
+        sample = int((error / least).max(axis=1).argmax())
+        narrow = self.settings.k * self.order_spread.narrow_of(judged, sample) + roundings[sample]
+        return bool((error[sample] > np.maximum(least[sample], narrow)).any())
 
     def _with_times_torch(self, check_result: CheckResult) -> CheckResult:
         """Say the factor to torch's own error where it is asked for, or where it is the news."""

@@ -33,6 +33,7 @@ class OrderSpread:
         self._problem = problem
         self._orders = orders
         self._answers: list[tuple[Array, Array]] = []
+        self._narrow_samples: dict[int, tuple[Array, Array]] = {}
 
     @classmethod
     def of(
@@ -74,6 +75,17 @@ class OrderSpread:
         if self._problem.dtype.itemsize > 2:
             return np.zeros(quantity.scale.shape)
         return _finite(quantity.error(quantity.of(*self._narrow)))
+
+    def narrow_of(self, quantity: JudgedArray, sample: int) -> Array:
+        """Return the errors of that order in the groups of one sample, computed for it alone."""
+        if self._problem.dtype.itemsize > 2:
+            return np.zeros(quantity.scale.shape[1:])
+        alone = quantity.of_sample(sample)
+        if sample not in self._narrow_samples:
+            prepared = self._prepared.of_sample(sample)
+            self._narrow_samples[sample] = attend_in_order(prepared, NARROW)
+        errors = _finite(alone.error(alone.of(*self._narrow_samples[sample])))
+        return np.asarray(errors[0])
 
     @cached_property
     def _coarse(self) -> list[tuple[Array, Array]]:

@@ -11,6 +11,7 @@ to the dtype after every operation, after every stage, or at the ends only.
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Sums = Literal["blas", "sequential", "pairwise", "blocked"]
 Rounding = Literal["steps", "stages", "ends"]
 BLOCK = 8  # terms of a blocked sum
+ELEMENTS = 2**15  # of the terms of a sequential sum that are in memory at a time
 LOG2_E = math.log2(math.e)
 
 
@@ -103,22 +105,43 @@ class Arithmetic:
         if sums == "pairwise":
             return np.asarray((left[..., :, None, :] * right[..., None, :, :]).sum(axis=-1))
         size = BLOCK if sums == "blocked" else 1
-        total: Array | None = None
-        for start in range(0, terms, size):
+        if size == 1:
+            return self._one_by_one(left, right)
+        total = np.matmul(left[..., :size], right[..., :size].swapaxes(-1, -2))
+        for start in range(size, terms, size):
             part = slice(start, start + size)
-            partial = self._partial(left[..., part], right[..., part], size)
-            total = partial if total is None else self._summed(total, partial)
+            total += np.matmul(left[..., part], right[..., part].swapaxes(-1, -2))
+            total = self._if_narrow(total)
         return np.asarray(total)
 
-    def _partial(self, left: Array, right: Array, size: int) -> Array:
-        """Return the product over one block; over one term no sum is needed."""
-        if size == 1:
-            product = left * right.swapaxes(-1, -2)
-            return self._rounded(product) if self._narrow else product
-        return np.asarray(np.matmul(left, right.swapaxes(-1, -2)))
+    def _one_by_one(self, left: Array, right: Array) -> Array:
+        """Return the product with one term added after the other, some at a time in one array."""
+        rows, columns = left.swapaxes(-1, -2)[..., None], right.swapaxes(-1, -2)[..., None, :]
+        size = math.prod(left.shape[:-1]) * right.shape[-2]
+        at_a_time = max(ELEMENTS // max(size, 1), 1)
+        total: Array | None = None
+        for start in range(0, left.shape[-1], at_a_time):
+            part = slice(start, start + at_a_time)
+            terms = np.multiply(rows[..., part, :, :], columns[..., part, :, :], order="C")
+            total = self._in_sequence(self._if_narrow(terms), total)
+        return np.asarray(total)
 
-    def _summed(self, total: Array, partial: Array) -> Array:
-        return self._rounded(total + partial) if self._narrow else total + partial
+    def _in_sequence(self, terms: Array, total: Array | None) -> Array:
+        """Return ``total`` and the terms, (..., n, m, p), added up from the first to the last."""
+        if self._narrow:
+            for place in range(terms.shape[-3]):
+                term = terms[..., place, :, :]
+                total = term if total is None else self._rounded(total + term)
+            return np.asarray(total)
+        if total is not None:
+            terms[..., 0, :, :] += total
+        # NumPy adds over an axis in its order, but over the one that is last in memory in pairs.
+        if terms.shape[-2] * terms.shape[-1] == 1:
+            return np.asarray(terms.cumsum(axis=-3)[..., -1, :, :])
+        return np.asarray(np.add.reduce(terms, axis=-3))
+
+    def _if_narrow(self, array: Array) -> Array:
+        return self._rounded(array) if self._narrow else array
 
     def sum(self, array: Array, sums: Sums) -> Array:
         """Return the sum over the last axis, kept as an axis of one."""
@@ -147,6 +170,13 @@ class Prepared:
             problem.key_padding_mask is None and problem.attn_mask is None and not problem.is_causal
         )
         self.mask = None if unmasked else _mask(problem).astype(work)
+
+    def of_sample(self, sample: int) -> Prepared:
+        """Return the same with one sample alone: no order's answer to it depends on the others."""
+        alone, part = copy.copy(self), slice(sample, sample + 1)
+        alone.arrays = self.arrays | {name: self[name][part] for name in ("query", "key", "value")}
+        alone.mask = None if self.mask is None else self.mask[part]
+        return alone
 
     def __getitem__(self, name: str) -> Array:
         """Return an array that is there."""

@@ -159,7 +159,9 @@ def _chunks(
         if progress:
             progress(done, total)
 
-    settings = settings_of(options)
+    # A page draws what every case is allowed, and a shard may get one; else it is said of the
+    # failures shown, which are judged again.
+    settings = replace(settings_of(options), brief=shard == WHOLE and not options.draw)
     if executor is not None and not can_move(options, target):
         raise ValueError(f"got an executor of other processes, but {STAYS}.")
     number = 1 if executor is not None else jobs(options, target)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.checks.call_effects import FURTHER
 from mha_parity.core.verdict import Failure
-from mha_parity.run.shrink import shrunk
+from mha_parity.run.shrink import shrunk, with_every_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,8 @@ def failures_of(
         for each in found[:most]
     ]
     further = (each for each in first.values() if each.check == FURTHER)
-    plain = [_failure(each, repro) for each in (*found[most:], *further)]
+    others = (with_every_order(candidate, each, settings) for each in found[most:])
+    plain = [_failure(each, repro) for each in (*others, *further)]
     whole_run = [
         Failure(check_result=each, case=each.case, replay=repro.run())
         for each in run_check_results

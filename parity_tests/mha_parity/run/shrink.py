@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.covering import possible
+from mha_parity.core.check_result import Severity
 from mha_parity.core.features import PLAIN
 from mha_parity.run.case_run import run_case
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mha_parity.core.check_result import CheckResult
     from mha_parity.judging.output import JudgeSettings
 
+JUDGED = ("output", "weights")  # the checks whose numbers are judged by orders
 STEPS = 120  # calls of the candidate that one failure may cost
 # The order of turning features off: those that make a case hardest to read first.
 AXES_TO_PLAIN = (
@@ -67,7 +69,20 @@ def shrunk(candidate: Candidate, found: CheckResult, settings: JudgeSettings) ->
         return all(value in candidate.offer[axis] for axis, value in case.features().items())
 
     smallest_failing_case(found.case, fails, offered)
-    return best
+    return with_every_order(candidate, found, settings) if best is found else best
+
+
+def with_every_order(
+    candidate: Candidate, found: CheckResult, settings: JudgeSettings
+) -> CheckResult:
+    """Return a result with what all orders allow: the run measured one where that decided.
+
+    A target that answers otherwise when asked again keeps what the run found.
+    """
+    if found.severity is not Severity.WRONG or found.check not in JUDGED or found.where is None:
+        return found
+    again = run_case(candidate, found.case, settings).check_results
+    return next((each for each in again if each.kind == found.kind), found)
 
 
 def smallest_failing_case(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -312,3 +312,44 @@ def test_a_judge_measures_by_the_orders_of_its_settings(monkeypatch: pytest.Monk
     judge_answer(problem, reference_answer(problem), from_plain(problem),
                  JudgeSettings(orders=EVAL_ORDERS[:2]))  # fmt: skip
     assert EVAL_ORDERS[:2] == asked[0]
+
+
+@pytest.mark.parametrize("dtype", AXES["dtype"])
+def test_a_brief_judge_decides_alike_by_fewer_orders(dtype: str) -> None:
+    """The severities are those of all orders, over errors from gross to rounding's own size."""
+    briefly, brief = 0, JudgeSettings(brief=True)
+    for problem in problems(25, 37, dtype, size=("small", "medium"), weights="per_head"):
+        reference = reference_answer(problem)
+        right = nearest(problem, reference)
+        moved = reference.output[..., ::-1] - reference.output
+        for share in (1.0, 1e-2, 1e-4, 1e-6, 0.0):
+            with np.errstate(all="ignore"):
+                output = (reference.output + share * moved).astype(problem.dtype)
+            answer = replace(right, output=output)
+            whole = judge_answer(problem, reference, answer)
+            found = judge_answer(problem, reference_answer(problem), answer, brief)
+            assert [(r.check, r.severity) for r in whole] == [(r.check, r.severity) for r in found]
+            briefly += output_of(found).allowed < output_of(whole).allowed
+    assert briefly > 3
+
+
+def test_one_order_decides_what_no_order_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight orders a brief judge measures one of zeros, and all of what is close to right."""
+    counted: list[int] = []
+    answers = OrderSpread.answers
+
+    def counting(self: OrderSpread) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for each in answers(self):
+            counted.append(1)
+            yield each
+
+    monkeypatch.setattr(OrderSpread, "answers", counting)
+    problem = make_problem(parse("mha-N3-L5-S7-H2-D4-cross-bias-float16-s41"))
+    reference = reference_answer(problem)
+    for output, orders in (
+        (np.zeros_like(reference.output), 1), (reference.output * 1.01, len(EVAL_ORDERS)),
+    ):  # fmt: skip
+        counted.clear()
+        answer = Answer(output=output.astype(problem.dtype))
+        judge_answer(problem, reference, answer, JudgeSettings(brief=True))
+        assert len(counted) == orders

@@ -10,6 +10,7 @@ import pytest
 
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
+from mha_parity.cases.rng import numpy_dtype
 from mha_parity.core.features import AXES, offer
 from mha_parity.core.problem import Problem
 from mha_parity.oracle.error_bound import bound
@@ -120,3 +121,37 @@ def test_narrow_sums_round_at_each_step() -> None:
     assert arithmetic.sum(row, "sequential").item() == 256
     wide = Arithmetic(np.dtype(ml_dtypes.bfloat16), EvalOrder())
     assert wide.sum(row, "sequential").item() == math.fsum(row.ravel())
+
+
+@pytest.mark.parametrize("dtype", AXES["dtype"])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 9, 16), (1, 3, 1), (3, 70, 61)])
+@pytest.mark.parametrize("order", [EvalOrder(), NARROW], ids=["wide", "narrow"])
+def test_sequential_sums_are_those_of_a_loop(
+    dtype: str, shape: tuple[int, int, int], order: EvalOrder
+) -> None:
+    """To the bit, in all dtypes and layouts: NumPy would add what is last in memory in pairs."""
+    samples, rows, columns = shape
+    rng = np.random.default_rng(7)
+    arithmetic = Arithmetic(numpy_dtype(dtype), order)
+    left: np.ndarray = rng.normal(size=(samples, 40, rows)).astype(arithmetic.work)
+    left, right = left.swapaxes(-1, -2), rng.normal(size=(columns, 40)).astype(arithmetic.work)
+    half = order.narrow and arithmetic.half
+    total: np.ndarray = np.zeros((samples, rows, columns), arithmetic.work)
+    for place in range(40):
+        term: np.ndarray = left[..., place, None] * right[:, place]
+        term = term.astype(dtype).astype(np.float32) if half else term
+        total = total + term
+        total = total.astype(dtype).astype(np.float32) if half else total
+    assert np.array_equal(total, arithmetic.product(left, right, "sequential"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_sample_alone_sums_in_16_bits_as_among_others(dtype: str) -> None:
+    """The order that sums in the dtype gives each sample the same bits without the others."""
+    for problem in problems(12, 13, dtype):
+        prepared = Prepared(problem)
+        whole = attend_in_order(prepared, NARROW)
+        for sample in range(problem.case.batch):
+            alone = attend_in_order(prepared.of_sample(sample), NARROW)
+            for one, among in zip(alone, whole, strict=True):
+                assert np.array_equal(one[0], among[sample], equal_nan=True), problem.case.id

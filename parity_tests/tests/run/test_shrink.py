@@ -296,3 +296,22 @@ def test_what_cannot_be_shrunk_is_returned() -> None:
     """A failure that no smaller case shows comes back as it was."""
     found = CheckResult(case=LARGE, check="output", severity=Severity.WRONG, detail="once")
     assert found is shrink.shrunk(attention(lambda _: False), found, JudgeSettings())
+
+
+def test_what_cannot_be_shrunk_is_measured_by_all_orders() -> None:
+    """A brief result gets what all orders allow, as the judge of one case says it."""
+    case = parse("qkv-N1-L7-S7-H2-D5-float32-s0")
+    zeros, right = (
+        FunctionCandidate(name, function, WHOLE)
+        for name, function in (
+            ("zeros", lambda problem: np.zeros(problem.output_shape, problem.dtype)),
+            ("right", lambda problem: reference_answer(problem).output.astype(problem.dtype)),
+        )
+    )
+    brief, whole = (
+        run_case(zeros, case, JudgeSettings(brief=flag)).check_results[0] for flag in (True, False)
+    )
+    assert brief.severity is Severity.WRONG
+    assert brief.allowed < whole.allowed
+    assert shrink.with_every_order(zeros, brief, JudgeSettings()) == whole
+    assert shrink.with_every_order(right, brief, JudgeSettings()) is brief
