@@ -1,8 +1,8 @@
 """Ask cases again in a fresh process: which answers depend on the calls that were made before.
 
-A failing case is asked alone, and a sample of the others in reverse order. Where an answer differs
-from that in the run, the shortest beginning of the run that changes it is found by bisection: its
-last call and the case are the two calls that show the state.
+Two failing cases are asked one after the other, and a sample of the others in reverse order. Where
+an answer differs from that in the run, the shortest beginning of the run that changes it is found
+by bisection: its last call and the case are the two calls that show the state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Open = Callable[[], AbstractContextManager[Candidate]]
 
 CHECK = "statelessness"
-FAILING = 2  # failing cases that are asked alone
+FAILING = 2  # failing cases that are asked in a fresh process
 SAMPLED_FROM = 200  # cases: a shorter run is not worth a further process
 EVERY, BEFORE = 24, 480  # of these first cases of a run every 24th keeps its answer for the sample
 EARLIER = 500  # calls among which the earlier one is looked for
@@ -52,8 +52,10 @@ def state_findings(candidate: Candidate, case_results: Sequence[CaseResult]) -> 
     own = getattr(candidate, "own_weights", None)
     search = _Search(fresh, [each.case for each in case_results], own)
     wrong = [place for place, each in enumerate(case_results) if each.fails]
-    for place in [p for p in wrong if _is_comparable(case_results[p])][:FAILING]:
-        found = search.failing(place, case_results[place])
+    chosen = [p for p in wrong if _is_comparable(case_results[p])][:FAILING]
+    answers = search.in_a_fresh_process([case_results[place].case for place in chosen])
+    for place, answer in zip(chosen, answers, strict=True):
+        found = search.failing(place, case_results[place], answer, is_first=place == chosen[0])
         if found:
             return [_finding(case_results[place].case, found)]
     kept = {place: each.answer for place, each in enumerate(case_results)
@@ -86,10 +88,21 @@ class _Search:
         """Return the problem of a case, as the run asked it."""
         return problem_of(case, self.own_weights)
 
-    def failing(self, place: int, result: CaseResult) -> str:
-        """Say which earlier call changes the answer to a failing case; empty where none does."""
+    def in_a_fresh_process(self, cases: Sequence[Case]) -> list[Answer | CandidateError]:
+        """Return the answers to cases that are asked one after another in one process."""
+        return self._all([self.problem(case) for case in cases]) if cases else []
+
+    def failing(
+        self, place: int, result: CaseResult, answer: Answer | CandidateError, *, is_first: bool
+    ) -> str:
+        """Say which earlier call changes the answer to a failing case; empty where none does.
+
+        ``answer`` is that of a fresh process, where it was the first call or followed another.
+        """
         case, in_run = result.case, result.answer
-        alone = self._last([self.problem(case)])
+        if not _difference(answer, in_run):
+            return self._relation(result)
+        alone = answer if is_first else self._last([self.problem(case)])
         if _difference(alone, in_run) and not _difference(alone, self._last([self.problem(case)])):
             # Of the calls that recognised the target no case knows; those after it may do alike.
             others = [*self.run[max(0, place - EARLIER) : place], *self.run[place + 1 :]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.targets.fit.construct import LENGTH, Sizes, meanings
@@ -60,6 +61,7 @@ def _value(sizes: Sizes, name: str) -> Any:
     return sizes.value("kv_heads" if counts_kv_heads(name) else str(_meaning(name)))
 
 
+@cache
 def _meaning(name: str) -> str | None:
     plain = _plain(name)
     known = next((meaning for meaning, names in _PLAIN.items() if plain in names), None)

@@ -8,6 +8,7 @@ import math
 import re
 import sys
 from dataclasses import dataclass, is_dataclass
+from functools import cache
 from itertools import islice, product
 from types import CodeType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -79,17 +80,21 @@ class Sizes:
 
     def value(self, meaning: str) -> Any:
         """Return what an argument of this meaning gets."""
+        if meaning == "random":
+            return random_source()
+        width, packed = self.width, 3 * self.width
+        shapes = {
+            "matrix": (width, width), "vector": (width,), "packed_rows": (packed, width),
+            "packed_columns": (width, packed), "packed_vector": (packed,),
+        }  # fmt: skip
+        if meaning in shapes:
+            return np.zeros(shapes[meaning])
         return {
-            "width": self.width, "heads": self.heads, "head_dim": self.width // self.heads,
+            "width": width, "heads": self.heads, "head_dim": width // self.heads,
             "kv_heads": self.kv_heads or self.heads, "length": self.length, "bias": self.bias,
-            "root": math.sqrt(self.width / self.heads),
-            "inverse_root": 1 / math.sqrt(self.width / self.heads),
-            "random": random_source(),
+            "root": math.sqrt(width / self.heads),
+            "inverse_root": 1 / math.sqrt(width / self.heads),
             "off": False, "dropout": self.dropout, "zero": 0, "device": "cpu", "none": None,
-            "matrix": np.zeros((self.width, self.width)), "vector": np.zeros(self.width),
-            "packed_rows": np.zeros((3 * self.width, self.width)),
-            "packed_columns": np.zeros((self.width, 3 * self.width)),
-            "packed_vector": np.zeros(3 * self.width),
         }[meaning]  # fmt: skip
 
 
@@ -99,6 +104,7 @@ def random_source() -> Any:
     return np.random.default_rng(0) if jax is None else jax.random.PRNGKey(0)
 
 
+@cache
 def meanings(name: str) -> tuple[str, ...]:
     """Return what an argument of this name may mean; () if nothing is known."""
     if is_weight(name) and parts(name):

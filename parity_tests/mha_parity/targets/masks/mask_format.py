@@ -40,7 +40,7 @@ VALUES = ("bool", "int", "float")  # of True and False, or 1 and 0
 _PLACE = {"N": 0, "H": 1, "L": 2, "S": 3}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class MaskContent:
     """What a case hides or adds, (N, H, L, S) each; ``added`` has -inf where a key is hidden.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,14 +89,20 @@ class MaskPlan:
         named = {each.parameter.key: each for each in found}
         whole = list(_together(parts))
         groups = [parts, whole] if whole else [parts]
+        nothing = _nothing(problem)
+
+        @cache
+        def values_of(key: str, part: MaskContent) -> list[MaskArgument]:
+            return _values(named[key], part, problem)
+
         for group in groups:
             for keys in itertools.permutations(named, len(group)):
                 if any(set(pair) <= set(keys) for pair in (*self.exclusive, *self.enabling)):
                     continue
                 pairs = zip(keys, group, strict=True)
-                values = [_values(named[key], part, problem) for key, part in pairs]
+                values = [values_of(key, part) for key, part in pairs]
                 rest = [key for key in named if key not in keys]
-                idle = {key: _values(named[key], _nothing(problem), problem) for key in rest}
+                idle = {key: values_of(key, nothing) for key in rest}
                 if not all(values) or not all(idle[k] for k in rest if _is_needed(named[k])):
                     continue
                 on = [(s, named[s].taken[0].hides) for s, m in self.enabling if m in keys]
