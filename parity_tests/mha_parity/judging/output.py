@@ -180,8 +180,8 @@ class _OutputJudge:
             f"{check} is {float(found[index])} at {where}, but should be "
             f"{float(judged.reference[index]):.6g}; {wrong} such place{'s' if wrong > 1 else ''}."
         )
-        lost = self.order_spread.lost(judged)
-        severity = Severity.INCONCLUSIVE if not (places & ~lost).any() else Severity.WRONG
+        lost = self.order_spread.all_lost(judged, places)
+        severity = Severity.INCONCLUSIVE if lost else Severity.WRONG
         return self._check_result(check, severity, error=float("inf"), where=where, detail=sentence)
 
     def _numbers(self, check: str, judged: JudgedArray, found: Array) -> CheckResult:

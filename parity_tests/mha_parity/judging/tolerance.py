@@ -61,10 +61,11 @@ class OrderSpread:
             worst = np.maximum(worst, _finite(quantity.error(quantity.of(*answer))))
             yield worst
 
-    def lost(self, quantity: JudgedArray) -> Array:
-        """Return where no order gives a number though the reference is one."""
-        numbers = [np.isfinite(quantity.of(*answer)) for answer in self.answers()]
-        return np.asarray(quantity.finite & ~np.any(numbers, axis=0))
+    def all_lost(self, quantity: JudgedArray, places: Array) -> bool:
+        """Return whether at none of the places an order gives a number where the reference does."""
+        if (places & ~quantity.finite).any():
+            return False
+        return not any((places & np.isfinite(quantity.of(*each))).any() for each in self.answers())
 
     @cached_property
     def _narrow(self) -> tuple[Array, Array]:
