@@ -69,3 +69,18 @@ def rows_of_heads(*, values, keys, queries, bias=None):
 def rows_of_heads_unscaled(queries, keys, values):
     """Forget the scale."""
     return of_heads(queries, keys, values, 1.0)
+
+
+def with_probability(query, key, value, attn_bias=None, p=0.0, scale=None):
+    """Return (N, L, H, D); ``p`` is a probability, and no tuple of weights that is unpacked."""
+    if p > 0:
+        raise NotImplementedError
+    query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = query @ key.swapaxes(-1, -2) * scale
+    return (softmax(scores if attn_bias is None else scores + attn_bias) @ value).swapaxes(1, 2)
+
+
+def with_probability_unscaled(query, key, value, attn_bias=None, p=0.0):
+    """Forget the scale."""
+    return with_probability(query, key, value, attn_bias, p, 1.0)

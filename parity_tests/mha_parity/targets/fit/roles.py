@@ -178,7 +178,9 @@ def of_function(
     ``keys`` are strings that it reads, which may be those of a dictionary of weights, and
     ``unpacked`` names that it unpacks, which may be those of a tuple of weights.
     """
-    params = next((p for p in named if PARAMS.search(p.name.lower())), None)
+    # `p=0.0` is a probability.
+    kept = (p for p in named if p.default in {p.empty, None} and PARAMS.search(p.name.lower()))
+    params = next(kept, None)
     if params is not None and (entries := [*_entries(keys), *_in_order(unpacked)]):
         for roles in of_function([p for p in named if p is not params]):
             if not roles.weights:
