@@ -5,38 +5,31 @@ from __future__ import annotations
 import difflib
 import inspect
 import traceback
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.global_state import GlobalState
 from mha_parity.targets import backends
 from mha_parity.targets.attention_call import is_adapter
 from mha_parity.targets.attribution import raised_by
-from mha_parity.targets.callables import as_function, is_function, layer_inside
+from mha_parity.targets.callables import as_function, layer_inside
 from mha_parity.targets.conventions.adapted import Adapted
 from mha_parity.targets.conventions.crash_report import crash
 from mha_parity.targets.conventions.fitted import Fitted
-from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
-from mha_parity.targets.conventions.probing import accepts, offer_unprobed, probe_offer
-from mha_parity.targets.fit.refusals import refuse_separate_kernels, without_counterpart
-from mha_parity.targets.fit.without_counterpart import kept_offenders, offenders
+from mha_parity.targets.conventions.probing import offer_unprobed, probe_offer
 from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
 from mha_parity.targets.known import KNOWN, convention_named
 from mha_parity.targets.onnx_model import OnnxModel
+from mha_parity.targets.recognition import fits_of, in_its_library, recognised
 from mha_parity.targets.state_dict import give_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mha_parity.targets.backends.base import Library
     from mha_parity.targets.conventions.base import Convention
 
 __all__ = ["KNOWN", "bind", "convention_named"]
-
-EVEN_HEAD_DIM = 8  # of the call that is watched: rotary positions halve a head
 
 
 def bind(
@@ -159,130 +152,14 @@ def _bound(
     if name is None and is_adapter(subject):
         name = Adapted.name
     if name is None and call:
-        return _in_own_arrays(_recognised(subject, libraries, path), libraries)
+        return recognised(subject, libraries, path)
     if name is None:
         from mha_parity.targets.detect import recognise
 
         name = recognise(subject, libraries, call=call)
     if name == Fitted.name:
-        fits, refused = _fits(subject, libraries, path)
+        fits, refused = fits_of(subject, libraries, path)
         if not fits:
             raise refused[-1]
         return fits[-1]
-    return _in_its_library(convention_named(name), subject, libraries, path, call=call)
-
-
-def _in_its_library(
-    kind: type[Convention],
-    subject: object,
-    libraries: list[Library],
-    path: str | None,
-    *,
-    call: bool,
-) -> Convention:
-    """Return the subject bound with the first library's arrays that it accepts, or the first."""
-    bound = [kind(subject, library=library, path=path) for library in libraries]
-    if call and len(bound) > 1:
-        bound.sort(key=lambda each: not accepts(each, each.plain_case()).offered)
-    return bound[0]
-
-
-def _in_own_arrays(bound: Convention, libraries: list[Library]) -> Convention:
-    """Return what answers NumPy's arrays by another library's as it is called with those."""
-    if bound.library.name != "numpy" or len(libraries) == 1:
-        return bound
-    with suppress(CandidateError, TargetError):
-        result = bound.prepare(make_problem(bound.plain_case())).make()
-        own = [each for each in libraries if each.name == backends.library_of(result)]
-        again = _recognised(bound.subject, own, None) if own else bound
-        if accepts(again, again.plain_case()).offered:
-            return again
-    return bound
-
-
-def _recognised(subject: object, libraries: list[Library], path: str | None) -> Convention:
-    """Return the subject by the convention that its signature shows, if it computes attention so.
-
-    Else as experiments show that it is meant; else by its signature all the same, to be judged.
-    """
-    from mha_parity.targets.detect import computes_attention, recognise
-
-    searched = inspect.isclass(subject) or is_function(subject)
-    if path is not None or not searched:
-        name = recognise(subject, libraries)
-        return _in_its_library(convention_named(name), subject, libraries, path, call=True)
-    found: list[Convention] = []
-    refused: list[TargetError] = []
-    try:
-        name = recognise(subject, libraries)
-        found.append(_in_its_library(convention_named(name), subject, libraries, path, call=True))
-        if computes_attention(found[0]):
-            return found[0]
-    except TargetError as error:
-        refused.append(error)
-    fits, why = _fits(subject, libraries, path)
-    if fits and fits[-1].fit.exact and not _leaves_out_heads(fits[-1], found):
-        return fits[-1]
-    answering = [each for each in found if accepts(each, each.plain_case()).offered]
-    nearest = (*answering, *fits[::-1])[:1]
-    if not nearest:
-        raise (*refused, *why)[-1]
-    if why and isinstance(nearest[0], LinearModule) and nearest[0].says_no_roles:
-        raise why[-1]
-    _refuse_without_counterpart(nearest[0])
-    return nearest[0]
-
-
-def _leaves_out_heads(fitted: Convention, found: list[Convention]) -> bool:
-    """Return whether rows without heads alone fit, where arrays of heads are answered as well.
-
-    What mixes samples or heads is right of a single one.
-    """
-    answers = (
-        accepts(each, each.plain_case()).offered for each in found if each.convention == "sdpa"
-    )
-    return "many" not in fitted.offer["heads"] and any(answers)
-
-
-def _refuse_without_counterpart(bound: Convention) -> None:
-    """Refuse what departs from attention by what torch's layer cannot express.
-
-    Raises
-    ------
-    TargetError
-        A small call runs what is called after it; the sentence names that. Or it has no scores.
-
-    """
-    case = bound.plain_case().replace(head_dim=EVEN_HEAD_DIM)
-    case = case.replace(dtype=bound.trial_dtype) if bound.trial_dtype else case
-    try:
-        problem = make_problem(case)
-        call = bound.prepare(problem)
-    except CandidateError:
-        return  # the run says what it raised
-    layer = call.function
-    modules: Iterable[tuple[str, Any]] = getattr(layer, "named_modules", tuple)()
-    # An identity stands where a LayerNorm was taken out.
-    paths = {id(each): path for path, each in modules if type(each).__name__ != "Identity"}
-    named = offenders(call.make, paths) or kept_offenders(
-        layer, lambda: bound.answer(problem, call.make()).output
-    )
-    if named:
-        raise TargetError(without_counterpart(bound.name, named))
-    refuse_separate_kernels(bound)
-
-
-def _fits(
-    subject: object, libraries: list[Library], path: str | None
-) -> tuple[list[Fitted], list[TargetError]]:
-    """Return the subject as experiments fit it, the nearest last, and why it does not fit."""
-    fits: list[Fitted] = []
-    refused: list[TargetError] = []
-    for library in libraries:
-        try:
-            fits.append(Fitted(subject, library=library, path=path))
-        except TargetError as error:
-            refused.append(error)
-        if fits and fits[-1].fit.exact:
-            break
-    return sorted(fits, key=lambda each: (each.fit.exact, each.fit.correlation)), refused
+    return in_its_library(convention_named(name), subject, libraries, path, call=call)

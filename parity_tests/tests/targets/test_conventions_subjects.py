@@ -39,10 +39,10 @@ RIGHT = {
     "packed_weights.py:f": "x-weights-heads",
     "packed_weights.py:single_head": "x-weights",
     "valid_lengths.py:Attention": "module-valid-lens",
-    "valid_lengths.py:attend": "qkv",
+    "valid_lengths.py:attend": "fitted",
     "keep_mask.py:Looped": "module-mask",
     "keep_mask.py:Stacked": "module-mask",
-    "keep_mask.py:attend": "qkv",
+    "keep_mask.py:attend": "fitted",
     "like_torch.py:Attention": "torch-module",
     "like_torch.py:attend": "sdpa",
     "packed_samples.py:varlen": "varlen",
@@ -191,8 +191,10 @@ class TestOffer:
         assert bound("projected.py:f").offer["layout"] == ("unbatched",)
 
     def test_batches_are_offered_where_they_come_out_in_shape(self) -> None:
-        """A function that takes any leading axes is judged with and without a batch."""
-        assert bound("keep_mask.py:attend").offer["layout"] == ("unbatched", "batch_first")
+        """A function that takes any leading axes is judged with several heads, and one sample."""
+        offer = bound("keep_mask.py:attend").offer
+        assert offer["layout"] == ("batch_first", "unbatched")
+        assert offer["heads"] == ("one", "many")
 
     def test_a_constructor_without_bias_kv_offers_none(self) -> None:
         """What a torch look-alike's constructor does not name is not offered."""

@@ -22,8 +22,8 @@ RIGHT = {
     "Called": "module-valid-lens",
     "ValuesFirst": "module-valid-lens",
     "OneInput": "module-mask",
-    "masked": "qkv",
-    "values_first": "qkv",
+    "masked": "fitted",
+    "values_first": "fitted",
     "values_first_heads": "qkv-heads",
     "whole": "x-weights-out-heads",
 }

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import Answer, CandidateError
+from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.oracle.error_bound import roundoff
@@ -217,6 +217,14 @@ def test_transposed_output_weights_hide_no_other_reading() -> None:
     asked = Options(cases=24, shrink=False)
     verdict = check(bind_in_process(bound.subject, asked), asked)
     assert ["out-proj-transposed"] == [each.bug for each in verdict.diagnosis]
+
+
+def test_heads_that_are_mixed_are_not_passed_over() -> None:
+    """A function that is right of one head, and takes arrays of several, is not judged of one."""
+    function = load.load(f"{SUBJECTS}/given_weights.py:first_keys")
+    with pytest.raises(TargetError, match=r"otherwise than each of their heads alone, .*`--conv"):
+        bind(function)
+    assert bind(function, "qkv").offer["heads"] == ("one",)
 
 
 @pytest.mark.parametrize(("name", "sentence"), REFUSED.items(), ids=REFUSED)

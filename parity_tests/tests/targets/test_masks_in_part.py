@@ -115,7 +115,7 @@ def test_a_shape_that_short_calls_alone_take_is_said_and_not_asked(
     (note,) = (each for each in verdict.notes if each.startswith("`bias`"))
     taken, _, short = note.partition("; ")
     assert "(L, S)" in taken
-    assert short.startswith("short calls alone take (N, 1, S), which is not asked"), note
+    assert short.startswith("short calls alone take (N, 1, 1, S), which is not asked"), note
 
 
 def test_where_every_shape_raises_in_long_calls_the_cases_show_it(

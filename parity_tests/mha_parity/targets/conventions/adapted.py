@@ -77,7 +77,7 @@ class Adapted(Convention):
             self.offer |= {"heads": ("one",)}
             self.reasons["heads", "many"] = "the adapter does not read `num_heads`"
         take_as_causal(self)
-        case = self.plain_case()
+        case = self.trial_case()
         yield from self._inputs(case)
         if case.form == "mha":
             yield from self._projections(case)

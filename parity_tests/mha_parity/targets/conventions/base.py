@@ -243,6 +243,11 @@ class Convention(ABC):
     def plain_case(self) -> Case:
         """Return a small case of the plainest features that the convention carries."""
 
+    def trial_case(self) -> Case:
+        """Return the plain case in the dtype in which small calls go through."""
+        case = self.plain_case()
+        return case.replace(dtype=self.trial_dtype) if self.trial_dtype else case
+
     def probes(self) -> Iterator[FeatureProbe]:
         """Yield the features that the subject may have beyond its claims, if a call proves it."""
         yield from ()

@@ -91,7 +91,7 @@ class Fitted(InterpretedCalls):
         if self.how.norms and self.fit.exact:
             self._refuse_inner_norms()
         if self.joins_heads and self.fit.exact:
-            refuse_output_unapplied(self._ask, self.name, self.how, self.trial_dtype or DTYPES[0])
+            refuse_output_unapplied(self._ask, self.name, self.how, self._dtype)
         # An inexact one is judged as it is: what is added may depend on the size of the rest.
         if self.how.residual and self.fit.exact and self.how.parts & {"out", "v"}:
             self.above_residual = ABOVE_RESIDUAL
@@ -102,12 +102,16 @@ class Fitted(InterpretedCalls):
 
     def _place(self) -> int | None:
         """Return where the output stands, by a problem in which no two sizes are equal."""
-        for dtype in DTYPES:
-            problem = trial_problem(self.how, "self", dtype)
-            with suppress(CandidateError):  # then another dtype, or shapes have to tell
-                several = self.several(self.prepare(problem).make())
-                return self.output_of(problem, several)[0] if len(several) > 1 else None
+        problem = trial_problem(self.how, "self", self._dtype)
+        with suppress(CandidateError):  # then shapes have to tell
+            several = self.several(self.prepare(problem).make())
+            return self.output_of(problem, several)[0] if len(several) > 1 else None
         return None
+
+    @property
+    def _dtype(self) -> str:
+        """The dtype of small problems."""
+        return self.trial_dtype or DTYPES[0]
 
     def _refuse_inner_norms(self) -> None:
         """Refuse norms between the projections, and keep which rows the others are applied to.
@@ -118,7 +122,7 @@ class Fitted(InterpretedCalls):
             A norm gets projected rows, or heads.
 
         """
-        problem = trial_problem(self.how, "self", self.trial_dtype or DTYPES[0])
+        problem = trial_problem(self.how, "self", self._dtype)
         if inner := inner_norms(self, problem):
             raise TargetError(without_counterpart(self.name, inner))
         self.norm_remarks = tuple(norm_remarks(self, problem, causal=self.fit.causal))
@@ -144,6 +148,7 @@ class Fitted(InterpretedCalls):
                 if is_class:
                     refuse_own_heads(self._ask, self.name, trials, dtype)
             if taken:
+                self.trial_dtype = dtype
                 return self._with_lengths(best, dtype)
         refuse_lengths(self._ask, self.name, trials, DTYPES[0])
         raise TargetError(why_refused(self.name, self._layers, trials))
@@ -232,7 +237,7 @@ class Fitted(InterpretedCalls):
     def probes(self) -> Iterator[FeatureProbe]:
         """Look what it hides by itself; other layouts, empty axes, weights, wider values."""
         self._look()
-        case = self.plain_case()
+        case = self.trial_case()
         self._narrow(case)
         self._look_at_one_head()
         if case.layout == "batch_first" and self.how.arrangement in {"rows", *OF_HEADS}:
@@ -322,7 +327,7 @@ class Fitted(InterpretedCalls):
 
     def _hides_the_future(self) -> bool:
         try:
-            return hides_the_future(self, trial_problem(self.how, "self", "float64"))
+            return hides_the_future(self, trial_problem(self.how, "self", self._dtype))
         except CandidateError:
             return False
 

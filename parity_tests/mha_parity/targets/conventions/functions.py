@@ -58,7 +58,7 @@ class QKVHeads(Convention):
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Batches, keys of another number, wider values, weights, gradients."""
-        case = self.plain_case()
+        case = self.trial_case()
         yield from layout_probes(case)
         yield from weight_probes(case)
         yield FeatureProbe("inputs", "cross", (case.replace(inputs="cross", keys=7),))
@@ -116,9 +116,9 @@ class XWeightsHeads(Convention):
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Batches and weights."""
-        yield from layout_probes(self.plain_case())
-        yield from weight_probes(self.plain_case())
-        yield FeatureProbe("gradients", "yes", (self.plain_case().replace(gradients="yes"),))
+        yield from layout_probes(self.trial_case())
+        yield from weight_probes(self.trial_case())
+        yield FeatureProbe("gradients", "yes", (self.trial_case().replace(gradients="yes"),))
 
     def prepare(self, problem: Problem) -> Call:
         """Pass X, the weights transposed to (in, out), and the number of heads by position."""

@@ -130,7 +130,7 @@ class LinearModule(TorchModule):
         self._look_at_one_head()
         if self._unbiased:
             self.reasons["bias", "yes"] = f"the Linear of {self._unbiased[0]} has no bias"
-        case = self.plain_case()
+        case = self.trial_case()
         single = case.replace(layout="unbatched", batch=1)
         if takes_single(self, single):
             yield FeatureProbe("layout", "unbatched", (single,))

@@ -137,7 +137,7 @@ def _sample(problem: Problem, number: int, case: Case) -> Problem:
 
 def _only_batches(convention: Convention) -> None:
     """Take back the plain layout where only another one is accepted."""
-    plain = convention.plain_case()
+    plain = convention.trial_case()
     held = convention.offer["layout"]
     if len(held) > 1 and held[0] == "unbatched" and not accepts(convention, plain).offered:
         convention.offer = convention.offer | {"layout": held[1:]}
@@ -202,8 +202,7 @@ def _dtypes(convention: Convention) -> tuple[str, ...]:
 
 
 def _plain(convention: Convention) -> Case:
-    case = convention.plain_case()
-    case = _in_trial_dtype(convention, case)
+    case = convention.trial_case()
     layout = convention.offer["layout"]
     if case.layout in layout:
         return case

@@ -43,7 +43,7 @@ class ProjectionFunction(XWeights):
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Batches and empty axes."""
-        yield from layout_probes(self.plain_case())
+        yield from layout_probes(self.trial_case())
 
     def plain_case(self) -> Case:
         """As for the whole attention, with its zero key."""

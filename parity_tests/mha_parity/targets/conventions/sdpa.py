@@ -83,7 +83,7 @@ class SDPA(Convention):
         """Look what it hides by itself; wider values, empty axes, weights, fewer key heads."""
         if self.offer["attn"] == ("none",):
             take_as_causal(self)
-        case = self.plain_case()
+        case = self.trial_case()
         cross = case.replace(inputs="cross")
         yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))

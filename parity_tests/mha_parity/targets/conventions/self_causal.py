@@ -50,7 +50,7 @@ def take_as_causal(convention: Convention) -> None:
     """Offer causal self-attention alone where a target without masks hides the future by itself."""
     with suppress(CandidateError):
         convention.hides_future = hides_the_future(
-            convention, make_problem(convention.plain_case())
+            convention, make_problem(convention.trial_case())
         )
     if convention.hides_future:
         convention.offer = convention.offer | {"attn": ("causal",), "inputs": ("self",)}

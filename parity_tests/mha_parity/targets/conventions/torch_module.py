@@ -120,7 +120,7 @@ class TorchModule(Convention):
     def probes(self) -> Iterator[FeatureProbe]:
         """Which axis it attends along; empty axes, gradients, and weights that come unasked."""
         self._look_at_layout()
-        case = self.plain_case()
+        case = self.trial_case()
         cross = case.replace(inputs="cross")
         empty = (case.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
         yield FeatureProbe("size", "empty", empty)
@@ -134,7 +134,7 @@ class TorchModule(Convention):
         if "batch_first" in self.offer["layout"] or self.path is not None:
             return
         with suppress(CandidateError):
-            if self.attends_along_samples(make_problem(self.plain_case())):
+            if self.attends_along_samples(make_problem(self.trial_case())):
                 self.offer = self.offer | {"layout": ("batch_first", "unbatched")}
                 self.reasons["layout", "sequence_first"] = "it attends along the second axis"
                 self.remarks = (*self.remarks, BATCH_FIRST)

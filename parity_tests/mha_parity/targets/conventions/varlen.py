@@ -101,7 +101,7 @@ class Varlen(Convention):
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Look where the causal rule counts from; wider values, gradients, fewer key heads."""
-        case = self.plain_case()
+        case = self.trial_case()
         if self._causal and len(self._starts) > 1:
             self.aligned_last = self._counts_from_the_last_key(case)
             self.remarks = (ALIGNED_LAST,) * self.aligned_last

@@ -32,8 +32,7 @@ def has_separate_kernels(bound: Convention) -> bool:
     They are measured: one key after the other has a value of 1, the rest 0; what values of 0 give,
     as an input that is added, is taken off. What is not linear in its values has no weights.
     """
-    case = bound.plain_case().replace(batch=1, queries=LENGTH, keys=LENGTH, head_dim=HEAD_DIM)
-    case = case.replace(dtype=bound.trial_dtype) if bound.trial_dtype else case
+    case = bound.trial_case().replace(batch=1, queries=LENGTH, keys=LENGTH, head_dim=HEAD_DIM)
     if case.dtype not in {"float64", "float32"}:
         return False  # rounding of fewer digits raises the rank
     try:

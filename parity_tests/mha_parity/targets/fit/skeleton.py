@@ -106,7 +106,7 @@ class Skeleton:
         """Yield the lines: build, load, call, return."""
         target = "Target"
         if self._how.construction is not None:
-            problem = make_problem(self._fitted.plain_case())
+            problem = make_problem(self._fitted.trial_case())
             self._layer = self._fitted.build(problem, Arguments(problem, self._fitted.library))
             yield from self._built(self._how.construction)
             name = "" if callable(self._layer) else f".{forward(self._layer).__name__}"
@@ -169,7 +169,7 @@ class Skeleton:
 
     def _place(self) -> str:
         """Return the subscript or attribute of the output, "" where nothing else is returned."""
-        problem = make_problem(self._fitted.plain_case())
+        problem = make_problem(self._fitted.trial_case())
         result = self._fitted.prepare(problem).make()
         several = self._fitted.several(result)
         place, _ = self._fitted.output_of(problem, several)

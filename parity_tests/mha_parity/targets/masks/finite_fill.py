@@ -72,7 +72,7 @@ def _hidden_attend(convention: Convention, problem: Problem, size: float) -> boo
 
 def _largest(convention: Convention, regime: str) -> float:
     """Return the largest score of small problems of a regime, either sign."""
-    case = convention.plain_case().replace(regime=regime, attn="none")
+    case = convention.trial_case().replace(regime=regime, attn="none")
     return max(_score(make_problem(case.replace(seed=seed))) for seed in SEEDS)
 
 

@@ -1,0 +1,174 @@
+"""How a target is called: as its signature shows if it computes attention so, or as trials show."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import CandidateError, TargetError
+from mha_parity.targets import backends
+from mha_parity.targets.callables import is_function
+from mha_parity.targets.conventions.fitted import Fitted
+from mha_parity.targets.conventions.functions import QKV
+from mha_parity.targets.conventions.linear_layers import LinearModule
+from mha_parity.targets.conventions.probing import accepts
+from mha_parity.targets.conventions.sdpa import SDPA
+from mha_parity.targets.fit.interpretation import OF_HEADS
+from mha_parity.targets.fit.refusals import refuse_separate_kernels, without_counterpart
+from mha_parity.targets.fit.without_counterpart import kept_offenders, offenders
+from mha_parity.targets.known import convention_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mha_parity.targets.backends.base import Library
+    from mha_parity.targets.conventions.base import Convention
+
+DISTINCT = {"batch": 2, "heads_count": 3, "queries": 5, "keys": 7, "head_dim": 6}
+EVEN_HEAD_DIM = 8  # of the call that is watched: rotary positions halve a head
+
+
+def recognised(subject: object, libraries: list[Library], path: str | None) -> Convention:
+    """Return a subject as it is called; what answers NumPy's arrays by others, with those."""
+    bound = _recognised(subject, libraries, path)
+    if bound.library.name != "numpy" or len(libraries) == 1:
+        return bound
+    with suppress(CandidateError, TargetError):
+        result = bound.prepare(make_problem(bound.trial_case())).make()
+        own = [each for each in libraries if each.name == backends.library_of(result)]
+        again = _recognised(bound.subject, own, None) if own else bound
+        if accepts(again, again.trial_case()).offered:
+            return again
+    return bound
+
+
+def _recognised(subject: object, libraries: list[Library], path: str | None) -> Convention:
+    """Return the subject by the convention that its signature shows, if it computes attention so.
+
+    Else as experiments show that it is meant; else by its signature all the same, to be judged.
+    """
+    from mha_parity.targets.detect import computes_attention, recognise
+
+    searched = inspect.isclass(subject) or is_function(subject)
+    if path is not None or not searched:
+        name = recognise(subject, libraries)
+        return in_its_library(convention_named(name), subject, libraries, path, call=True)
+    found: list[Convention] = []
+    refused: list[TargetError] = []
+    try:
+        name = recognise(subject, libraries)
+        found.append(in_its_library(convention_named(name), subject, libraries, path, call=True))
+        computes = computes_attention(found[0])
+    except TargetError as error:
+        refused.append(error)
+        computes = False
+    if computes:
+        return _with_heads(found[0], libraries, path)
+    fits, why = fits_of(subject, libraries, path)
+    if fits and fits[-1].fit.exact and not _leaves_out_heads(fits[-1], found):
+        return fits[-1]
+    answering = [each for each in found if accepts(each, each.trial_case()).offered]
+    nearest = (*answering, *fits[::-1])[:1]
+    if not nearest:
+        raise (*refused, *why)[-1]
+    if why and isinstance(nearest[0], LinearModule) and nearest[0].says_no_roles:
+        raise why[-1]
+    _refuse_without_counterpart(nearest[0])
+    return nearest[0]
+
+
+def in_its_library(
+    kind: type[Convention],
+    subject: object,
+    libraries: list[Library],
+    path: str | None,
+    *,
+    call: bool,
+) -> Convention:
+    """Return the subject bound with the first library's arrays that it accepts, or the first."""
+    bound = [kind(subject, library=library, path=path) for library in libraries]
+    if call and len(bound) > 1:
+        bound.sort(key=lambda each: not accepts(each, each.trial_case()).offered)
+    return bound[0]
+
+
+def _with_heads(bound: Convention, libraries: list[Library], path: str | None) -> Convention:
+    """Return a function of one head as one of arrays with an axis of heads, where it takes these.
+
+    What it does with several heads is seen in such arrays alone.
+
+    Raises
+    ------
+    TargetError
+        It takes these, and gives another answer than each of their heads alone.
+
+    """
+    if bound.convention != QKV.name:
+        return bound
+    fits, _ = fits_of(bound.subject, libraries, path)
+    if fits and fits[-1].fit.exact and fits[-1].how.arrangement in OF_HEADS:
+        return fits[-1]
+    of_heads = SDPA(bound.subject, library=bound.library, path=path)
+    if accepts(of_heads, of_heads.plain_case().replace(inputs="cross", **DISTINCT)).offered:
+        raise TargetError(
+            f"got {bound.name}, which answers arrays (N, H, L, D) otherwise than each of their "
+            f"heads alone, but should answer heads alike; mend that, or say with `--convention "
+            f"{QKV.name}` that it is for one head."
+        )
+    return bound
+
+
+def _leaves_out_heads(fitted: Convention, found: list[Convention]) -> bool:
+    """Return whether rows without heads alone fit, where arrays of heads are answered as well.
+
+    What mixes samples or heads is right of a single one.
+    """
+    answers = (
+        accepts(each, each.trial_case()).offered for each in found if each.convention == "sdpa"
+    )
+    return "many" not in fitted.offer["heads"] and any(answers)
+
+
+def _refuse_without_counterpart(bound: Convention) -> None:
+    """Refuse what departs from attention by what torch's layer cannot express.
+
+    Raises
+    ------
+    TargetError
+        A small call runs what is called after it; the sentence names that. Or it has no scores.
+
+    """
+    case = bound.trial_case().replace(head_dim=EVEN_HEAD_DIM)
+    try:
+        problem = make_problem(case)
+        call = bound.prepare(problem)
+    except CandidateError:
+        return  # the run says what it raised
+    layer = call.function
+    modules: Iterable[tuple[str, Any]] = getattr(layer, "named_modules", tuple)()
+    # An identity stands where a LayerNorm was taken out.
+    paths = {id(each): path for path, each in modules if type(each).__name__ != "Identity"}
+    named = offenders(call.make, paths) or kept_offenders(
+        layer, lambda: bound.answer(problem, call.make()).output
+    )
+    if named:
+        raise TargetError(without_counterpart(bound.name, named))
+    refuse_separate_kernels(bound)
+
+
+def fits_of(
+    subject: object, libraries: list[Library], path: str | None
+) -> tuple[list[Fitted], list[TargetError]]:
+    """Return the subject as experiments fit it, the nearest last, and why it does not fit."""
+    fits: list[Fitted] = []
+    refused: list[TargetError] = []
+    for library in libraries:
+        try:
+            fits.append(Fitted(subject, library=library, path=path))
+        except TargetError as error:
+            refused.append(error)
+        if fits and fits[-1].fit.exact:
+            break
+    return sorted(fits, key=lambda each: (each.fit.exact, each.fit.correlation)), refused
