@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import mha_torch
 from mha_parity.core.environment import environment
 from mha_parity.core.options import Options
 from mha_parity.core.threads import openmp_in_one_thread
@@ -90,8 +91,10 @@ def run_all(
 ) -> tuple[RunResult, Options]:
     """Return the results of all cases of a shard, and the options with what a record leaves."""
     started = time.perf_counter()
-    offer = restricted(candidate, options)
     record = active()
+    if record is None and executor is None and jobs(options, target) == 1:
+        _load_torch(candidate)
+    offer = restricted(candidate, options)
     if record is None:
         cases: Iterable[Case] = cases_for(candidate, offer, options)
     else:
@@ -116,6 +119,17 @@ def run_all(
     found = there or environment(None if record is None else record.environment)
     seconds = time.perf_counter() - started
     return RunResult(case_results, systematic, state, found, seconds), options
+
+
+def _load_torch(candidate: Candidate) -> None:
+    """Load what the oracle needs while the process of a target finds out how it is called.
+
+    Its own libraries come first: a target that is not there is refused at once.
+    """
+    wait = getattr(candidate, "wait_until_loaded", None)
+    if wait is not None:
+        wait()
+        _ = mha_torch.multihead_attention
 
 
 @openmp_in_one_thread()

@@ -143,16 +143,32 @@ class IsolatedCandidate(ProcessOwner):
 
         """
         while self._ready is None:
-            try:
-                self._receive_ready()
-            except WorkerLost as lost:
-                if not self._setup.probe or not self._process.loaded:
-                    self.close()
-                    raise TargetError(_failed_import(self._setup.target, lost)) from None
-                if lost.severity == "timeout":
-                    self._losses.add(lost.severity)
-                self._restart()
+            self._wait_for_start()
         return self._ready
+
+    def wait_until_loaded(self) -> None:
+        """Wait until the target's libraries are loaded: what it offers is found after that.
+
+        Raises
+        ------
+        TargetError
+            It cannot be loaded, or ended the process on being imported.
+
+        """
+        while self._ready is None and not self._process.loaded:
+            self._wait_for_start()
+
+    def _wait_for_start(self) -> None:
+        """Take one message before the target is bound; a process that is lost is replaced."""
+        try:
+            self._receive_ready()
+        except WorkerLost as lost:
+            if not self._setup.probe or not self._process.loaded:
+                self.close()
+                raise TargetError(_failed_import(self._setup.target, lost)) from None
+            if lost.severity == "timeout":
+                self._losses.add(lost.severity)
+            self._restart()
 
     def describe_calls(self, tell: Callable[[str], None]) -> None:
         """Have ``tell`` called with each call, as Python, until the process has to be replaced."""

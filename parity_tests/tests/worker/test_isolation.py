@@ -236,3 +236,17 @@ def test_a_case_that_is_lost_is_not_asked_in_another_form() -> None:
         answers = list(candidate.many([first, second, make_problem(SIX)]))
     assert answers[0] is answers[1]
     assert [CandidateError, CandidateError, Answer] == [type(each) for each in answers]
+
+
+def test_a_caller_may_wait_for_the_libraries_alone() -> None:
+    """A target that loads is waited for until then; one that does not is refused by then."""
+    with isolated(f"{SUBJECTS / 'styles.py'}:attend") as candidate:
+        candidate.wait_until_loaded()
+        assert candidate._process.loaded
+        assert candidate.offer["dtype"]
+        candidate.wait_until_loaded()
+    with (
+        isolated(f"{SUBJECTS / 'styles.py'}:nothing") as missing,
+        pytest.raises(TargetError, match="nothing"),
+    ):
+        missing.wait_until_loaded()

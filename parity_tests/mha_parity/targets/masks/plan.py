@@ -102,14 +102,13 @@ class MaskPlan:
                 pairs = zip(keys, group, strict=True)
                 values = [values_of(key, part) for key, part in pairs]
                 rest = [key for key in named if key not in keys]
-                idle = {key: values_of(key, nothing) for key in rest}
-                if not all(values) or not all(idle[k] for k in rest if _is_needed(named[k])):
+                idle = {key: values_of(key, nothing) for key in rest if _is_needed(named[key])}
+                if not all(values) or not all(idle.values()):
                     continue
                 on = [(s, named[s].taken[0].hides) for s, m in self.enabling if m in keys]
                 unread = {m for s, m in self.enabling if s in keys}
                 for chosen in itertools.product(*values):
-                    needed = (k for k in rest if _is_needed(named[k]) and k not in unread)
-                    quiet = {k: idle[k][0] for k in needed}
+                    quiet = {key: said[0] for key, said in idle.items() if key not in unread}
                     quiet |= {s: MaskArgument(hides) for s, hides in on if s in quiet}
                     yield dict(zip(keys, chosen, strict=True)) | quiet
 
