@@ -212,7 +212,7 @@ class _OutputJudge:
             return self._with_times_torch(
                 self._check_result(check, severity, detail=detail, **numbers)
             )
-        if beyond or self._unexplained(judged, difference, error).any():
+        if beyond or self._unexplained(judged, difference, error):
             detail = f"{_found(judged, found, units)}; no rounding explains it."
             return self._check_result(check, Severity.WRONG, detail=detail, **numbers)
         if (error > self.settings.k * self.order_spread.coarse(judged) + _coarse(judged)).any():
@@ -234,12 +234,25 @@ class _OutputJudge:
         limit = probable_error(self.problem, self.reference, int(sample), int(row))
         return bool((difference[sample, row] > limit).any())
 
-    def _unexplained(self, judged: JudgedArray, difference: Array, error: Array) -> Array:
-        """Return the groups with an error that no rounding explains."""
-        limit = self._limit(judged)
-        beyond = judged.worst(np.where(judged.finite & (difference > limit), 1.0, 0.0)) > 0
-        narrow = self.order_spread.narrow(judged)
-        return np.asarray(beyond & (error > self.settings.k * narrow + ROUNDINGS * judged.rounding))
+    def _unexplained(self, judged: JudgedArray, difference: Array, error: Array) -> bool:
+        """Return whether an error of some group is one that no rounding explains.
+
+        What sums in 16 bits allow is computed sample by sample, that of the largest error first.
+        """
+        beyond = (
+            judged.worst(np.where(judged.finite & (difference > self._limit(judged)), 1, 0)) > 0
+        )
+        largest = np.where(beyond, error, 0).max(axis=1, initial=0)
+        return any(
+            (beyond[sample] & (error[sample] > self._by_narrow_sums(judged, sample))).any()
+            for sample in map(int, np.argsort(-largest, kind="stable"))
+            if beyond[sample].any()
+        )
+
+    def _by_narrow_sums(self, judged: JudgedArray, sample: int) -> Array:
+        """Return what an order that sums in 16 bits allows in the groups of one sample."""
+        narrow = self.order_spread.narrow_of(judged, sample)
+        return np.asarray(self.settings.k * narrow + ROUNDINGS * judged.rounding[sample])
 
     def _limit(self, judged: JudgedArray) -> Array:
         """Return the largest error that rounding explains, element by element."""
@@ -256,13 +269,12 @@ class _OutputJudge:
         No order errs by more than the bound, but for those that sum in 16 bits.
         """
         limit = judged.worst(np.where(judged.finite, self._limit(judged), 0))
-        roundings = ROUNDINGS * judged.rounding
-        least = self.settings.k * limit + roundings
+        least = self.settings.k * limit + ROUNDINGS * judged.rounding
         if not (error > least).any():
             return False
         sample = int((error / least).max(axis=1).argmax())
-        narrow = self.settings.k * self.order_spread.narrow_of(judged, sample) + roundings[sample]
-        return bool((error[sample] > np.maximum(least[sample], narrow)).any())
+        most = np.maximum(least[sample], self._by_narrow_sums(judged, sample))
+        return bool((error[sample] > most).any())
 
     def _with_times_torch(self, check_result: CheckResult) -> CheckResult:
         """Say the factor to torch's own error where it is asked for, or where it is the news."""

@@ -67,18 +67,8 @@ class OrderSpread:
             return False
         return not any((places & np.isfinite(quantity.of(*each))).any() for each in self.answers())
 
-    @cached_property
-    def _narrow(self) -> tuple[Array, Array]:
-        return attend_in_order(self._prepared, NARROW)
-
-    def narrow(self, quantity: JudgedArray) -> Array:
-        """Return the errors of an order that sums in 16 bits; 0 for wider dtypes."""
-        if self._problem.dtype.itemsize > 2:
-            return np.zeros(quantity.scale.shape)
-        return _finite(quantity.error(quantity.of(*self._narrow)))
-
     def narrow_of(self, quantity: JudgedArray, sample: int) -> Array:
-        """Return the errors of that order in the groups of one sample, computed for it alone."""
+        """Return the errors in one sample of an order that sums in 16 bits; 0 for wider dtypes."""
         if self._problem.dtype.itemsize > 2:
             return np.zeros(quantity.scale.shape[1:])
         alone = quantity.of_sample(sample)
