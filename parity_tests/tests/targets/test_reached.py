@@ -106,3 +106,9 @@ def test_a_file_without_a_name_shows_a_command() -> None:
     said = r"name one of .*, as in: mha-parity check \S*reached.py:Sdpa"
     with pytest.raises(TargetError, match=said):
         load.load(str(FILE))
+
+
+def test_what_takes_half_precision_alone_is_tried_in_it() -> None:
+    """In float64 every call raises, which is no reason to leave keys of another number out."""
+    bound = bind(load.load(f"{FILE}:half_alone"))
+    assert ("self", "cross") == bound.offer["inputs"]

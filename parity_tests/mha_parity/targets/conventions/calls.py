@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.masks.mask_format import MaskArgument
 
 LEAVES = (
-    *("query", "key", "value", "key_padding_mask", "attn_mask"),
+    *("query", "key", "value", "packed", "key_padding_mask", "attn_mask"),
     *("w_q", "w_k", "w_v", "w_out", "b_q", "b_k", "b_v", "b_out"),
 )
 

@@ -213,9 +213,14 @@ class Fitted(InterpretedCalls):
         rows = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
         weightless = {"form": "qkv", "projection": "none"} if not how.parts else {}
         inputs = rows[len(how.roles.rows)]
+        inputs = ("self", "cross") if weightless and len(inputs) == 3 else inputs
+        packed = how.roles.packed
+        if packed is not None and packed.not_cross:
+            inputs = ("self",)
+            self.reasons["inputs", "cross"] = packed.not_cross
         return offer(
             **weightless,
-            inputs=("self", "cross") if weightless and len(inputs) == 3 else inputs,
+            inputs=inputs,
             layout=how.layout,
             heads=("one", "many") if how.many_heads else "one",
             bias=("no", "yes") if biased else "no",
@@ -244,9 +249,12 @@ class Fitted(InterpretedCalls):
             single = case.replace(layout="unbatched", batch=1)
             if takes_single(self, single):
                 yield FeatureProbe("layout", "unbatched", (single,))
+        packed = self.how.roles.packed
         if not self.how.parts and self.how.arrangement in OF_HEADS:
-            yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
-            if "many" in self.offer["heads"] and groups_heads(self, case):
+            if packed is None or packed.container != "array":
+                yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
+            square = packed is not None and packed.is_square
+            if "many" in self.offer["heads"] and not square and groups_heads(self, case):
                 yield FeatureProbe("kv_heads", "fewer", (grouped(case),))
         if not self.how.parts and self._takes_scale(case.replace(scale="given")):
             yield FeatureProbe("scale", "given", (case.replace(scale="given"),))

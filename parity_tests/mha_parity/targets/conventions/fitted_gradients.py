@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.calls import Arguments, Call
     from mha_parity.targets.fit.interpretation import Interpretation
+    from mha_parity.targets.fit.packed_inputs import PackedInput
     from mha_parity.targets.fit.weights import Slot
 
     # Where an array's entries come from, and the tensor that was passed.
@@ -59,11 +60,12 @@ def with_fitted_gradients(
     lay: Callable[[Array], Array],
     canonical: Callable[[Array], Array],
     output_of: Callable[[Any], Any],
+    packed: PackedInput | None = None,
 ) -> Call:
     """Return a call with the way to its gradients, where its case asks for them.
 
     ``lay`` turns canonical rows into the target's and ``canonical`` turns them back; ``output_of``
-    finds the output in what is returned.
+    finds the output in what is returned. ``packed`` says how one array holds several inputs.
     """
     problem = arguments.problem
     if problem.case.gradients == "no":
@@ -75,6 +77,8 @@ def with_fitted_gradients(
 
     def back(found: dict[str, Array]) -> dict[str, Array]:
         rows = {name: canonical(found[name]) for name in INPUTS if name in found}
+        if packed is not None and "packed" in found:
+            rows |= packed.unpack(problem, found["packed"])
         named = {f"weight {place}": slot for place, (slot, _) in enumerate(held)}
         slots = [(slot, found[name]) for name, slot in named.items() if name in found]
         matrices, biases = (parts_of(problem, slots, bias=bias) for bias in (False, True))

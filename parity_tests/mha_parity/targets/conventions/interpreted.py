@@ -29,6 +29,7 @@ from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
 from mha_parity.targets.fit.construct import Construction, Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
+from mha_parity.targets.fit.packed_inputs import CONTAINERS
 from mha_parity.targets.fit.roles import ROWS, filler_mask, positional_and_keyword
 from mha_parity.targets.masks.mask_format import MaskHolder
 from mha_parity.targets.parameters import role
@@ -150,8 +151,7 @@ class InterpretedCalls(Convention):
     def layer_call(self, layer: Any, arguments: Arguments, *, training: bool = False) -> Call:
         """Return the call of a layer, or of the function."""
         problem, roles = arguments.problem, self.how.roles
-        rows = dict(zip(ROWS, arguments.rows(self._lay(problem)), strict=True))
-        values: dict[str, Any] = {name: rows[role] for name, role in roles.inputs}
+        values = self._inputs(problem, arguments)
         if layer is None:
             self.weight_leaves = []
         for name, each in roles.weights:
@@ -179,7 +179,23 @@ class InterpretedCalls(Convention):
         return with_fitted_gradients(
             call, arguments, self.weight_leaves, self._lay(problem),
             partial(self._canonical, problem), partial(self._output_tensor, problem),
+            roles.packed,
         )  # fmt: skip
+
+    def _inputs(self, problem: Problem, arguments: Arguments) -> dict[str, Any]:
+        """Return what the parameters of the inputs get."""
+        inputs, packed = self.how.roles.inputs, self.how.roles.packed
+        lay = self._lay(problem)
+        if packed is None or packed.container != "array":
+            rows = dict(zip(ROWS, arguments.rows(lay), strict=True))
+            values = {name: rows[role] for name, role in inputs}
+            if packed is not None:
+                kind = CONTAINERS[packed.container]
+                values[packed.parameter] = kind(rows[role] for role in packed.roles)
+            return values
+        single = [each for each in inputs if each[0] != packed.parameter]
+        values = {n: arguments.array(role, lay(getattr(problem, role))) for n, role in single}
+        return values | {packed.parameter: arguments.array("packed", packed.pack(problem))}
 
     def _output_tensor(self, problem: Problem, result: Any) -> Any:
         """Return the output among what came back, as the target's library has it."""

@@ -20,6 +20,7 @@ from mha_parity.targets.fit.interpretation import (
     OF_HEADS,
     Interpretation,
 )
+from mha_parity.targets.fit.packed_roles import packed
 from mha_parity.targets.fit.search import SMALL
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from mha_parity.targets.fit.construct import Construction
-
 
 # Arrangements in which the input may be added to the output.
 ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
@@ -44,11 +44,13 @@ def of_function(
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
         for layout, arrangement in sorted(LAYOUTS, key=lambda each: each[1] not in OF_HEADS):
             heads = arrangement in OF_HEADS
-            if arrangement in OF_CONVOLUTIONS | {"grid"}:
-                continue
             if heads and (roles.weights or roles.heads):
                 continue
-            yield Interpretation(roles, layout, arrangement, many_heads=many or heads)
+            many_heads = many or heads
+            if arrangement not in OF_CONVOLUTIONS | {"grid"}:
+                yield Interpretation(roles, layout, arrangement, many_heads=many_heads)
+            for each in packed(roles, layout, arrangement, many_heads=many_heads):
+                yield Interpretation(each, layout, arrangement, many_heads=many_heads)
 
 
 @dataclass(eq=False)
@@ -142,6 +144,7 @@ class Layers:
                     yield replace(how, residual=True)
                 if many and not projected and arrangement == "rows":
                     yield replace(how, many_heads=False)
+            yield from _of_packed(kept, named, construction, heads)
 
     def _slots(
         self, kept: weights.SortedLeaves, heads: int
@@ -194,6 +197,22 @@ def _rows_prefix(leaves: Sequence[weights.Leaf]) -> str:
     paths = [leaf.path.split(".")[:-2] for leaf, parts, _ in kept if {*parts} & {*names.ROWS}]
     steps = itertools.takewhile(lambda each: len({*each}) == 1, zip(*paths, strict=False))
     return ".".join(step for step, *_ in steps)
+
+
+def _of_packed(
+    kept: weights.SortedLeaves,
+    named: Sequence[inspect.Parameter],
+    construction: Construction,
+    heads: int,
+) -> Iterator[Interpretation]:
+    """Yield readings of a layer without weights whose last input holds several."""
+    if kept.weights:
+        return
+    for roles, (layout, arrangement) in itertools.product(call_roles.of_layer(named), LAYOUTS):
+        # Judged as a single head, a layer that forgets its number of heads would be right.
+        many = arrangement in OF_HEADS or (construction.has("heads") and heads > 1)
+        for each in packed(roles, layout, arrangement, many_heads=many):
+            yield Interpretation(each, layout, arrangement, construction, many_heads=many)
 
 
 def _of_one_length(how: Interpretation, construction: Construction) -> Iterator[Interpretation]:

@@ -10,6 +10,7 @@ from mha_parity.targets.fit import weights
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from mha_parity.targets.fit.packed_inputs import PackedInput
     from mha_parity.targets.fit.roles import WeightArgument
     from mha_parity.targets.fit.weights import Slot
 
@@ -90,6 +91,30 @@ class Expressions:
             w, b = given.leaves
             return f'{{"{w}": {self.whole(slot)}, "{b}": {self.whole(bias)}}}'
         return self.whole(slot)
+
+    def of_inputs(self, given: PackedInput, *, batched: bool) -> str:
+        """Return the expression of an array that holds several inputs; a sample's without batch."""
+        call, axes = ("call.", "pnlhd") if batched else ("", "plhd")
+        first = f"{call}{given.roles[0]}"
+        heads = "call.num_heads" if "q" in given.parts else "call.num_kv_heads"
+        rows = f"*{first}.shape[:{2 if batched else 1}]"
+        width = f"{first}.shape[-1]"
+        sizes = {
+            "p": str(len(given.parts)), "n": f"{first}.shape[0]", "h": heads,
+            "l": f"{first}.shape[{int(batched)}]", "d": f"{width} // {heads}",
+        }  # fmt: skip
+        held = ", ".join(f"{call}{role}" for role in given.roles)
+        split = f"{self.stack}(({held})).reshape({sizes['p']}, {rows}, {heads}, -1)"
+        order = ", ".join(str(axes.index(axis)) for axis in "".join(given.axes))
+        ends = ", ".join(_product([sizes[axis] for axis in group]) for group in given.axes)
+        return f"{split}.{self._permute}({order}).reshape({ends})"
+
+
+def _product(sizes: Sequence[str]) -> str:
+    """Return the product of sizes; the width of a head is a quotient."""
+    if len(sizes) == 1:
+        return sizes[0]
+    return " * ".join(f"({each})" if "//" in each else each for each in sizes)
 
 
 def same_place(one: Slot, other: Slot) -> bool:

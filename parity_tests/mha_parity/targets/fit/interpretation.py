@@ -90,8 +90,11 @@ class Interpretation:
     def __str__(self) -> str:
         """Say it in one line."""
         said = [self._weights(), LAYOUTS[self.layout, self.arrangement]]
-        inputs = [f"`{name}` the {role}" for name, role in self.roles.inputs]
-        if len(inputs) > 1:
+        packed = self.roles.packed
+        single = [each for each in self.roles.inputs if not packed or each[0] != packed.parameter]
+        inputs = [f"`{name}` the {role}" for name, role in single]
+        inputs += [str(packed)] if packed else []
+        if packed or len(inputs) > 1:
             said.append(", ".join(inputs))
         if self.full_width:
             said.append("each head as wide as the input, and 0 where torch's narrower ones are not")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.core.arrays import Array
+    from mha_parity.targets.fit.packed_inputs import PackedInput
     from mha_parity.targets.fit.weights import Axes
 
 ROWS = ("query", "key", "value")
@@ -71,7 +72,10 @@ FILLERS = (
 
 @dataclass(frozen=True, slots=True)
 class ParameterAssignment:
-    """What the parameters of a call get: inputs, weights, the number of heads, sizes, None."""
+    """What the parameters of a call get: inputs, weights, the number of heads, sizes, None.
+
+    ``packed`` is the parameter that gets several of the inputs, if one does.
+    """
 
     inputs: tuple[tuple[str, str], ...]
     weights: tuple[tuple[str, WeightArgument], ...] = ()
@@ -80,6 +84,7 @@ class ParameterAssignment:
     filler: str = "none"
     lengths: tuple[str, ...] = ()
     sizes: tuple[tuple[str, str], ...] = ()
+    packed: PackedInput | None = None
 
     @property
     def single_weights(self) -> tuple[tuple[str, WeightArgument], ...]:

@@ -74,7 +74,10 @@ class Search:
     def tried(self, candidate: Interpretation) -> InterpretationResult:
         """Return the better of the trials with keys of their own and with the queries as keys."""
         kinds = {1: ("self",), 2: ("cross", "self"), 3: ("distinct", "self")}
-        found = [self._tried(candidate, inputs) for inputs in kinds[len(candidate.roles.rows)]]
+        packed = candidate.roles.packed
+        square = packed is not None and packed.is_square
+        asked = ("self",) if square else kinds[len(candidate.roles.rows)]
+        found = [self._tried(candidate, inputs) for inputs in asked]
         best = max(found, key=lambda each: each.correlation)
         return next((each for each in found if each.exact), best)
 

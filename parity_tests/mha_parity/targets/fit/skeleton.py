@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from mha_parity.targets.conventions.fitted import Fitted
     from mha_parity.targets.fit.construct import Construction
+    from mha_parity.targets.fit.packed_inputs import PackedInput
     from mha_parity.targets.masks.mask_format import MaskFormat
 
 SIZES = {
@@ -183,6 +184,8 @@ class Skeleton:
         """Yield the arguments in the order of the signature, by keyword behind a gap."""
         roles = self._how.roles
         values = {name: self._rows(role) for name, role in roles.inputs}
+        if roles.packed is not None:
+            values[roles.packed.parameter] = self._packed(roles.packed)
         values |= {name: self._write.of_argument(given) for name, given in roles.weights}
         values |= dict.fromkeys(roles.none, "None")
         values |= dict.fromkeys(roles.lengths, "call.query.shape[1]")
@@ -197,6 +200,13 @@ class Skeleton:
                 yield f"{each.name}={values[each.name]}"
             else:
                 yield values[each.name]
+
+    def _packed(self, given: PackedInput) -> str:
+        """Return query, key and value as the one argument that holds them."""
+        if given.container == "array":
+            return self._write.of_inputs(given, batched=self._how.layout != "unbatched")
+        held = ", ".join(map(self._rows, given.roles))
+        return f"[{held}]" if given.container == "list" else f"({held})"
 
     @property
     def _turned(self) -> str:
