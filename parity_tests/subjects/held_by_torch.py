@@ -159,3 +159,14 @@ def weights_swapped_back(x, Wq, Wk, Wv, Wo, num_heads):  # noqa: N803  (as peopl
     """The same with a gradient of Wo that is transposed."""
     swapped = (Wo.detach() * 2 - Wo.T) - (Wo.detach() - Wo.T.detach())
     return weights_as_arrays(x, Wq, Wk, Wv, swapped, num_heads)
+
+
+def flash_scaled_twice(q, k, v, softmax_scale=None):
+    """Attention over (N, L, H, D) that multiplies a given scale by 1 / sqrt(D) once more."""
+    scale = None if softmax_scale is None else softmax_scale / math.sqrt(q.shape[-1])
+    return flash(q, k, v, softmax_scale=scale)
+
+
+def flash_sharpened(q, k, v, scale=1.0):
+    """Attention over (N, L, H, D) whose scaled scores are multiplied by a number, 1 at first."""
+    return flash(q, k, v, softmax_scale=scale / math.sqrt(q.shape[-1]))

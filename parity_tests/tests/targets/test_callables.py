@@ -77,10 +77,21 @@ def test_a_scale_is_judged_where_it_is_a_factor_of_the_scores() -> None:
 
     The scale that a kernel wants in any case is judged as well.
     """
-    flash, divides = bind(loaded("flash")), bind(loaded("flash_dividing"))
-    assert ("default", "given") == flash.offer["scale"] == bind(loaded("Kernel")).offer["scale"]
-    assert ("default",) == divides.offer["scale"]
-    assert "`softmax_scale` is no factor of the scores" == divides.reasons["scale", "given"]
+    for name in ("flash", "Kernel", "flash_scaled_twice"):
+        assert ("default", "given") == bind(loaded(name)).offer["scale"]
+    reasons = {
+        "flash_dividing": "`softmax_scale` divides the scores",
+        "flash_sharpened": "`scale` multiplies the scaled scores",
+    }
+    for name, reason in reasons.items():
+        bound = bind(loaded(name))
+        assert ("default",) == bound.offer["scale"]
+        assert reason == bound.reasons["scale", "given"]
+
+
+def test_a_given_scale_of_another_meaning_than_its_name_fails() -> None:
+    """`softmax_scale` stands in for 1 / sqrt(D), and does not multiply it."""
+    assert judged("flash_scaled_twice").failed
 
 
 def test_heads_as_an_axis_come_before_rows_of_one_head() -> None:

@@ -41,6 +41,16 @@ MASK_OPERATIONS = {
     "hidden keys get the score": "number for hidden keys",
     "set to 0 after the softmax": "mask behind the softmax",
 }  # fmt: skip
+MASK_REMEDIES = {
+    "is repeated in the wrong order":
+        "repeat each sample's mask for all its heads: repeat_interleave, not repeat or tile",
+    "is inverted: ": "hide where torch's mask is True: ~mask, or masked_fill without the ~",
+    AS_BOOLEAN: "add a float mask to the scores; only a boolean one hides where it is not 0",
+    HIDDEN_QUERIES:
+        "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of the keys",
+    "row i sees keys":
+        "let each row see the keys that it should: look at the bounds of loops over keys",
+}  # fmt: skip
 UNKNOWN = "no experiment explains it"
 
 
@@ -224,16 +234,11 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
 
 def _mask_remedy(effect: str, name: str) -> str:
     """Return what to do about an effect of a mask, or of two at once."""
-    if "is repeated in the wrong order" in effect:
-        return "repeat each sample's mask for all its heads: repeat_interleave, not repeat or tile"
-    if "is inverted: " in effect:
-        return "hide where torch's mask is True: ~mask, or masked_fill without the ~"
+    for said, remedy in MASK_REMEDIES.items():
+        if said in effect:
+            return remedy
     if " and " in name:
         return "hide a key where either mask hides it, and add both where they are float"
-    if AS_BOOLEAN in effect:
-        return "add a float mask to the scores; only a boolean one hides where it is not 0"
-    if effect == HIDDEN_QUERIES:
-        return "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of the keys"
     return "apply the mask to the scores, before the softmax, as it is"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -59,6 +60,8 @@ RESIDUAL_OVERFLOWS = (
     "the input that is added to the output rounds it, and larger weights leave its range"
 )
 DTYPES = ("float64", "float32")  # of the small problems, the second for what takes no other
+# A name that says what is scaled; `scale` may be anything's.
+SCALE_OF_SCORES = re.compile(r"^(sm|softmax|attn|attention|qk|score)_?scal(e|ing)")
 GIVEN_SCALE = 0.375  # of a trial: neither 0 nor 1 / sqrt(head_dim)
 HALF = ("float16", "bfloat16")  # for what raises in both
 
@@ -272,9 +275,10 @@ class Fitted(InterpretedCalls):
             yield from self._grouped(case)
 
     def _takes_scale(self, case: Case) -> bool:
-        """Return whether the scores are multiplied by a scale that the caller gives.
+        """Return whether a scale that the caller gives is to be judged as a factor of the scores.
 
-        A parameter of that name may mean something else: then it is left at its default.
+        It is one; or its name says so, and it is nothing else that it may be. A parameter of that
+        name may mean something else: then it is left at its default.
         """
         if not self.scale_parameter:
             return False
@@ -284,10 +288,18 @@ class Fitted(InterpretedCalls):
         except CandidateError as error:
             self.reasons["scale", "given"] = str(error)
             return False
-        if is_rounding(output, attention_in_float64(problem, causal=self.hides_future)):
-            return True
+        # Without a number for a default it stands in for 1 / sqrt(D), and does not multiply it.
+        default = {p.name: p.default for p in self._named[1]}[self.scale_parameter]
+        factors = {"": GIVEN_SCALE, "divides the scores": 1 / GIVEN_SCALE}
+        if isinstance(default, int | float):
+            factors["multiplies the scaled scores"] = GIVEN_SCALE / problem.head_dim**0.5
+        for said, factor in factors.items():
+            given = problem.replace(given_scale=factor)
+            if is_rounding(output, attention_in_float64(given, causal=self.hides_future)):
+                self.reasons["scale", "given"] = f"`{self.scale_parameter}` {said}"
+                return not said
         self.reasons["scale", "given"] = f"`{self.scale_parameter}` is no factor of the scores"
-        return False
+        return bool(SCALE_OF_SCORES.search(self.scale_parameter))
 
     def _grouped(self, case: Case) -> Iterator[FeatureProbe]:
         """Yield the trial of fewer key heads, if a layer asked for them has smaller keys."""
