@@ -30,9 +30,9 @@ def failures_of(
     *,
     shrink: bool,
 ) -> tuple[Failure, ...]:
-    """Return one failure for each check and severity, that of the smallest case, shrunk."""
+    """Return one failure for each check and severity, that of the plainest case, shrunk."""
     first: dict[tuple[str, str], CheckResult] = {}
-    for case_result in sorted(failing, key=lambda case_result: len(case_result.case.id)):
+    for case_result in sorted(failing, key=lambda each: _plainness(each.case)):
         for check_result in case_result.check_results:
             if check_result.severity.fails:
                 first.setdefault((check_result.check, check_result.severity.value), check_result)
@@ -52,6 +52,11 @@ def failures_of(
         if each.severity.fails
     ]
     return tuple(full + plain + whole_run)
+
+
+def _plainness(case: Case) -> tuple[bool, int]:
+    """Return what is smaller for plainer cases: one without rows or keys shows no other defect."""
+    return 0 in {case.batch, case.queries, case.keys}, len(case.id)
 
 
 def _failure(check_result: CheckResult, repro: Repro, first_seen: Case | None = None) -> Failure:

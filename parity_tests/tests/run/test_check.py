@@ -200,3 +200,20 @@ def test_rows_without_a_key_are_counted_in_one_note() -> None:
     ]
     said = "are uniform in 2 cases, zero in 1 case, where torch's module has NaN."
     assert (f"output: rows that see no key {said}",) == notes(found)
+
+
+def test_the_failure_that_is_shown_has_rows_and_keys() -> None:
+    """A case without keys is shorter than the others, and shows nothing of what is wrong there."""
+
+    def negated(problem: Problem) -> Answer:
+        output = plain(problem).output
+        return Answer(output=-output if problem.key.size else np.full_like(output, np.nan))
+
+    offered = offer(form="qkv", projection="none", inputs=("cross",), size=("small", "empty"))
+    found = check(
+        FunctionCandidate("negated", negated, offered), Options(cases=160, diagnose=False)
+    )
+    sizes = [(f.case.batch, f.case.queries, f.case.keys) for f in found.failures]
+    assert any(row.failed for row in found.features if row.value == "empty")
+    assert sizes
+    assert all(min(each) > 0 for each in sizes)
