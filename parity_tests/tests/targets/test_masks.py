@@ -64,6 +64,15 @@ def test_right_masks_are_understood_and_hold(name: str) -> None:
     assert drawn == drawn & found
 
 
+def test_what_a_name_promises_says_how_to_mean_the_opposite() -> None:
+    """A layer's `key_padding_mask` is judged as torch's; other names promise nothing."""
+    meanings = {each.name: each.meaning for each in judged("TorchNames").parameters}
+    said = "; judged so by its name, unless --masks {}=keeps"
+    for name in ("attn_mask", "key_padding_mask"):
+        assert said.format(name) in meanings[name]
+    assert not any("--masks" in each.meaning for each in judged("Keeps").parameters)
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_masks_are_never_green(name: str) -> None:
     """A mask that is wrong in one way is given its nearest meaning, and fails by it."""

@@ -120,6 +120,17 @@ def _by_torchs_name(convention: Convention, name: str) -> MaskRequirement:
     return MaskRequirement()
 
 
+def _otherwise(convention: Convention, parameter: Parameter) -> str:
+    """Return by which option a mask means the opposite of what its name promises."""
+    if parameter.name in convention.mask_meanings or parameter.role is Role.CAUSAL:
+        return ""
+    promised = _by_torchs_name(convention, parameter.name).hides
+    if promised is None:
+        return ""
+    other = "keeps" if promised else "hides"
+    return f"; judged so by its name, unless --masks {parameter.name}={other}"
+
+
 def _plain(shape: str) -> str:
     return shape.replace(" ", "").strip("(),").upper()
 
@@ -138,7 +149,8 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     every = sorted(itertools.chain(*by_layout.values()), key=lambda each: not each.short)
     for found in every:
         if found.taken:
-            convention.meanings.setdefault(found.parameter.key, meaning(found))
+            said = meaning(found) + _otherwise(convention, found.parameter)
+            convention.meanings.setdefault(found.parameter.key, said)
         elif found.parameter.role is not Role.OTHER:
             convention.untried.setdefault(found.parameter.key, found.reason)
     known = {name: sum(bool(each.taken) for each in found) for name, found in by_layout.items()}
