@@ -140,7 +140,7 @@ def test_right_ones_are_found_said_and_pass(name: str, said: str, is_judged: boo
         return
     verdict = check(candidate, options(cases=14))
     assert 0 == verdict.failed, verdict
-    assert any("called as" in note for note in verdict.notes)
+    assert any("called with" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize(

@@ -318,7 +318,7 @@ class Fitted(InterpretedCalls):
 
     def _look(self) -> None:
         """Find whether the future is hidden, and say how the target is called."""
-        remarks = [f"called as {self.how}."]
+        remarks = [f"called with {self.how}."]
         self.hides_future = self.fit.causal if self.fit.exact else self._hides_the_future()
         if self.hides_future:
             self.offer = self.offer | {"attn": ("causal",), "inputs": ("self",)}

@@ -167,7 +167,7 @@ def _has_weights(case: Case, whole: tuple[int, int, int, int], answer: Answer) -
     shape = None if answer.weights is None else answer.weights.shape
     if shape == wanted:
         return ProbeResult(offered=True)
-    seen = "no weights are returned" if shape is None else f"the weights have shape {shape}"
+    seen = "no weights are returned" if shape is None else f"what comes with the output has shape {shape}"
     return ProbeResult(offered=False, reason=seen)
 
 

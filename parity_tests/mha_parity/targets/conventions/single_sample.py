@@ -26,6 +26,6 @@ def takes_single(convention: Convention, case: Case) -> bool:
         return True  # the trial keeps what it raised
     if equal_up_to_rounding(expected, actual):
         return True
-    reason = "one sample alone gets another answer than in a batch"
+    reason = "3-D inputs get another answer than the same sample in a batch"
     convention.reasons["layout", "unbatched"] = reason
     return False
