@@ -94,7 +94,9 @@ def test_one_sample_alone_is_asked_for_only_where_it_is_understood() -> None:
     """Some take its two axes for others and give back their shape: that is no bug, but no offer."""
     confused = bind(subject("Packed"))
     assert ("batch_first",) == confused.offer["layout"]
-    assert "another answer than in a batch" in confused.reasons["layout", "unbatched"]
+    assert (
+        "another answer than the same sample in a batch" in confused.reasons["layout", "unbatched"]
+    )
     taken = bind(load.load(f"{SUBJECTS}/linear_layers.py:Attention"))
     assert "unbatched" in taken.offer["layout"]
 

@@ -167,7 +167,8 @@ def _has_weights(case: Case, whole: tuple[int, int, int, int], answer: Answer) -
     shape = None if answer.weights is None else answer.weights.shape
     if shape == wanted:
         return ProbeResult(offered=True)
-    seen = "no weights are returned" if shape is None else f"what comes with the output has shape {shape}"
+    seen = f"what comes with the output has shape {shape}"
+    seen = "no weights are returned" if shape is None else seen
     return ProbeResult(offered=False, reason=seen)
 
 
