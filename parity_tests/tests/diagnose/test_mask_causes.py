@@ -60,6 +60,7 @@ MASKS = {
     "bool-inverted": "the mask is inverted",
     "mask-transposed": "the mask is applied transposed",
     "mask-minus-10": "hidden keys get",
+    "online-inf-minus-inf": "tile of keys is hidden are NaN",
     "scale-includes-mask": "the float mask is multiplied by 0.3015 = 1/sqrt(D)",
 }
 
@@ -208,3 +209,28 @@ def test_samples_that_are_off_as_wholes_show_no_hidden_queries(
     found = list(masks(caller(NaNWherePadded, {**PLAIN, "padding": ("none", "float")})))
     assert found
     assert not any("rows of queries" in each.effect for each in found)
+
+
+def poisoned(tile: int, *, first: bool) -> type[Attention]:
+    """Return the attention whose rows are NaN where a tile of keys, or the first, is all hidden."""
+
+    class Poisoned(Attention):
+        def softmax(self, scores: Array) -> Array:
+            starts = range(0, 1 if first else scores.shape[-1], tile)
+            tops = [scores[..., i : i + tile].max(axis=-1, keepdims=True) for i in starts]
+            lost = np.isneginf(tops).any(axis=0)
+            return np.where(lost, np.nan, super().softmax(scores))
+
+    return Poisoned
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "any"])
+def test_a_hidden_tile_that_makes_its_rows_nan_is_said(
+    first: bool, caller: Callable[..., Caller]
+) -> None:
+    """Keys around a window are hidden among more than 16: whole tiles of 16 are, in some rows."""
+    offered = {**PLAIN, "attn": ("none", "bool2d"), "size": ("small", "medium")}
+    (found,) = masks(caller(poisoned(16, first=first), offered))
+    assert found.understood
+    assert found.name.endswith("at L = 131, S = 137")
+    assert "rows for which a whole tile of keys is hidden are NaN" == found.effect

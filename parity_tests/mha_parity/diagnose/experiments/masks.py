@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.masks import may_hide_by_numbers
+from mha_parity.cases.masks import TILE, may_hide_by_numbers
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import CallResult, pose
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
 from mha_parity.diagnose.experiments.reading import NOISE, SampleWeights, read_problem
-from mha_parity.diagnose.experiments.rules import index_runs
+from mha_parity.diagnose.experiments.rules import TILES, index_runs
 from mha_parity.diagnose.experiments.transfer import curve
 from mha_parity.diagnose.experiments.variants import (
     answered_variant,
@@ -122,15 +122,18 @@ def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:
 def _in_every_way(
     caller: Caller, designs: Sequence[tuple[str, Case]], ways: int
 ) -> list[tuple[str, Case]]:
-    """Return the designs, the first with a seed whose call is wrong, if one of a few is.
+    """Return the designs, the first and the longest with a seed whose call is wrong, if one is.
 
-    The seed chooses in which of several ways a mask is passed.
+    The seed chooses in which of several ways a mask is passed, and whether it hides whole tiles.
     """
-    (name, case), *others = designs
-    seeds = _pattern_seeds(case, ways)
-    trials = caller.pose([pose(case.replace(seed=seed)) for seed in seeds])
-    wrong = next((seed for seed, t in zip(seeds, trials, strict=False) if t.wrong), seeds[0])
-    return [(name, case.replace(seed=wrong)), *others]
+    found = []
+    for i, (name, case) in enumerate(designs):
+        most = ways if i == 0 else PAIRED if case.keys > TILE else 1
+        seeds = _pattern_seeds(case, most)
+        trials = caller.pose([pose(case.replace(seed=s)) for s in seeds]) if most > 1 else []
+        wrong = next((s for s, t in zip(seeds, trials, strict=False) if t.wrong), seeds[0])
+        found.append((name, case.replace(seed=wrong)))
+    return found
 
 
 def _pattern_seeds(case: Case, number: int) -> list[int]:
@@ -243,6 +246,8 @@ def mask_effect(reading: SampleWeights, plain: Array) -> str:
     """Return what the weights say of the mask; ``plain`` are the scores without it."""
     blank = np.isnan(reading.weights).any(axis=(0, 2))
     if blank.any():
+        if tile := _hidden_tile(np.asarray(blank), ~reading.visible):
+            return tile
         return f"row {index_runs(np.flatnonzero(blank))} is {NOT_LEFT}"
     top = plain.max(axis=-1, keepdims=True)
     bare = np.exp(plain - top)
@@ -260,6 +265,19 @@ def mask_effect(reading: SampleWeights, plain: Array) -> str:
         or irregular(reading)
         or "weights of visible keys are wrong by no rule that was tried"
     )
+
+
+def _hidden_tile(blank: Array, hidden: Array) -> str:
+    """Return that a tile of keys that are all hidden makes a row NaN, and no other row; or "".
+
+    The first tile alone, or any: the rows of one mask seldom tell.
+    """
+    for tile in TILES:
+        starts = range(0, hidden.shape[-1], tile)
+        rows = [hidden[..., start : start + tile].all(axis=-1).any(axis=0) for start in starts]
+        if np.array_equal(rows[0], blank) or np.array_equal(np.any(rows, axis=0), blank):
+            return "rows for which a whole tile of keys is hidden are NaN"
+    return ""
 
 
 def _filled(reading: SampleWeights, plain: Array, hidden: Array) -> str:
