@@ -48,7 +48,8 @@ MASK_REMEDIES = {
     AS_BOOLEAN: "add a float mask to the scores; only a boolean one hides where it is not 0",
     HIDDEN_QUERIES:
         "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of the keys",
-    "tile of keys is hidden are NaN": "take 0 for a running maximum of -inf before it is subtracted",
+    "tile of keys is hidden are NaN":
+        "take 0 for a running maximum of -inf before it is subtracted",
     "row i sees keys":
         "let each row see the keys that it should: look at the bounds of loops over keys",
 }  # fmt: skip
