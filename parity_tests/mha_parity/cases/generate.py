@@ -38,7 +38,7 @@ SLOPES = {"rising": 1.0, "falling": -1.0}
 # Regimes that shape query, key and value unlike.
 BY_ROLE = {"constant", "wide_range", *SLOPES, *EXTREME_VALUES}
 # What a given scale is of the default: 0 is no default, and a negative one turns the order of keys.
-# With is_causal torch's paths disagree on that: flash makes +inf of the -inf of hidden keys.
+# With is_causal torch's paths disagree on both: flash multiplies the -inf of hidden keys by it.
 GIVEN_SCALES = (0.0, 0.5, -0.625, 0.75, 0.875, 1.0, 1.125, -0.75)
 # These keep further streams separate from the problem's.
 COTANGENT, SHARED, SCALES, EXTREME = 0xC07A << 32, 0x5A4E << 32, 0x5CA1 << 32, 0xE874 << 32
@@ -97,7 +97,7 @@ def scale_factor(case: Case) -> float | None:
     if case.scale != "given":
         return None
     factor = GIVEN_SCALES[Stream(case.seed ^ SCALES).below(len(GIVEN_SCALES))]
-    return abs(factor) if case.attn == "causal" else factor
+    return abs(factor) or 1.0 if case.attn == "causal" else factor
 
 
 def query_shared_with(case: Case) -> str:

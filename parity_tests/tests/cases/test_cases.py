@@ -16,7 +16,7 @@ from mha_parity.cases.covering import (
     cover,
     draw_cases,
 )
-from mha_parity.cases.generate import make_problem
+from mha_parity.cases.generate import make_problem, scale_factor
 from mha_parity.cases.memory_layout import present
 from mha_parity.cases.rng import SPREAD, Stream, largest_number
 from mha_parity.core.case import Case, parse
@@ -333,3 +333,12 @@ def test_a_case_knows_its_place_in_a_run_of_any_seed(seed: int) -> None:
     drawn = draw_cases(WHOLE, 12, seed)
     assert list(range(12)) == [case_index(case) for case in drawn]
     assert all(0 <= case.seed < 2**32 for case in drawn)
+
+
+@pytest.mark.parametrize("attn", ["causal", "bool2d", "none"])
+def test_a_causal_case_has_a_scale_above_0(attn: str) -> None:
+    """The flash path of torch multiplies -inf of hidden keys by it: 0 gives NaN, -1 gives +inf."""
+    case = parse("qkv-N1-L5-S5-H2-D3-float64-s0").replace(scale="given", attn=attn)
+    found = {scale_factor(case.replace(seed=seed)) or 0.0 for seed in range(64)}
+    assert (min(found) > 0) == (attn == "causal")
+    assert (0 in found) == (attn != "causal")
