@@ -74,12 +74,16 @@ def _traits(case: Case) -> set[tuple[str, object]]:
         *((f"power of two in {name}", size & -size) for name, size in sizes.items()),
         *((a, b) for a, b in itertools.combinations(SIZES, 2) if sizes[a] == sizes[b]),
         ("no key, appended or not", keys == 0),
-        (
-            "sign of the scale",
-            np.sign(scale_factor(case) or 0.0) if case.scale == "given" else None,
-        ),
+        ("sign of the scale", _sign_of_the_scale(case)),
         ("form whose calls are repeated", repeated and case.form),
     }
+
+
+def _sign_of_the_scale(case: Case) -> float | None:
+    """Return the sign of a given scale; None without one, and where one key has all the weight."""
+    if case.scale != "given" or case.keys < 2:
+        return None
+    return float(np.sign(scale_factor(case) or 0.0))
 
 
 def _time(case: Case) -> float:
