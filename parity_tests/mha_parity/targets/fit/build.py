@@ -32,10 +32,10 @@ def new_layer(
         It cannot be built so, or tried to open a connection.
 
     """
-    given = construction.arguments(sizes) | more
-    positional = [p.name for p in named if p.kind is p.POSITIONAL_ONLY and p.name in given]
-    args = [given.pop(name) for name in positional]
     with target_errors(), offline(), with_globals(kind, dict(globals_read(kind)), sizes):
+        given = construction.arguments(sizes) | more
+        positional = [p.name for p in named if p.kind is p.POSITIONAL_ONLY and p.name in given]
+        args = [given.pop(name) for name in positional]
         return materialised(registered(construct(*args, **given)), sizes.width)
 
 

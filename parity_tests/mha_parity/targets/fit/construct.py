@@ -168,12 +168,15 @@ class Construction:
     inverse: bool = False  # whether a scale that the configuration is asked for is 1 / sqrt(D)
     # By how much a call is longer than its layer is built for, None where calls may be shorter.
     longer_by: int | None = None
+    inner: InnerAttention | None = None
 
     def arguments(self, sizes: Sizes) -> dict[str, Any]:
         """Return the keywords for a layer of these sizes."""
         given = {name: sizes.value(meaning) for name, meaning in self.meanings}
         if self.config:
             given[self.config] = configuration(self.annotation, sizes, inverse=self.inverse)
+        if self.inner is not None:
+            given[self.inner.parameter] = self.inner.made(sizes)
         return given
 
     def text(self, sizes: Sizes) -> str:
@@ -181,10 +184,14 @@ class Construction:
         given = {name: sizes.value(meaning) for name, meaning in self.meanings}
         said = {n: f"array {v.shape}" if isinstance(v, np.ndarray) else v for n, v in given.items()}
         config = [f"{self.config}=a configuration"] if self.config else []
-        return ", ".join([*config, *(f"{name}={value}" for name, value in said.items())])
+        inner = [] if self.inner is None else [f"{self.inner.parameter}=an attention"]
+        return ", ".join([*inner, *config, *(f"{name}={value}" for name, value in said.items())])
 
     def has(self, *wanted: str) -> bool:
         """Return whether an argument has one of these meanings, or may have in a configuration."""
+        inside = None if self.inner is None else self.inner.construction
+        if inside is not None and inside.has(*wanted):
+            return True
         return bool(self.config) or any(meaning in wanted for _, meaning in self.meanings)
 
     def length_for(self, queries: int, keys: int) -> int:
@@ -192,6 +199,29 @@ class Construction:
         if self.longer_by is None:
             return max(LENGTH, queries, keys)
         return max(queries - self.longer_by, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class InnerAttention:
+    """A class or function, and what parameter of a constructor gets it.
+
+    ``construction`` says how an instance is built; None hands over the subject itself.
+    """
+
+    parameter: str
+    subject: Any
+    construction: Construction | None = None
+
+    def made(self, sizes: Sizes) -> Any:
+        """Return what the constructor gets."""
+        if self.construction is None:
+            return self.subject
+        return self.subject(**self.construction.arguments(sizes))
+
+    def __str__(self) -> str:
+        """Say what the parameter gets."""
+        instance = "" if self.construction is None else "an instance of "
+        return f"built with {instance}{self.subject.__name__} of its module as `{self.parameter}`"
 
 
 _ANY = (dict, object, SimpleNamespace, inspect.Parameter.empty)

@@ -96,6 +96,8 @@ class Interpretation:
         inputs += [str(packed)] if packed else []
         if packed or len(inputs) > 1:
             said.append(", ".join(inputs))
+        if self.construction is not None and self.construction.inner is not None:
+            said.append(str(self.construction.inner))
         if self.full_width:
             said.append("each head as wide as the input, and 0 where torch's narrower ones are not")
         if self.norms:

@@ -15,6 +15,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
+from mha_parity.targets.fit.roles import FILLERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -68,8 +69,23 @@ class Search:
             trial = self.tried(candidate)
             self.trials.append(trial)
             if trial.exact:
-                return trial
+                return self._seeing_all(trial)
         return max(self.trials, key=lambda each: round(each.correlation, 6), default=None)
+
+    def _seeing_all(self, trial: InterpretationResult) -> InterpretationResult:
+        """Return the fit by a mask that hides nothing, where None for it hides the future.
+
+        The mask stands in the place of the causal rule then, which another mask would take away.
+        """
+        how = trial.interpretation
+        if not trial.causal or not how.roles.none or how.roles.filler != "none":
+            return trial
+        for filler in FILLERS[1:]:
+            other = self.tried(replace(how, roles=replace(how.roles, filler=filler)))
+            self.trials.append(other)
+            if other.exact and not other.causal:
+                return other
+        return trial
 
     def tried(self, candidate: Interpretation) -> InterpretationResult:
         """Return the better of the trials with keys of their own and with the queries as keys."""

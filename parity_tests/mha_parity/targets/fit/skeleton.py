@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.targets.conventions.fitted import Fitted
-    from mha_parity.targets.fit.construct import Construction
+    from mha_parity.targets.fit.construct import Construction, InnerAttention
     from mha_parity.targets.fit.packed_inputs import PackedInput
     from mha_parity.targets.masks.mask_format import MaskFormat
 
@@ -131,6 +131,8 @@ class Skeleton:
         if construction.config:
             yield from self._configured(construction)
             given.append(f"{construction.config}=config")
+        if construction.inner is not None:
+            given.append(_inner(construction.inner))
         given += [f"{name}={value}" for name, value in self._masks("constructor").items()]
         yield f"    layer = Target({', '.join(given)})"
         for path in plain_lists(self._layer):
@@ -281,6 +283,15 @@ class Skeleton:
             kinds["int"] = "torch.int64"
         cast = "to" if self._fitted.library.name == "torch" else "astype"
         return f"({hidden}).{cast}({kinds[taken.kind]})"
+
+
+def _inner(inner: InnerAttention) -> str:
+    """Return the argument that is an attention of the target's own module."""
+    source = f"Target.__init__.__globals__[{inner.subject.__name__!r}]"
+    if inner.construction is not None:
+        held = (f"{name}={SIZES[meaning]}" for name, meaning in inner.construction.meanings)
+        source += f"({', '.join(held)})"
+    return f"{inner.parameter}={source}"
 
 
 def _namespace(config: RecordingConfig) -> str:

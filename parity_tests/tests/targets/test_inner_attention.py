@@ -1,0 +1,65 @@
+"""A layer that is built with an attention gets the one of its module, if there is one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.candidate import TargetError
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("few_further_calls")
+
+RIGHT = {
+    "inner_attentions.py:Layer": (
+        "built with an instance of ScaledDotAttention of its module as `attention`"
+    ),
+    "inner_function.py:WithFunction": "built with attention_of_heads of its module as `attn_fn`",
+}
+
+
+@pytest.mark.parametrize(("target", "said"), RIGHT.items(), ids=RIGHT)
+def test_right_ones_pass_with_gradients(
+    check_subject: Callable[..., Verdict], target: str, said: str
+) -> None:
+    """A class that is built, or a function: which is said, and masks reach it."""
+    verdict = check_subject(target, cases=24, grad=True)
+    assert 0 == verdict.failed, verdict
+    assert verdict.passed > 15, verdict
+    assert not [each for each in verdict.parameters if each.is_untried]
+    assert any(said in note for note in verdict.notes), verdict.notes
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "inner_attentions.py:CrossedLayer",
+        "inner_function.py:ScalesTwice",
+        "inner_choices.py:Annotated",
+    ],
+)
+def test_wrong_ones_fail(check_subject: Callable[..., Verdict], target: str) -> None:
+    """Wrong in the layer, or in the class that its annotation names."""
+    verdict = check_subject(target, cases=24)
+    assert Outcome.FAIL == verdict.outcome, verdict
+
+
+def test_one_of_several_is_not_guessed(subjects: Path) -> None:
+    """One of both would be right: the sentence names them."""
+    said = "wants `attn`, for which its module has attention_of_heads and DoubledAttention;"
+    with pytest.raises(TargetError, match=said):
+        bind(load.load(f"{subjects}/inner_choices.py:Undecided"))
+
+
+def test_a_mask_that_stands_in_the_place_of_the_causal_rule_is_found(subjects: Path) -> None:
+    """Without a mask the future is hidden, and any mask takes that away: cases without it too."""
+    bound = bind(load.load(f"{subjects}/inner_attentions.py:Layer"))
+    assert not bound.hides_future
+    assert {"none", "causal"} <= {*bound.offer["attn"]}
