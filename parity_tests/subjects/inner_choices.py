@@ -20,8 +20,16 @@ class DoubledAttention(nn.Module):
         return attend(2 * q, k, v)
 
 
-class Undecided(nn.Module):
-    """Is built with an attention that nothing names."""
+class FullAttention(nn.Module):
+    """What torch computes, by its name; it comes behind the function that fits too."""
+
+    def forward(self, q, k, v):
+        """Return (N, H, L, D)."""
+        return attend(q, k, v)
+
+
+class SomeFit(nn.Module):
+    """Is built with an attention, which it does not say by an annotation."""
 
     def __init__(self, d_model, n_heads, attn: Callable):
         super().__init__()
@@ -34,8 +42,17 @@ class Undecided(nn.Module):
         return self.wo(merge(self.attn(q, k, v)))
 
 
-class Annotated(Undecided):
+class Annotated(SomeFit):
     """Is built with the class that the annotation names."""
 
     def __init__(self, d_model, n_heads, attn: DoubledAttention):
         super().__init__(d_model, n_heads, attn)
+
+
+class NoneFits(SomeFit):
+    """Wrong: divides the queries by 3; whether its attentions multiply them nothing says."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = (split(f(x), self.heads) for f in (self.wq, self.wk, self.wv))
+        return self.wo(merge(self.attn(q / 3, k, v)))

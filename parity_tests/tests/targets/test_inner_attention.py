@@ -22,6 +22,7 @@ RIGHT = {
         "built with an instance of ScaledDotAttention of its module as `attention`"
     ),
     "inner_function.py:WithFunction": "built with attention_of_heads of its module as `attn_fn`",
+    "inner_choices.py:SomeFit": ("built with an instance of FullAttention of its module as `attn`"),
 }
 
 
@@ -51,11 +52,11 @@ def test_wrong_ones_fail(check_subject: Callable[..., Verdict], target: str) -> 
     assert Outcome.FAIL == verdict.outcome, verdict
 
 
-def test_one_of_several_is_not_guessed(subjects: Path) -> None:
-    """One of both would be right: the sentence names them."""
-    said = "wants `attn`, for which its module has attention_of_heads and DoubledAttention;"
+def test_of_several_of_which_none_fits_none_is_judged(subjects: Path) -> None:
+    """Layer or attention may be meant so: the sentence names them."""
+    said = "wants `attn`, and built with none of FullAttention, attention_of_heads"
     with pytest.raises(TargetError, match=said):
-        bind(load.load(f"{subjects}/inner_choices.py:Undecided"))
+        bind(load.load(f"{subjects}/inner_choices.py:NoneFits"))
 
 
 def test_a_mask_that_stands_in_the_place_of_the_causal_rule_is_found(subjects: Path) -> None:

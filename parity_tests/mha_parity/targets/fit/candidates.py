@@ -14,7 +14,7 @@ from mha_parity.targets.fit import names, weights
 from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.construct import Sizes, globals_read
-from mha_parity.targets.fit.inner_attention import all_constructions, several_inner
+from mha_parity.targets.fit.inner_attention import all_constructions
 from mha_parity.targets.fit.interpretation import (
     LAYOUTS,
     OF_CONVOLUTIONS,
@@ -71,9 +71,6 @@ class Layers:
 
     def __iter__(self) -> Iterator[Interpretation]:
         """Yield how the class may be built, filled and called."""
-        if several := several_inner(self.kind):
-            self.obstacles.append(several)
-            return
         for construction in all_constructions(self.kind, parameters.of_callable(self.kind)):
             sizes = Sizes(SMALL.embed_dim, SMALL.heads_count)
             try:

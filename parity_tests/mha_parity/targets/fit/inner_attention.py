@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from mha_parity.core.candidate import ADAPTER, TargetError
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.construct import InnerAttention, constructions
@@ -23,6 +24,8 @@ NAME = re.compile(
     r"(_?(fn|func|function|layer|module|mechanism|op|impl|cls|class|type))?$"
 )
 PLAIN = frozenset({int, float, bool, str, "int", "float", "bool", "str"})
+# What torch's attention is called: these come first where a module has several.
+FULL = re.compile(r"full|vanilla|standard|scaled|dot", re.IGNORECASE)
 MAX_WAYS = 3  # in which one of them is built
 ROWS = 3  # query, key and value
 
@@ -31,13 +34,14 @@ def all_constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterato
     """Yield how a constructor may be meant, with the attention of its module if it wants one."""
     wants = wanted(named)
     found = () if wants is None else inner_attentions(kind, wants)
-    if wants is None or len(found) != 1:
+    if wants is None or not found:
         yield from constructions(kind, named)
         return
     rest = [each for each in named if each is not wants]
-    for inner in _ways(wants.name, found[0]):
-        for each in constructions(kind, rest):
-            yield replace(each, inner=inner)
+    for subject in found:
+        for inner in _ways(wants.name, subject):
+            for each in constructions(kind, rest):
+                yield replace(each, inner=inner)
 
 
 def wanted(named: Sequence[inspect.Parameter]) -> inspect.Parameter | None:
@@ -54,18 +58,27 @@ def inner_attentions(kind: type, wants: inspect.Parameter) -> tuple[Any, ...]:
     own = [each for each in scope.values() if getattr(each, "__module__", "") == kind.__module__]
     if any(said is each for each in own):
         return (said,)
-    return tuple(each for each in dict.fromkeys(filter(callable, own)) if _is_inner(each, kind))
+    found = (each for each in dict.fromkeys(filter(callable, own)) if _is_inner(each, kind))
+    return tuple(sorted(found, key=lambda each: FULL.search(each.__name__) is None))
 
 
-def several_inner(kind: type) -> str:
-    """Say that a class wants an attention and its module has several; "" where it is not so."""
+def refuse_undecided(name: str, kind: type) -> None:
+    """Refuse a class that wants an attention where its module has several, of which none fits.
+
+    Raises
+    ------
+    TargetError
+        What differs may be the layer or any of them; the sentence names them.
+
+    """
     wants = wanted(parameters.of_callable(kind))
     found = [] if wants is None else [each.__name__ for each in inner_attentions(kind, wants)]
     if wants is None or len(found) < 2:
-        return ""
-    return (
-        f"its constructor wants `{wants.name}`, for which its module has "
-        f"{', '.join(found[:-1])} and {found[-1]}"
+        return
+    raise TargetError(
+        f"got {name}, but its constructor wants `{wants.name}`, and built with none of "
+        f"{', '.join(found[:-1])} and {found[-1]} of its module it computes attention; annotate "
+        f"`{wants.name}` with the one that is meant, or {ADAPTER}."
     )
 
 

@@ -76,9 +76,11 @@ class Search:
         """Return the fit by a mask that hides nothing, where None for it hides the future.
 
         The mask stands in the place of the causal rule then, which another mask would take away.
+        A switch of the rule belongs to the attention that the layer is built with: it is not set.
         """
         how = trial.interpretation
-        if not trial.causal or not how.roles.none or how.roles.filler != "none":
+        inner = None if how.construction is None else how.construction.inner
+        if inner is None or not trial.causal or not how.roles.none or how.roles.filler != "none":
             return trial
         for filler in FILLERS[1:]:
             other = self.tried(replace(how, roles=replace(how.roles, filler=filler)))
