@@ -25,7 +25,6 @@ from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes, keys_read, meanings, names_unpacked
-from mha_parity.targets.fit.inner_attention import refuse_undecided
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.refusals import (
     may_be_another,
@@ -146,8 +145,8 @@ class Fitted(InterpretedCalls):
             trials += search.trials
             if best is None:
                 continue
-            if is_class and not best.exact:
-                refuse_undecided(self.name, self.subject)
+            if self._layers is not None and not best.exact:
+                self._layers.refuse_undecided(self.name)
             taken = self._is_taken(best)
             if not best.exact and (taken or may_be_another(best)):
                 refuse_lengths(self._ask, self.name, trials, DTYPES[0])

@@ -14,7 +14,7 @@ from mha_parity.targets.fit import names, weights
 from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.construct import Sizes, globals_read
-from mha_parity.targets.fit.inner_attention import all_constructions
+from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
     LAYOUTS,
     OF_CONVOLUTIONS,
@@ -85,6 +85,10 @@ class Layers:
             yield from self._of(construction, layer)
             if construction.has("head_dim") and not construction.has("heads"):
                 yield from self._of_one_head(construction)
+
+    def refuse_undecided(self, name: str) -> None:
+        """Refuse a class of which nothing fits, where it may be built with several attentions."""
+        refuse_undecided(name, self.kind)
 
     def _of_one_head(self, construction: Construction) -> Iterator[Interpretation]:
         """Yield readings as one head of a layer that takes the width of a head, not how many."""
