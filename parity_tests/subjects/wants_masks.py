@@ -37,6 +37,36 @@ class PaddingWantedLoose(PaddingWanted):
     first_hidden = 2
 
 
+class RepeatsItsMask(nn.Module):
+    """Right: repeats a mask over the heads, without a look at whether there is one."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.heads = n_heads
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
+            nn.Linear(d_model, d_model) for _ in range(4)
+        )
+
+    def repeated(self, mask):
+        """Return a mask (N, L, S) as (H N, L, S)."""
+        return mask.repeat(self.heads, 1, 1)
+
+    def forward(self, q, k, v, mask=None):
+        """Return (N, L, E)."""
+        rows = (self.q_proj, q), (self.k_proj, k), (self.v_proj, v)
+        q, k, v = (split(f(x), self.heads).transpose(0, 1).flatten(0, 1) for f, x in rows)
+        out = attend(q, k, v, self.repeated(mask)).unflatten(0, (self.heads, -1))
+        return self.o_proj(merge(out.transpose(0, 1)))
+
+
+class RepeatsEachMask(RepeatsItsMask):
+    """Wrong: heads get the masks of other samples."""
+
+    def repeated(self, mask):
+        """Return a mask (N, L, S) as (N H, L, S)."""
+        return mask.repeat_interleave(self.heads, 0)
+
+
 def heads_of(rows, num_heads):
     """Return (N, L, E) as (N, H, L, D)."""
     return rows.reshape(*rows.shape[:2], num_heads, -1).swapaxes(1, 2)

@@ -126,6 +126,11 @@ def restricted(candidate: Candidate, options: Options) -> Offer:
     reached = reachable(offer)
     if not all(reached.values()):
         asked = " and ".join(f"{axis}={value}" for axis, value in options.features)
+        if len(options.features) == 1:
+            raise ValueError(
+                f"got {asked}, but no case of this target can have it beside all else that the "
+                "target wants; leave it out."
+            )
         raise ValueError(
             f"got {asked}, but no case of this target has them together; ask for each in a run of "
             "its own."

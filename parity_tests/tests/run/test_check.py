@@ -64,6 +64,14 @@ def test_features_that_no_case_has_together_are_refused(
         check(candidate, Options(cases=4, features=features))
 
 
+def test_a_feature_that_no_case_has_is_refused_by_itself() -> None:
+    """The largest number wants no output projection: where one has to be, no case has it."""
+    candidate = FunctionCandidate("plain", plain, OFFERED | {"out_proj": ("general",)})
+    said = "got regime=largest_value, but no case of this target can have it"
+    with pytest.raises(ValueError, match=said):
+        check(candidate, Options(cases=4, features=(("regime", "largest_value"),)))
+
+
 def test_a_run_without_power_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
     """If no case would expose any gross error, no feature passes; as the cases are, all do."""
     candidate = FunctionCandidate("plain", plain, OFFERED)

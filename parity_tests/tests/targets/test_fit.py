@@ -313,6 +313,14 @@ def test_wide_heads_hold_narrow_ones_exactly(name: str, heads: int, width: int) 
     np.testing.assert_allclose(bound(problem).output, expected, rtol=0, atol=1e-13)
 
 
+def test_larger_weights_get_no_largest_numbers() -> None:
+    """The weights that keep what is added from rounding would make these infinite."""
+    bound = bind(load.load(f"{SUBJECTS}/residual.py:PostNormed"))
+    assert "infinite_value" in bound.offer["regime"]
+    assert "largest_value" not in bound.offer["regime"]
+    assert "larger weights leave" in bound.reasons["regime", "largest_value"]
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_what_is_added_to_the_output_does_not_round_it(dtype: str) -> None:
     """Values a thousandth of the query keep all their digits. Kills the plain difference."""

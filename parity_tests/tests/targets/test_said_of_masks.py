@@ -57,6 +57,15 @@ def test_what_raises_is_said_with_what_was_passed(name: str, passed: str, remedy
     assert "--masks" not in verdict.sentence
 
 
+def test_a_mask_that_may_not_be_left_out_hides_nothing() -> None:
+    """Its default raises: where no mask is asked for it gets one, and all others are judged."""
+    verdict = judged("RepeatsItsMask")
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert not [each for each in verdict.parameters if each.is_untried]
+    assert any("`mask`: True or 1 hides" in note for note in verdict.notes), verdict.notes
+    assert Outcome.FAIL == judged("RepeatsEachMask").outcome
+
+
 def test_each_parameter_has_its_role() -> None:
     """A mask and a switch are named as such in one sentence."""
     assert "no case passed `mask` (mask), `causal` (causal switch): " in judged("of_two").sentence

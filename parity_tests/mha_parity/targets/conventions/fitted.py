@@ -11,7 +11,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError, TargetError
-from mha_parity.core.features import offer
+from mha_parity.core.features import AXES, offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.fitted_gradients import no_gradients
@@ -223,9 +223,14 @@ class Fitted(InterpretedCalls):
         if packed is not None and packed.not_cross:
             inputs = ("self",)
             self.reasons["inputs", "cross"] = packed.not_cross
+        regimes = tuple(AXES["regime"])
+        if self.above_residual > 1:
+            self.reasons["regime", "largest_value"] = RESIDUAL_OVERFLOWS
+            regimes = tuple(each for each in regimes if each != "largest_value")
         return offer(
             **weightless,
             inputs=inputs,
+            regime=regimes,
             layout=how.layout,
             heads=("one", "many") if how.many_heads else "one",
             bias=("no", "yes") if biased else "no",

@@ -107,14 +107,7 @@ class Layers:
         kept = weights.sorted_by_name(leaves)
         by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind))
         by_name = by_name and not one_head
-        # A constructor that knows no heads has one, or its own number of them.
-        for heads in (
-            (1,)
-            if one_head
-            else (SMALL.heads_count,)
-            if by_name or not kept.weights
-            else (SMALL.heads_count, 1)
-        ):
+        for heads in _heads(one_head=one_head, known=by_name or not kept.weights):
             projected = any(parts != ("out",) for _, parts, _ in kept.weights)
             layouts = sorted(
                 LAYOUTS, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves
@@ -123,9 +116,13 @@ class Layers:
             self._find_offenders(kept, named, heads, fits=bool(found))
             self._find_inner(layer, leaves, heads)
             norms = tuple(dict.fromkeys(leaf.path.rpartition(".")[0] for leaf in kept.norms))
+            masked = list(call_roles.with_optional_masks(named))
+            answers = False
             for roles, (layout, arrangement), slots in itertools.product(
-                call_roles.of_layer(named), layouts, found
+                [*call_roles.of_layer(named), *masked], layouts, found
             ):
+                if answers and roles in masked:
+                    break
                 if arrangement in OF_HEADS and kept.weights:
                     continue
                 if arrangement in OF_CONVOLUTIONS and not projected:
@@ -143,6 +140,7 @@ class Layers:
                 )  # fmt: skip
                 self.answered = False
                 yield how
+                answers |= self.answered
                 if not self.answered and (layout, arrangement) == ("batch_first", "rows"):
                     yield from _of_one_length(how, construction)
                 if self.answered and layout == "batch_first" and arrangement in ADDED_TO:
@@ -194,6 +192,13 @@ class Layers:
             self.obstacles.insert(
                 0, f"it keeps {shown}, which {verb} not fit a width of 24 in 4 heads"
             )
+
+
+def _heads(*, one_head: bool, known: bool) -> tuple[int, ...]:
+    """Return how many heads are tried: a constructor without any has one, or its own number."""
+    if one_head:
+        return (1,)
+    return (SMALL.heads_count,) if known else (SMALL.heads_count, 1)
 
 
 def _rows_prefix(leaves: Sequence[weights.Leaf]) -> str:

@@ -165,6 +165,22 @@ def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment
         yield ParameterAssignment(found[:1], none=none, lengths=lengths)
 
 
+def with_optional_masks(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
+    """Yield the roles of a layer's call in which masks that default to None hide nothing instead.
+
+    Some layers shape a mask without a look at whether there is one.
+    """
+    may = tuple(
+        p.name
+        for p in named
+        if p.default is None and parameters.role(p.name, "call", None) is Role.MASK
+    )
+    first = next(of_layer(named), None)
+    if may and first is not None:
+        for filler in FILLERS[1:]:
+            yield replace(first, none=(*first.none, *may), filler=filler)
+
+
 _INPUTS = frozenset({Role.INPUT, Role.OTHER, Role.SIZE, Role.WEIGHTS})
 
 
