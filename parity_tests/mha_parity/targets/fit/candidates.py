@@ -109,9 +109,6 @@ class Layers:
         by_name = by_name and not one_head
         for heads in _heads(one_head=one_head, known=by_name or not kept.weights):
             projected = any(parts != ("out",) for _, parts, _ in kept.weights)
-            layouts = sorted(
-                LAYOUTS, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves
-            )
             full_width, found = self._slots(kept, heads)
             self._find_offenders(kept, named, heads, fits=bool(found))
             self._find_inner(layer, leaves, heads)
@@ -119,16 +116,12 @@ class Layers:
             masked = list(call_roles.with_optional_masks(named))
             answers = False
             for roles, (layout, arrangement), slots in itertools.product(
-                [*call_roles.of_layer(named), *masked], layouts, found
+                [*call_roles.of_layer(named), *masked],
+                _layouts(kept, projected=projected, full_width=full_width),
+                found,
             ):
                 if answers and roles in masked:
                     break
-                if arrangement in OF_HEADS and kept.weights:
-                    continue
-                if arrangement in OF_CONVOLUTIONS and not projected:
-                    continue
-                if full_width and arrangement != "rows":
-                    continue
                 many = by_name and heads > 1
                 if not projected:
                     many = arrangement in OF_HEADS or (
@@ -199,6 +192,20 @@ def _heads(*, one_head: bool, known: bool) -> tuple[int, ...]:
     if one_head:
         return (1,)
     return (SMALL.heads_count,) if known else (SMALL.heads_count, 1)
+
+
+def _layouts(
+    kept: weights.SortedLeaves, *, projected: bool, full_width: bool
+) -> list[tuple[str, str]]:
+    """Return the layouts and arrangements that a layer of these weights may take."""
+    ordered = sorted(LAYOUTS, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves)
+    return [
+        (layout, arrangement)
+        for layout, arrangement in ordered
+        if not (arrangement in OF_HEADS and kept.weights)
+        and not (arrangement in OF_CONVOLUTIONS and not projected)
+        and not (full_width and arrangement != "rows")
+    ]
 
 
 def _rows_prefix(leaves: Sequence[weights.Leaf]) -> str:
