@@ -138,6 +138,14 @@ def offer(**axes: str | Iterable[str]) -> Offer:
     return result
 
 
+def has_one_kv_head(offer: Offer) -> bool:
+    """Return whether a target has one head of keys and values for all heads of queries.
+
+    One whose number of key heads may be set offers as many of them as query heads.
+    """
+    return offer["kv_heads"] == ("fewer",)
+
+
 def label(axis: str, value: str) -> str:
     """Return the words a report uses for one feature."""
     return AXES[axis][value]

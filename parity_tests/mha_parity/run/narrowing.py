@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.cases.asking_order import asked_cases
 from mha_parity.cases.covering import drawing, reachable
 from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask
+from mha_parity.core.features import has_one_kv_head
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -146,7 +147,9 @@ def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[
     own = getattr(candidate, "own_weights", None)
     draw = asked_cases if options.fail_fast else drawing
     drawn = draw(offer, options.cases, options.seed)
-    fitting = drawn if own is None else map(own.case, drawn)
+    fitting: Iterable[Case] = drawn if own is None else map(own.case, drawn)
+    if has_one_kv_head(candidate.offer):
+        fitting = (case.replace(kv_heads_count=1) for case in fitting)
     plan = getattr(candidate, "masks", None)
     yield from fitting if plan is None else _askable(fitting, plan)
 

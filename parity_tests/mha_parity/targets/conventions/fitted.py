@@ -232,7 +232,8 @@ class Fitted(InterpretedCalls):
             inputs=inputs,
             regime=regimes,
             layout=how.layout,
-            heads=("one", "many") if how.many_heads else "one",
+            heads=how.heads,
+            kv_heads="fewer" if how.one_kv_head else "equal",
             bias=("no", "yes") if biased else "no",
             out_proj=("identity", "general") if "out" in how.parts else "identity",
             size=("small", "medium", "equal", "ones"),
@@ -246,6 +247,7 @@ class Fitted(InterpretedCalls):
         return SMALL.replace(
             batch=1 if unbatched else 2, queries=5, keys=5, heads_count=heads, head_dim=width,
             layout=self.offer["layout"][0], attn="causal" if self.hides_future else "none",
+            kv_heads_count=int(self.how.one_kv_head),
             form=self.offer["form"][0], projection=self.offer["projection"][0],
         )  # fmt: skip
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 INPUTS = ("query", "key", "value")
 RESIDUAL = "the input that is added to the output has gradients of its own"
 WIDER = "its heads are wider than torch's"
+SHARED = "its heads share keys and values, and the gradients of their weights"
 CONVERTED = "a function of its own converts its weights"
 PARTIAL = "it has no weights of its own for some of q, k and v"
 
@@ -50,6 +51,8 @@ def no_gradients(subject: object, how: Interpretation, library: str) -> str:
         return RESIDUAL
     if how.full_width:
         return WIDER
+    if how.one_kv_head:
+        return SHARED
     return PARTIAL if how.parts and not how.parts >= set(ROWS) else ""
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from mha_parity.targets.fit.construct import Construction
 
+# How the heads of a layer differ from torch's, by the sizes of its weights.
+FULL_WIDTH, ONE_KV_HEAD = "each as wide as the input", "one of keys and values for all"
 # Arrangements in which the input may be added to the output.
 ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
 
@@ -109,7 +111,7 @@ class Layers:
         by_name = by_name and not one_head
         for heads in _heads(one_head=one_head, known=by_name or not kept.weights):
             projected = any(parts != ("out",) for _, parts, _ in kept.weights)
-            full_width, found = self._slots(kept, heads)
+            kind, found = self._slots(kept, heads)
             self._find_offenders(kept, named, heads, fits=bool(found))
             self._find_inner(layer, leaves, heads)
             norms = tuple(dict.fromkeys(leaf.path.rpartition(".")[0] for leaf in kept.norms))
@@ -117,7 +119,7 @@ class Layers:
             answers = False
             for roles, (layout, arrangement), slots in itertools.product(
                 [*call_roles.of_layer(named), *masked],
-                _layouts(kept, projected=projected, full_width=full_width),
+                _layouts(kept, projected=projected, full_width=kind == FULL_WIDTH),
                 found,
             ):
                 if answers and roles in masked:
@@ -129,7 +131,8 @@ class Layers:
                     )
                 how = Interpretation(
                     roles, layout, arrangement, construction, slots, norms, many_heads=many,
-                    full_width=full_width, convolved=kept.convolves,
+                    full_width=kind == FULL_WIDTH, convolved=kept.convolves,
+                    one_kv_head=kind == ONE_KV_HEAD,
                 )  # fmt: skip
                 self.answered = False
                 yield how
@@ -144,16 +147,20 @@ class Layers:
 
     def _slots(
         self, kept: weights.SortedLeaves, heads: int
-    ) -> tuple[bool, list[tuple[weights.Slot, ...]]]:
-        """Return whether each head is as wide as the input, and where the weights are then."""
+    ) -> tuple[str, list[tuple[weights.Slot, ...]]]:
+        """Return how heads differ from torch's, "" where they do not, and the weights' slots."""
         if not kept.weights:
-            return False, [()]
+            return "", [()]
         width = SMALL.embed_dim
-        for head_dim in (width // heads, width):
-            found = weights.slots(kept, {"h": heads, "d": head_dim, "e": width})
-            if found:
-                return head_dim * heads > width, found
-        return False, []
+        kinds = {
+            "": {"d": width // heads},
+            FULL_WIDTH: {"d": width},
+            ONE_KV_HEAD: {"d": width // heads, "g": 1},
+        }
+        for kind, sizes in kinds.items():
+            if found := weights.slots(kept, {"h": heads, "e": width, **sizes}):
+                return kind if heads > 1 else "", found
+        return "", []
 
     def _find_inner(self, layer: Any, leaves: Sequence[weights.Leaf], heads: int) -> None:
         """Name the part of a module that alone fits, where the module has offenders besides."""

@@ -39,7 +39,8 @@ class Interpretation:
     """How a target is built, where its weights live, what its parameters get and return.
 
     ``norms`` are LayerNorms that are taken out, ``residual``: the input is added to the output,
-    ``full_width``: each head is as wide as the input, ``convolved``: convolutions project.
+    ``full_width``: each head is as wide as the input, ``convolved``: convolutions project,
+    ``one_kv_head``: all heads of queries share one head of keys and values.
     """
 
     roles: ParameterAssignment
@@ -52,6 +53,7 @@ class Interpretation:
     many_heads: bool = True
     full_width: bool = False
     convolved: bool = False
+    one_kv_head: bool = False
 
     @property
     def parts(self) -> frozenset[str]:
@@ -60,6 +62,13 @@ class Interpretation:
         held += [given.parts for _, given in self.roles.single_weights if not given.bias]
         found = frozenset(part for parts in held for part in parts)
         return found if found & set(names.ROWS) else frozenset()
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """How many heads it is judged with; a single one shares its keys with no other."""
+        if not self.many_heads:
+            return ("one",)
+        return ("many",) if self.one_kv_head else ("one", "many")
 
     @property
     def unnamed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -100,6 +109,8 @@ class Interpretation:
             said.append(str(self.construction.inner))
         if self.full_width:
             said.append("each head as wide as the input, and 0 where torch's narrower ones are not")
+        if self.one_kv_head:
+            said.append("one head of keys and values for all heads of queries")
         if self.norms:
             said.append(f"{', '.join(f'`{norm}`' for norm in self.norms)} taken out")
         if self.residual:

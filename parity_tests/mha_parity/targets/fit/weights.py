@@ -2,7 +2,7 @@
 
 The axes of a weight of queries, keys or values are h (heads), d (the width of a head) and e (the
 input), in torch ``("hd", "e")``: rows of all heads, then inputs. Those of the output's weight are
-``("e", "hd")``. Several projections in one array have an axis p as well.
+``("e", "hd")``. Several projections in one array have an axis p as well; in sizes g is h of keys.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Axes = tuple[str, ...]
 # Where the rows of a part lie together, so do those of a head: "pdh" would pass interleaved heads.
 PACKED = ("phd", "hpd", "hdp", "dph", "dhp")
+KEY_PARTS = frozenset({"k", "v"})
 CONVOLUTIONS = frozenset({"Conv1d", "Conv2d"})
 # What a layer that is no module of torch keeps besides its weights.
 _NO_WEIGHTS = re.compile(r"grad|mask|tril|causal|^_*d_?[wb](_|[qkvo]|$)")
@@ -81,7 +82,7 @@ def axes_of(
     *, bias: bool, by_head: bool,
 ) -> Iterator[Axes]:  # fmt: skip
     """Yield how an array of this shape can hold these projections, likeliest first."""
-    held = {**sizes, "p": len(parts)}
+    held = {**_of_parts(parts, sizes), "p": len(parts)}
     if owner in CONVOLUTIONS and set(shape[2:]) == {1}:
         shape = shape[:2]
     bare = tuple(size for size in shape if size != 1) if bias else tuple(shape)
@@ -381,13 +382,19 @@ def slot_array(
     slot: Slot, problem: Problem, arrays: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> Array:
     """Return the array of a slot; of keys and values, one head of each group."""
-    case = problem.case
-    if case.kv_heads == "equal" or slot.parts not in {("k",), ("v",)}:
+    if problem.case.kv_heads == "equal" or not set(slot.parts) <= KEY_PARTS:
         return slot.filled(arrays, sizes)
-    kept = one_head_a_group(arrays[slot.parts[0]], case)
-    return slot.filled({slot.parts[0]: kept}, {**sizes, "h": case.kv_heads_count})
+    kept = {part: one_head_a_group(arrays[part], problem.case) for part in slot.parts}
+    return slot.filled(kept, _of_parts(slot.parts, sizes))
 
 
 def sizes_of(problem: Problem) -> dict[str, int]:
-    """Return the sizes of heads, of the width of one, and of the input."""
-    return {"h": problem.num_heads, "d": problem.head_dim, "e": problem.query.shape[-1]}
+    """Return the sizes of heads, of the width of one, of the input, and of key heads."""
+    kv_heads = problem.case.kv_heads_count or problem.num_heads
+    heads = {"h": problem.num_heads, "g": kv_heads, "d": problem.head_dim}
+    return {**heads, "e": problem.query.shape[-1]}
+
+
+def _of_parts(parts: Sequence[str], sizes: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the sizes of an array of these parts: of keys and values alone, with their heads."""
+    return {**sizes, "h": sizes.get("g", sizes["h"])} if set(parts) <= KEY_PARTS else sizes

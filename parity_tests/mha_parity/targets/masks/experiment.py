@@ -16,7 +16,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.features import AXES
+from mha_parity.core.features import AXES, has_one_kv_head
 from mha_parity.targets.masks.mask_format import SWITCH, MaskContent
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def mask_problem(convention: Convention, layout: str, *, square: bool) -> Proble
         keys=QUERIES if square else KEYS,
         head_dim=HEAD_DIM if "many" in offer["heads"] else 2 * HEAD_DIM,
         v_head_dim=0,
-        kv_heads_count=0,
+        kv_heads_count=int(has_one_kv_head(offer)),
         dtype=convention.trial_dtype
         or next(dtype for dtype in AXES["dtype"] if dtype in convention.library.dtypes),
         seed=SEED,
@@ -172,6 +172,8 @@ def with_readable_weights(problem: Problem) -> Problem:
         arrays = {"query": query, "key": key, "value": value}
         return problem.replace(**{name: a.astype(dtype) for name, a in arrays.items()})
     projection = rng.standard_normal((width, width)) / np.sqrt(width)
+    if case.kv_heads == "fewer":
+        projection = np.tile(projection[: case.head_dim], (case.heads_count, 1))
     flat = key.reshape(-1, width)
     w_v = np.linalg.pinv(flat) @ np.tile(
         np.eye(case.keys, case.head_dim), (case.batch, case.heads_count)
