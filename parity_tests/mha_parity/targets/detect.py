@@ -15,6 +15,7 @@ from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.projections import ProjectionFunction
 from mha_parity.targets.conventions.signatures import constructor, forward, signature
 from mha_parity.targets.conventions.varlen import STARTS, Varlen
+from mha_parity.targets.fit.roles import inputs_of_call
 from mha_parity.targets.onnx_model import OnnxModel
 
 if TYPE_CHECKING:
@@ -87,9 +88,8 @@ def _has_packed_names(bound: Convention) -> bool:
 
     if bound.convention != "torch-module" or not isinstance(bound.subject, type):
         return False
-    called = signature(forward(bound.subject))
-    if called is not None and _counts(called, bound=True)[1] < ROWS:
-        return False  # one input, or two
+    if len(inputs_of_call(forward(bound.subject), skip_self=True)) < ROWS:
+        return False  # one input, or two: a mask is none
     try:
         with target_errors():
             kept = set(getattr(bound.subject(6, 2), "state_dict", dict)())

@@ -75,8 +75,12 @@ def _is_without(output: Array, array: Array, problem: Problem) -> bool:
 
 
 def norm_remarks(convention: InterpretedCalls, problem: Problem, *, causal: bool) -> Iterator[str]:
-    """Say of each norm that is applied to some of query, key and value alone."""
-    if len(convention.how.roles.rows) > 1 or convention.how.residual:
+    """Say of each norm that it is applied to some of query, key and value alone.
+
+    Of a layer that adds its input to its output, say where that is the input behind the norm.
+    """
+    residual = convention.how.residual
+    if len(convention.how.roles.rows) > 1 and not residual:
         return
     for path in convention.how.norms:
         chosen = path
@@ -89,10 +93,14 @@ def norm_remarks(convention: InterpretedCalls, problem: Problem, *, causal: bool
             output = convention.answer(problem, result).output
         except CandidateError:
             continue
-        for names in (each for n in (1, 2) for each in combinations(ROWS, n)):
+        for names in (each for n in (1, 2, 3) for each in combinations(ROWS, n)):
             rows = {name: getattr(problem, name) * FACTOR for name in names}
-            if is_rounding(output, attention_in_float64(problem.replace(**rows), causal=causal)):
+            expected = attention_in_float64(problem.replace(**rows), causal=causal)
+            if not residual and len(names) < len(ROWS) and is_rounding(output, expected):
                 yield f"`{path}` is applied to the rows of {' and '.join(names)} alone."
+            # One query was taken off, and two of them were added.
+            if residual and "query" in names and is_rounding(output - problem.query, expected):
+                yield f"the input that is added to the output is what `{path}` returns."
 
 
 def _called(convention: InterpretedCalls, problem: Problem, seen: Callable[[str, Any], Any]) -> Any:

@@ -112,9 +112,10 @@ class ParameterAssignment:
         return tuple(dict.fromkeys(role for _, role in self.inputs))
 
 
-def inputs_of_call(call: Any) -> tuple[tuple[str, str], ...]:
+def inputs_of_call(call: Any, *, skip_self: bool = False) -> tuple[tuple[str, str], ...]:
     """Return which parameters of a function get query, key and value, masks and such left out."""
-    return inputs_of([p for p in parameters.of_callable(call) if not is_other(p)])
+    named = parameters.of_callable(call, skip_self=skip_self)
+    return inputs_of([p for p in named if not is_other(p)])
 
 
 def inputs_of(named: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]:

@@ -12,9 +12,12 @@ from mha_parity.core.parameters import ESSENTIAL, Role
 from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
 from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_format import (
+    ADDED,
+    LENGTHS,
     SHAPES,
     SWITCH,
     MaskContent,
+    MaskFormat,
     MaskSearchResult,
     axes_text,
 )
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 MANY = 4  # shapes that a sentence names
 # Whose call has one of these, or is (query, key, value, ...), promises nn.MultiheadAttention's.
 TORCH_COMPANIONS = frozenset({"key_padding_mask", "need_weights", "average_attn_weights"})
+TORCH_MASKS = frozenset({"attn_mask", "key_padding_mask"})
 TORCH_ROWS = ("query", "key", "value")
 
 
@@ -165,6 +169,8 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
         convention.hides_future = False
     exclusive = _exclusive(convention, by_layout)
     enabling = _enabling(convention, by_layout)
+    read = dict.fromkeys(_floats_not_added(convention, by_layout))
+    convention.remarks = (*convention.remarks, *read)
     convention.masks = MaskPlan(by_layout, convention.hides_future, exclusive, enabling)
     offer = convention.offer | {"layout": tuple(by_layout)}
     convention.offer = convention.masks.offered(offer, convention.plain_case())
@@ -245,6 +251,29 @@ def _enabling(
     said = (f"`{m.split('.')[1]}` is read where `{s.split('.')[1]}` is on alone." for s, m in found)
     convention.remarks = (*convention.remarks, *dict.fromkeys(said))
     return tuple(dict.fromkeys(found))
+
+
+def _floats_not_added(
+    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
+) -> Iterator[str]:
+    """Say of masks of torch's name and polarity that floats are answered, and not added."""
+    for layout, results in by_layout.items():
+        for found in results:
+            name, first = found.parameter.name, next(iter(found.taken), None)
+            named = name in TORCH_MASKS and name not in convention.mask_meanings
+            if first is None or not (named and first.hides and first.axes) or first.attributes:
+                continue
+            if any(each.kind in {ADDED, LENGTHS} for each in found.taken):
+                continue
+            experiment = MaskExperiment.of(convention, layout, square=first.square)
+            addends = experiment.addends(first.axes)
+            content = MaskContent(np.zeros(experiment.shape, dtype=bool), addends)
+            value = MaskFormat(first.axes, ADDED).value(content, experiment.problem.dtype)
+            try:
+                experiment.weights({found.parameter.key: value})
+            except CandidateError:
+                continue
+            yield f"`{name}`: floats are answered, and not added to the scores as torch adds them."
 
 
 def _ask_masked_rows(convention: Convention) -> None:
