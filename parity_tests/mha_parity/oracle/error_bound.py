@@ -17,8 +17,8 @@ off by at most gamma_n sum |a_i||b_i|. Errors made earlier are carried on by mag
   Z = sum_i p_i exp(eta_i) the weight p_j stays between p_j / (exp(eta_j) Z) and p_j exp(eta_j) Z.
 - normalising: gamma_n, n = S' for the sum, 3 for the division, 10 for each rescaling of an online
   softmax (exp and product), of which a row has no more than its running maximum has steps, and one
-  for joining parts; and gamma_3 (max_i |l_i| + log S') for programs that write
-  exp(l - log sum exp l), whose logarithm is rounded at that size.
+  for joining parts; and gamma_4 (max_i |l_i| + log S') for programs that write
+  exp(l - log sum exp l), whose logarithm is rounded at that size, in 16 bits to the dtype too.
 - heads: perturbed weights still sum to 1, so (dp |v - c|) for any row c: c is the mean head. Then
   (p + dp) dv + gamma (p + dp)(|v| + dv).
 - output: as the projections.
@@ -225,7 +225,7 @@ def _logarithm(logits: Array, arithmetic: ErrorModel) -> Array:
     if not logits.shape[-1]:
         return np.zeros((1, 1, 1, 1))
     reach = np.abs(logits.max(axis=-1, keepdims=True)) + math.log(logits.shape[-1])
-    return np.asarray(np.expm1(np.minimum(arithmetic.factor(LOGARITHM, 0) * reach, LIMIT)))
+    return np.asarray(np.expm1(np.minimum(arithmetic.factor(LOGARITHM, 1) * reach, LIMIT)))
 
 
 def _heads(
