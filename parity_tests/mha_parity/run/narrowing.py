@@ -105,6 +105,9 @@ def restricted(candidate: Candidate, options: Options) -> Offer:
     """
     reasons = getattr(candidate, "reasons", {})
     offer = dict(candidate.offer)
+    plan: MaskPlan | None = getattr(candidate, "masks", None)
+    if options.grad and plan is not None:
+        offer |= plan.with_gradients
     if options.grad and "yes" not in offer["gradients"]:
         said = reasons.get(("gradients", "yes"), "")
         raise ValueError(f"{NO_GRADIENTS} Asked for some: {said}" if said else NO_GRADIENTS)

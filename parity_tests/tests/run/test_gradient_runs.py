@@ -99,6 +99,22 @@ def test_a_wrong_gradient_fails(name: str, wrong: set[str]) -> None:
     assert failing(found) == wrong
 
 
+def test_a_mask_has_the_shape_that_a_backward_returns() -> None:
+    """A forward broadcasts every shape; with gradients the one that its backward knows is passed.
+
+    Without gradients all are.
+    """
+    right = bind(load.load(f"{SUBJECTS}/mask_backward.py:Biased"))
+    options = Options(cases=CASES, grad=True, diagnose=False, dtypes=("float64",))
+    found = check(right, options)
+    assert (0, True) == (found.failed, found.passed > CASES // 2), found
+    asked = {(row.axis, row.value) for row in found.features if row.cases}
+    assert ("attn", "float2d") in asked
+    assert ("attn", "float3d") not in asked
+    assert "float3d" in right.offer["attn"]
+    assert failing(verdict("mask_backward.py:BiasedTwice")) == {"attn_mask"}
+
+
 def test_a_wrong_head_is_named() -> None:
     """The place of a gradient that is wrong in head 0 alone names head 0 and a row of a weight."""
     found = verdict("numpy_vjp.py:ForgetsFirstHead", dtype="float64")

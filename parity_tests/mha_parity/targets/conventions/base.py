@@ -199,9 +199,12 @@ class Convention(ABC):
         return {k: p.value for k, p in self._mask_values(problem, "constructor.").items()}
 
     def _mask_values(self, problem: Problem, of: str) -> dict[str, MaskArgument]:
-        found = (
-            None if self._tried is None else {k: MaskArgument(v) for k, v in self._tried.items()}
-        )
+        found = None
+        if self._tried is not None:
+            found = {
+                key: value if isinstance(value, MaskArgument) else MaskArgument(value)
+                for key, value in self._tried.items()
+            }
         if found is None:
             plan = self.masks
             # A required mask has a plan before it is known whether the future is hidden.

@@ -21,6 +21,7 @@ from mha_parity.targets.masks.mask_format import (
     MaskSearchResult,
     axes_text,
 )
+from mha_parity.targets.masks.mask_gradients import with_gradients_tried
 from mha_parity.targets.masks.plan import MaskPlan
 from mha_parity.targets.masks.search import MaskRequirement, search
 
@@ -50,7 +51,13 @@ def find_masks(convention: Convention) -> None:
     wanted = _searched(convention)
     if wanted:
         layouts = convention.offer["layout"]
-        _settle(convention, {each: _found(convention, each, wanted) for each in layouts})
+        found = {each: _found(convention, each, wanted) for each in layouts}
+        if "yes" in convention.offer["gradients"]:
+            found = {
+                layout: tuple(with_gradients_tried(convention, layout, each) for each in results)
+                for layout, results in found.items()
+            }
+        _settle(convention, found)
 
 
 def _searched(convention: Convention) -> list[Parameter]:
@@ -173,7 +180,9 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     convention.remarks = (*convention.remarks, *read)
     convention.masks = MaskPlan(by_layout, convention.hides_future, exclusive, enabling)
     offer = convention.offer | {"layout": tuple(by_layout)}
-    convention.offer = convention.masks.offered(offer, convention.plain_case())
+    plain = convention.plain_case()
+    convention.offer = convention.masks.offered(offer, plain)
+    convention.masks = convention.masks.of_gradients(offer, plain)
     _ask_masked_rows(convention)
     take_back_regimes(convention)
 

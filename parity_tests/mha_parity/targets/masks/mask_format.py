@@ -110,7 +110,8 @@ class MaskFormat:
     hides. ``fit`` is how near the experiment came to it, 1: exactly, and rows keep their sums.
     ``square``: a call raises wherever L and S differ; ``last``: a switch that aligns queries and
     keys at their ends, as torch.nn.attention.bias.causal_lower_right. ``attributes``: under which
-    names an object holds the mask, () where the parameter takes the array.
+    names an object holds the mask, () where the parameter takes the array. ``without_gradients``:
+    the backward pass raises at this shape, and the call alone does not.
     """
 
     axes: Axes
@@ -120,6 +121,7 @@ class MaskFormat:
     square: bool = False
     last: bool = False
     attributes: tuple[str, ...] = ()
+    without_gradients: bool = False
 
     @property
     def only_square(self) -> bool:

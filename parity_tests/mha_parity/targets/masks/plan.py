@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -35,13 +35,15 @@ class MaskPlan:
 
     ``causal_inside``: the target hides the future by itself, without any of them. ``exclusive`` are
     the keys of parameters that raise when they are passed together, ``enabling`` those of switches
-    that are left on where their mask is passed: off, it would not be read.
+    that are left on where their mask is passed: off, it would not be read. ``with_gradients`` is
+    what is offered of masks where gradients are asked for, by axis, () where that is all.
     """
 
     by_layout: Mapping[str, tuple[MaskSearchResult, ...]]
     causal_inside: bool = False
     exclusive: tuple[tuple[str, ...], ...] = ()
     enabling: tuple[tuple[str, str], ...] = ()
+    with_gradients: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def passed(self, problem: Problem) -> dict[str, MaskArgument]:
         """Return what to pass for a problem: key of the parameter -> array or switch.
@@ -125,6 +127,22 @@ class MaskPlan:
         )
         return offer | {"padding": ("none", *padding), "attn": attn}
 
+    def of_gradients(self, offer: Offer, plain: Case) -> MaskPlan:
+        """Return the plan with what it offers where gradients are asked for, if that is less."""
+        if not any(
+            t.without_gradients for s in self.by_layout.values() for f in s for t in f.taken
+        ):
+            return self
+        asked = plain.replace(gradients="yes")
+        found = {n: self.offered(offer | {"layout": (n,)}, asked) for n in offer["layout"]}
+        count = {name: (len(each["attn"]), len(each["padding"])) for name, each in found.items()}
+        # A backward that sums over samples and heads knows no mask of a single sample.
+        kept = tuple(name for name in found if count[name] == max(count.values()))
+        whole = self.offered(offer | {"layout": kept}, asked)
+        return replace(
+            self, with_gradients=tuple((a, whole[a]) for a in ("layout", "attn", "padding"))
+        )
+
     def _says(self, offer: Offer, case: Case) -> bool:
         """Return whether every layout of the offer can pass the masks of a case."""
         for layout in offer["layout"]:
@@ -170,7 +188,9 @@ def _nothing(problem: Problem) -> MaskContent:
 
 def _values(found: MaskSearchResult, part: MaskContent, problem: Problem) -> list[MaskArgument]:
     """Return the values that say a content, in every shape and kind that does."""
-    values = ((taken, taken.value(part, problem.dtype)) for taken in found.taken)
+    whole = problem.case.gradients == "no"
+    taken_here = (taken for taken in found.taken if whole or not taken.without_gradients)
+    values = ((taken, taken.value(part, problem.dtype)) for taken in taken_here)
     return [MaskArgument(v, taken.axes, part.masks) for taken, v in values if v is not None]
 
 
