@@ -90,3 +90,22 @@ def first_keys(q, k, v):
     """Use the keys of the first head for all heads; arrays (N, L, D) have one head, and are right."""
     keys = k[:, :1] if k.ndim == 4 else k
     return softmax(q @ keys.swapaxes(-1, -2) * q.shape[-1] ** -0.5) @ v
+
+
+def transposed_by_name(x, memory, Wq_t, bq, Wk_t, Wv_t, bv, Wo_t, bo, n_heads):
+    """Right, of (L, E): weights (out, in), whose names say so, and no bias of keys."""
+    q, k, v = x @ Wq_t.T + bq, memory @ Wk_t.T, memory @ Wv_t.T + bv
+    q, k, v = (rows.reshape(1, len(rows), n_heads, -1) for rows in (q, k, v))
+    heads = of_heads(q, k, v, q.dtype.type(q.shape[-1] ** -0.5))
+    return heads.reshape(len(x), -1) @ Wo_t.T + bo
+
+
+def unknown_among_biases(x, Wq, bq, Wk, Wv, bv, W_second, W_third, n_heads):
+    """Two weights have names that say nothing: both cannot be the output's."""
+    return transposed_by_name(x, x, Wq, bq, Wk, Wv, bv, W_second @ W_third, 0, n_heads)
+
+
+def numbered(q, k, v, layer_number):
+    """Return attention of heads; what a number does no call tries."""
+    scores = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
+    return softmax(scores if layer_number is None else scores * layer_number) @ v

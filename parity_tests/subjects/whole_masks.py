@@ -91,6 +91,35 @@ class OutputByTorchsPrefixDoubled(OutputByTorchsPrefix):
     factor = 2
 
 
+class TwoInputsByTorchsNames(nn.Module):
+    """Torch's packed weights, of a row of queries and one of keys; then a mask."""
+
+    first = 1
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.heads = num_heads
+        self.in_proj_weight = nn.Parameter(torch.zeros(3 * embed_dim, embed_dim))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * embed_dim))
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x, memory, memory_key_padding_mask=None):
+        """Return (N, L, E); the mask is True where a key is hidden."""
+        weights, biases = self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
+        shifted = (biases[0], *(biases[self.first + i] for i in range(2)))
+        rows = zip((x, memory, memory), weights, shifted, strict=True)
+        q, k, v = (split(nn.functional.linear(*each), self.heads) for each in rows)
+        mask = memory_key_padding_mask
+        hidden = None if mask is None else ~(~mask[:, None, None])
+        return self.out_proj(merge(attend(q, k, v, hidden)))
+
+
+class TwoInputsOtherBiases(TwoInputsByTorchsNames):
+    """Wrong: k gets the bias of q, and v that of k."""
+
+    first = 0
+
+
 class TwoOfOneName(nn.Module):
     """Cross-attention whose keys and values come from a second `c_attn`."""
 

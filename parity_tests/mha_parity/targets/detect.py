@@ -32,7 +32,7 @@ TORCH_STATE = frozenset({"in_proj_weight", "q_proj_weight", "out_proj.weight"})
 ROWS = 3  # query, key and value
 PACKED_STATE = frozenset({"in_proj_weight", "q_proj_weight"})
 # Conventions whose names leave nothing to experiments.
-SELF_EVIDENT = frozenset({"keras-layer", "jax-attention", "projections"})
+SELF_EVIDENT = frozenset({"keras-layer", "jax-attention", "projections", "varlen"})
 REMEDY = (
     "a layer should be built from a width and a number of heads and have four Linears, or one for "
     f"q, k and v and one for the output; {ADAPTER}, or name a convention."

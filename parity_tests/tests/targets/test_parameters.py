@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,9 +11,13 @@ from mha_parity.core.options import Options
 from mha_parity.core.parameters import Parameter, Role, Status, with_status
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
+from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.parameters import role
 from mha_parity.worker.open_target import bind_in_process
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROLES = {
     Role.MASK: "mask attn_mask key_padding_mask src_mask causal_mask pad memory_mask",
@@ -95,3 +99,14 @@ def test_constructor_and_call_are_listed_apart() -> None:
     assert "constructor.num_heads" in {each.key for each in listed}
     assert {"call.attn_mask", "call.is_causal"} <= {each.key for each in listed}
     assert "self" not in {each.name for each in listed}
+
+
+def test_what_is_only_filled_up_is_not_tried(subjects: Path) -> None:
+    """A required parameter that gets None, or a mask that hides nothing, is in the verdict."""
+    target = load.load(f"{subjects}/given_weights.py:numbered")
+    options = Options(cases=24, diagnose=False, dtypes=("float64",))
+    verdict = check(bind_in_process(target, options), options)
+    assert 0 == verdict.failed, verdict
+    statuses = {each.name: each.status for each in verdict.parameters}
+    assert (Status.TRIED, Status.NOT_TRIED) == (statuses["q"], statuses["layer_number"])
+    assert "parameters not tried: layer_number" in verdict.sentence

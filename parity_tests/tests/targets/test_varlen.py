@@ -53,9 +53,14 @@ def test_right_ones_pass_with_gradients(name: str) -> None:
     assert all(each.status is Status.TRIED for each in verdict.parameters), verdict.sentence
 
 
-@pytest.mark.parametrize("name", ["starts_of_queries", "first_lengths", "one_row_too_many"])
+@pytest.mark.parametrize(
+    "name", ["starts_of_queries", "first_lengths", "one_row_too_many", "of_one_sequence_more"]
+)
 def test_wrong_ones_fail(name: str) -> None:
-    """Wrong starts, wrong lengths and a causal rule that is one off are seen in 40 cases."""
+    """Wrong starts, wrong lengths and a causal rule that is one off are seen in 40 cases.
+
+    Where they are wrong they are right for one sample, or for what else the starts may be read as.
+    """
     assert judged(name).failed > 0
 
 

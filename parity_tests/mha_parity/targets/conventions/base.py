@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import Parameter as Kind
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -230,8 +231,21 @@ class Convention(ABC):
             self._tried = None
 
     def record(self, call: Call) -> None:
-        """Keep which parameters a call passes."""
-        self._record(parameters.passed_keys(self._named[1], "call", call.args, call.kwargs))
+        """Keep which parameters a call passes, those that are filled up left out."""
+        found = parameters.passed_keys(self._named[1], "call", call.args, call.kwargs)
+        idle = {f"call.{name}" for name in self.filled_up} - self._understood()
+        self._record({key: differs for key, differs in found.items() if key not in idle})
+
+    @property
+    def filled_up(self) -> tuple[str, ...]:
+        """The required parameters of a call that get something without effect."""
+        return ()
+
+    def _understood(self) -> set[str]:
+        """Return the keys of the parameters that masks, lengths or a causal rule are passed in."""
+        plan = self.masks
+        found = () if plan is None else chain(*plan.by_layout.values())
+        return {each.parameter.key for each in found if each.taken}
 
     def _record(self, found: Mapping[str, bool]) -> None:
         if not found.items() <= self.passed.items():  # answers share the mapping: made anew

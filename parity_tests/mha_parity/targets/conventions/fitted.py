@@ -156,7 +156,8 @@ class Fitted(InterpretedCalls):
                 self.trial_dtype = dtype
                 return self._with_lengths(best, dtype)
         refuse_lengths(self._ask, self.name, trials, DTYPES[0])
-        raise TargetError(why_refused(self.name, self._layers, trials))
+        named = parameters.of_callable(self.subject)
+        raise TargetError(why_refused(self.name, self._layers, trials, named))
 
     def _with_lengths(self, fit: InterpretationResult, dtype: str) -> InterpretationResult:
         """Return the fit with a number of unknown name as the largest length, where it is that.

@@ -62,6 +62,11 @@ class InterpretedCalls(Convention):
     place: int | None = None
 
     @property
+    def filled_up(self) -> tuple[str, ...]:
+        """The required parameters that are neither inputs nor weights."""
+        return self.how.roles.none
+
+    @property
     def _kv_heads(self) -> tuple[str, ...]:
         """The constructor's parameter for the number of key heads, if it has one."""
         named = (p.name for p in self._named[0])

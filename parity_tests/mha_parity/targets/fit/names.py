@@ -40,8 +40,8 @@ WHOLE = frozenset({"cattn"})  # words whose affixes belong to them
 
 
 def plain(name: str) -> str:
-    """Return a name in lower case, without digits and underscores."""
-    return re.sub(r"[\d_]+", "", name.lower())
+    """Return a name in lower case, without digits, underscores and `_t`: that it is transposed."""
+    return re.sub(r"[\d_]+", "", re.sub(r"(?<=.)_(t|transposed?)$", "", name.lower()))
 
 
 def stem(name: str) -> str:

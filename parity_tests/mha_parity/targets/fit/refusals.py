@@ -14,6 +14,7 @@ from mha_parity.targets.fit.search import MIN_CORRELATION, SMALL, Search, is_rou
 from mha_parity.targets.fit.separate_kernels import has_separate_kernels, separate_kernels
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Sequence
 
     from mha_parity.targets.conventions.base import Convention
@@ -118,8 +119,13 @@ def _knows_no_heads(how: Interpretation) -> bool:
     return made is not None and not made.has("heads", "head_dim") and not how.many_heads
 
 
-def why_refused(name: str, layers: Layers | None, trials: Sequence[InterpretationResult]) -> str:
-    """Return why nothing fits a class (``layers``) or a function (None)."""
+def why_refused(
+    name: str,
+    layers: Layers | None,
+    trials: Sequence[InterpretationResult],
+    named: Sequence[inspect.Parameter],
+) -> str:
+    """Return why nothing fits a class (``layers``), or a function (None) of these parameters."""
     offenders = () if layers is None else layers.offenders
     if layers is not None and offenders:
         return without_counterpart(name, offenders, layers.inner)
@@ -129,7 +135,9 @@ def why_refused(name: str, layers: Layers | None, trials: Sequence[Interpretatio
     if trials:
         return nothing_fits(name, trials)
     if layers is None:
-        return f"got {name} without a readable signature; {ADAPTER}."
+        said = ", ".join(f"`{each.name}`" for each in named)
+        why = f", but {said} do not say which is what" if said else " without a readable signature"
+        return f"got {name}{why}; {ADAPTER}."
     return f"got {name}, but {_obstacle(layers)}; {ADAPTER}."
 
 

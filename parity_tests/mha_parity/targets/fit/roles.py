@@ -223,7 +223,10 @@ def of_function(
         return
     taken = {name for name, _ in found}
     extra = [p for p in sequences if p.name not in taken]
-    if extra and not weighed and len(sequences) in {4, 5}:  # X, A, B, C: weights in torch's order
+    said = {names.parts(p.name) for p in sequences[: len(names.ROWS)]}
+    rows = said == {(part,) for part in names.ROWS}  # query, key and value by name
+    # X, A, B, C: weights in torch's order.
+    if extra and not weighed and not rows and len(sequences) in {4, 5}:
         found, weighed, extra = ((sequences[0].name, "query"),), sequences[1:], []
     if not weighed and len(sequences) in {2, 3} and found and len(found) < len(sequences):
         extra = []
@@ -268,10 +271,11 @@ def _weight_parts(name: str) -> tuple[str, ...]:
 def _givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument], ...]]:
     """Yield how all weights of a function may be given: all of them in one way."""
     named = [(name, _weight_parts(name)) for name in weighed]
-    has = {part for _, parts in named for part in parts}
+    arrays = [(name, parts) for name, parts in named if not _is_bias(name)]
+    has = {part for _, parts in arrays for part in parts}
     left = [part for part in (*names.ROWS, "out") if part not in has]
-    unsaid = [name for name, parts in named if parts in {("?",), ()}]
-    if unsaid and len(weighed) == len(unsaid) and len(unsaid) in {3, 4}:
+    unsaid = [name for name, parts in arrays if parts in {("?",), ()}]
+    if unsaid and len(arrays) == len(unsaid) and len(unsaid) in {3, 4}:
         left = [*names.ROWS, "out"]
     guessed: dict[str, tuple[str, ...]] = dict(
         zip(unsaid, [(part,) for part in left], strict=False)
@@ -279,14 +283,14 @@ def _givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument]
     if len(weighed) in {1, 2} and unsaid and not has & set(names.ROWS):
         guessed = dict(zip(unsaid, (names.ROWS, ("out",)), strict=False))
     whole = [(name, guessed.get(name, parts)) for name, parts in named]
+    if any(parts in {("?",), ()} for _, parts in whole):
+        return
     # Biases that are columns are added to W @ x.
     columns = ("columns",) if any(_is_bias(name) for name in weighed) else ()
     for way in ("xw", "xwt", *columns, "list", "heads", "dict"):
         packed = any(len(parts) > 1 for _, parts in whole)
         for order in ("phd", "hpd", "hdp") if packed else ("phd",):
             yield tuple((name, _given(name, parts, way, order)) for name, parts in whole)
-    if not whole:
-        return
 
 
 def _entries(keys: Sequence[str]) -> Iterator[WeightArgument]:
