@@ -64,3 +64,16 @@ def test_a_mask_that_stands_in_the_place_of_the_causal_rule_is_found(subjects: P
     bound = bind(load.load(f"{subjects}/inner_attentions.py:Layer"))
     assert not bound.hides_future
     assert {"none", "causal"} <= {*bound.offer["attn"]}
+
+
+def test_a_switch_that_a_mask_replaces_is_asked_without_one(
+    check_subject: Callable[..., Verdict],
+) -> None:
+    """The attention alone: on by default, its switch hides the future where no mask is passed."""
+    verdict = check_subject("inner_attentions.py:ScaledDotAttention", cases=40, dtypes=("float64",))
+    assert Outcome.PASS == verdict.outcome, verdict
+    said = " ".join(verdict.notes)
+    assert "`mask_flag` hides nothing where `attn_mask` is passed." in said
+    assert "by itself" not in said
+    rows = {(row.axis, row.value) for row in verdict.features if row.cases}
+    assert {("attn", "none"), ("attn", "causal"), ("attn", "bool2d")} <= rows

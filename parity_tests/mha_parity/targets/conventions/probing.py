@@ -16,6 +16,7 @@ from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.claims import claimed_cases
+from mha_parity.targets.conventions.self_causal import CAUSAL
 from mha_parity.targets.masks.find import fill_required, find_masks
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def probe_offer(convention: Convention) -> None:
             convention.reasons[probe.axis, probe.value] = reason
     _only_batches(convention)
     find_masks(convention)
+    if not convention.hides_future:  # a switch of the rule was found
+        convention.remarks = tuple(each for each in convention.remarks if each != CAUSAL)
     _try_claims(convention)
     convention.offer = convention.offer | {"dtype": _dtypes(convention)}
 

@@ -28,6 +28,7 @@ from mha_parity.targets.masks.search import MaskRequirement, search
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
     from mha_parity.targets.conventions.base import Convention
 
@@ -190,9 +191,10 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
 def _exclusive(
     convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the keys of a causal switch and a mask that raise together, and say so.
+    """Return the keys of a causal switch and a mask that are not passed together, and say why.
 
-    So do those of torch's scaled_dot_product_attention: one mask has to say all then.
+    Those of torch's scaled_dot_product_attention raise: one mask has to say all then. A switch that
+    is on by default may hide the future where there is no mask alone.
     """
     found: dict[tuple[str, ...], str] = {}
     for layout, results in by_layout.items():
@@ -203,14 +205,25 @@ def _exclusive(
             keys = (switch.parameter.key, mask.parameter.key)
             if keys in found:
                 continue
-            given = {switch.parameter.key: switch.taken[0].hides, mask.parameter.key: value}
+            given = {keys[0]: switch.taken[0].hides, keys[1]: value}
             try:
-                convention.answer_with(problem, given)
+                both = weights_shown(problem, convention.answer_with(problem, given).output)
             except CandidateError as error:
                 names = f"`{switch.parameter.name}` and `{mask.parameter.name}`"
                 found[keys] = f"{names} are not passed together: that {error}."
+                continue
+            if switch.parameter.default == str(switch.taken[0].hides):
+                alone = MaskExperiment.of(convention, layout, square=True).plain
+                if _is_causal(alone) and not _is_causal(both):
+                    name, other = switch.parameter.name, mask.parameter.name
+                    found[keys] = f"`{name}` hides nothing where `{other}` is passed."
     convention.remarks = (*convention.remarks, *found.values())
     return tuple(found)
+
+
+def _is_causal(weights: Array) -> bool:
+    """Return whether weights (N, H, L, S) leave out each key behind its query."""
+    return not np.triu(np.nan_to_num(weights), k=1).any()
 
 
 def _switches_and_masks(

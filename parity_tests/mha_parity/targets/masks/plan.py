@@ -108,7 +108,7 @@ class MaskPlan:
                 if not all(values) or not all(idle.values()):
                     continue
                 on = [(s, named[s].taken[0].hides) for s, m in self.enabling if m in keys]
-                unread = {m for s, m in self.enabling if s in keys}
+                unread = {m for s, m in (*self.enabling, *self.exclusive) if s in keys}
                 for chosen in itertools.product(*values):
                     quiet = {key: said[0] for key, said in idle.items() if key not in unread}
                     quiet |= {s: MaskArgument(hides) for s, hides in on if s in quiet}
