@@ -88,3 +88,11 @@ def grouped_heads_raise(query, key, value, attn_mask=None, scale=None, enable_gq
     return torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=attn_mask, scale=scale
     )
+
+
+def tiles_of_the_third_axis(query, key, value, scale=None):
+    """Take (N, H, L, D); of (H, L, D) the tiles would be of the width of a head."""
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    tiles = range(0, key.shape[2], 16)
+    scores = torch.cat([query @ key[:, :, i : i + 16].mT for i in tiles], dim=-1) * scale
+    return scores.softmax(-1) @ value

@@ -36,6 +36,7 @@ RAISES = {
         ("layout", "unbatched", "query must be a batch"),
     ],
     "grouped_heads_raise": [("kv_heads", "fewer", "enable_gqa")],
+    "tiles_of_the_third_axis": [("layout", "unbatched", "dimension")],
 }
 
 

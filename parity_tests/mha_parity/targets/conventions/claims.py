@@ -22,7 +22,8 @@ BATCH = 3  # unlike the heads
 SIZES: dict[tuple[str, str], dict[str, Any]] = {
     ("inputs", "cross"): {"keys": KEYS},
     ("inputs", "distinct"): {"keys": KEYS},
-    ("layout", "unbatched"): {"batch": 1},
+    # Without the axis of samples, tiles over keys may become tiles over the width of a head.
+    ("layout", "unbatched"): {"batch": 1, "head_dim": 67},
     ("layout", "batch_first"): {"batch": BATCH},
     ("layout", "sequence_first"): {"batch": BATCH},
     ("heads", "one"): {"heads_count": 1},
