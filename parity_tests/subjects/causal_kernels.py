@@ -32,3 +32,9 @@ def plain(query, key, value, scale=None):
     """Right: nothing is hidden."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     return normal(query @ key.swapaxes(-1, -2) * query.dtype.type(factor)) @ value
+
+
+def forgets_last_key(query, key, value, scale=None):
+    """Wrong: the last of several keys is left out."""
+    seen = slice(max(key.shape[-2] - 1, 1))
+    return plain(query, key[..., seen, :], value[..., seen, :], scale)

@@ -47,12 +47,25 @@ def overflow_rows(problem: Problem, reference: Reference) -> Array:
     return np.asarray((sums > float(np.finfo(np.float16).max)).any(axis=-1))
 
 
-def overflow_elements(problem: Problem, reference: Reference, judged: JudgedArray) -> Array:
-    """Return which elements belong to such a row, shaped like the quantity.
+def sum_overflow_rows(problem: Problem, reference: Reference) -> Array:
+    """Return the rows (N, H, L) whose exp(l - max l) V may pass float16's range undivided.
+
+    torch sums in float32; where a program divides last, in float16, a sum of large values is
+    infinite.
+    """
+    weights, v = np.abs(reference.weights), np.abs(reference.v)
+    if problem.dtype != np.float16 or not weights.shape[-1]:
+        return np.zeros(weights.shape[:3], dtype=bool)
+    with np.errstate(all="ignore"):
+        sums = (weights / weights.max(axis=-1, keepdims=True)) @ v
+    return np.asarray((sums > float(np.finfo(np.float16).max)).any(axis=-1))
+
+
+def overflow_elements(rows: Array, judged: JudgedArray) -> Array:
+    """Return which elements belong to rows (N, H, L) that overflow, shaped like the quantity.
 
     Of an output in all heads: a projection by the identity spreads NaN of one over the others.
     """
-    rows = overflow_rows(problem, reference)
     if judged.name == "output":
         rows = np.broadcast_to(rows.any(axis=1, keepdims=True), rows.shape)
     return _elements(rows, judged)

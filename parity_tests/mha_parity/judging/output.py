@@ -17,6 +17,7 @@ import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.core.check_result import MASKED_ROWS, CheckResult, Severity
+from mha_parity.core.compare import as_float64
 from mha_parity.judging import accuracy, infinite_values, nonfinite
 from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.tolerance import OrderSpread
@@ -25,6 +26,8 @@ from mha_parity.oracle.eval_orders import EVAL_ORDERS
 from mha_parity.oracle.probable_error import probable_error
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
     from mha_parity.core.options import Policy
@@ -94,12 +97,20 @@ class _OutputJudge:
         check_results = self._judged(judged, found, nothing)
         if not any(each.severity.fails for each in check_results):
             return check_results
-        overflows = nonfinite.overflow_elements(self.problem, self.reference, judged)
-        others = self._judged(judged, found, overflows) if overflows.any() else check_results
-        if any(each.severity.fails for each in others):
-            return check_results
-        *kept, last = others
-        return [*kept, replace(last, severity=Severity.INCONCLUSIVE, detail=OVERFLOWS)]
+        left_out = nothing
+        for detail, rows in self._overflowing(found):
+            left_out = left_out | nonfinite.overflow_elements(rows, judged)
+            others = self._judged(judged, found, left_out) if left_out.any() else check_results
+            if not any(each.severity.fails for each in others):
+                *kept, last = others
+                return [*kept, replace(last, severity=Severity.INCONCLUSIVE, detail=detail)]
+        return check_results
+
+    def _overflowing(self, found: Array | None) -> Iterator[tuple[str, Array]]:
+        """Yield the rows (N, H, L) that may overflow float16, and by what."""
+        yield OVERFLOWS, nonfinite.overflow_rows(self.problem, self.reference)
+        if found is not None and not np.isfinite(as_float64(found)).all():
+            yield SUM_OVERFLOWS, nonfinite.sum_overflow_rows(self.problem, self.reference)
 
     def _judged(
         self, judged: JudgedArray, found: Array | None, left_out: Array
@@ -301,6 +312,8 @@ class _OutputJudge:
 
 # Not proved either way by drawn cases: `run.overflow` asks for it in a fixed one.
 OVERFLOWS = "q k^T passes float16's range before it is scaled: asked in one fixed case."
+SUM_OVERFLOWS = "exp(q k^T) V passes float16's range before it is divided by the sum of exp."
+OVERFLOWING = frozenset({OVERFLOWS, SUM_OVERFLOWS})
 _SANITISES = "It sanitises NaN and infinity behind masks; torch does not."
 _VOID = "an error of more than a tenth of the answer can be rounding here: nothing is proved."
 

@@ -11,13 +11,14 @@ from mha_parity.checks.call_effects import FURTHER
 from mha_parity.checks.metamorphic import judge_relation, scheduled_relation
 from mha_parity.core.candidate import Answer, CandidateError, ask
 from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.compare import as_float64
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging import power
 from mha_parity.judging.accuracy import TORCH_PATHS, measure_errors, times_torch
 from mha_parity.judging.gradients import CHECK, judge_gradients
-from mha_parity.judging.nonfinite import overflow_rows
-from mha_parity.judging.output import OVERFLOWS, judge_answer
+from mha_parity.judging.nonfinite import overflow_rows, sum_overflow_rows
+from mha_parity.judging.output import OVERFLOWING, OVERFLOWS, SUM_OVERFLOWS, judge_answer
 from mha_parity.oracle.error_bound import bound
 from mha_parity.oracle.recorded import active, problem_of
 from mha_parity.oracle.reference import reference_answer
@@ -183,7 +184,7 @@ def _judged(
         *judge_answer(problem, reference, answer, settings),
         *_call_effects(case, answer),
     ]
-    overflows = any(each.detail == OVERFLOWS for each in check_results)
+    overflows = any(each.detail in OVERFLOWING for each in check_results)
     if case.gradients == "yes" and not overflows:
         check_results += judge_gradients(problem, reference, answer, settings)
     if not overflows and not any(check_result.severity.fails for check_result in check_results):
@@ -277,6 +278,10 @@ def _related(
     )
     if not found.severity.fails or problem.dtype != np.float16:
         return found
-    if not overflow_rows(related.problem, reference_answer(related.problem)).any():
-        return found
-    return replace(found, severity=Severity.INCONCLUSIVE, detail=OVERFLOWS)
+    other = reference_answer(related.problem)
+    finite = all(np.isfinite(as_float64(each.output)).all() for each in (first, second))
+    if overflow_rows(related.problem, other).any():
+        return replace(found, severity=Severity.INCONCLUSIVE, detail=OVERFLOWS)
+    if not finite and sum_overflow_rows(related.problem, other).any():
+        return replace(found, severity=Severity.INCONCLUSIVE, detail=SUM_OVERFLOWS)
+    return found

@@ -16,7 +16,7 @@ from mha_parity.core.verdict import (
     FeatureRow,
     Outcome,
 )
-from mha_parity.judging.output import OVERFLOWS
+from mha_parity.judging.output import OVERFLOWING
 from mha_parity.run.case_run import ANSWERED
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def reasons(case_results: Iterable[CaseResult]) -> dict[str, int]:
         first = next(
             each for each in case_result.check_results if each.severity is Severity.INCONCLUSIVE
         )
-        said = first.check == ANSWERED or first.detail == OVERFLOWS
+        said = first.check == ANSWERED or first.detail in OVERFLOWING
         detail = first.detail.partition("\n")[0].rstrip(".")
         found[detail if said else TOO_COARSE] += 1
     return dict(found)

@@ -13,6 +13,7 @@ from mha_parity.judging.nonfinite import (
     overflow_rows,
     policy_of,
     reference_under,
+    sum_overflow_rows,
 )
 from mha_parity.oracle.error_bound import roundoff, smallest_number
 from mha_parity.oracle.reference import reference_answer
@@ -36,10 +37,10 @@ def test_a_row_overflows_float16_by_its_sum_of_magnitudes(words: str, mixed: boo
     object.__setattr__(reference, "k", k)
     rows = overflow_rows(problem, reference)
     assert [[1, 0, 2]] == np.argwhere(rows).tolist()
-    weights = overflow_elements(problem, reference, judged_array("weights", problem, reference))
+    weights = overflow_elements(rows, judged_array("weights", problem, reference))
     assert weights[1, 0, 2].all()
     assert weights.sum() == 4
-    output = overflow_elements(problem, reference, judged_array("output", problem, reference))
+    output = overflow_elements(rows, judged_array("output", problem, reference))
     assert output[1, 2].all()
     assert output.sum() == 4
     k[1, 0, 3] = [327.5, 327.5]  # 65500
@@ -47,6 +48,27 @@ def test_a_row_overflows_float16_by_its_sum_of_magnitudes(words: str, mixed: boo
     k[1, 0, 3] = [1e30, 1e30]
     wide = make_problem(parse(f"{words}-N2-L3-S4-H2-D2-cross{layer}-weights-float32-s1"))
     assert not overflow_rows(wide, reference).any()
+
+
+def test_a_row_overflows_float16_by_its_sum_of_undivided_weights_times_values() -> None:
+    """Weights of which the largest is 1 before the division: 3 V here, in one row of one head.
+
+    Kills the weights themselves in place of these, and the limits of other dtypes.
+    """
+    problem = make_problem(parse("qkv-N2-L3-S3-H2-D2-cross-float16-s1"))
+    reference = reference_answer(problem)
+    weights, v = np.zeros(reference.weights.shape), np.zeros(reference.v.shape)
+    weights[..., 0] = 1.0
+    weights[1, 0, 2] = 1 / 3
+    v[1, 0, :, 1] = 21840.0  # 65520 is past 65504, and the mean is not
+    object.__setattr__(reference, "weights", weights)
+    object.__setattr__(reference, "v", v)
+    assert [[1, 0, 2]] == np.argwhere(sum_overflow_rows(problem, reference)).tolist()
+    v[1, 0, :, 1] = 21830.0
+    assert not sum_overflow_rows(problem, reference).any()
+    v[1, 0, :, 1] = 1e30
+    wide = make_problem(parse("qkv-N2-L3-S3-H2-D2-cross-float32-s1"))
+    assert not sum_overflow_rows(wide, reference).any()
 
 
 @pytest.mark.parametrize("policy", ["uniform", "zero"])

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from mha_parity import catalogue
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import parse
 from mha_parity.core.features import offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome
-from mha_parity.judging.output import DEFAULT_SETTINGS, OVERFLOWS
+from mha_parity.judging.output import DEFAULT_SETTINGS, OVERFLOWS, SUM_OVERFLOWS, judge_answer
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.run.case_run import run_case
 from mha_parity.run.check import check
@@ -93,6 +94,20 @@ def test_one_head_that_overflows_fails_no_other() -> None:
     candidate = bind(load(f"{Path(SUBJECT).parent}/reached.py:PackedOfAnyName"))
     result = run_case(candidate, parse(ONE_HEAD), DEFAULT_SETTINGS)
     assert (False, True) == (result.fails, result.inconclusive)
+
+
+@pytest.mark.parametrize(("name", "fails"), [("divides_last", False), ("forgets_later_keys", True)])
+def test_a_sum_that_overflows_before_it_is_divided_fails_nothing(name: str, fails: bool) -> None:
+    """257 values of 2e4 in one sample pass float16, and their mean does not; the rest is judged."""
+    problem = make_problem(parse("qkv-N2-L6-S257-H1-D4-cross-float16-s3"))
+    value = problem.value.copy()
+    value[1] = 2e4
+    problem = problem.replace(value=value)
+    answer = bind(load(f"{SUBJECT}:{name}"))(problem)
+    assert np.isinf(answer.output).any()
+    found = judge_answer(problem, reference_answer(problem), answer, DEFAULT_SETTINGS)
+    assert fails is any(each.severity.fails for each in found)
+    assert fails is (SUM_OVERFLOWS not in {each.detail for each in found})
 
 
 def test_what_is_wrong_elsewhere_still_fails_there() -> None:

@@ -32,3 +32,10 @@ def test_blocks_that_are_skipped_are_said_and_not_the_causal_rule() -> None:
     verdict = check(bind(load(f"{SUBJECTS}:skips_blocks")), Options(cases=30, seed=3, shrink=False))
     assert verdict.outcome is Outcome.FAIL
     assert "min(i, 16 * (i // 16) + 7): blocks of keys that it needs" in verdict.diagnosis[0].title
+
+
+def test_a_forgotten_last_key_is_no_causal_rule() -> None:
+    """A change of the last row reaches no other row either, one of the row before does."""
+    verdict = check(bind(load(f"{SUBJECTS}:forgets_last_key")), Options(cases=30, shrink=False))
+    assert verdict.outcome is Outcome.FAIL
+    assert CAUSAL not in verdict.notes

@@ -20,10 +20,10 @@ CAUSAL = f"{HIDES}, so it was judged as causal attention."
 
 
 def hides_the_future(convention: Convention, problem: Problem) -> bool:
-    """Return whether the first row stays the same to the bit when the last ones change.
+    """Return whether the first row stays the same to the bit when one of the last two changes.
 
     The rows between may see too much of the future: that is for the judge, and no name of a class
-    or a file has a say.
+    or a file has a say. A target that forgets its last key hides no future.
 
     Raises
     ------
@@ -31,19 +31,25 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
         The target raised.
 
     """
+    before = convention(problem).output
+    last = convention(_changed(problem, -1)).output
+    if not np.array_equal(before[:, 0], last[:, 0]) or np.array_equal(before[:, -1], last[:, -1]):
+        return False
+    return np.array_equal(before[:, 0], convention(_changed(problem, -2)).output[:, 0])
+
+
+def _changed(problem: Problem, row: int) -> Problem:
+    """Return the problem with one row of queries, keys and values changed."""
     changed: dict[int, Array] = {}  # one for each array: queries may be the keys as well
     for array in (problem.query, problem.key, problem.value):
         if id(array) not in changed:
             changed[id(array)] = array.copy()
-            changed[id(array)][:, -1] += 1
-    other = problem.replace(
+            changed[id(array)][:, row] += 1
+    return problem.replace(
         query=changed[id(problem.query)],
         key=changed[id(problem.key)],
         value=changed[id(problem.value)],
     )
-    before, after = (convention(each).output for each in (problem, other))
-    stays = np.array_equal(before[:, 0], after[:, 0])
-    return stays and not np.array_equal(before[:, -1], after[:, -1])
 
 
 def take_as_causal(convention: Convention) -> None:
