@@ -109,3 +109,11 @@ def numbered(q, k, v, layer_number):
     """Return attention of heads; what a number does no call tries."""
     scores = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
     return softmax(scores if layer_number is None else scores * layer_number) @ v
+
+
+def unmoved(q, k, v, num_heads, mask=None):
+    """Wrong, of (N, L, E): the heads are merged as they lie, (N, H, L, D)."""
+    split = [x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2) for x in (q, k, v)]
+    scores = split[0] @ split[1].swapaxes(-1, -2) * split[0].shape[-1] ** -0.5
+    scores = scores if mask is None else np.where(mask, scores, -np.inf)
+    return (softmax(scores) @ split[2]).reshape(q.shape)

@@ -85,7 +85,7 @@ WRONG = [
     "whole_masks.py:WholeMaskUnscaled", "whole_masks.py:HeadOfManyDoubled",
     "whole_masks.py:OutputByTorchsPrefixDoubled", "whole_masks.py:TwoOfOneNameUnscaled",
     "whole_masks.py:CausalWithoutItself", "whole_masks.py:Float32HeadsShifted",
-    "whole_masks.py:TwoInputsOtherBiases",
+    "whole_masks.py:TwoInputsOtherBiases", "given_weights.py:unmoved",
     "residual.py:AddsTwice", "residual.py:Float32Twice", "residual.py:Float32SlightlyMore",
     "residual.py:Float32TwiceWhereLong", "full_width.py:WideHeadsScaledAsNarrow",
     "full_width.py:WideHeadsInterleaved", "full_width.py:WideHeadsReversed",

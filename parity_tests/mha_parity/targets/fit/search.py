@@ -18,7 +18,7 @@ from mha_parity.core.case import Case
 from mha_parity.targets.fit.roles import FILLERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SMALL = Case(seed=12, batch=2, queries=5, keys=7, heads_count=4, head_dim=6)
 MIN_CORRELATION = 0.5  # correlation with attention from which on a guess is judged
 RAISED, MISSHAPED, NOT_FINITE = -2.0, -1.5, -1.0  # in the place of a correlation, the worst first
+UNMOVED = "heads are {} without their axis being moved"
 TRANSPOSED = "the output weights are used transposed, which the others are not"
 TRIALS = 800  # of interpretations: every function has fewer, and no load of the machine counts
 
@@ -119,23 +120,30 @@ class Search:
             if not causal or inputs == "self"
         ]
         best = max(trials, key=lambda each: (each.exact, each.correlation))
-        return best if best.exact else _but_for_the_output(best, problem, answer.output)
+        return best if best.exact else _but_for_one_mistake(best, problem, answer.output)
 
 
-def _but_for_the_output(
+def _but_for_one_mistake(
     best: InterpretationResult, problem: Problem, output: Array
 ) -> InterpretationResult:
-    """Return a result as the nearest where all but the output weights are used as they should be.
+    """Return a result as the nearest where one mistake after the weights explains the output.
 
-    Transposed output weights hide how the others are meant: no output is near the right one.
+    Transposed output weights, or heads whose axis is not moved, hide how all else is meant: no
+    output is near the right one.
     """
     w_out = problem.w_out
-    if w_out is None or w_out.shape[0] != w_out.shape[1]:
-        return best
-    other = problem.replace(w_out=w_out.T)
-    for causal in (False, True)[: 1 + (problem.case.inputs == "self")]:
-        if is_rounding(output, attention_in_float64(other, causal=causal)):
-            return replace(best, correlation=1.0, causal=causal, missed=TRANSPOSED)
+    rules = (False, True)[: 1 + (problem.case.inputs == "self")]
+    kinds: list[tuple[str, Problem, tuple[str, ...]]] = [
+        (UNMOVED.format(" and ".join(each)), problem, each)
+        for each in (("merged",), ("split",), ("split", "merged"))
+        if problem.case.heads_count > 1
+    ]
+    if w_out is not None and w_out.shape[0] == w_out.shape[1]:
+        kinds.append((TRANSPOSED, problem.replace(w_out=w_out.T), ()))
+    for missed, other, unmoved in kinds:
+        for causal in rules:
+            if is_rounding(output, attention_in_float64(other, causal=causal, unmoved=unmoved)):
+                return replace(best, correlation=1.0, causal=causal, missed=missed)
     return best
 
 
@@ -162,8 +170,11 @@ def trial_problem(
     return make_problem(case)
 
 
-def attention_in_float64(problem: Problem, *, causal: bool) -> Array:
-    """Return torch's attention on a problem without masks, computed in float64."""
+def attention_in_float64(problem: Problem, *, causal: bool, unmoved: Collection[str] = ()) -> Array:
+    """Return torch's attention on a problem without masks, computed in float64.
+
+    ``unmoved``: where heads are "split" or "merged" without their axis being moved, as torch's is.
+    """
     case = problem.case
 
     def projected(rows: Array, weight: Array | None, bias: Array | None) -> Array:
@@ -172,6 +183,8 @@ def attention_in_float64(problem: Problem, *, causal: bool) -> Array:
         return rows if bias is None else rows + bias.astype(np.float64)
 
     def heads(rows: Array) -> Array:
+        if "split" in unmoved:
+            return rows.reshape(case.batch, case.heads_count, -1, case.head_dim)
         return rows.reshape(case.batch, -1, case.heads_count, case.head_dim).swapaxes(1, 2)
 
     q = heads(projected(problem.query, problem.w_q, problem.b_q))
@@ -181,8 +194,8 @@ def attention_in_float64(problem: Problem, *, causal: bool) -> Array:
     if causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
     exp = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    mixed = (exp / exp.sum(axis=-1, keepdims=True) @ v).swapaxes(1, 2)
-    merged = mixed.reshape(problem.output_shape)
+    mixed = exp / exp.sum(axis=-1, keepdims=True) @ v
+    merged = (mixed if "merged" in unmoved else mixed.swapaxes(1, 2)).reshape(problem.output_shape)
     return projected(merged, problem.w_out, problem.b_out)
 
 
