@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,7 +14,7 @@ from mha_parity.core.option_values import count, dtypes, shard, whole
 from mha_parity.core.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 COULD_NOT_START = 2
 EPILOG = (
@@ -67,8 +69,25 @@ RECORD_OPTIONS = (*IDENTIFY_OPTIONS, *WEIGHTS, "cases", "seed")
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence with the remedy."""
 
+    def parse_known_args(  # type: ignore[override]  # only what argparse itself passes
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse; a command names the option that is nearest to one that it does not know."""
+        found, unknown = super().parse_known_args(args, namespace)
+        word = next((each for each in unknown if each.startswith("-")), "").partition("=")[0]
+        if word and " " in self.prog:
+            near = difflib.get_close_matches(word, self._option_string_actions, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"got {word}, which is no option of this command{hint}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the command line and leave with status 2."""
+        if choice := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
+            known = re.findall(r"[\w.-]+", choice[2])
+            near = difflib.get_close_matches(choice[1], known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            message = f"got {choice[1]!r}; {hint}"
         see = " See" if message.endswith("?") else "; see"
         self.exit(COULD_NOT_START, f"{self.prog}: {message}{see} {self.prog} --help.\n")
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from mha_parity.core.check_result import CheckResult, Severity
+from mha_parity.core.features import label
 from mha_parity.core.parameters import NO_ANSWER, Role, Status
 
 if TYPE_CHECKING:
@@ -225,12 +226,13 @@ class Verdict:
             less = f" {self._less_accurate}" if self.improbable[0] else ""
             tried = f": {_way_out(untried)}{self._left_out}" if untried else ""
             return f"Inconclusive: {self.target}{less}{tried}."
-        open_rows = [f"{r.axis}={r.value}" for r in self.features if r.status == "inconclusive"]
+        open_rows = [label(r.axis, r.value) for r in self.features if r.status == "inconclusive"]
         what = f"{self.inconclusive} of {self.run} cases could not be judged"
         if open_rows:
             named, further = open_rows[:MAX_NAMED_FEATURES], open_rows[MAX_NAMED_FEATURES:]
             more = f" and {len(further)} more" if further else ""
-            what = f"no case could have shown a bug in {', '.join(named)}{more}"
+            what = f"none of {self.run} cases could have shown a bug in {'; '.join(named)}{more}"
+            what += ": ask for more"
         return f"Inconclusive: {self.target}: {what}{self._left_out}."
 
     @property

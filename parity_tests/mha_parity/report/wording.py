@@ -96,7 +96,7 @@ def explains(diagnosis: Diagnosis) -> str:
     """Return how much a named bug explains."""
     if diagnosis.bug is None:
         return ""
-    return f"{diagnosis.explains:.0%} of the failing cases"
+    return f"{diagnosis.explains:.0%} of the failing answers compared"
 
 
 def suspects(verdict: Verdict) -> list[str]:

@@ -111,7 +111,7 @@ EXACT = {
 
  the bug         the causal mask is aligned at the bottom right
                  [causal-bottom]
- explains        100% of the failing cases
+ explains        100% of the failing answers compared
  remedy          hide key j from query i where j > i
 
  fails           output: wrong
@@ -143,7 +143,7 @@ EXACT = {
 ╰──────────────────────────────────────────────────────────────────────╯
 
  the bug         the causal mask is aligned at the bottom right  [causal-bottom]
- explains        100% of the failing cases
+ explains        100% of the failing answers compared
  remedy          hide key j from query i where j > i
 
  fails           output: wrong

@@ -121,7 +121,7 @@ class Interpretation:
         held = [slot.path for slot in self.slots if not slot.bias and not slot.head]
         held += [name for name, given in self.roles.single_weights if not given.bias]
         if not held:
-            return "no weights"
+            return "no projection weights"
         axes = [s.axes for s in self.slots if not s.bias and s.parts != ("out",)]
         axes += [g.axes for _, g in self.roles.single_weights if not g.bias and g.parts != ("out",)]
         linear = all(name.endswith(".weight") for name in held)
@@ -132,5 +132,5 @@ class Interpretation:
         shown = ", ".join(name.removesuffix(".weight") for name in held)
         more = [each for each in (how, f"rows {lies}" if lies else "") if each]
         if not self.parts:
-            return f"no weights but `{shown}`, filled with the identity"
+            return f"no projection weights but `{shown}`, filled with the identity"
         return f"{shown} {' and '.join(more)}".strip()
