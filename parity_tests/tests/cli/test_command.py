@@ -25,7 +25,7 @@ LAYER_CASE = "mha-N3-L67-S67-H4-D6-bias-boolmask-avgweights-float32-widerange-s9
 Said = tuple[int, str, str]  # exit status, output, errors
 
 MISTAKES = {
-    "chekc": r"'chekc' \(choose from .*'check'",
+    "chekc": r"got 'chekc'; did you mean check\?",
     "check nowhere:f": r"no module 'nowhere'; install it",
     "check mha_numpy": r"'mha_numpy', but should be `package\.module:attr`",
     "check .": r"'\.', which is a folder, but should be `package",
@@ -49,7 +49,7 @@ MISTAKES = {
     "check --timeout 0": r"--timeout: got '0', but should be a number above 0",
     "check --memory nan": r"--memory: got 'nan', but should be a number above 0",
     "check --fully-masked maybe": r"got 'maybe', .*; known are nan, zero, uniform",
-    "check --sideways": r"unrecognized arguments: --sideways",
+    "check --sideways": r"got --sideways, which is no option of this command; see mha-parity check --help",
     "check --json nowhere/x.json": r"there is no folder nowhere; make it",
     "check --junit nowhere/x.xml": r"there is no folder nowhere; make it",
     "check --html nowhere/x.html": r"there is no folder nowhere; make it",
@@ -58,7 +58,8 @@ MISTAKES = {
     f"replay {LAYER_CASE} missing.py:f": r"no file missing\.py",
     f"replay {LAYER_CASE} projected.py:f": r"needs form=mha, but projected\.py:f offers qkv",
     "explain nothing": r"got the bug 'nothing', but the catalogue has no such one",
-    "list colours": r"'colours' \(choose from ",
+    "check --caess 3": r"got --caess, .* did you mean --cases\?",
+    "list colours": r"got 'colours'; known are conventions, features",
 }
 
 

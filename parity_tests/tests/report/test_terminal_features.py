@@ -79,7 +79,8 @@ def test_the_sentence_names_few_of_many_untested_features(
     open_rows = [FeatureRow("regime", name, "inconclusive", 0) for name in AXES["regime"]]
     subject = make_verdict(failed=0, features=tuple(open_rows), outcome=Outcome.INCONCLUSIVE)
     assert subject.sentence.endswith(
-        f"in regime=normal, regime=tiny, regime=peaky and {len(open_rows) - 3} more."
+        "could have shown a bug in normal values; tiny inputs; peaked softmax (logit sd 10) "
+        f"and {len(open_rows) - 3} more: ask for more."
     )
 
 

@@ -10,7 +10,7 @@ from mha_parity import catalogue
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import MASKED_ROWS, CheckResult, Severity
-from mha_parity.core.features import offer
+from mha_parity.core.features import label, offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome
@@ -39,7 +39,7 @@ def test_a_feature_that_no_case_has_is_inconclusive() -> None:
     assert found.outcome.exit_status == 3
     assert rows
     assert {row.note for row in rows} == {"no case drawn"}
-    assert f"{rows[0].axis}={rows[0].value}" in found.sentence
+    assert label(rows[0].axis, rows[0].value) in found.sentence
 
 
 @pytest.mark.parametrize(
