@@ -158,6 +158,25 @@ class MixedHeads(InThrees):
         return right if self.asked else np.repeat(x[:, :1], right.shape[1], axis=1)
 
 
+class TiledKeys(TiledLayer):
+    """The keys alone are tiled."""
+
+    tiled = "keys"
+
+    def repeat_heads(self, x: Array) -> Array:
+        """Tile every second array, and repeat the others rightly."""
+        self.asked = {"": "keys", "keys": "values", "values": "keys"}[getattr(self, "asked", "")]
+        if self.asked == self.tiled:
+            return super().repeat_heads(x)
+        return Attention.repeat_heads(self, x)
+
+
+class TiledValues(TiledKeys):
+    """The values alone are."""
+
+    tiled = "values"
+
+
 TILED, FIRST = (catalogue()[name].kinds[0] for name in ("gqa-tile", "gqa-first-only"))
 
 
@@ -173,6 +192,8 @@ TILED, FIRST = (catalogue()[name].kinds[0] for name in ("gqa-tile", "gqa-first-o
             PROJECTED,
         ),
         (MixedHeads, "the output is wrong", PROJECTED),
+        (TiledKeys, "query head h uses keys of head h % 3", LAYER),
+        (TiledValues, "query head h uses values of head h % 3", LAYER),
     ],
 )
 def test_which_key_heads_grouped_queries_use_is_said(

@@ -249,7 +249,7 @@ def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
     for each in seen.features:
         if each.effect:
             remedy = f"look at what the code does only for {each.name}"
-            operation = "key heads" if "uses key head" in each.effect else ""
+            operation = "key heads" if "query head h uses " in each.effect else ""
             if each.effect == OUTPUT_ORDER:
                 remedy = "merge the axes of the output in the order that the query was split in"
             if each.name == "scale=given":

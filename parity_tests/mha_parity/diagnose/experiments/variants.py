@@ -214,6 +214,13 @@ def head_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
     }
     for said, chosen in used.items():
         yield f"query head h uses key head {said}", _with_heads(problem, groups, chosen)
+    right = own // (heads // groups)
+    for said, chosen in used.items():
+        yield f"query head h uses keys of head {said}", _with_heads(problem, groups, chosen, right)
+        yield (
+            f"query head h uses values of head {said}",
+            _with_heads(problem, groups, right, chosen),
+        )
     if problem.num_kv_heads == groups:
         order = own.reshape(groups, -1).T.ravel()
         query = problem.query.reshape(*problem.query.shape[:2], heads, -1)[:, :, order]
@@ -243,22 +250,28 @@ def used_key_heads(trial: CallResult) -> str:
     )
 
 
-def _with_heads(problem: Problem, groups: int, chosen: Array) -> Problem:
-    """Return a problem whose query head h has the key head ``chosen[h]`` of ``groups``."""
+def _with_heads(
+    problem: Problem, groups: int, chosen: Array, of_values: Array | None = None
+) -> Problem:
+    """Return a problem whose query head h has the key head ``chosen[h]`` of ``groups``.
+
+    ``of_values``: the heads of its values, where they are others.
+    """
     case = problem.case.replace(kv_heads_count=0)
+    heads = {"k": chosen, "v": chosen if of_values is None else of_values}
     if problem.num_kv_heads == groups:
         key, value = (
-            x.reshape(*x.shape[:2], groups, -1)[:, :, chosen].reshape(*x.shape[:2], -1)
-            for x in (problem.key, problem.value)
+            x.reshape(*x.shape[:2], groups, -1)[:, :, used].reshape(*x.shape[:2], -1)
+            for x, used in zip((problem.key, problem.value), heads.values(), strict=True)
         )
         return problem.replace(case=case, key=key, value=value)
     # The weights of a whole layer hold each key head once for every query head of its group.
-    rows = chosen * (problem.num_heads // groups)
     names = ("w_k", "w_v", "b_k", "b_v")
     arrays = {name: getattr(problem, name) for name in names}
-    changed = {
-        name: array.reshape(problem.num_heads, -1, *array.shape[1:])[rows].reshape(array.shape)
-        for name, array in arrays.items()
-        if array is not None
-    }
+    changed = {}
+    for name, array in arrays.items():
+        if array is not None:
+            rows = heads[name[-1]] * (problem.num_heads // groups)
+            split = array.reshape(problem.num_heads, -1, *array.shape[1:])
+            changed[name] = split[rows].reshape(array.shape)
     return problem.replace(case=case, **changed)
