@@ -123,8 +123,9 @@ def tiles(found: Curve) -> tuple[int, Array] | None:
     """
     rest = np.where(found.usable, found.y - found.x, np.nan)
     keys = rest.shape[-1]
-    # Of a fixed number of keys, or two parts of all keys.
-    for width in sorted({w for w in (*TILES, -(-keys // 2)) if w < keys}, reverse=True):
+    # Of a fixed number of keys, or a few parts of all keys.
+    shares = (-(-keys // parts) for parts in range(2, MOST_PARTS + 1))
+    for width in sorted({w for w in (*TILES, *shares) if 1 < w < keys}, reverse=True):
         count = -(-keys // width)
         padded = np.full((*rest.shape[:2], count * width), np.nan)
         padded[..., :keys] = rest
@@ -138,6 +139,7 @@ def tiles(found: Curve) -> tuple[int, Array] | None:
     return None
 
 
+MOST_PARTS = 8  # that keys are split in
 SUM_LEFT_OUT = (
     "each tile's result is weighted by exp of its maximum alone, and not by its sum of exponentials"
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments import score_functions, transfer
-from mha_parity.diagnose.experiments.added_scores import added
+from mha_parity.diagnose.experiments.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
 from mha_parity.diagnose.experiments.reading import SampleWeights, read
 from mha_parity.diagnose.experiments.rules import OffIndices, index_rule, index_runs
@@ -230,12 +230,13 @@ def _bent(
             transfer.describe_channels([factors, *more], widths),
             "sum the products over all D channels",
         )
+    term = added(found)
+    if term is not None and term[1] == COUNTED:  # such keys may fill tiles of a half
+        return WeightsFinding(*term)
     if story := transfer.tile_offset_sentence(found):
         merged = transfer.SUM_LEFT_OUT in story or "ratio is off" in story
         return WeightsFinding(story, MERGED if merged else RESCALED)
-    if term := added(found):
-        return WeightsFinding(*term)
-    return _of_score(found)
+    return _of_score(found) if term is None else WeightsFinding(*term)
 
 
 def _of_score(found: transfer.Curve) -> WeightsFinding | None:
