@@ -117,6 +117,24 @@ def test_returned_weights_are_told_by_their_stage(
     assert all(text in each for each in found)
 
 
+def halving(problem: Problem) -> Answer:
+    """Return attention whose mean weights are halved from head to head."""
+    attention = Attention(problem)
+    found = attention.answer()
+    if found.weights is None or problem.case.weights != "averaged":
+        return found
+    first, *others = attention.stages["weights"].swapaxes(0, 1)
+    for each in others:
+        first = (first + each) / 2
+    return replace(found, weights=first)
+
+
+def test_a_mean_of_unequal_shares_is_read(caller: Callable[..., Caller], full_offer: Offer) -> None:
+    """Of three heads the first two have a quarter each."""
+    (found,) = returned(caller(halving, full_offer))
+    assert "0.25, 0.25, 0.5 times those of heads 0 … 2, expected 1/3 of each" in found
+
+
 def test_gradients_wrong_beyond_a_length_are_found(caller: Callable[..., Caller]) -> None:
     """A backward pass in tiles of 64 keys is right at all small sizes."""
     right = with_gradients(VJP)()

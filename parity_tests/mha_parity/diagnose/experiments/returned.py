@@ -47,10 +47,23 @@ def _stage(trial: CallResult) -> str:
     if weights.shape != expected.shape:
         return f"of shape {weights.shape}, expected {expected.shape}"
     stages = dict(_stages(trial.problem, trial.right.stages))
-    return next(
-        (n for n, a in stages.items() if _same(weights, _shown(trial.problem, a), trial)),
-        _sums(as_float64(weights)),
-    )
+    named = (n for n, a in stages.items() if _same(weights, _shown(trial.problem, a), trial))
+    return next(named, "") or _shares(weights, trial) or _sums(as_float64(weights))
+
+
+def _shares(weights: Array, trial: CallResult) -> str:
+    """Return of how much of each head the mean is made, where it is a sum of them."""
+    heads = trial.right.stages["weights"]
+    if trial.problem.case.weights != "averaged" or heads.shape[1] < 2:
+        return ""
+    columns = as_float64(heads).swapaxes(0, 1).reshape(heads.shape[1], -1).T
+    shares = np.linalg.lstsq(columns, as_float64(weights).ravel(), rcond=None)[0]
+    made = (columns @ shares).reshape(weights.shape)
+    if not _same(weights, made, trial):
+        return ""
+    listed = ", ".join(f"{each:.4g}" for each in shares)
+    count = len(shares)
+    return f"{listed} times those of heads 0 … {count - 1}, expected 1/{count} of each"
 
 
 def _stages(problem: Problem, stages: dict[str, Array]) -> Iterator[tuple[str, Array]]:

@@ -43,14 +43,17 @@ def _size_rules(
     letter: str, values: Array, flags: Array, others: Mapping[str, int]
 ) -> Iterator[tuple[str, Array]]:
     lowest, highest = int(values[flags].min()), int(values[flags].max())
-    for name, size in others.items():
-        for sign, said in (("!=", values != size), ("=", values == size), (">", values > size),
-                           ("<", values < size), (">=", values >= size)):  # fmt: skip
-            if size > 1:
-                yield f"{letter} {sign} {name} = {size}", said
+    several = {name: size for name, size in others.items() if size > 1}
+    for name, size in several.items():
+        yield f"{letter} != {name} = {size}", values != size
+        yield f"{letter} = {name} = {size}", values == size
+        if {letter, name} == {"L", "S"}:  # of others a number is likelier: theirs, by chance
+            yield from _limits(letter, f"{name} = {size}", values, size)
     below = values[values < lowest].max(initial=0)
     yield f"{letter} > {below}", values > below
     yield f"{letter} <= {highest}", values <= highest
+    for name, size in several.items():
+        yield from _limits(letter, f"{name} = {size}", values, size)
     yield f"{letter} = {lowest}", values == lowest
     if (~flags).sum() == 1 and len(flags) >= MANY:
         yield f"{letter} != {values[~flags][0]}", flags
@@ -65,6 +68,12 @@ def _size_rules(
             yield f"{letter} > {t} and {name}", (values > t) & (rest != 0)
         yield f"{letter} % {m} > {m // 2} or = 0", (rest > m // 2) | (rest == 0)
         yield f"{letter} % {m} is 1 … {m // 2}", (rest >= 1) & (rest <= m // 2)
+
+
+def _limits(letter: str, name: str, values: Array, size: int) -> Iterator[tuple[str, Array]]:
+    yield f"{letter} > {name}", values > size
+    yield f"{letter} < {name}", values < size
+    yield f"{letter} >= {name}", values >= size
 
 
 @dataclass(frozen=True)
