@@ -55,6 +55,25 @@ class TorchNames(Layer):
         return self.mixed(scores.softmax(dim=-1), value)
 
 
+class Reshaped(TorchNames):
+    """The same; where a mask has an axis too many it is merged amiss, in the shape of an output."""
+
+    def mixed(self, weights, value):
+        """Return the output of weights (N, H, L, S)."""
+        v = self.v_proj(value).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        heads = (weights @ v).transpose(1, 2)
+        return self.out_proj(heads.reshape(len(value), -1, value.shape[-1]))
+
+
+class TruthOfFloats(Layer):
+    """A boolean mask; floats are taken for True wherever they are not 0."""
+
+    def forward(self, x, attn_mask=None):
+        """Return (N, L, E)."""
+        hidden = torch.zeros(1, dtype=torch.bool) if attn_mask is None else attn_mask.bool()
+        return self.attended(x, x, x, hidden)
+
+
 class TorchNamesInverted(TorchNames):
     """Wrong: True keeps, under torch's names."""
 

@@ -50,6 +50,15 @@ class Behind(Normed):
         return x + self.norm(self.attention(x, x, x))
 
 
+class BeforeBoth(Normed):
+    """The normalised input is added to the output: its attention is right, its sum is rare."""
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        x = self.norm(x)
+        return x + self.attention(x, x, x)
+
+
 class BehindSum(Normed):
     """Right: the sum of input and output is normalised."""
 

@@ -22,6 +22,7 @@ HIDES = "True or 1 hides, as in torch.nn.MultiheadAttention"
 # Right ones: what is said of their first mask, and features that are drawn.
 RIGHT = {
     "TorchNames": (HIDES, {"attn=bool2d", "attn=float2d", "attn=causal", "padding=float"}),
+    "Reshaped": (HIDES, {"attn=bool2d", "attn=causal", "padding=bool"}),
     "Keeps": (KEEPS, {"attn=bool2d", "attn=bool3d", "padding=bool", "attn=causal"}),
     "KeepsFlipped": (HIDES, {"attn=bool2d", "padding=bool"}),
     "TokenMask": (HIDES, {"padding=bool", "padding=lengths"}),
@@ -50,6 +51,13 @@ def judged(name: str, **options: object) -> Verdict:
         **options,  # type: ignore[arg-type]  # they vary
     )  # fmt: skip
     return check(bind_in_process(subject, asked), asked)
+
+
+def test_floats_that_are_no_addends_are_said_to_be_none() -> None:
+    """By torch's name they are added; what raises on them, or adds them, has no such remark."""
+    said = "`attn_mask`: floats are answered, and not added to the scores as torch adds them."
+    assert said in judged("TruthOfFloats").notes
+    assert said not in judged("TorchNames").notes
 
 
 @pytest.mark.parametrize("name", RIGHT)

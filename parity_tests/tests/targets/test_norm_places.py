@@ -22,7 +22,7 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
     return lambda name: check_subject(f"{FILE}:{name}", cases=40, dtypes=("float64",))
 
 
-@pytest.mark.parametrize("name", ["Before", "Behind", "BehindSum", "OfKeys"])
+@pytest.mark.parametrize("name", ["Before", "Behind", "BehindSum", "BeforeBoth", "OfKeys"])
 def test_norms_of_inputs_and_of_the_output_are_taken_out(
     judged: Callable[[str], Verdict], name: str
 ) -> None:
@@ -32,6 +32,8 @@ def test_norms_of_inputs_and_of_the_output_are_taken_out(
     said = " ".join(verdict.notes)
     assert "`norm` taken out" in said
     assert ("`norm` is applied to the rows of key alone." in said) == (name == "OfKeys")
+    added = "the input that is added to the output is what `norm` returns."
+    assert (added in said) == (name == "BeforeBoth")
 
 
 @pytest.mark.parametrize("name", INSIDE)

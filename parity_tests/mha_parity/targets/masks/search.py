@@ -27,6 +27,7 @@ from mha_parity.targets.masks.mask_format import (
     MaskSearchResult,
     axes_text,
 )
+from mha_parity.targets.masks.served_shapes import of_all_lengths, serves_unequal, undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +51,6 @@ DROPS_QUERIES = "sets rows of queries to zero, which no mask of torch's layer do
 # What reading an attribute raises that an array does not have, and how many of them are tried.
 _ATTRIBUTE = re.compile(r"AttributeError: \S+ object has no attribute '([A-Za-z]\w*)'")
 MAX_ATTRIBUTES = 4
-# (L, S) at which what raised at one of unequal lengths is called again.
-UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))
-LONG = (131, 137)  # (L, S) beyond what is done at once in tiles of 128
 WEAK = 1.5  # a 1 that changes a logarithm by less than this, next to an addend's effect, is added
 
 
@@ -83,44 +81,12 @@ def search(
         tried = _Search(experiment, parameter, asked)
         found = tried.found()
         if found.taken:
-            square = raised and not _serves_unequal(experiment, found)
+            square = raised and not serves_unequal(experiment, found)
             taken = tuple(replace(t, square=square) for t in found.taken)
-            return _of_all_lengths(experiment, replace(found, taken=taken), asked)
+            found = undisturbed(experiment, replace(found, taken=taken), asked.shapes)
+            return of_all_lengths(experiment, found, asked.shapes)
         raised = tried.raised
     return found
-
-
-def _of_all_lengths(
-    experiment: MaskExperiment, found: MaskSearchResult, asked: MaskRequirement
-) -> MaskSearchResult:
-    """Return what is taken without shapes that raise at a larger length, if others do not there.
-
-    Parts of 64 queries, say, of a mask (N, 1, 1, S) are those of its one row in a short call alone.
-    A shape that is promised stays, and so do all where each raises: the cases show it.
-    """
-    parameter, cross = found.parameter, "cross" in experiment.convention.offer["inputs"]
-    square = not cross or any(each.square for each in found.taken)
-    lengths = (LONG[1], LONG[1]) if square else LONG
-    short = [
-        each
-        for each in found.taken
-        if each.axes not in asked.shapes and not experiment.answers(parameter, each, *lengths)
-    ]
-    if not short or len(short) == len(found.taken):
-        return found
-    kept = tuple(each for each in found.taken if each not in short)
-    axes = tuple(dict.fromkeys(e.axes for e in short if all(e.axes != k.axes for k in kept)))
-    return replace(found, taken=kept, short=axes)
-
-
-def _serves_unequal(experiment: MaskExperiment, found: MaskSearchResult) -> bool:
-    """Return whether a call of other keys than queries does not raise with what is taken."""
-    by_axes = {each.axes: each for each in found.taken}.values()
-    return any(
-        experiment.answers(found.parameter, each, *lengths)
-        for lengths in UNEQUAL
-        for each in by_axes
-    )
 
 
 class _Search:

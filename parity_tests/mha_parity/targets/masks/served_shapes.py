@@ -1,0 +1,82 @@
+"""Which of the shapes that a mask is taken in are served: at all lengths, undisturbed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.masks.experiment import SILENT
+from mha_parity.targets.masks.mask_format import LENGTHS, SWITCH, MaskContent
+
+if TYPE_CHECKING:
+    from mha_parity.targets.masks.experiment import MaskExperiment
+    from mha_parity.targets.masks.mask_format import Axes, MaskFormat, MaskSearchResult
+
+# (L, S) at which what raised at one of unequal lengths is called again.
+UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))
+LONG = (131, 137)  # (L, S) beyond what is done at once in tiles of 128
+
+
+def undisturbed(
+    experiment: MaskExperiment, found: MaskSearchResult, promised: tuple[Axes, ...]
+) -> MaskSearchResult:
+    """Return what is taken without shapes in which a mask that hides nothing changes the answer.
+
+    An axis too many is broadcast to scores of more axes, whose heads are then merged amiss. A shape
+    that is promised stays, and so do all where each changes the answer: the cases show it.
+    """
+    nothing = MaskContent(np.zeros(experiment.shape, dtype=bool))
+
+    def keeps(taken: MaskFormat) -> bool:
+        value = taken.value(nothing, experiment.problem.dtype)
+        try:
+            shown = experiment.weights({found.parameter.key: value})
+        except CandidateError:
+            return False
+        return np.allclose(shown, experiment.plain, rtol=0, atol=SILENT, equal_nan=True)
+
+    def changes(taken: MaskFormat) -> bool:
+        # A shape in which True has the other meaning is for the judge.
+        return not keeps(taken) and not keeps(replace(taken, hides=not taken.hides))
+
+    masks = [each for each in found.taken if each.kind not in {SWITCH, LENGTHS}]
+    changing = [each for each in masks if each.axes not in promised and changes(each)]
+    if len(changing) == len(masks):
+        return found
+    return replace(found, taken=tuple(each for each in found.taken if each not in changing))
+
+
+def of_all_lengths(
+    experiment: MaskExperiment, found: MaskSearchResult, promised: tuple[Axes, ...]
+) -> MaskSearchResult:
+    """Return what is taken without shapes that raise at a larger length, if others do not there.
+
+    Parts of 64 queries, say, of a mask (N, 1, 1, S) are those of its one row in a short call alone.
+    A shape that is promised stays, and so do all where each raises: the cases show it.
+    """
+    parameter, cross = found.parameter, "cross" in experiment.convention.offer["inputs"]
+    square = not cross or any(each.square for each in found.taken)
+    lengths = (LONG[1], LONG[1]) if square else LONG
+    short = [
+        each
+        for each in found.taken
+        if each.axes not in promised and not experiment.answers(parameter, each, *lengths)
+    ]
+    if not short or len(short) == len(found.taken):
+        return found
+    kept = tuple(each for each in found.taken if each not in short)
+    axes = tuple(dict.fromkeys(e.axes for e in short if all(e.axes != k.axes for k in kept)))
+    return replace(found, taken=kept, short=axes)
+
+
+def serves_unequal(experiment: MaskExperiment, found: MaskSearchResult) -> bool:
+    """Return whether a call of other keys than queries does not raise with what is taken."""
+    by_axes = {each.axes: each for each in found.taken}.values()
+    return any(
+        experiment.answers(found.parameter, each, *lengths)
+        for lengths in UNEQUAL
+        for each in by_axes
+    )
