@@ -55,3 +55,9 @@ def equal_heads(q, k, v):
     n, heads, rows, width = q.shape
     weights = normal(q @ k.swapaxes(-1, -2) * q.dtype.type(width**-0.5))
     return (weights @ v).reshape(n, heads, rows, -1)
+
+
+def repeated(q, k, v):
+    """Right for (N, H, L, D); of (H, L, D) lengths are taken for heads."""
+    k, v = (x.repeat(q.shape[1] // x.shape[1], axis=1) for x in (k, v))
+    return normal(q @ k.swapaxes(-1, -2) * q.dtype.type(q.shape[-1] ** -0.5)) @ v

@@ -19,13 +19,20 @@ pytestmark = pytest.mark.usefixtures("few_further_calls")
 SUBJECTS = Path(__file__).parents[2] / "subjects" / "grouped_heads.py"
 
 
-@pytest.mark.parametrize("name", ["grouped", "grouped_kernel"])
+@pytest.mark.parametrize("name", ["grouped", "grouped_kernel", "repeated"])
 def test_a_right_one_passes_with_fewer_key_heads(name: str) -> None:
     """Cases with fewer key heads are drawn, and all pass."""
     verdict = check(bind(load(f"{SUBJECTS}:{name}")), Options(cases=30, seed=3, shrink=False))
     drawn = next(row for row in verdict.features if (row.axis, row.value) == ("kv_heads", "fewer"))
     assert drawn.cases >= 5
     assert verdict.outcome is Outcome.PASS
+
+
+def test_three_axes_whose_lengths_are_taken_for_heads_are_not_asked() -> None:
+    """They get the right answer at L = S, and that of no keys at others."""
+    found = bind(load(f"{SUBJECTS}:repeated"))
+    assert "unbatched" not in found.offer["layout"]
+    assert "zero-size" in found.reasons["layout", "unbatched"]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ def claimed_cases(plain: Case, offer: Offer) -> Iterator[tuple[str, str, Case]]:
 def _with(plain: Case, axis: str, value: str, offer: Offer) -> Case:
     """Return the plain case with one feature more, and the sizes that this takes."""
     changes = SIZES.get((axis, value), {})
+    if (axis, value) == ("layout", "unbatched") and "cross" in offer["inputs"]:
+        changes = {**changes, "inputs": "cross", "keys": KEYS}  # lengths may be taken for heads
     if axis == "v_dim":
         return plain.replace(v_head_dim=plain.head_dim + 1)
     if (axis, value) == ("projection", "separate"):

@@ -260,6 +260,8 @@ class Fitted(InterpretedCalls):
         self._look_at_one_head()
         if case.layout == "batch_first" and self.how.arrangement in {"rows", *OF_HEADS}:
             single = case.replace(layout="unbatched", batch=1)
+            if "cross" in self.offer["inputs"]:  # at L = S axes may be taken for each other
+                single = single.replace(inputs="cross", keys=case.queries + 2)
             if takes_single(self, single):
                 yield FeatureProbe("layout", "unbatched", (single,))
         packed = self.how.roles.packed
