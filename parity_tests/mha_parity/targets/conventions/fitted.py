@@ -20,7 +20,7 @@ from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, Interpret
 from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
-from mha_parity.targets.conventions.single_sample import takes_single
+from mha_parity.targets.conventions.single_sample import single_sample, takes_single
 from mha_parity.targets.fit import weights
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.candidates import Layers, of_function
@@ -259,9 +259,7 @@ class Fitted(InterpretedCalls):
         self._narrow(case)
         self._look_at_one_head()
         if case.layout == "batch_first" and self.how.arrangement in {"rows", *OF_HEADS}:
-            single = case.replace(layout="unbatched", batch=1)
-            if "cross" in self.offer["inputs"]:  # at L = S axes may be taken for each other
-                single = single.replace(inputs="cross", keys=case.queries + 2)
+            single = single_sample(case, self.offer)
             if takes_single(self, single):
                 yield FeatureProbe("layout", "unbatched", (single,))
         packed = self.how.roles.packed

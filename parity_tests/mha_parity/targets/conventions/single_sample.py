@@ -11,7 +11,16 @@ from mha_parity.core.compare import equal_up_to_rounding
 
 if TYPE_CHECKING:
     from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
     from mha_parity.targets.conventions.base import Convention
+
+
+def single_sample(case: Case, offer: Offer) -> Case:
+    """Return the case of one sample without its axis; at L = S axes may be taken for each other."""
+    single = case.replace(layout="unbatched", batch=1)
+    if "cross" in offer["inputs"]:
+        single = single.replace(inputs="cross", keys=case.queries + 2)
+    return single
 
 
 def takes_single(convention: Convention, case: Case) -> bool:
