@@ -211,6 +211,22 @@ def test_samples_that_are_off_as_wholes_show_no_hidden_queries(
     assert not any("rows of queries" in each.effect for each in found)
 
 
+class TimesTheMask(Attention):
+    """The weights are multiplied with a float mask as well."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Return NaN where a weight of 0 meets -inf."""
+        return super().softmax(scores) * np.where(np.isneginf(scores), scores, 1)
+
+
+def test_rows_that_any_hidden_key_makes_nan_are_said_to_be_these(
+    caller: Callable[..., Caller],
+) -> None:
+    """No tile is named where one key does it."""
+    found = masks(caller(TimesTheMask, {**PLAIN, "attn": ("none", "bool2d")}))
+    assert {"rows with a hidden key are NaN"} == {each.effect for each in found if each.effect}
+
+
 def poisoned(tile: int, *, first: bool) -> type[Attention]:
     """Return the attention whose rows are NaN where a tile of keys, or the first, is all hidden."""
 

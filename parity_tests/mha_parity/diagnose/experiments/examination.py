@@ -12,7 +12,13 @@ from mha_parity.diagnose.experiments.exponential import ExponentialErrors, expon
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.given_scale import REMEDY as SCALE_REMEDY
 from mha_parity.diagnose.experiments.head_count import head_count
-from mha_parity.diagnose.experiments.masks import HIDDEN_QUERIES, MaskEffect, mask_pairs, masks
+from mha_parity.diagnose.experiments.masks import (
+    HIDDEN_QUERIES,
+    NAN_OF_HIDDEN,
+    MaskEffect,
+    mask_pairs,
+    masks,
+)
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import parts_read
@@ -48,6 +54,7 @@ MASK_REMEDIES = {
     AS_BOOLEAN: "add a float mask to the scores; only a boolean one hides where it is not 0",
     HIDDEN_QUERIES:
         "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of the keys",
+    NAN_OF_HIDDEN: "let -inf reach the exponential alone: 0 times -inf is NaN",
     "tile of keys is hidden are NaN":
         "take 0 for a running maximum of -inf before it is subtracted",
     "row i sees keys":
