@@ -211,6 +211,26 @@ def test_samples_that_are_off_as_wholes_show_no_hidden_queries(
     assert not any("rows of queries" in each.effect for each in found)
 
 
+class LongestUnmasked(Attention):
+    """The sample with the most visible keys is not masked."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Leave the scores of one sample."""
+        counts = (~self.problem.hidden()).sum(axis=(1, 2, 3))
+        longest = np.arange(len(counts)) == counts.argmax()
+        return np.where(longest[:, None, None, None], scores, super().mask_scores(scores))
+
+
+def test_a_mask_without_effect_in_one_sample_is_said_to_be_that(
+    caller: Callable[..., Caller],
+) -> None:
+    """In the other sample it has the right one."""
+    offered = {**PLAIN, "padding": ("none", "lengths")}
+    (found,) = masks(caller(LongestUnmasked, offered))
+    said = "the mask has no effect in sample 1 of 2, that of the most visible keys"
+    assert said.replace("sample 1", "sample 0") == found.effect.replace("sample 1", "sample 0")
+
+
 class TimesTheMask(Attention):
     """The weights are multiplied with a float mask as well."""
 

@@ -51,6 +51,7 @@ ALONE, PAIRED = 16, 4  # seeds with which a mask is tried, and two at once
 RETURNED, WITHOUT = " with returned weights", " without returned weights"
 UNREAD = "less than weights can be read to"
 HIDDEN_QUERIES = "it hides the rows of queries that it marks, not keys"
+NO_EFFECT = "the mask has no effect"
 NAN_OF_HIDDEN = "rows with a hidden key are NaN"
 NOT_LEFT = "NaN, as where no key is left"
 BEHIND = "the weights are right, the output is not"
@@ -181,10 +182,23 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
         if reading is None or reading.right:
             continue
         if not plain_wrong:
-            return mask_effect(reading, unmasked(problem, sample))
+            effect = mask_effect(reading, unmasked(problem, sample))
+            return f"{effect}{_in_some_samples(trial)}" if effect == NO_EFFECT else effect
         if rule := visibility(reading):
             return rule
     return "" if plain_wrong else _unread(trial)
+
+
+def _in_some_samples(trial: CallResult) -> str:
+    """Return in which samples a mask has no effect, where it has the right one in others."""
+    hidden = trial.problem.hidden()
+    off = np.asarray(trial.off.any(axis=tuple(range(1, trial.off.ndim))))
+    if not (hidden.any(axis=(1, 2, 3)) & ~off).any():
+        return ""
+    visible = (~hidden).sum(axis=(1, 2, 3))
+    most = np.array_equal(off, visible == visible.max())
+    which = ", that of the most visible keys" if most and off.sum() == 1 else ""
+    return f" in sample {index_runs(np.flatnonzero(off))} of {off.size}{which}"
 
 
 def _unread(trial: CallResult) -> str:
@@ -256,7 +270,7 @@ def mask_effect(reading: SampleWeights, plain: Array) -> str:
     atol = 10 * reading.noise
     weights, hidden = reading.weights, ~reading.visible
     if np.abs(weights - bare).max() <= atol:
-        return "the mask has no effect"
+        return NO_EFFECT
     if np.abs(weights - np.where(hidden, 0, bare)).max() <= atol:
         return "hidden weights are set to 0 after the softmax, and rows are not divided by their sum again"  # noqa: E501
     return (
