@@ -35,6 +35,7 @@ BATCHES = (
     "A fourth set, judged as `mha-parity check FILE:NAME` does without options",
     "A fifth set, judged as the fourth, written with part of the catalogue in view",
     "A sixth set, judged as the fourth, all of it held out",
+    "A seventh set, judged as the sixth",
 )
 
 
