@@ -1,7 +1,8 @@
 """Calls of one object after each other, and the answers of new objects to the same problems.
 
-First the shorter, then the longer problem, other rows of its shapes, other masks, none, the shorter
-again; then the same in evaluation mode and without autograd, as inference runs.
+First the shorter, then the longer problem, wider heads where there are no weights, other rows of
+its shapes, other masks, none, the shorter again; then the same in evaluation mode and without
+autograd, as inference runs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.checks import altered_problems as altered
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
     from mha_parity.targets.conventions.calls import Call
 
+WIDER = 4  # times: by which heads of another width are wider
 # torch's own path for inference is another computation, of another accuracy in 16 bits.
 MODES_DTYPES = ("float64", "float32")
 
@@ -92,6 +95,20 @@ class CallSequence:
         ]
 
     @cached_property
+    def wide(self) -> list[Step]:
+        """The call with wider heads, where the object takes them rightly as its first call.
+
+        One that knows its heads' width by a constructor or by weights does not.
+        """
+        case = self.this.problem.case
+        if case.projection != "none" or not isinstance(self.bound.subject, type):
+            return []
+        problem = make_problem(case.replace(head_dim=WIDER * case.head_dim))
+        step = Step(problem, f"a problem with heads of width {problem.head_dim}")
+        first = self.ask(self.new(), step) if self.expected(problem) is not None else None
+        return [] if first is None or self.departure(step, first) else [step]
+
+    @cached_property
     def steps(self) -> tuple[Step, ...]:
         """The calls that a new object answers, in their order."""
         problem = self.this.problem
@@ -103,7 +120,7 @@ class CallSequence:
             )
             if each is not None
         ]
-        called = [*self.half, self.this, self.other, *masks, *self.half]
+        called = [*self.half, self.this, *self.wide, self.other, *masks, *self.half]
         called += [self.this._replace(mode=mode) for mode in self.modes[:-1]]
         for mode in self.modes[-1:]:  # of inference: lengths and values change in it as well
             again = (*self.half, self.this, self.other, *self.half)

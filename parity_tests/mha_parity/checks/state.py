@@ -42,6 +42,7 @@ BY_IDENTITY = "written into the arrays of the call before"
 FIRST_SHORTER = "the first of the two was shorter"
 FIRST_LONGER = "the first of the two was longer"
 VALUES_KEPT = "something of the values of that call is kept"
+WIDTH_KEPT = "something of the head width of that call is kept"
 COUNTED = "equal calls of one object"
 CAUSES: Mapping[str, str] = MappingProxyType(
     {
@@ -202,6 +203,8 @@ def _without_masks(
 
 def _cause(sequence: CallSequence, earlier: Step, step: Step, answer: Answer | None) -> str:
     """Return the clause that says what an answer has of an earlier call."""
+    if earlier.problem.head_dim != step.problem.head_dim:
+        return WIDTH_KEPT
     if answer is not None:
         for clause, change in _EXPECTED_THEN:
             mixed = change(step.problem, earlier.problem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,9 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def kept_state_bugs() -> list[str]:
@@ -287,3 +290,19 @@ def test_a_planted_state_is_named(name: str, seed: int) -> None:
 def test_a_layer_without_state_passes(target: type) -> None:
     """The own layer and torch's fail nothing of it."""
     assert () == judged(target).failures
+
+
+@pytest.mark.parametrize(
+    ("name", "fails"), [("OfEachCall", False), ("OfConstructor", False), ("OfFirstCall", True)]
+)
+def test_heads_of_another_width_follow_in_one_object(
+    name: str, fails: bool, check_subject: Callable[..., Verdict]
+) -> None:
+    """Where an object takes any width, a scale that its first call left shows; a constructor's is.
+
+    Kills the calls of one width alone.
+    """
+    verdict = check_subject(f"keeps_scale.py:{name}", cases=24, dtypes=("float64",))
+    assert fails is (verdict.failed > 0), verdict
+    said = {str(each.check_result.detail) for each in verdict.failures}
+    assert fails is any("something of the head width of that call is kept" in s for s in said)
