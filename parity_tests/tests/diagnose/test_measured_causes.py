@@ -17,6 +17,7 @@ from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.gradients import gradient_effects
 from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.values import values
+from mha_parity.diagnose.experiments.variants import with_key_heads
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -148,6 +149,41 @@ def test_gradients_wrong_beyond_a_length_are_found(caller: Callable[..., Caller]
     offered = PLAIN | {"gradients": ("yes",)}
     (text,) = gradient_effects(caller(tiled, offered))
     assert "wherever S > 64: gradient dK is 0.7 times the right one, in all heads and rows" == text
+
+
+@pytest.mark.parametrize(
+    ("by_rest", "text"),
+    [
+        (
+            True,
+            "gradient dV is summed over the query heads h of one h % 3, expected of one h // 2",
+        ),
+        (False, "gradient dV is 0.7 times the right one, in all heads and rows"),
+    ],
+    ids=["other groups", "factor"],
+)
+def test_gradients_of_grouped_heads_alone_are_found(
+    by_rest: bool, text: str, caller: Callable[..., Caller]
+) -> None:
+    """Where heads are equal they are right; what is summed in their place is read."""
+    right = with_gradients(VJP)()
+
+    def grouped(problem: Problem) -> Answer:
+        found, groups = right(problem), problem.num_kv_heads
+        share = problem.num_heads // groups
+        if share == 1 or found.gradients is None:
+            return found
+        value = 0.7 * found.gradients["value"]
+        if by_rest:
+            chosen = np.arange(problem.num_heads) // share
+            whole = right(with_key_heads(problem, groups, chosen)).gradients or {}
+            own = whole["value"].reshape(*problem.value.shape[:2], share, groups, -1)
+            value = own.sum(axis=2).reshape(problem.value.shape)
+        return replace(found, gradients={**found.gradients, "value": value})
+
+    offered = PLAIN | {"form": ("qkv",), "projection": ("none",), "kv_heads": ("equal", "fewer")}
+    (found,) = gradient_effects(caller(grouped, offered | {"gradients": ("yes",)}))
+    assert found.startswith(f"with grouped-query heads: {text}")
 
 
 class Accumulates(Attention):

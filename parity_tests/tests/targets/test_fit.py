@@ -96,6 +96,7 @@ REFUSED = {
     "without_counterpart.py:Rotary": "but `freqs_cis` has no counterpart in torch's layer",
     "without_counterpart.py:KeptSlopes": "but `slopes` has no counterpart in torch's layer",
     "given_weights.py:unknown_among_biases": "`W_second`, `W_third`, `n_heads` do not say which is",
+    "miscalled.py:raises_always": "but every call that was tried raised RuntimeError: boom [",
     "without_counterpart.py:OwnHeads": "but it has 4 heads, and no parameter that sets their",
     "without_counterpart.py:TurnsValues": "but no way to call it computes attention (as ask, ",
     "without_counterpart.py:Sharpens": "with `ask.weight` for q, `answer.weight` for k, `say.weig",

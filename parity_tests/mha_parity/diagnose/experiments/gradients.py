@@ -19,7 +19,7 @@ from mha_parity.diagnose.experiments.places import AXES
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, size_rule
 from mha_parity.diagnose.experiments.sizes import LETTERS
 from mha_parity.diagnose.experiments.softmax_gradient import subtracted_sums
-from mha_parity.diagnose.experiments.variants import without_masks
+from mha_parity.diagnose.experiments.variants import with_key_heads, without_masks
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -121,7 +121,43 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
             for text in _without_masks(trials) or _sentences(trials):
                 found[text] += 1
                 names.setdefault(text, []).append(f"{axis}={kind}")
-    return tuple(f"with {', '.join(names[text])}: {text}" for text, _ in found.most_common())
+    masked = tuple(f"with {', '.join(names[text])}: {text}" for text, _ in found.most_common())
+    return masked or tuple(_of_groups(caller, most))
+
+
+def _of_groups(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
+    """Yield how gradients are off where query heads share key heads."""
+    offer = caller.candidate.offer
+    if "fewer" not in offer["kv_heads"] or "qkv" not in offer["form"] or not caller.running():
+        return
+    sizes = [_sizes(caller, s) | {"heads_count": 6, "kv_heads_count": 3} for s in SIZES[:2]]
+    trials = _answered(caller, [caller.case(**each, **most) for each in sizes])
+    read = dict.fromkeys(map(_regrouped, trials))
+    for text in _sentences(trials) if "" in read else read:
+        yield f"with grouped-query heads: {text}"
+
+
+def _regrouped(trial: CallResult) -> str:
+    """Return that gradients are summed over query heads of other groups, where they are."""
+    problem, answer = trial.problem, trial.answer
+    groups, heads = problem.num_kv_heads, problem.num_heads
+    off = [name for name, found in _departures(trial).items() if found is not None]
+    if answer is None or not off or not set(off) <= {"key", "value"}:
+        return ""
+    shared = np.arange(heads) // (heads // groups)
+    right = with_gradients(VJP)()(with_key_heads(problem, groups, shared)).gradients or {}
+    for name in off:
+        own = right[name].reshape(*right[name].shape[:2], heads // groups, groups, -1)
+        read, found = own.sum(axis=2).reshape(*right[name].shape[:2], -1), answer.gradients or {}
+        if name not in found or not np.allclose(
+            found[name], read, rtol=0, atol=RTOL[problem.case.dtype] * np.abs(read).max()
+        ):
+            return ""
+    named = " and ".join(f"gradient {_stage(name)}" for name in off)
+    return (
+        f"{named} {'is' if len(off) == 1 else 'are'} summed over the query heads h of one "
+        f"h % {groups}, expected of one h // {heads // groups}"
+    )
 
 
 def _of_the_softmax(trials: Sequence[CallResult], plain: Sequence[str]) -> tuple[str, ...]:

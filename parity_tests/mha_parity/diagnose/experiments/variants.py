@@ -213,19 +213,22 @@ def head_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
         f"{groups} - 1 - h // {heads // groups}: in reverse order": own[::-1] // (heads // groups),
     }
     for said, chosen in used.items():
-        yield f"query head h uses key head {said}", _with_heads(problem, groups, chosen)
+        yield f"query head h uses key head {said}", with_key_heads(problem, groups, chosen)
     right = own // (heads // groups)
     for said, chosen in used.items():
-        yield f"query head h uses keys of head {said}", _with_heads(problem, groups, chosen, right)
+        yield (
+            f"query head h uses keys of head {said}",
+            with_key_heads(problem, groups, chosen, right),
+        )
         yield (
             f"query head h uses values of head {said}",
-            _with_heads(problem, groups, right, chosen),
+            with_key_heads(problem, groups, right, chosen),
         )
     if problem.num_kv_heads == groups:
         order = own.reshape(groups, -1).T.ravel()
         query = problem.query.reshape(*problem.query.shape[:2], heads, -1)[:, :, order]
         moved = problem.replace(query=query.reshape(problem.query.shape))
-        yield OUTPUT_ORDER, _with_heads(moved, groups, order // (heads // groups))
+        yield OUTPUT_ORDER, with_key_heads(moved, groups, order // (heads // groups))
 
 
 def used_key_heads(trial: CallResult) -> str:
@@ -236,7 +239,7 @@ def used_key_heads(trial: CallResult) -> str:
         return ""
     right = np.empty((groups, heads), dtype=bool)
     for group in range(groups):
-        used = _with_heads(problem, groups, np.full(heads, group))
+        used = with_key_heads(problem, groups, np.full(heads, group))
         right[group] = ~CallResult(used, trial.answer).off.any(axis=(0, 2, 3))
     found, share = right.argmax(axis=0), heads // groups
     if not (right.sum(axis=0) == 1).all() or np.array_equal(found, np.arange(heads) // share):
@@ -250,7 +253,7 @@ def used_key_heads(trial: CallResult) -> str:
     )
 
 
-def _with_heads(
+def with_key_heads(
     problem: Problem, groups: int, chosen: Array, of_values: Array | None = None
 ) -> Problem:
     """Return a problem whose query head h has the key head ``chosen[h]`` of ``groups``.

@@ -188,7 +188,13 @@ def without_counterpart(name: str, offenders: Sequence[str], inner: str = "") ->
 
 
 def nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> str:
-    """Return the refusal that says what the two nearest interpretations missed."""
+    """Return the refusal that says what the two nearest interpretations missed.
+
+    Or what every call raised.
+    """
+    said = {each.missed for each in trials}
+    if len(said) == 1 and all(each.raised for each in trials):
+        return f"got {name}, but every call that was tried {said.pop()}; mend that, or {ADAPTER}."
     lacking = " is not installed"  # of what raised, the reason that an installation mends
     nearest = sorted(trials, key=lambda each: (-each.correlation, lacking not in each.missed))[:2]
     missed = dict.fromkeys(
