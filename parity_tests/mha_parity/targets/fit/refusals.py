@@ -193,7 +193,7 @@ def nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> str:
     Or what every call raised.
     """
     said = {each.missed for each in trials}
-    if len(said) == 1 and all(each.raised for each in trials):
+    if len(said) == 1 and min(said).startswith("raised "):
         return f"got {name}, but every call that was tried {said.pop()}; mend that, or {ADAPTER}."
     lacking = " is not installed"  # of what raised, the reason that an installation mends
     nearest = sorted(trials, key=lambda each: (-each.correlation, lacking not in each.missed))[:2]
