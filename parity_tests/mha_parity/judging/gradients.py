@@ -18,7 +18,13 @@ import numpy as np
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.features import EXTREME_VALUES
-from mha_parity.judging.gradient_groups import INPUTS, gradient_place, group_rows, worst_index
+from mha_parity.judging.gradient_groups import (
+    INPUTS,
+    gradient_place,
+    group_rows,
+    sum_shared_heads,
+    worst_index,
+)
 from mha_parity.judging.nonfinite import reference_under
 from mha_parity.judging.output import (
     DEFAULT_SETTINGS,
@@ -106,7 +112,19 @@ def expected_gradients(
 ) -> dict[str, ReferenceGradient]:
     """Return the reference gradients under the names by which an answer is to have them."""
     shared = _shared(problem, answer.gradients or {})
-    return _summed(problem, reference_gradients(problem, reference), shared)
+    right = _summed(problem, reference_gradients(problem, reference), shared)
+    return {name: _of_shared_heads(problem, name, each) for name, each in right.items()}
+
+
+def _of_shared_heads(problem: Problem, name: str, right: ReferenceGradient) -> ReferenceGradient:
+    """Return the reference with the sum over the heads that share a key head's weights."""
+    value = sum_shared_heads(problem, name, right.value)
+    if value is right.value:
+        return right
+    reach = sum_shared_heads(problem, name, np.abs(right.value).astype(np.float64) + right.limit)
+    added = problem.num_heads // problem.case.kv_heads_count - 1
+    made = machine(problem.dtype).factor(added, 1) * reach
+    return ReferenceGradient(value, sum_shared_heads(problem, name, right.limit) + made)
 
 
 def _poisoned(problem: Problem, reference: Reference) -> bool:
@@ -168,7 +186,8 @@ class _OrderSpread:
                 found = pull_back(self._prepared, order, self._given)
                 if self._shared:
                     found[self._shared[0]] = self._rounded(sum(found[n] for n in self._shared))
-                self._found.append(found)
+                problem = self._prepared.problem
+                self._found.append({n: sum_shared_heads(problem, n, a) for n, a in found.items()})
             yield self._found[index]
 
     def _rounded(self, total: object) -> Array:
@@ -219,10 +238,11 @@ class _GradientJudge:
             return np.asarray(error / self._allowed(error))
 
     def _overflown(self, found: Array) -> Array:
-        """Return where a gradient is infinite because the right one is too large for the dtype."""
+        """Return where a gradient is infinite as a right one, rounded, may be for the dtype."""
         with np.errstate(over="ignore"):
-            stored = self.right.value.astype(self.problem.dtype).astype(np.float64)
-        return np.asarray(np.isinf(stored) & (found == stored))
+            reach = np.abs(self.right.value).astype(np.float64) + self.right.limit
+            past = np.isinf(reach.astype(self.problem.dtype))
+        return np.asarray(np.isinf(found) & past & (np.sign(found) == np.sign(self.right.value)))
 
     def _no_number(self, found: Array, lost: Array) -> CheckResult:
         """Judge a gradient that has NaN or infinity where a number should be."""

@@ -125,8 +125,6 @@ def restricted(candidate: Candidate, options: Options) -> Offer:
                 f"{axis}={missing[0]} was asked for, but the target offers only {offered}{why}."
             )
         offer[axis] = values
-    if options.grad and "mha" in offer["form"] and "equal" in offer["kv_heads"]:
-        offer["kv_heads"] = ("equal",)  # weights that are repeated have no gradients of their own
     reached = reachable(offer)
     if not all(reached.values()):
         asked = " and ".join(f"{axis}={value}" for axis, value in options.features)

@@ -64,8 +64,10 @@ def scans(caller: Caller) -> Iterator[Scan]:
             return
         # What is asked first is what most rules need, should the time be over.
         letter = "L = S" if axis == "queries" and tied else LETTERS[axis]
-        cases = [caller.case(**{**_sizes(base), axis: value}) for value in values]
-        yield scan(letter, values, caller.ask(cases), _others(base, axis))
+        groups = base.kv_heads_count if axis == "heads_count" else 0
+        divided = tuple(value for value in values if not groups or value % groups == 0)
+        cases = [caller.case(**{**_sizes(base), axis: value}) for value in divided]
+        yield scan(letter, divided, caller.ask(cases), _others(base, axis))
 
 
 def frame(caller: Caller) -> Case:

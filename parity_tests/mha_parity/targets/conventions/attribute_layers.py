@@ -17,7 +17,7 @@ from mha_parity.targets.conventions.functions import layout_probes
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.sdpa import joined_mask
 from mha_parity.targets.conventions.signatures import by_letter, constructor, forward, signature
-from mha_parity.targets.fit.weights import assign
+from mha_parity.targets.fit.layer_arrays import assign
 from mha_parity.targets.problem_arrays import array_or_neutral
 
 if TYPE_CHECKING:

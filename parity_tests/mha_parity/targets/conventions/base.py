@@ -23,6 +23,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     canonical_weights,
     split_result,
 )
+from mha_parity.targets.conventions.constructors import alike_kv_heads
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.conventions.written_call import python_of_call
 from mha_parity.targets.fit.roles import inputs_of, is_other
@@ -168,8 +169,13 @@ class Convention(ABC):
         return parameters.unfollowed(self.entry(), owner)
 
     def construct(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a new layer, and keep which parameters of the constructor were passed."""
-        self._record(parameters.passed_keys(self._named[0], "constructor", args, kwargs))
+        """Return a new layer, and keep which parameters of the constructor were passed.
+
+        As many heads of keys as of queries are no trial of a parameter for their number.
+        """
+        found = parameters.passed_keys(self._named[0], "constructor", args, kwargs)
+        alike = {f"constructor.{name}" for name in alike_kv_heads(self._named[0], args, kwargs)}
+        self._record({key: differs for key, differs in found.items() if key not in alike})
         self._built_with = (args, kwargs)
         return self.subject(*args, **kwargs)
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.targets.fit.construct import LENGTH, Sizes, meanings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from inspect import Parameter
+
     from mha_parity.targets.conventions.signatures import Signature
 
 __all__ = ["DROPOUTS", "LENGTH", "Sizes", "SizesConfig", "arguments", "counts_heads"]
@@ -73,6 +76,15 @@ def _meaning(name: str) -> str | None:
 def counts_kv_heads(name: str) -> bool:
     """Return whether an argument of this name is the number of key and value heads."""
     return meanings(name)[:1] == ("kv_heads",)
+
+
+def alike_kv_heads(
+    named: Sequence[Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> frozenset[str]:
+    """Return the arguments for the number of key heads that get as many as the query heads'."""
+    given = dict(zip((each.name for each in named), args, strict=False)) | dict(kwargs)
+    heads = [value for name, value in given.items() if meanings(name)[:1] == ("heads",)]
+    return frozenset(n for n, value in given.items() if counts_kv_heads(n) and value in heads)
 
 
 def _plain(name: str) -> str:

@@ -7,21 +7,23 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.features import AXES, offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.fitted_gradients import no_gradients
-from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
+from mha_parity.targets.conventions.grouped_heads import (
+    grouped,
+    groups_heads,
+    keeps_fewer_heads,
+)
 from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
 from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
-from mha_parity.targets.fit import weights
+from mha_parity.targets.fit import layer_arrays
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes, keys_read, meanings, names_unpacked
@@ -321,9 +323,7 @@ class Fitted(InterpretedCalls):
             layer = self._new(how.construction, sizes, **dict.fromkeys(self._kv_heads, 2))
         except CandidateError:
             return
-        shapes = {leaf.path: leaf.shape for leaf in weights.leaves(layer)}
-        paths = [slot.path for slot in how.slots if slot.parts == ("k",) and not slot.bias]
-        if any(np.prod(shapes.get(p, ())) * 2 == grouped.embed_dim**2 for p in paths):
+        if keeps_fewer_heads(layer_arrays.leaves(layer), how.slots, grouped):
             yield FeatureProbe("kv_heads", "fewer", (grouped,))
 
     def _look(self) -> None:
@@ -376,7 +376,7 @@ class Fitted(InterpretedCalls):
         except CandidateError as error:
             self._without_one_head(str(error))
             return
-        held = {leaf.path for leaf in weights.leaves(layer)}
+        held = {leaf.path for leaf in layer_arrays.leaves(layer)}
         missing = [s.path for s in self.how.slots if s.path not in held and s.head is None]
         if missing:
             self._without_one_head(f"with one head it has no `{missing[0]}`")

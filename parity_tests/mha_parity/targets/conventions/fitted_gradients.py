@@ -18,7 +18,7 @@ from mha_parity.targets.conventions.vjp import (
     masks_first,
 )
 from mha_parity.targets.fit.names import ROWS
-from mha_parity.targets.fit.weights import sizes_of
+from mha_parity.targets.fit.weights import sizes_of, slot_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 INPUTS = ("query", "key", "value")
 RESIDUAL = "the input that is added to the output has gradients of its own"
 WIDER = "its heads are wider than torch's"
-SHARED = "its heads share keys and values, and the gradients of their weights"
 CONVERTED = "a function of its own converts its weights"
 PARTIAL = "it has no weights of its own for some of q, k and v"
 
@@ -51,8 +50,6 @@ def no_gradients(subject: object, how: Interpretation, library: str) -> str:
         return RESIDUAL
     if how.full_width:
         return WIDER
-    if how.one_kv_head:
-        return SHARED
     return PARTIAL if how.parts and not how.parts >= set(ROWS) else ""
 
 
@@ -107,5 +104,7 @@ def parts_of(
     own = [(slot, gradient) for slot, gradient in found if slot.bias is bias]
     entries = np.zeros(int(starts[-1]), own[0][1].dtype if own else None)
     for slot, gradient in own:
-        entries[slot.filled(numbers, sizes_of(problem)).reshape(-1)] = gradient.reshape(-1)
+        entries[slot_array(slot, problem, numbers, sizes_of(problem)).reshape(-1)] = (
+            gradient.reshape(-1)
+        )
     return {part: entries[numbers[part]] for slot, _ in own for part in slot.parts}

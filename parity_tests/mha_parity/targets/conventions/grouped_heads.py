@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.fit.search import attention_in_float64, is_rounding
+from mha_parity.targets.fit.weights import sizes_of, slot_array
+from mha_parity.targets.problem_arrays import arrays_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.fit.layer_arrays import Leaf
+    from mha_parity.targets.fit.weights import Slot
 
 HEADS, KV_HEADS = 4, 2
 NO_GROUPS = "no output head is the attention of one query head and one key head"
@@ -41,6 +46,18 @@ def groups_heads(convention: Convention, case: Case) -> bool:
         reason = str(error)
     convention.reasons["kv_heads", "fewer"] = reason
     return False
+
+
+def keeps_fewer_heads(leaves: Iterable[Leaf], slots: Iterable[Slot], case: Case) -> bool:
+    """Return whether an array of keys has the size that a layer of fewer key heads gives it."""
+    sizes = {leaf.path: math.prod(leaf.shape) for leaf in leaves}
+    problem = make_problem(case)
+    held = arrays_of(problem, bias=False)
+    return any(
+        sizes.get(slot.path) == slot_array(slot, problem, held, sizes_of(problem)).size
+        for slot in slots
+        if "k" in slot.parts and slot.holds_fewer_keys
+    )
 
 
 def _all_found(problem: Problem, output: Array) -> bool:

@@ -36,7 +36,7 @@ from mha_parity.targets.conventions.signatures import ANY, constructor, forward,
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
 from mha_parity.targets.fit.roles import inputs_of_call
-from mha_parity.targets.problem_arrays import arrays_of, one_head_a_group
+from mha_parity.targets.problem_arrays import arrays_of, with_grouped_heads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -144,13 +144,14 @@ class LinearModule(TorchModule):
     def _grouped(self, case: Case) -> Iterator[FeatureProbe]:
         """Yield the trial of fewer key heads, if a layer asked for them has smaller keys."""
         grouped = case.replace(heads_count=4, kv_heads_count=2)
-        of_keys = [slot.name for slot in self._slots if slot.parts == ("k",)]
+        problem = make_problem(grouped)
+        of_keys = [slot for slot in self._slots if "k" in slot.parts and slot.packing != "columns"]
         try:
-            layer = self._new(make_problem(grouped), Sizes(grouped.embed_dim, 4, kv_heads=2))
+            shapes = state_shapes(self._new(problem, Sizes(grouped.embed_dim, 4, kv_heads=2)))
         except CandidateError:
             return
-        shapes = state_shapes(layer)
-        if any(shapes.get(f"{name}.weight", (0,))[0] == case.head_dim * 2 for name in of_keys):
+        weights = with_grouped_heads(arrays_of(problem, bias=False), grouped)
+        if any(shapes.get(f"{s.name}.weight") == s.pack(weights, 4, 2).shape for s in of_keys):
             yield FeatureProbe("kv_heads", "fewer", (grouped,))
 
     def _look_at_one_head(self) -> None:
@@ -265,9 +266,8 @@ class LinearModule(TorchModule):
                 if name not in state:
                     continue
                 whole = {p: arrays.get(p, np.zeros(shape, dtype)) for p in slot.parts}
-                array = slot.pack(whole, heads)
-                if slot.parts in {("k",), ("v",)} and given.problem.case.kv_heads == "fewer":
-                    array = one_head_a_group(array, given.problem.case)
+                held = with_grouped_heads(whole, given.problem.case)
+                array = slot.pack(held, heads, given.problem.case.kv_heads_count)
                 if kind == "weight" and packed is not None:
                     array = packed.get(slot.name, array)
                 state[name] = given.array(name, array.astype(dtype))

@@ -13,6 +13,7 @@ import numpy as np
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.targets.fit import names
+from mha_parity.targets.problem_arrays import KEY_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -49,31 +50,46 @@ class ProjectionSlot:
     transposed: bool = False
     head: int | None = None
 
-    def pack(self, arrays: Mapping[str, Array], num_heads: int) -> Array:
-        """Return weight or bias of this Linear from those of its parts, (out, in) or (out,)."""
-        stacked = np.stack([arrays[part] for part in self.parts])
-        split = stacked.reshape(len(self.parts), num_heads, -1, *stacked.shape[2:])
+    def pack(self, arrays: Mapping[str, Array], num_heads: int, kv_heads: int = 0) -> Array:
+        """Return weight or bias of this Linear from those of its parts, (out, in) or (out,).
+
+        Keys and values may have fewer heads than queries: "heads" are then those of one group.
+        """
+        given, groups = [arrays[part] for part in self.parts], kv_heads or num_heads
         if self.head is not None:
-            split = split[:, self.head : self.head + 1]
-        order = {"parts": (0, 1, 2), "heads": (1, 0, 2), "columns": (1, 2, 0)}[self.packing]
-        rows = split.transpose(*order, *range(3, split.ndim))
-        joined: Array = rows.reshape(-1, *stacked.shape[2:])
+            heads = [array.reshape(num_heads, -1, *array.shape[1:]) for array in given]
+            given, groups = [array[self.head] for array in heads], 1
+        if self.packing == "parts":
+            joined = np.concatenate(given)
+        else:
+            split = [array.reshape(groups, -1, *array.shape[1:]) for array in given]
+            by_row = np.stack(split, 2) if self.packing == "columns" else np.concatenate(split, 1)
+            joined = by_row.reshape(-1, *given[0].shape[1:])
         return joined.T if self.transposed and joined.ndim == 2 else joined
 
 
-def unpack(slot: ProjectionSlot, array: Array, num_heads: int) -> dict[str, Array]:
+def unpack(
+    slot: ProjectionSlot, array: Array, num_heads: int, kv_heads: int = 0
+) -> dict[str, Array]:
     """Return the parts of a Linear's weight, bias or gradient: the inverse of ``pack``."""
     rows = array.T if slot.transposed and array.ndim == 2 else array
-    heads = num_heads if slot.head is None else 1
-    head_dim, rest = divmod(len(rows), len(slot.parts) * heads)
+    heads, groups = (1, 1) if slot.head is not None else (num_heads, kv_heads or num_heads)
+    counts = [groups if part in KEY_PARTS else heads for part in slot.parts]
+    head_dim, rest = divmod(len(rows), sum(counts))
     if rest:
         parts = f"{heads} heads" + f" of {len(slot.parts)} projections" * (len(slot.parts) > 1)
         raise TargetError(f"got {slot.name} of {len(rows)} rows, but should divide into {parts}.")
-    sizes = (len(slot.parts), heads, head_dim)
-    order = {"parts": (0, 1, 2), "heads": (1, 0, 2), "columns": (1, 2, 0)}[slot.packing]
-    split = rows.reshape(*(sizes[axis] for axis in order), *rows.shape[1:])
-    back = split.transpose(*np.argsort(order), *range(3, split.ndim))
-    return {part: back[place].reshape(-1, *rows.shape[1:]) for place, part in enumerate(slot.parts)}
+    if slot.packing == "columns":
+        columns = rows.reshape(heads, head_dim, len(slot.parts), *rows.shape[1:])
+        found = [columns[:, :, place] for place in range(len(slot.parts))]
+    else:
+        within = groups if slot.packing == "heads" else 1
+        ends = np.cumsum(counts)[:-1] * head_dim // within
+        found = np.split(rows.reshape(within, -1, *rows.shape[1:]), ends, axis=1)
+    return {
+        part: each.reshape(-1, *rows.shape[1:])
+        for part, each in zip(slot.parts, found, strict=True)
+    }
 
 
 def slots(shapes: Shapes) -> tuple[ProjectionSlot, ...]:

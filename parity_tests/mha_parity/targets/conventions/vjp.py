@@ -19,6 +19,7 @@ from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.canonical_layout import canonical, lay_rows, split_result
 from mha_parity.targets.conventions.packing import unpack
+from mha_parity.targets.problem_arrays import KEY_PARTS, at_first_heads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -138,7 +139,7 @@ def with_linear_gradients(
             for kind, by_part in parts.items():
                 array = found.get(f"{slot.name}.{kind}")
                 for part, each in (
-                    {} if array is None else unpack(slot, array, problem.num_heads)
+                    {} if array is None else _unpacked(slot, array, problem)
                 ).items():
                     by_part.setdefault(part, []).append(each)
         whole = {k: {p: np.concatenate(a) for p, a in v.items()} for k, v in parts.items()}
@@ -147,6 +148,15 @@ def with_linear_gradients(
 
     pull = autograd(given, arguments.leaves | owned)
     return dataclasses.replace(call, pull=arrays_pulled(pull, masks_first(arguments, back)))
+
+
+def _unpacked(slot: ProjectionSlot, array: Array, problem: Problem) -> dict[str, Array]:
+    """Return the gradients of a Linear's parts; of shared heads at the first that shares them."""
+    case = problem.case
+    found = unpack(slot, array, problem.num_heads, case.kv_heads_count)
+    if case.kv_heads == "equal":
+        return found
+    return {p: at_first_heads(a, case) if p in KEY_PARTS else a for p, a in found.items()}
 
 
 def masks_first(

@@ -10,7 +10,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit import names, weights
+from mha_parity.targets.fit import layer_arrays, names, weights
 from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.build import is_module
 from mha_parity.targets.fit.construct import Sizes, globals_read
@@ -105,7 +105,7 @@ class Layers:
     ) -> Iterator[Interpretation]:
         self.is_built = True
         named = parameters.of_callable(forward(layer))
-        leaves = weights.leaves(layer)
+        leaves = layer_arrays.leaves(layer)
         kept = weights.sorted_by_name(leaves)
         by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind))
         by_name = by_name and not one_head
@@ -162,7 +162,7 @@ class Layers:
                 return kind if heads > 1 else "", found
         return "", []
 
-    def _find_inner(self, layer: Any, leaves: Sequence[weights.Leaf], heads: int) -> None:
+    def _find_inner(self, layer: Any, leaves: Sequence[layer_arrays.Leaf], heads: int) -> None:
         """Name the part of a module that alone fits, where the module has offenders besides."""
         found = _rows_prefix(leaves)
         if not found or not self.offenders + tuple(self.obstacles) or not is_module(layer):
@@ -215,7 +215,7 @@ def _layouts(
     ]
 
 
-def _rows_prefix(leaves: Sequence[weights.Leaf]) -> str:
+def _rows_prefix(leaves: Sequence[layer_arrays.Leaf]) -> str:
     """Return the path of the module that holds all weights of queries, keys and values."""
     kept = weights.sorted_by_name(leaves).weights
     paths = [leaf.path.split(".")[:-2] for leaf, parts, _ in kept if {*parts} & {*names.ROWS}]

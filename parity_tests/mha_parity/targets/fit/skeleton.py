@@ -12,7 +12,7 @@ from mha_parity.core.candidate import ADAPTER
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit import weights
+from mha_parity.targets.fit import layer_arrays
 from mha_parity.targets.fit.build import offline, plain_lists
 from mha_parity.targets.fit.construct import (
     RecordingConfig,
@@ -147,7 +147,7 @@ class Skeleton:
             yield "    layer.load_state_dict(state)"
         else:
             for slot in self._how.slots:
-                place = weights.path_expression(self._layer, slot.path, "layer")
+                place = layer_arrays.path_expression(self._layer, slot.path, "layer")
                 yield f"    {place} = {self._write.whole(slot)}"
         for norm in self._how.norms:
             yield f"    layer.set_submodule({norm!r}, torch.nn.Identity())"

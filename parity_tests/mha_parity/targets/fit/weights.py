@@ -9,41 +9,27 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import dataclass
 from itertools import permutations, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.build import is_module
-from mha_parity.targets.problem_arrays import one_head_a_group
+from mha_parity.targets.problem_arrays import KEY_PARTS, with_grouped_heads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.fit.layer_arrays import Leaf
 
     Axes = tuple[str, ...]
 # Where the rows of a part lie together, so do those of a head: "pdh" would pass interleaved heads.
 PACKED = ("phd", "hpd", "hdp", "dph", "dhp")
-KEY_PARTS = frozenset({"k", "v"})
+UNEVEN = frozenset({"phd", "hpd"})  # of these, what fewer keys and values than queries may lie in
 CONVOLUTIONS = frozenset({"Conv1d", "Conv2d"})
-# What a layer that is no module of torch keeps besides its weights.
-_NO_WEIGHTS = re.compile(r"grad|mask|tril|causal|^_*d_?[wb](_|[qkvo]|$)")
-# A Linear of somebody's own: next to its weight and bias an optimizer keeps arrays of their shapes.
-_OWN_LINEAR = frozenset({"w", "weight", "weights", "kernel"})
-_OWN_BIAS = frozenset({"b", "bias", "biases"})
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """An array of a layer: where it is, its shape, and whether a Linear holds it."""
-
-    path: str
-    shape: tuple[int, ...]
-    owner: str = ""  # the type of the module that holds it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +45,17 @@ class Slot:
     bias: bool = False
     head: int | None = None
 
+    @property
+    def holds_fewer_keys(self) -> bool:
+        """Whether it may hold fewer heads of keys than of queries, and is no bias."""
+        uneven = len(self.parts) == 1 or {*self.parts} <= KEY_PARTS or {*self.axes} & UNEVEN
+        return not self.bias and bool(uneven)
+
     def filled(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
-        """Return the array from those of its parts, (out, in) or (out,)."""
+        """Return the array from those of its parts, (out, in) or (out,); g key heads share one."""
+        if _is_uneven(self.parts, sizes):
+            return self._uneven(arrays, sizes)
+        sizes = _of_parts(self.parts, sizes)
         own = "hde" if not self.bias else "hd"
         if self.parts == ("out",):
             own = "ehd" if not self.bias else "e"
@@ -76,6 +71,13 @@ class Slot:
         held = dict(zip(source, whole.shape, strict=True))
         return moved.reshape([math.prod(held[axis] for axis in group) for group in self.axes])
 
+    def _uneven(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
+        """Return the array of queries with fewer keys and values: by parts, or by groups."""
+        groups = sizes["g"] if "hpd" in self.axes else 1
+        split = [arrays[part].reshape(groups, -1, *arrays[part].shape[1:]) for part in self.parts]
+        rows = np.concatenate(split, 1).reshape(-1, *split[0].shape[2:])
+        return rows.T if self.axes[0] == "e" else rows
+
 
 def axes_of(
     parts: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int], owner: str,
@@ -83,13 +85,23 @@ def axes_of(
 ) -> Iterator[Axes]:  # fmt: skip
     """Yield how an array of this shape can hold these projections, likeliest first."""
     held = {**_of_parts(parts, sizes), "p": len(parts)}
+    rows = None
+    if _is_uneven(parts, sizes):
+        rows = sizes["d"] * sum(sizes["g" if part in KEY_PARTS else "h"] for part in parts)
     if owner in CONVOLUTIONS and set(shape[2:]) == {1}:
         shape = shape[:2]
     bare = tuple(size for size in shape if size != 1) if bias else tuple(shape)
     for groups in _groupings(parts, bias=bias, by_head=by_head):
         orders = [groups] if bias else _orders(groups, owner, is_out=parts == ("out",))
         for order in orders:
-            extents = tuple(math.prod(held[axis] for axis in group) for group in order)
+            if rows is not None and not {*order} <= {*UNEVEN, "e"}:
+                continue
+            extents = tuple(
+                rows
+                if rows is not None and group in UNEVEN
+                else math.prod(held[axis] for axis in group)
+                for group in order
+            )
             if bare == (tuple(n for n in extents if n != 1) if bias else extents):
                 yield order
 
@@ -117,87 +129,6 @@ def _orders(groups: Axes, owner: str, *, is_out: bool) -> list[Axes]:
     if owner.endswith("Linear") or owner in CONVOLUTIONS:
         return [as_torch]
     return [as_torch[::-1], as_torch] if owner != "Conv1D" else [as_torch[::-1]]
-
-
-def leaves(layer: Any) -> list[Leaf]:
-    """Return the arrays of a layer that are no buffers."""
-    if is_module(layer):
-        owners = {name: type(module).__name__ for name, module in layer.named_modules()}
-        return [
-            Leaf(name, tuple(each.shape), owners.get(name.rpartition(".")[0], ""))
-            for name, each in layer.named_parameters()
-        ]
-    found = {id(value): (path, value) for path, value in reversed([*_arrays(layer, "", 4)])}
-    return [Leaf(path, tuple(value.shape)) for path, value in reversed(found.values())]
-
-
-def _arrays(holder: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    items = [each for each in _items(holder) if not _NO_WEIGHTS.search(each[0].lower())]
-    is_linear = bool(path) and any(name.lower() in _OWN_LINEAR for name, _ in items)
-    for name, value in items:
-        at = f"{path}.{name}" if path else name
-        if isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype"):
-            is_state = is_linear and name.lower() not in _OWN_LINEAR | _OWN_BIAS
-            if len(value.shape) and "float" in str(value.dtype) and not is_state:
-                yield at, value
-        elif depth and _may_hold_arrays(value):
-            yield from _arrays(value, at, depth - 1)
-
-
-def _may_hold_arrays(value: Any) -> bool:
-    if isinstance(value, type) or callable(getattr(value, "random", None)):  # a generator
-        return False
-    return isinstance(value, dict | list | tuple) or hasattr(value, "__dict__")
-
-
-def _items(holder: Any) -> list[tuple[str, Any]]:
-    if isinstance(holder, dict):
-        return [(str(name), value) for name, value in holder.items()]
-    if isinstance(holder, list | tuple):
-        return [(str(place), value) for place, value in enumerate(holder)]
-    return list(getattr(holder, "__dict__", {}).items())
-
-
-def set_array(layer: Any, path: str, value: Any) -> None:
-    """Set one array of a layer."""
-    if is_module(layer):
-        held = layer.get_parameter(path)
-        held.data = value.to(held.dtype) if held.dtype != value.dtype else value
-        return
-    *way, last = path.split(".")
-    holder = layer
-    for step in way:
-        holder = _step(holder, step)
-    if isinstance(holder, dict):
-        holder[last] = value
-    elif isinstance(holder, list):
-        holder[int(last)] = value
-    else:
-        assign(holder, last, value)
-
-
-def assign(holder: Any, name: str, value: Any) -> None:
-    """Set an attribute of a layer that was built to be filled, also of a frozen one."""
-    try:
-        setattr(holder, name, value)
-    except FrozenInstanceError:
-        object.__setattr__(holder, name, value)
-
-
-def path_expression(layer: Any, path: str, name: str) -> str:
-    """Return the expression of where an array of the layer called ``name`` is set."""
-    holder, said = layer, name
-    for step in path.split("."):
-        index = step if isinstance(holder, list | tuple) else repr(step)
-        said += f".{step}" if not isinstance(holder, dict | list | tuple) else f"[{index}]"
-        holder = _step(holder, step)
-    return said
-
-
-def _step(holder: Any, step: str) -> Any:
-    if isinstance(holder, dict):
-        return holder[step]
-    return holder[int(step)] if isinstance(holder, list | tuple) else getattr(holder, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +246,8 @@ def _of_its_size(leaf: Leaf, parts: tuple[str, ...]) -> tuple[str, ...]:
     """
     if names.stem(leaf.path.rpartition(".")[0]) not in names.WHOLE or len(leaf.shape) != 2:
         return parts
-    return {1: ("q",), 2: ("k", "v")}.get(max(leaf.shape) // min(leaf.shape), parts)
+    many, rest = divmod(max(leaf.shape), min(leaf.shape))
+    return parts if rest else {1: ("q",), 2: ("k", "v")}.get(many, parts)
 
 
 def _with_heads(
@@ -382,10 +314,8 @@ def slot_array(
     slot: Slot, problem: Problem, arrays: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> Array:
     """Return the array of a slot; of keys and values, one head of each group."""
-    if problem.case.kv_heads == "equal" or not set(slot.parts) <= KEY_PARTS:
-        return slot.filled(arrays, sizes)
-    kept = {part: one_head_a_group(arrays[part], problem.case) for part in slot.parts}
-    return slot.filled(kept, _of_parts(slot.parts, sizes))
+    held = {part: arrays[part] for part in slot.parts}
+    return slot.filled(with_grouped_heads(held, problem.case), sizes)
 
 
 def sizes_of(problem: Problem) -> dict[str, int]:
@@ -398,3 +328,9 @@ def sizes_of(problem: Problem) -> dict[str, int]:
 def _of_parts(parts: Sequence[str], sizes: Mapping[str, int]) -> Mapping[str, int]:
     """Return the sizes of an array of these parts: of keys and values alone, with their heads."""
     return {**sizes, "h": sizes.get("g", sizes["h"])} if set(parts) <= KEY_PARTS else sizes
+
+
+def _is_uneven(parts: Sequence[str], sizes: Mapping[str, int]) -> bool:
+    """Return whether these parts have unlike sizes: queries, and fewer keys or values."""
+    some_keys = bool(KEY_PARTS & {*parts}) and not {*parts} <= KEY_PARTS
+    return some_keys and sizes.get("g", sizes["h"]) != sizes["h"]
