@@ -34,8 +34,9 @@ class Bounded:
         return np.abs(self.value).astype(np.float64)
 
     def exact(self, value: Array) -> Bounded:
-        """Return an input: it is what it is."""
-        return Bounded(value.astype(self.value.dtype), np.zeros(value.shape), self.machine)
+        """Return an input: it is what it is, but for what a product may read as 0."""
+        lost = np.where(np.abs(value) < self.machine.step, np.abs(value).astype(np.float64), 0)
+        return Bounded(value.astype(self.value.dtype), lost, self.machine)
 
     def _made(
         self, value: Array, carried: Array, max_magnitude: Array, terms: int, stored: int

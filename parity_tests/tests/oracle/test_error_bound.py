@@ -20,6 +20,7 @@ from mha_parity.core.features import AXES, offer
 from mha_parity.core.problem import Problem
 from mha_parity.oracle.error_bound import ErrorModel, _output, bound, roundoff, smallest_number
 from mha_parity.oracle.reference import reference_answer
+from mha_parity.oracle.reference_gradients import reference_gradients
 from mha_parity.oracle.row_tails import nan_past_rows
 
 EVERYTHING = {axis: values for axis, values in AXES.items() if axis not in {"dtype", "size"}}
@@ -209,3 +210,24 @@ def test_the_output_projection_sums_one_term_a_column_and_its_bias() -> None:
     heads = np.ones(problem.output_shape)
     found = _output(ones, heads, np.zeros_like(heads), arithmetic)
     np.testing.assert_allclose(found, 3 * arithmetic.factor(4, 2), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_inputs_that_are_read_as_zero_are_within_the_bound(dtype: str) -> None:
+    """A product may read subnormal inputs as 0, as the dot products of bfloat16 of AVX-512 do.
+
+    Values of nine tenths of the smallest normal number sum over 48 columns to 43 of them.
+    """
+    problem = make_problem(parse(f"mha-N2-L1-S1-H3-D16-grad-{dtype}-s0"))
+    tiny = smallest_number(problem.dtype)
+    ones = np.ones_like(problem.w_v)
+    problem = problem.replace(value=np.full_like(problem.value, 0.9 * tiny), w_v=ones)
+    zeros = problem.replace(value=np.zeros_like(problem.value))
+    right, lost = reference_answer(problem), reference_answer(zeros)
+    error = np.abs(lost.output - right.output).astype(float)
+    assert (error > 40 * tiny).all()
+    assert (error <= bound(problem, right).output).all()
+    expected = reference_gradients(problem, right)["in_proj_weight"]
+    off = np.abs(reference_gradients(zeros, lost)["in_proj_weight"].value - expected.value)
+    assert (off > tiny).any()
+    assert (off <= expected.limit).all()
