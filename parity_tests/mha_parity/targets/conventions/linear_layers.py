@@ -145,13 +145,17 @@ class LinearModule(TorchModule):
         """Yield the trial of fewer key heads, if a layer asked for them has smaller keys."""
         grouped = case.replace(heads_count=4, kv_heads_count=2)
         problem = make_problem(grouped)
-        of_keys = [slot for slot in self._slots if "k" in slot.parts and slot.packing != "columns"]
+        whole = [slot for slot in self._slots if slot.head is None and slot.packing != "columns"]
         try:
             shapes = state_shapes(self._new(problem, Sizes(grouped.embed_dim, 4, kv_heads=2)))
         except CandidateError:
             return
         weights = with_grouped_heads(arrays_of(problem, bias=False), grouped)
-        if any(shapes.get(f"{s.name}.weight") == s.pack(weights, 4, 2).shape for s in of_keys):
+        if any(
+            shapes.get(f"{s.name}.weight") == s.pack(weights, 4, 2).shape
+            for s in whole
+            if "k" in s.parts
+        ):
             yield FeatureProbe("kv_heads", "fewer", (grouped,))
 
     def _look_at_one_head(self) -> None:

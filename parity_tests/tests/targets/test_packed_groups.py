@@ -1,0 +1,50 @@
+"""One Linear of queries and fewer key heads is filled by parts, or group by group, and judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.parameters import Status
+from mha_parity.core.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.usefixtures("few_further_calls")
+FEWER = (("kv_heads", "fewer"),)
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["forward", "gradients"])
+@pytest.mark.parametrize("name", ["InParts", "ByGroups", "OneForAll"])
+def test_right_ones_pass(check_subject: Callable[..., Verdict], name: str, *, grad: bool) -> None:
+    """The gradient of a shared head's weights is the sum over the heads that share it."""
+    verdict = check_subject(f"packed_groups.py:{name}", cases=40, features=FEWER, grad=grad)
+    assert Outcome.PASS == verdict.outcome, verdict
+
+
+@pytest.mark.parametrize("name", ["InPartsTiled", "ByGroupsScaledTwice"])
+def test_what_is_wrong_of_groups_alone_fails_by_itself(
+    check_subject: Callable[..., Verdict], name: str
+) -> None:
+    """Both are right with as many key heads as query heads."""
+    found = check_subject(f"packed_groups.py:{name}", cases=60)
+    assert Outcome.FAIL == found.outcome
+    rows = {row.value: row.failed for row in found.features if row.axis == "kv_heads"}
+    assert 0 == rows["equal"]
+    assert 0 < rows["fewer"]
+
+
+def test_keys_and_values_exchanged_fail(check_subject: Callable[..., Verdict]) -> None:
+    """Of one head for all, the order of the last rows shows."""
+    assert Outcome.FAIL == check_subject("packed_groups.py:OneForAllExchanged", cases=24).outcome
+
+
+def test_as_many_key_heads_are_no_trial_of_fewer(check_subject: Callable[..., Verdict]) -> None:
+    """A layer that raises for fewer passes, and its parameter for them is said to be untried."""
+    verdict = check_subject("packed_groups.py:EqualAlone", cases=24)
+    assert Outcome.PASS == verdict.outcome
+    tried = {each.name: each.status for each in verdict.parameters}
+    assert Status.NOT_TRIED == tried["n_kv_heads"], tried
+    assert "parameters not tried: n_kv_heads" in verdict.sentence
