@@ -39,6 +39,8 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
             ("projection", "packed"),
             ("projection", "separate"),
             ("bias", "yes"),
+            ("bias", "in"),
+            ("bias", "out"),
             ("bias_kv", "yes"),
             ("zero_attn", "yes"),
             ("out_proj", "general"),
@@ -61,10 +63,12 @@ CLASHES: tuple[tuple[Features, Features], ...] = (
     # One head cannot be grouped.
     ({"kv_heads": "fewer"}, {"heads": "one"}),
     # These regimes work through the biases of a layer.
-    ({"form": "mha", "bias": "no"}, {"regime": "very_negative"}),
-    ({"form": "mha", "bias": "no"}, {"regime": "offset"}),
-    ({"form": "mha", "bias": "no"}, {"regime": "rising"}),
-    ({"form": "mha", "bias": "no"}, {"regime": "falling"}),
+    *(
+        ({"form": "mha", "bias": bias}, {"regime": regime})
+        for bias in ("no", "out")
+        for regime in ("very_negative", "offset", "rising", "falling")
+    ),
+    ({"bias": "out"}, {"out_proj": "identity"}),
     # An appended key is visible to every row.
     ({"bias_kv": "yes"}, {"masked_rows": "some"}),
     ({"zero_attn": "yes"}, {"masked_rows": "some"}),

@@ -118,13 +118,13 @@ def _weighted(case: Case, stream: Stream) -> dict[str, Array]:
         "w_k": stream.normal(width, kdim) / math.sqrt(max(kdim, 1)),
         "w_v": stream.normal(width, vdim) / math.sqrt(max(vdim, 1)),
     }
-    if case.bias == "yes":
+    if case.bias in {"yes", "in"}:
         arrays |= {name: stream.normal(width) / 2 for name in ("b_q", "b_k", "b_v")}
     if case.bias_kv == "yes":
         arrays |= {name: stream.normal(width) for name in ("bias_k", "bias_v")}
     if case.out_proj == "general":
         arrays["w_out"] = stream.normal(width, width) / math.sqrt(max(width, 1))
-        if case.bias == "yes":
+        if case.bias in {"yes", "out"}:
             arrays["b_out"] = stream.normal(width)
     if case.regime == "subnormal":
         arrays["w_k"][::3] *= SUBNORMAL[case.dtype]

@@ -95,8 +95,12 @@ class Bug:
 
 
 def whole_offer() -> dict[str, tuple[str, ...]]:
-    """Return the offer of a candidate that can do everything but gradients."""
-    return offer(**{axis: tuple(values) for axis, values in AXES.items()} | {"gradients": ("no",)})
+    """Return the offer of a candidate that can do everything but gradients.
+
+    Biases all or none, as torch's layer: that some are left out is for layers without them.
+    """
+    whole = {axis: tuple(values) for axis, values in AXES.items()}
+    return offer(**whole | {"gradients": ("no",), "bias": ("no", "yes")})
 
 
 CATALOGUE: dict[str, Bug] = {}

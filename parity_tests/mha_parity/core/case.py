@@ -24,7 +24,7 @@ ID_WORDS: Mapping[str, Mapping[str, str | None]] = MappingProxyType(
         "layout": {"batch_first": None, "sequence_first": "seqfirst", "unbatched": "unbatched"},
         "inputs": {"self": None, "cross": "cross", "distinct": "distinct"},
         "projection": {"packed": None, "separate": "separate", "none": None},
-        "bias": {"no": None, "yes": "bias"},
+        "bias": {"no": None, "yes": "bias", "in": "inbias", "out": "outbias"},
         "bias_kv": {"no": None, "yes": "biaskv"},
         "zero_attn": {"no": None, "yes": "zeroattn"},
         "out_proj": {"identity": None, "general": "outproj"},

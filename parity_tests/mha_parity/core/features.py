@@ -48,7 +48,12 @@ AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "separate": "kdim or vdim unlike embed_dim",
             "none": "no projections",
         },
-        "bias": {"no": "no in_proj bias", "yes": "in_proj bias"},
+        "bias": {
+            "no": "no in_proj bias",
+            "yes": "in_proj bias",
+            "in": "in_proj bias, and none of out_proj",
+            "out": "bias of out_proj alone",
+        },
         "bias_kv": {"no": "no bias_kv", "yes": "add_bias_kv"},
         "zero_attn": {"no": "no zero_attn", "yes": "add_zero_attn"},
         "out_proj": {"identity": "identity out_proj", "general": "out_proj with weight and bias"},

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mha_parity.run.case_run import CaseResult
 
 # Values that replace the normal ones in a few cases: a short run may have none of them.
+PARTIAL_BIASES = frozenset({("bias", "in"), ("bias", "out")})
 NOT_DRAWN = "--cases 500 has some"
 _NO_ANSWER = {Severity.CRASH, Severity.TIMEOUT, Severity.INCONCLUSIVE}
 
@@ -119,6 +120,8 @@ def feature_rows(
         for axis, values in AXES.items()
         for value in values
         if axis != "gradients" or value in asked[axis] or value not in offer[axis]
+        # A part of the biases is for layers that lack the rest: of others there is nothing to say.
+        if (axis, value) not in PARTIAL_BIASES or value in offer[axis]
     )
 
 

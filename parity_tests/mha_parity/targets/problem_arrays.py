@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
@@ -30,6 +30,31 @@ def arrays_of(problem: Problem, *, bias: bool) -> dict[str, Array]:
     """Return weights (out, in) or biases (out,) by part; identity and zeros where it has none."""
     kind = "b" if bias else "w"
     return {part: array_or_neutral(problem, f"{kind}_{part}") for part in PARTS}
+
+
+def unbiased(biased: Collection[str], parts: Collection[str]) -> str:
+    """Return the first of q, v and out that has a weight and no bias; "" if there is none.
+
+    A key's bias adds the same to all scores of a row: without it the weights are the same.
+    """
+    return next((part for part in ("q", "v", "out") if part in parts and part not in biased), "")
+
+
+def bias_values(biased: Collection[str], parts: Collection[str]) -> tuple[str, ...]:
+    """Return what a target offers on the axis of biases that has these of its parts' biases."""
+    if not biased or not parts:
+        return ("no",)
+    if not unbiased(biased, parts):
+        return ("no", "yes")
+    if not unbiased(biased, {*parts} - {"out"}):
+        return ("no", "in")
+    return ("no", "out") if "out" in biased else ("no",)
+
+
+def has_none(problem: Problem, parts: Iterable[str], *, bias: bool) -> bool:
+    """Return whether a problem has no weights, or biases, of any of these parts."""
+    kind = "b" if bias else "w"
+    return all(getattr(problem, f"{kind}_{part}") is None for part in parts)
 
 
 def one_head_a_group(array: Array, case: Case) -> Array:

@@ -28,6 +28,7 @@ from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes, keys_read, meanings, names_unpacked
 from mha_parity.targets.fit.interpretation import OF_HEADS
+from mha_parity.targets.fit.optional_weights import with_optional
 from mha_parity.targets.fit.refusals import (
     may_be_another,
     refuse_lengths,
@@ -45,6 +46,7 @@ from mha_parity.targets.fit.search import (
     is_rounding,
     trial_problem,
 )
+from mha_parity.targets.problem_arrays import bias_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +158,8 @@ class Fitted(InterpretedCalls):
                     refuse_own_heads(self._ask, self.name, trials, dtype)
             if taken:
                 self.trial_dtype = dtype
-                return self._with_lengths(best, dtype)
+                search = Search(self._ask, dtype)
+                return with_optional(self._with_lengths(best, dtype), self._named[1], search)
         refuse_lengths(self._ask, self.name, trials, DTYPES[0])
         named = parameters.of_callable(self.subject)
         raise TargetError(why_refused(self.name, self._layers, trials, named))
@@ -217,7 +220,6 @@ class Fitted(InterpretedCalls):
 
     def _offered(self) -> Offer:
         how = self.how
-        biased = bool(how.biased) and how.biased == how.parts
         rows = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
         weightless = {"form": "qkv", "projection": "none"} if not how.parts else {}
         inputs = rows[len(how.roles.rows)]
@@ -237,7 +239,7 @@ class Fitted(InterpretedCalls):
             layout=how.layout,
             heads=how.heads,
             kv_heads="fewer" if how.one_kv_head else "equal",
-            bias=("no", "yes") if biased else "no",
+            bias=bias_values(how.biased, how.parts),
             out_proj=("identity", "general") if "out" in how.parts else "identity",
             size=("small", "medium", "equal", "ones"),
             memory=self.library.memory,

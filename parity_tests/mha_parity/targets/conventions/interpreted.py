@@ -79,7 +79,7 @@ class InterpretedCalls(Convention):
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new layer that holds the problem's weights."""
         construction = self.how.construction or Construction()
-        bias = problem.case.bias == "yes" or not self.how.biased
+        bias = problem.case.bias != "no" or not self.how.biased
         length = construction.length_for(problem.case.queries, problem.case.keys)
         kv_heads = problem.case.kv_heads_count
         width = self._sizes(problem)["e"]
@@ -160,7 +160,8 @@ class InterpretedCalls(Convention):
         if layer is None:
             self.weight_leaves = []
         for name, each in roles.weights:
-            values[name] = self._weight(each, problem, arguments)
+            if not (each.optional and problem_arrays.has_none(problem, each.parts, bias=each.bias)):
+                values[name] = self._weight(each, problem, arguments)
         case = problem.case
         extents = {"N": case.batch, "H": case.heads_count, "L": case.queries, "S": case.keys}
         for name in roles.none:

@@ -36,7 +36,12 @@ from mha_parity.targets.conventions.signatures import ANY, constructor, forward,
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
 from mha_parity.targets.fit.roles import inputs_of_call
-from mha_parity.targets.problem_arrays import arrays_of, with_grouped_heads
+from mha_parity.targets.problem_arrays import (
+    arrays_of,
+    bias_values,
+    unbiased,
+    with_grouped_heads,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,15 +92,15 @@ class LinearModule(TorchModule):
         self._optional = self._optional_inputs(forward(layer))
         self._more = max(len(self._called.required) - len(self._rows), 0)
         biased = {p for s in self._slots if f"{s.name}.bias" in state for p in s.parts}
-        # A key's bias adds the same to all scores of a row: without it the weights are the same.
-        needed = ("q", "v", "out") if self._has("out") else ("q", "v")
-        self._unbiased = [part for part in needed if part not in biased]
+        parts = frozenset(part for slot in self._slots for part in slot.parts)
+        biases = bias_values(biased, parts)
+        self._unbiased = "" if "yes" in biases else unbiased(biased, parts)
         heads = ("one", "many") if counts_heads(self._made) else ("one",)
         inputs = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
         return offer(
             inputs=inputs[len(self._rows) + len(self._optional)],
             heads=heads,
-            bias="no" if self._unbiased else ("no", "yes"),
+            bias=biases,
             out_proj=("identity", "general") if self._has("out") else "identity",
             size=("small", "medium", "equal", "ones"),
             memory=self.library.memory,
@@ -129,7 +134,7 @@ class LinearModule(TorchModule):
         self._look()
         self._look_at_one_head()
         if self._unbiased:
-            self.reasons["bias", "yes"] = f"the Linear of {self._unbiased[0]} has no bias"
+            self.reasons["bias", "yes"] = f"the Linear of {self._unbiased} has no bias"
         case = self.trial_case()
         single = case.replace(layout="unbatched", batch=1)
         if takes_single(self, single):
@@ -221,7 +226,7 @@ class LinearModule(TorchModule):
         """Return a new module that holds the problem's weights, or the one that has them."""
         if self.owned(problem, dropout):
             return self.instance
-        bias = problem.case.bias == "yes"
+        bias = problem.case.bias != "no"
         length = max(LENGTH, problem.case.queries, problem.case.keys)
         kv_heads = problem.case.kv_heads_count
         width = problem.query.shape[-1]

@@ -115,8 +115,10 @@ def as_state_dict(
             state |= {f"{part}_proj_weight": weights[part] for part in rows}
         else:
             state["in_proj_weight"] = np.concatenate([weights[part] for part in rows])
-    if all(part in biases for part in rows):
-        state["in_proj_bias"] = np.concatenate([biases[part] for part in rows])
+    if "q" in biases and "v" in biases:
+        # A key's bias adds the same to all scores of a row: one that is not there has gradient 0.
+        of_keys = biases.get("k", np.zeros_like(biases["q"]))
+        state["in_proj_bias"] = np.concatenate([biases["q"], of_keys, biases["v"]])
     state |= {"out_proj.weight": weights["out"]} if "out" in weights else {}
     return state | ({"out_proj.bias": biases["out"]} if "out" in biases else {})
 

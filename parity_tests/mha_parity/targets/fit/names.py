@@ -99,3 +99,8 @@ def is_weight(name: str) -> bool:
         for each in ("w", "proj", "weight", "weights", "kernel", "cattn", "linear")
     )
     return marked and left not in {"w", "window"}
+
+
+def is_part(name: str) -> bool:
+    """Return whether the name of a parameter says whose weight or bias it is."""
+    return bool((is_weight(name) and parts(name)) or bias_parts(name))

@@ -49,6 +49,7 @@ class WeightArgument:
     ``container`` is "array", "list" (an array for each head), "dict" (weight and bias, by the names
     in ``leaves``), "params" (a dictionary of all weights, which are in ``entries``, and of the
     numbers in ``sizes``, by what they mean) or "tuple" (all weights in the order of ``entries``).
+    ``optional``: it is left at its default where the problem has none.
     """
 
     parts: tuple[str, ...]
@@ -58,6 +59,7 @@ class WeightArgument:
     leaves: tuple[str, str] = ("w", "b")
     entries: tuple[tuple[str, WeightArgument], ...] = ()
     sizes: tuple[tuple[str, str], ...] = ()
+    optional: bool = False
 
 
 # What a required parameter gets that is neither input nor weight: None, or a mask that hides
@@ -234,7 +236,7 @@ def of_function(
     heads = number.name if number is not None else ""
     chosen = [[(p.name, meaning) for meaning in meanings(p.name)] for p in sized]
     for filler in FILLERS if none else FILLERS[:1]:
-        for given, sizes in product(_givens([p.name for p in weighed]), list(product(*chosen))):
+        for given, sizes in product(givens([p.name for p in weighed]), list(product(*chosen))):
             yield ParameterAssignment(found, given, heads, none, filler, sizes=sizes)
 
 
@@ -268,7 +270,7 @@ def _weight_parts(name: str) -> tuple[str, ...]:
     return names.bias_parts(name)
 
 
-def _givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument], ...]]:
+def givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument], ...]]:
     """Yield how all weights of a function may be given: all of them in one way."""
     named = [(name, _weight_parts(name)) for name in weighed]
     arrays = [(name, parts) for name, parts in named if not _is_bias(name)]
