@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mha_parity.catalogue import catalogue
 from mha_parity.core.deadline import Deadline
 from mha_parity.core.verdict import Diagnosis
-from mha_parity.diagnose import call_effects, cases, evidence, hypotheses
+from mha_parity.diagnose import call_effects, cases, evidence, hypotheses, output_axes
 from mha_parity.diagnose.evidence import Observation
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
@@ -67,6 +67,8 @@ def diagnose(
     wrong = (o for o in session.seen if o.failing and not o.problem.masked_rows().any())
     if extra and not findings and not any(wrong):
         return extra
+    if axes := output_axes.exchanged(session.seen):
+        return (*findings, *axes)
     named = session.names()
     where = session.measurements.crashes if crashes else ()
     causes = session.state or named or session.facts(known=bool(findings))

@@ -209,7 +209,7 @@ def _masks(caller: Caller, seen: Examination) -> Iterator[ExperimentResult]:
             continue
         rule = kept_keys(caller, each) if each.name == "attn=causal" else ""
         keeps = rule.replace("0 … i", "j <= i") if rule == "0 … i" else rule
-        effect = f"row i keeps keys {keeps}" if keeps else MASK_RULES[each.name.split("=")[1]]
+        effect = f"row i keeps keys {keeps}" if keeps else MASK_RULES[each.kind]
         yield ExperimentResult(
             experiment=each.name, sentence=f"{effect}; the output is {each.error:.2g} off",
             value=each.error, unit="error of the output",

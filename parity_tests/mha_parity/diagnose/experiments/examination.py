@@ -31,7 +31,7 @@ from mha_parity.diagnose.experiments.sizes import Scan, scans
 from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
 from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
 from mha_parity.diagnose.experiments.variants import AS_BOOLEAN, OUTPUT_ORDER
-from mha_parity.diagnose.experiments.weights import WeightsFinding, causes, readings
+from mha_parity.diagnose.experiments.weights import RESCALED, WeightsFinding, causes, readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,8 @@ MASK_REMEDIES = {
     NAN_OF_HIDDEN: "let -inf reach the exponential alone: 0 times -inf is NaN",
     "tile of keys is hidden are NaN":
         "take 0 for a running maximum of -inf before it is subtracted",
-    "row i sees keys":
+    "keys are combined in tiles": RESCALED,
+    "sees keys":
         "let each row see the keys that it should: look at the bounds of loops over keys",
 }  # fmt: skip
 UNKNOWN = "no experiment explains it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from mha_parity.diagnose.experiments.calls import CallResult, pose
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
 from mha_parity.diagnose.experiments.reading import NOISE, SampleWeights, read_problem
 from mha_parity.diagnose.experiments.rules import TILES, index_runs
-from mha_parity.diagnose.experiments.transfer import curve
+from mha_parity.diagnose.experiments.transfer import curve, tile_offset_sentence
 from mha_parity.diagnose.experiments.variants import (
     answered_variant,
     mask_variants,
@@ -44,7 +45,10 @@ CHANGES: dict[str, dict[str, object]] = {
     " and bias_kv=yes": {"bias_kv": "yes"},
     " and zero_attn=yes": {"zero_attn": "yes"},
     " at L = 131, S = 137": {"batch": 1, "queries": 131, "keys": 137, "heads_count": 1},
+    " at L = S = 131": {"batch": 1, "queries": 131, "keys": 131, "heads_count": 1},
 }
+# The values of a layer show as many keys as its input has columns.
+READABLE = {"head_dim": 139}
 LEAST = 1e-3
 RESOLVED = 100  # times what a weight is read to: an output that is less off says nothing of them
 ALONE, PAIRED = 16, 4  # seeds with which a mask is tried, and two at once
@@ -55,6 +59,7 @@ NO_EFFECT = "the mask has no effect"
 NAN_OF_HIDDEN = "rows with a hidden key are NaN"
 NOT_LEFT = "NaN, as where no key is left"
 BEHIND = "the weights are right, the output is not"
+CANNOT = "the weights cannot be read"
 
 
 @dataclass(frozen=True)
@@ -70,9 +75,14 @@ class MaskEffect:
     trial: CallResult
 
     @property
+    def kind(self) -> str:
+        """The value on the axis of its mask, of the second of two: "causal"."""
+        return str(re.findall(r"(?:padding|attn)=(\w+)", self.name)[-1])
+
+    @property
     def understood(self) -> bool:
         """Whether the weights show what the mask does."""
-        return bool(self.effect) and not self.effect.endswith((BEHIND, UNREAD, NOT_LEFT))
+        return bool(self.effect) and not self.effect.endswith((BEHIND, UNREAD, NOT_LEFT, CANNOT))
 
 
 def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
@@ -116,7 +126,10 @@ def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:
     for where, change in changes.items():
         if any(value not in offer[axis] for axis, value in change.items() if axis in offer):
             continue
-        case = caller.case(**{**sizes, **change}, **mask)
+        long = READABLE if "keys" in change and caller.base.form == "mha" else {}
+        case = caller.case(**{**sizes, **long, **change}, **mask)
+        if case.keys != change.get("keys", case.keys):  # in self-attention S follows L
+            continue
         cases.setdefault(case.replace(seed=_pattern_seeds(case, 1)[0]), name + where)
     return [(where, case) for case, where in cases.items()]
 
@@ -130,7 +143,7 @@ def _in_every_way(
     """
     found = []
     for i, (name, case) in enumerate(designs):
-        most = ways if i == 0 else PAIRED if case.keys > TILE else 1
+        most = ways if i == 0 or case.keys > TILE else 1
         seeds = _pattern_seeds(case, most)
         trials = caller.pose([pose(case.replace(seed=s)) for s in seeds]) if most > 1 else []
         wrong = next((s for s, t in zip(seeds, trials, strict=False) if t.wrong), seeds[0])
@@ -177,8 +190,10 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
     known = "" if plain_wrong else _as_other_mask(trial) or _with_zeros(caller, trial)
     if known:
         return known
+    was_read = False
     for sample in range(problem.case.batch):
         reading = read_problem(caller, problem, sample)
+        was_read |= reading is not None
         if reading is None or reading.right:
             continue
         if not plain_wrong:
@@ -186,7 +201,7 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
             return f"{effect}{_in_some_samples(trial)}" if effect == NO_EFFECT else effect
         if rule := visibility(reading):
             return rule
-    return "" if plain_wrong else _unread(trial)
+    return "" if plain_wrong else _unread(trial, was_read=was_read)
 
 
 def _in_some_samples(trial: CallResult) -> str:
@@ -201,12 +216,15 @@ def _in_some_samples(trial: CallResult) -> str:
     return f" in sample {index_runs(np.flatnonzero(off))} of {off.size}{which}"
 
 
-def _unread(trial: CallResult) -> str:
+def _unread(trial: CallResult, *, was_read: bool) -> str:
     """Return what is known of a wrong output whose weights are right as far as they are read."""
     error = trial.largest_error
     if error <= RESOLVED * NOISE[trial.problem.case.dtype]:
         return f"the output is {error:.2g} off, {UNREAD}"
-    return BEHIND
+    if was_read:
+        return BEHIND
+    rows = np.flatnonzero(trial.off.any(axis=(0, 1, 3)))
+    return f"row {index_runs(rows)} of {trial.problem.case.queries} is wrong, {CANNOT}"
 
 
 def _as_other_mask(trial: CallResult) -> str:
@@ -278,8 +296,15 @@ def mask_effect(reading: SampleWeights, plain: Array) -> str:
         or _added(reading, plain, bare)
         or visibility(reading)
         or irregular(reading)
+        or _between_tiles(reading)
         or "weights of visible keys are wrong by no rule that was tried"
     )
+
+
+def _between_tiles(reading: SampleWeights) -> str:
+    """Return that tiles of keys are merged wrongly, where within each the weights are right."""
+    found = curve(reading)
+    return "" if found is None else tile_offset_sentence(found)
 
 
 def _hidden_tile(blank: Array, hidden: Array) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ from mha_parity.core.case import Case
 from mha_parity.targets.fit.roles import FILLERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
@@ -32,6 +33,8 @@ SMALL = Case(seed=12, batch=2, queries=5, keys=7, heads_count=4, head_dim=6)
 MIN_CORRELATION = 0.5  # correlation with attention from which on a guess is judged
 RAISED, MISSHAPED, NOT_FINITE = -2.0, -1.5, -1.0  # in the place of a correlation, the worst first
 UNMOVED = "heads are {} without their axis being moved"
+WIDTH_FIRST = "heads are {} with the width before the head"
+STEPS = (("merged",), ("split",), ("split", "merged"))
 TRANSPOSED = "the output weights are used transposed, which the others are not"
 TRIALS = 800  # of interpretations: every function has fewer, and no load of the machine counts
 
@@ -133,16 +136,17 @@ def _but_for_one_mistake(
     """
     w_out = problem.w_out
     rules = (False, True)[: 1 + (problem.case.inputs == "self")]
-    kinds: list[tuple[str, Problem, tuple[str, ...]]] = [
-        (UNMOVED.format(" and ".join(each)), problem, each)
-        for each in (("merged",), ("split",), ("split", "merged"))
+    kinds: list[tuple[str, Problem, dict[str, str]]] = [
+        (how.format(" and ".join(each)), problem, dict.fromkeys(each, how))
+        for how in (UNMOVED, WIDTH_FIRST)
+        for each in STEPS
         if problem.case.heads_count > 1
     ]
     if w_out is not None and w_out.shape[0] == w_out.shape[1]:
-        kinds.append((TRANSPOSED, problem.replace(w_out=w_out.T), ()))
-    for missed, other, unmoved in kinds:
+        kinds.append((TRANSPOSED, problem.replace(w_out=w_out.T), {}))
+    for missed, other, wrongly in kinds:
         for causal in rules:
-            if is_rounding(output, attention_in_float64(other, causal=causal, unmoved=unmoved)):
+            if is_rounding(output, attention_in_float64(other, causal=causal, wrongly=wrongly)):
                 return replace(best, correlation=1.0, causal=causal, missed=missed)
     return best
 
@@ -170,10 +174,12 @@ def trial_problem(
     return make_problem(case)
 
 
-def attention_in_float64(problem: Problem, *, causal: bool, unmoved: Collection[str] = ()) -> Array:
+def attention_in_float64(
+    problem: Problem, *, causal: bool, wrongly: Mapping[str, str] = MappingProxyType({})
+) -> Array:
     """Return torch's attention on a problem without masks, computed in float64.
 
-    ``unmoved``: where heads are "split" or "merged" without their axis being moved, as torch's is.
+    ``wrongly``: how heads are "split" or "merged" otherwise: UNMOVED or WIDTH_FIRST.
     """
     case = problem.case
 
@@ -183,8 +189,11 @@ def attention_in_float64(problem: Problem, *, causal: bool, unmoved: Collection[
         return rows if bias is None else rows + bias.astype(np.float64)
 
     def heads(rows: Array) -> Array:
-        if "split" in unmoved:
+        if wrongly.get("split") == UNMOVED:
             return rows.reshape(case.batch, case.heads_count, -1, case.head_dim)
+        if wrongly.get("split") == WIDTH_FIRST:
+            split = rows.reshape(case.batch, -1, case.head_dim, case.heads_count)
+            return split.transpose(0, 3, 1, 2)
         return rows.reshape(case.batch, -1, case.heads_count, case.head_dim).swapaxes(1, 2)
 
     q = heads(projected(problem.query, problem.w_q, problem.b_q))
@@ -195,7 +204,10 @@ def attention_in_float64(problem: Problem, *, causal: bool, unmoved: Collection[
         scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
     exp = np.exp(scores - scores.max(axis=-1, keepdims=True))
     mixed = exp / exp.sum(axis=-1, keepdims=True) @ v
-    merged = (mixed if "merged" in unmoved else mixed.swapaxes(1, 2)).reshape(problem.output_shape)
+    axes = {UNMOVED: (0, 1, 2, 3), WIDTH_FIRST: (0, 2, 3, 1)}.get(
+        wrongly.get("merged", ""), (0, 2, 1, 3)
+    )
+    merged = mixed.transpose(axes).reshape(problem.output_shape)
     return projected(merged, problem.w_out, problem.b_out)
 
 

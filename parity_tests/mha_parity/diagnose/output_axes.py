@@ -1,0 +1,62 @@
+"""Whether the answers are right but for the order of the output's axes."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.catalogue import Attention
+from mha_parity.core.compare import as_float64
+from mha_parity.core.verdict import Diagnosis
+from mha_parity.oracle.error_bound import roundoff
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.diagnose.evidence import Observation
+
+AXES = ("samples", "rows", "columns")
+RIGHT, *ORDERS = permutations(range(len(AXES)))
+
+
+def exchanged(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
+    """Return in which order the axes of the output come, where that alone is wrong everywhere."""
+    wrong = [each for each in seen if each.failing and each.answer is not None]
+    if not wrong or any(_is_right_in(each, RIGHT) for each in wrong):  # a matter of digits
+        return ()
+    for order in ORDERS:
+        if all(_is_right_in(each, order) for each in wrong):
+            came = ", ".join(AXES[axis] for axis in order)
+            return (
+                Diagnosis(
+                    bug=None,
+                    title=f"the axes of the output are {came}, expected {', '.join(AXES)}",
+                    remedy="put the axes of the output back in the order of the query's, on every "
+                    "path that returns",
+                    explains=1.0,
+                    confident=True,
+                    evidence=f"in this order all {len(wrong)} failing answers compared are right",
+                ),
+            )
+    return ()
+
+
+def _is_right_in(each: Observation, order: tuple[int, ...]) -> bool:
+    """Return whether an answer is torch's with its axes in another order, up to rounding."""
+    found = None if each.answer is None else as_float64(each.answer.output)
+    with np.errstate(all="ignore"):
+        right = np.transpose(as_float64(Attention(each.problem).answer().output), order)
+    if found is None or found.shape != right.shape:
+        return False
+    return _differ_by_rounding(found, right, float(np.sqrt(roundoff(each.problem.dtype))))
+
+
+def _differ_by_rounding(found: Array, right: Array, share: float) -> bool:
+    """Return whether arrays are equal in the first half of the digits, NaN as NaN."""
+    numbers = np.isfinite(right) & np.isfinite(found)
+    largest = np.abs(np.where(numbers, right, 0)).max(initial=0)
+    error = np.abs(np.where(numbers, found - right, 0)).max(initial=0)
+    return bool((np.isnan(found) == np.isnan(right)).all() and error <= share * largest)
