@@ -34,7 +34,8 @@ def with_gradients(kind: type[VJP]) -> Callable[[], Callable[[Problem], Answer]]
             return answer
         with np.errstate(all="ignore"):
             found = kind(Prepared(problem), EVAL_ORDERS[0]).gradients(cotangent(problem))
-        kept = {name: array.astype(problem.dtype) for name, array in found.items()}
+        summed = {name: problem.sum_shared_heads(name, each) for name, each in found.items()}
+        kept = {name: array.astype(problem.dtype) for name, array in summed.items()}
         return dataclasses.replace(answer, gradients=kept)
 
     return lambda: function

@@ -182,6 +182,19 @@ class Problem:
             sums["key_padding_mask"] = scores.sum(axis=(1, 2))
         return sums
 
+    def sum_shared_heads(self, name: str, gradient: Array) -> Array:
+        """Return an in-projection's gradient, that of a shared key head at the first to share it.
+
+        A grouped layer has one array for the heads of a group, whose gradient is the sum of theirs.
+        """
+        case = self.case
+        if case.kv_heads == "equal" or case.form != "mha" or not name.startswith("in_proj"):
+            return gradient
+        parts = gradient.reshape(3, case.kv_heads_count, -1, case.head_dim, *gradient.shape[1:])
+        summed = np.zeros_like(parts)
+        summed[0], summed[1:, :, 0] = parts[0], parts[1:].sum(axis=2)
+        return summed.reshape(gradient.shape)
+
     def masked_rows(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         """Return which queries see no key at all, (N, H, L)."""
         if self.key_padding_mask is None and self.attn_mask is None:  # causal leaves key 0

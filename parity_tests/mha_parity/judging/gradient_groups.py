@@ -38,20 +38,6 @@ def group_rows(problem: Problem, name: str, array: Array) -> Array:
     return array.reshape(rows, -1)
 
 
-def sum_shared_heads(problem: Problem, name: str, array: Array) -> Array:
-    """Return an in-projection's gradient with that of shared key heads at the first to share them.
-
-    A grouped layer has one array for the heads of a group, whose gradient is the sum of theirs.
-    """
-    case = problem.case
-    if case.kv_heads == "equal" or case.form != "mha" or not name.startswith("in_proj"):
-        return array
-    parts = array.reshape(3, case.kv_heads_count, -1, case.head_dim, *array.shape[1:])
-    summed = np.zeros_like(parts)
-    summed[0], summed[1:, :, 0] = parts[0], parts[1:].sum(axis=2)
-    return summed.reshape(array.shape)
-
-
 def gradient_place(problem: Problem, name: str, index: tuple[int, ...]) -> Place:
     """Return the place of one element of a gradient; row and column are those of the array.
 

@@ -18,13 +18,7 @@ import numpy as np
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.features import EXTREME_VALUES
-from mha_parity.judging.gradient_groups import (
-    INPUTS,
-    gradient_place,
-    group_rows,
-    sum_shared_heads,
-    worst_index,
-)
+from mha_parity.judging.gradient_groups import INPUTS, gradient_place, group_rows, worst_index
 from mha_parity.judging.nonfinite import reference_under
 from mha_parity.judging.output import (
     DEFAULT_SETTINGS,
@@ -118,13 +112,13 @@ def expected_gradients(
 
 def _of_shared_heads(problem: Problem, name: str, right: ReferenceGradient) -> ReferenceGradient:
     """Return the reference with the sum over the heads that share a key head's weights."""
-    value = sum_shared_heads(problem, name, right.value)
+    value = problem.sum_shared_heads(name, right.value)
     if value is right.value:
         return right
-    reach = sum_shared_heads(problem, name, np.abs(right.value).astype(np.float64) + right.limit)
+    reach = problem.sum_shared_heads(name, np.abs(right.value).astype(np.float64) + right.limit)
     added = problem.num_heads // problem.case.kv_heads_count - 1
     made = machine(problem.dtype).factor(added, 1) * reach
-    return ReferenceGradient(value, sum_shared_heads(problem, name, right.limit) + made)
+    return ReferenceGradient(value, problem.sum_shared_heads(name, right.limit) + made)
 
 
 def _poisoned(problem: Problem, reference: Reference) -> bool:
@@ -187,7 +181,7 @@ class _OrderSpread:
                 if self._shared:
                     found[self._shared[0]] = self._rounded(sum(found[n] for n in self._shared))
                 problem = self._prepared.problem
-                self._found.append({n: sum_shared_heads(problem, n, a) for n, a in found.items()})
+                self._found.append({n: problem.sum_shared_heads(n, a) for n, a in found.items()})
             yield self._found[index]
 
     def _rounded(self, total: object) -> Array:

@@ -56,7 +56,7 @@ class _Backward:
             number(reference.k, dk),
             number(reference.v, dv),
         )
-        self.p = seen(reference.weights, limits.weights)
+        self.p = seen(reference.weights, np.maximum(limits.weights, limits.recomputed))
         self.heads = seen(reference.heads, dheads)
         self.cotangent = self.q.exact(cotangent)
         self.own = problem.key.shape[1]

@@ -108,11 +108,14 @@ def _finfo(dtype: np.dtype[np.generic]) -> tuple[float, float]:
 class ErrorBound:
     """The largest errors that rounding explains, element by element, in float64.
 
-    ``stages``: those of q, k, v and the heads, (N, H, ..., D).
+    ``stages``: those of q, k, v and the heads, (N, H, ..., D). ``recomputed``: those of weights
+    that a backward pass forms anew from rounded scores and what the forward pass kept of each row:
+    these do not sum to 1.
     """
 
     output: Array
     weights: Array
+    recomputed: Array
     stages: tuple[Array, Array, Array, Array]
 
 
@@ -148,17 +151,18 @@ def _bound(problem: Problem, reference: Reference, arithmetic: ErrorModel) -> Er
                   (("q", q), ("k", k), ("v", v)))  # fmt: skip
     logits, p = reference.logits.astype(np.float64), reference.weights.astype(np.float64)
     shift = _shift(problem, logits, (q, k, dq, dk), arithmetic)
-    dp = _softmax(p, shift)
+    dp, anew = _softmax(p, shift)
     rescalings = min(_records(logits) + 2, logits.shape[-1])
     normalising = arithmetic.factor(
         logits.shape[-1] + NORMALISING + RESCALE * rescalings, 4 + rescalings
     ) + _logarithm(logits, arithmetic)
     weights = np.minimum(dp + normalising * (p + dp), 1 + normalising) + arithmetic.step
+    recomputed = anew + normalising * (p + anew) + arithmetic.step
     heads = _heads(reference, (p, dp), dv, normalising)
     heads = heads + arithmetic.step * (1 + v.sum(-2, keepdims=True))
     reach = np.abs(reference.heads.astype(np.float64))
     output = _output(problem, merge_heads(reach), merge_heads(heads), arithmetic)
-    return ErrorBound(output, weights, (dq, dk, dv, heads))
+    return ErrorBound(output, weights, recomputed, (dq, dk, dv, heads))
 
 
 def _projection(problem: Problem, which: str, rows: Array, arithmetic: ErrorModel) -> Array:
@@ -226,11 +230,11 @@ def _product(left: Array, right: Array) -> Array:
     return np.asarray(np.matmul(left, right.swapaxes(-1, -2)))
 
 
-def _softmax(p: Array, shift: Array) -> Array:
-    """Bound the error of weights whose exponents move by up to ``shift``."""
+def _softmax(p: Array, shift: Array) -> tuple[Array, Array]:
+    """Bound the error of weights whose exponents move by up to ``shift``: at most 1, and else."""
     exponent = shift + np.log((p * np.exp(shift)).sum(axis=-1, keepdims=True))
-    most = np.minimum(p * np.exp(np.minimum(exponent, LIMIT)), 1)
-    return np.asarray(np.maximum(most - p, -p * np.expm1(-exponent)))
+    most, less = p * np.exp(np.minimum(exponent, LIMIT)), -p * np.expm1(-exponent)
+    return np.maximum(np.minimum(most, 1) - p, less), np.maximum(most - p, less)
 
 
 def _records(logits: Array) -> int:

@@ -32,7 +32,8 @@ BITS = {
         "d1e2664d6bf59752"
     ),
 }
-WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
+# A layer has all of torch's biases or lacks some: none offers both.
+WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()} | {"bias": ("no", "yes")}
 
 
 def arrays(case: Case) -> dict[str, np.ndarray]:
@@ -70,6 +71,7 @@ def test_a_broken_id_is_refused(text: str, message: str) -> None:
 # What torch's module alone has, and what its function on Q, K and V alone has.
 OF_LAYERS = {
     ("form", "mha"), ("projection", "packed"), ("projection", "separate"), ("bias", "yes"),
+    ("bias", "in"), ("bias", "out"),
     ("bias_kv", "yes"), ("zero_attn", "yes"), ("out_proj", "general"), ("inputs", "distinct"),
 }  # fmt: skip
 OF_FUNCTIONS = {
@@ -95,7 +97,8 @@ def impossible(features: dict[str, str]) -> bool:
         get("heads") == "one" and get("kv_heads") == "fewer",  # one head has no groups
         get("heads") == "one" and get("size") == "equal",  # H = D
         masked_row and (appended or unmasked),  # every row sees a key
-        get("form") == "mha" and get("bias") == "no" and get("regime") in BY_BIASES,
+        get("form") == "mha" and get("bias") in {"no", "out"} and get("regime") in BY_BIASES,
+        get("bias") == "out" and get("out_proj") == "identity",
         empty and any(get(a, PLAIN[a]) != PLAIN[a] for a in PLAIN_IF_EMPTY),
         empty and get("layout") == "unbatched",
         get("regime") in EXTREME_VALUES and (masked_row or get("inputs") in shared),
@@ -115,7 +118,7 @@ def test_pairs_occur_unless_they_exclude_each_other(seed: int) -> None:
     drawn = [case.features() for case in cases if 0 not in (case.batch, case.queries, case.keys)]
     seen = {pair for f in drawn for pair in itertools.combinations(sorted(f.items()), 2)}
     axes = sorted(a for a in AXES if a not in {"heads", "size", "kv_heads", "v_dim", "gradients"})
-    drawn_values = {a: [v for v in AXES[a] if v not in EXTREME_VALUES] for a in axes}
+    drawn_values = {a: [v for v in WHOLE[a] if v not in EXTREME_VALUES] for a in axes}
     missing = [
         ((a, u), (b, v))
         for a, b in itertools.combinations(axes, 2)

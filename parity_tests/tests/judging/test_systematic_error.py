@@ -40,7 +40,8 @@ NEEDS_ALL = {"1e-6 in one head", "exp approximated to 1e-6"}
 @functools.cache
 def drawn(dtype: str, seed: int) -> tuple[Case, ...]:
     """Return the cases of a run in one dtype."""
-    offered = offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
+    sizes = ("small", "medium", "equal", "ones")
+    offered = offer(**EVERYTHING | {"bias": ("no", "yes"), "size": sizes}, dtype=dtype)
     return tuple(draw_cases(offered, RUN_CASES, seed))
 
 

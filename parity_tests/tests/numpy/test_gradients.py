@@ -28,7 +28,7 @@ EVERYTHING = {
     axis: values
     for axis, values in AXES.items()
     if axis not in {"dtype", "size", "weights", "gradients"}
-}
+} | {"bias": ("no", "yes")}  # the layer has all of them or none
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 ENGINES = ["plain", "flash"]
 BUGS = {

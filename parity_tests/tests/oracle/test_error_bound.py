@@ -24,6 +24,7 @@ from mha_parity.oracle.reference_gradients import reference_gradients
 from mha_parity.oracle.row_tails import nan_past_rows
 
 EVERYTHING = {axis: values for axis, values in AXES.items() if axis not in {"dtype", "size"}}
+EVERYTHING |= {"bias": {"no": "", "yes": ""}}
 SIZES = ("small", "medium", "equal", "ones")
 TORCH = {
     "float64": torch.float64, "float32": torch.float32, "float16": torch.float16,

@@ -25,6 +25,7 @@ from mha_parity.oracle.eval_orders import (
 from mha_parity.oracle.reference import reference_answer
 
 EVERYTHING = {axis: values for axis, values in AXES.items() if axis != "dtype"}
+EVERYTHING |= {"bias": {"no": "", "yes": ""}}
 
 
 def problems(count: int, seed: int, dtype: str) -> list[Problem]:

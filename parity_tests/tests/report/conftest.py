@@ -31,6 +31,7 @@ from mha_parity.core.verdict import (
 )
 from mha_parity.report import terminal
 from mha_parity.run.check import check
+from mha_parity.run.summary import PARTIAL_BIASES
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 
@@ -167,7 +168,7 @@ def _unheard(text: str) -> list[str]:
 def _rows(axis: str, **counts: tuple[int, int]) -> list[FeatureRow]:
     """Return the rows of one axis from (cases, failed) by value; other values are not offered."""
     found = []
-    for value in AXES[axis]:
+    for value in (v for v in AXES[axis] if (axis, v) not in PARTIAL_BIASES or v in counts):
         cases, failed = counts.get(value, (-1, 0))
         status = "not offered" if cases < 0 else "fail" if failed else "pass"
         status = "inconclusive" if cases == 0 else status

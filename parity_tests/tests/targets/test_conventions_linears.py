@@ -249,8 +249,8 @@ def test_arguments_are_known_by_their_names() -> None:
 
 
 def test_a_bias_that_a_layer_lacks_is_not_posed() -> None:
-    """Where q, k and v have biases and the output has none, no problem has them: it is said."""
+    """Where q, k and v have biases and the output has none, problems have theirs: it is said."""
     bound = bind(subject("BiasedRows"))
-    assert ("no",) == bound.offer["bias"]
+    assert ("no", "in") == bound.offer["bias"]
     assert "the Linear of out has no bias" == bound.reasons["bias", "yes"]
     assert ("no", "yes") == bind(subject("Packed")).offer["bias"]

@@ -20,7 +20,6 @@ from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_
 from mha_parity.diagnose.experiments.sizes import LETTERS
 from mha_parity.diagnose.experiments.softmax_gradient import subtracted_sums
 from mha_parity.diagnose.experiments.variants import with_key_heads, without_masks
-from mha_parity.judging.gradient_groups import sum_shared_heads
 from mha_parity.oracle.eval_orders_vjp import VJP
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def summed(problem: Problem, right: Answer, answer: Answer) -> dict[str, Array]:
             if same and first != name and name in expected and name not in found:
                 with np.errstate(invalid="ignore"):  # inf - inf
                     expected[first] = expected[first] + expected.pop(name)
-    return {name: sum_shared_heads(problem, name, array) for name, array in expected.items()}
+    return {name: problem.sum_shared_heads(name, array) for name, array in expected.items()}
 
 
 def gradient_effects(caller: Caller) -> tuple[str, ...]:

@@ -184,7 +184,8 @@ def _gradients(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
                 raise CandidateError("structure", message)
             # A key's bias shifts all scores of a row alike.
             arrays[part] = found.get(f"{kind}_{part}", np.zeros_like(array))
-    return held | vjp.as_state_dict(problem, parts["w"], parts["b"])
+    state = vjp.as_state_dict(problem, parts["w"], parts["b"])
+    return held | {name: problem.sum_shared_heads(name, array) for name, array in state.items()}
 
 
 def _as_it_is(rows: Array) -> Array:

@@ -17,13 +17,13 @@ from mha_parity.targets.conventions.grouped_heads import (
     grouped,
     groups_heads,
     keeps_fewer_heads,
+    missing_array,
 )
 from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
 from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
-from mha_parity.targets.fit import layer_arrays
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes, keys_read, meanings, names_unpacked
@@ -46,7 +46,6 @@ from mha_parity.targets.fit.search import (
     is_rounding,
     trial_problem,
 )
-from mha_parity.targets.problem_arrays import bias_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -239,7 +238,7 @@ class Fitted(InterpretedCalls):
             layout=how.layout,
             heads=how.heads,
             kv_heads="fewer" if how.one_kv_head else "equal",
-            bias=bias_values(how.biased, how.parts),
+            bias=how.bias_values,
             out_proj=("identity", "general") if "out" in how.parts else "identity",
             size=("small", "medium", "equal", "ones"),
             memory=self.library.memory,
@@ -325,7 +324,7 @@ class Fitted(InterpretedCalls):
             layer = self._new(how.construction, sizes, **dict.fromkeys(self._kv_heads, 2))
         except CandidateError:
             return
-        if keeps_fewer_heads(layer_arrays.leaves(layer), how.slots, grouped):
+        if keeps_fewer_heads(layer, how.slots, grouped):
             yield FeatureProbe("kv_heads", "fewer", (grouped,))
 
     def _look(self) -> None:
@@ -378,10 +377,8 @@ class Fitted(InterpretedCalls):
         except CandidateError as error:
             self._without_one_head(str(error))
             return
-        held = {leaf.path for leaf in layer_arrays.leaves(layer)}
-        missing = [s.path for s in self.how.slots if s.path not in held and s.head is None]
-        if missing:
-            self._without_one_head(f"with one head it has no `{missing[0]}`")
+        if missing := missing_array(layer, self.how.slots):
+            self._without_one_head(f"with one head it has no `{missing}`")
 
     def _without_one_head(self, reason: str) -> None:
         self.offer = self.offer | {"heads": ("many",)}

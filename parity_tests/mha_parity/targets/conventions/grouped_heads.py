@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.fit.search import attention_in_float64, is_rounding
-from mha_parity.targets.fit.weights import sizes_of, slot_array
+from mha_parity.targets.fit.weights import shapes_of, sizes_of, slot_array
 from mha_parity.targets.problem_arrays import arrays_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
-    from mha_parity.targets.fit.layer_arrays import Leaf
     from mha_parity.targets.fit.weights import Slot
 
 HEADS, KV_HEADS = 4, 2
@@ -48,9 +47,15 @@ def groups_heads(convention: Convention, case: Case) -> bool:
     return False
 
 
-def keeps_fewer_heads(leaves: Iterable[Leaf], slots: Iterable[Slot], case: Case) -> bool:
+def missing_array(layer: Any, slots: Iterable[Slot]) -> str:
+    """Return the path of the first array for all heads that a layer lacks; "" if none."""
+    held = shapes_of(layer)
+    return next((s.path for s in slots if s.path not in held and s.head is None), "")
+
+
+def keeps_fewer_heads(layer: Any, slots: Iterable[Slot], case: Case) -> bool:
     """Return whether an array of keys has the size that a layer of fewer key heads gives it."""
-    sizes = {leaf.path: math.prod(leaf.shape) for leaf in leaves}
+    sizes = {path: math.prod(shape) for path, shape in shapes_of(layer).items()}
     problem = make_problem(case)
     held = arrays_of(problem, bias=False)
     return any(

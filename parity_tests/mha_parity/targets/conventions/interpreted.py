@@ -25,7 +25,7 @@ from mha_parity.targets.conventions.dropout_argument import with_dropout_passed
 from mha_parity.targets.conventions.fitted_gradients import with_fitted_gradients
 from mha_parity.targets.conventions.from_torch import converted_state, converter
 from mha_parity.targets.conventions.signatures import forward
-from mha_parity.targets.fit import full_width, layer_arrays, weights
+from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
 from mha_parity.targets.fit.construct import Construction, Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
@@ -99,12 +99,8 @@ class InterpretedCalls(Convention):
             layer.load_state_dict(converted_state(convert, problem, self.library))
             return
         sizes = self._sizes(problem)
-        shapes = {leaf.path: leaf.shape for leaf in layer_arrays.leaves(layer)}
-        slots = self.how.slots
-        if any(slot.head is not None for slot in slots):
-            kept = weights.sorted_by_name(layer_arrays.leaves(layer))
-            slots = (weights.slots(kept, sizes) or [slots])[0]
-        for slot in slots:
+        shapes = weights.shapes_of(layer)
+        for slot in weights.slots_by_head(layer, sizes, self.how.slots):
             if slot.path not in shapes:
                 continue
             held = self._arrays(problem, bias=slot.bias)
@@ -112,8 +108,7 @@ class InterpretedCalls(Convention):
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
             handed = arguments.array(slot.path, array)
             with target_errors():
-                layer_arrays.set_array(layer, slot.path, handed)
-            leaf = layer.get_parameter(slot.path) if is_module(layer) else handed
+                leaf = weights.fill(layer, slot.path, handed)
             self.weight_leaves.append((slot, leaf))
         for path in self.how.norms:
             replace_by_identity(layer, path)

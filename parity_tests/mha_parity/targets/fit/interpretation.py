@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mha_parity.targets.fit import names
+from mha_parity.targets.problem_arrays import bias_values
 
 if TYPE_CHECKING:
     from mha_parity.targets.fit.construct import Construction
@@ -95,6 +96,11 @@ class Interpretation:
             if given.bias or given.container == "dict"
         ]
         return frozenset(part for parts in held for part in parts)
+
+    @property
+    def bias_values(self) -> tuple[str, ...]:
+        """What it offers on the axis of biases."""
+        return bias_values(self.biased, self.parts)
 
     def __str__(self) -> str:
         """Say it in one line."""

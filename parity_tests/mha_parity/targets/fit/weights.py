@@ -11,11 +11,13 @@ import math
 import re
 from dataclasses import dataclass
 from itertools import permutations, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mha_parity.targets.fit import names
+from mha_parity.targets.fit.build import is_module
+from mha_parity.targets.fit.layer_arrays import leaves, set_array
 from mha_parity.targets.problem_arrays import KEY_PARTS, with_grouped_heads
 
 if TYPE_CHECKING:
@@ -316,6 +318,24 @@ def slot_array(
     """Return the array of a slot; of keys and values, one head of each group."""
     held = {part: arrays[part] for part in slot.parts}
     return slot.filled(with_grouped_heads(held, problem.case), sizes)
+
+
+def shapes_of(layer: Any) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a layer's arrays by their paths."""
+    return {leaf.path: leaf.shape for leaf in leaves(layer)}
+
+
+def slots_by_head(layer: Any, sizes: Mapping[str, int], found: tuple[Slot, ...]) -> Sequence[Slot]:
+    """Return the slots, those of a layer with an array for each head as this one has them."""
+    if all(slot.head is None for slot in found):
+        return found
+    return (slots(sorted_by_name(leaves(layer)), sizes) or [found])[0]
+
+
+def fill(layer: Any, path: str, handed: Any) -> Any:
+    """Set an array of a layer, and return what holds its gradient."""
+    set_array(layer, path, handed)
+    return layer.get_parameter(path) if is_module(layer) else handed
 
 
 def sizes_of(problem: Problem) -> dict[str, int]:
