@@ -88,3 +88,13 @@ def of_one_sequence_more(q, k, v, cu_seqlens):
     rows = torch.arange(len(q))
     sequence = torch.searchsorted(cu_seqlens[1:].to(rows), rows)
     return attend(q, k, v, None, sequence[:, None] != sequence[None])
+
+
+def of_one_mask(q, k, v, cu_seqlens, causal=False):
+    """Right: all samples at once, each within its block of one mask."""
+    row = torch.arange(len(q))
+    sample = torch.bucketize(row, cu_seqlens[1:].to(row.dtype), right=True)
+    hidden = sample[:, None] != sample
+    if causal:
+        hidden = hidden | (row > row[:, None])
+    return attend(q, k, v, q.shape[-1] ** -0.5, hidden)

@@ -44,7 +44,7 @@ def bound(name: str) -> Varlen:
     return found
 
 
-@pytest.mark.parametrize("name", ["varlen", "from_the_first_key", "of_themselves"])
+@pytest.mark.parametrize("name", ["varlen", "from_the_first_key", "of_themselves", "of_one_mask"])
 def test_right_ones_pass_with_gradients(name: str) -> None:
     """Every parameter is passed, and no case is wrong or lost."""
     verdict = judged(name, grad=True)
@@ -103,3 +103,11 @@ def test_a_rule_from_the_first_key_keeps_rows_together() -> None:
     assert not kernel.aligned_last
     cut = kernel.sequences(make_problem(LENGTHS.replace(attn="causal")))
     assert [(0, 9)] * 3 == [(each.first, each.last) for each in cut]
+
+
+@pytest.mark.parametrize(("name", "offered"), [("of_one_mask", False), ("of_themselves", True)])
+def test_infinity_is_asked_where_samples_are_kept_apart(name: str, *, offered: bool) -> None:
+    """A product over all rows multiplies the infinite value of another sample by 0: NaN."""
+    regimes = bound(name).offer["regime"]
+    assert offered is ("infinite_value" in regimes)
+    assert "largest_value" in regimes

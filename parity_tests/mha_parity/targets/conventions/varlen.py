@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -42,6 +43,7 @@ PLAIN = Case(
     seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none"
 )  # fmt: skip
 ALIGNED_LAST = "the causal rule counts from the last key: sequences are cut so that it is torch's."
+MIXES = "an infinite value of one sample makes the others NaN, 0 times infinity, as a mask over all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,26 @@ class Varlen(Convention):
         if self._causal and len(self._starts) > 1:
             self.aligned_last = self._counts_from_the_last_key(case)
             self.remarks = (ALIGNED_LAST,) * self.aligned_last
+        if self._mixes_infinity(case):
+            left = tuple(each for each in self.offer["regime"] if each != "infinite_value")
+            self.offer = self.offer | {"regime": left}
+            self.reasons["regime", "infinite_value"] = MIXES
         yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
         if groups_heads(self, case):
             yield FeatureProbe("kv_heads", "fewer", (grouped(case),))
+
+    def _mixes_infinity(self, case: Case) -> bool:
+        """Return whether an infinite value of one sample makes another NaN, as a mask over all does.
+
+        Each row is multiplied with the values of all samples then, those of the others by 0.
+        """
+        problem = make_problem(case)
+        value = problem.value.copy()
+        value[0, 0] = np.inf
+        with suppress(CandidateError):  # the trials say what it raised
+            return bool(np.isnan(self(problem.replace(value=value)).output[1]).any())
+        return False
 
     def _counts_from_the_last_key(self, case: Case) -> bool:
         """Return whether cuts for a rule that counts from the last key give torch's attention."""
