@@ -117,7 +117,7 @@ class Varlen(Convention):
             yield FeatureProbe("kv_heads", "fewer", (grouped(case),))
 
     def _mixes_infinity(self, case: Case) -> bool:
-        """Return whether an infinite value of one sample makes another NaN, as a mask over all does.
+        """Return whether an infinite value of one sample makes another NaN, as one mask does.
 
         Each row is multiplied with the values of all samples then, those of the others by 0.
         """
