@@ -117,3 +117,10 @@ def unmoved(q, k, v, num_heads, mask=None):
     scores = split[0] @ split[1].swapaxes(-1, -2) * split[0].shape[-1] ** -0.5
     scores = scores if mask is None else np.where(mask, scores, -np.inf)
     return (softmax(scores) @ split[2]).reshape(q.shape)
+
+
+def width_first(x, Wq, Wk, Wv, Wo, num_heads):
+    """Wrong, of (N, L, E) and X @ W: the heads are merged with the width before the head."""
+    q, k, v = ((x @ w).reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2) for w in (Wq, Wk, Wv))
+    heads = softmax(q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5) @ v
+    return heads.transpose(0, 2, 3, 1).reshape(x.shape) @ Wo

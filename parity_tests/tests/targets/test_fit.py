@@ -86,6 +86,7 @@ WRONG = [
     "whole_masks.py:OutputByTorchsPrefixDoubled", "whole_masks.py:TwoOfOneNameUnscaled",
     "whole_masks.py:CausalWithoutItself", "whole_masks.py:Float32HeadsShifted",
     "whole_masks.py:TwoInputsOtherBiases", "given_weights.py:unmoved",
+    "given_weights.py:width_first",
     "residual.py:AddsTwice", "residual.py:Float32Twice", "residual.py:Float32SlightlyMore",
     "residual.py:Float32TwiceWhereLong", "full_width.py:WideHeadsScaledAsNarrow",
     "full_width.py:WideHeadsInterleaved", "full_width.py:WideHeadsReversed",
@@ -361,3 +362,9 @@ block_size = 8
 def test_a_number_that_a_comprehension_leads_to_is_found() -> None:
     """The class of the heads is named inside the comprehension's own code. Kills its loss."""
     assert {"block_size": "length"} == dict(globals_read(HeadsInAList))
+
+
+def test_weights_keep_their_side_where_heads_are_merged_wrongly() -> None:
+    """Nothing correlates with attention then: the output with that one mistake tells X @ W."""
+    verdict = judged("given_weights.py:width_first")
+    assert any("Wq, Wk, Wv, Wo applied as X @ W;" in note for note in verdict.notes), verdict.notes

@@ -1,0 +1,43 @@
+"""An output whose axes come in another order is said to be that, and a matter of digits is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.catalogue import Attention, attend
+from mha_parity.core.candidate import Answer, FunctionCandidate
+from mha_parity.core.case import parse
+from mha_parity.core.features import offer
+from mha_parity.core.problem import Problem
+from mha_parity.diagnose import diagnose
+from mha_parity.diagnose.evidence import Observation
+from mha_parity.diagnose.output_axes import exchanged
+
+CASES = ("qkv-N3-L5-S5-H2-D4-float64-s1", "qkv-N5-L5-S5-H2-D4-causal-float64-s2")
+OFFER = offer(form="qkv", projection="none", inputs=("self", "cross"), attn=("none", "causal"))
+
+
+def rows_first(problem: Problem) -> Answer:
+    """Return the right output as (L, N, E)."""
+    return Answer(output=attend(Attention, problem).output.swapaxes(0, 1))
+
+
+def test_an_output_of_rows_first_is_said() -> None:
+    """The shapes show it, and where N = L the values."""
+    failing = [(p, rows_first(p)) for p in map(make_problem, map(parse, CASES))]
+    (found,) = diagnose(FunctionCandidate("rows first", rows_first, OFFER), failing)
+    assert "the axes of the output are rows, samples, columns" in found.title
+    assert "all 2 failing answers" in found.evidence
+    assert found.confident
+
+
+@pytest.mark.parametrize("words", ["qkv-N1-L1-S7-H2-D4-cross-float16-s1", CASES[0]])
+def test_errors_of_digits_and_of_numbers_are_no_exchange(words: str) -> None:
+    """A hundredth off where N = L = 1, and other numbers, are right in no order."""
+    problem = make_problem(parse(words))
+    right = attend(Attention, problem).output
+    for off in (right * np.float64(1.01), right[::-1] + 1):
+        answer = Answer(output=off.astype(right.dtype))
+        assert () == exchanged([Observation(problem, answer, failing=True)])
