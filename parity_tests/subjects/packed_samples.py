@@ -98,3 +98,27 @@ def of_one_mask(q, k, v, cu_seqlens, causal=False):
     if causal:
         hidden = hidden | (row > row[:, None])
     return attend(q, k, v, q.shape[-1] ** -0.5, hidden)
+
+
+def qkv_packed(qkv, cu_seqlens, max_seqlen, causal=False):
+    """Right: queries, keys and values in one array (rows, 3, H, D)."""
+    return of_themselves(*qkv.unbind(dim=1), cu_seqlens, max_seqlen, causal)
+
+
+def kv_packed(q, kv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal=False):
+    """Right: keys and values in one array (rows, 2, H, D)."""
+    starts = cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k
+    return varlen(q, *kv.unbind(dim=1), *starts, causal=causal)
+
+
+def qkv_packed_one_key_more(qkv, cu_seqlens, causal=False):
+    """Wrong: where samples are padded to the longest, one key of zeros is seen by shorter ones."""
+    longest = int((cu_seqlens[1:] - cu_seqlens[:-1]).max())
+    found = []
+    for first, last in spans(cu_seqlens):
+        q, k, v = qkv[first:last].unbind(dim=1)
+        more = min(longest - (last - first), 1)
+        k, v = (torch.cat([each, each.new_zeros(more, *each.shape[1:])]) for each in (k, v))
+        hidden = behind(len(q), len(k), last=False) if causal else None
+        found.append(attend(q, k, v, None, hidden))
+    return torch.cat(found)

@@ -44,7 +44,10 @@ def bound(name: str) -> Varlen:
     return found
 
 
-@pytest.mark.parametrize("name", ["varlen", "from_the_first_key", "of_themselves", "of_one_mask"])
+@pytest.mark.parametrize(
+    "name",
+    ["varlen", "from_the_first_key", "of_themselves", "of_one_mask", "qkv_packed", "kv_packed"],
+)
 def test_right_ones_pass_with_gradients(name: str) -> None:
     """Every parameter is passed, and no case is wrong or lost."""
     verdict = judged(name, grad=True)
@@ -54,7 +57,14 @@ def test_right_ones_pass_with_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["starts_of_queries", "first_lengths", "one_row_too_many", "of_one_sequence_more"]
+    "name",
+    [
+        "starts_of_queries",
+        "first_lengths",
+        "one_row_too_many",
+        "of_one_sequence_more",
+        "qkv_packed_one_key_more",
+    ],
 )
 def test_wrong_ones_fail(name: str) -> None:
     """Wrong starts, wrong lengths and a causal rule that is one off are seen in 40 cases.

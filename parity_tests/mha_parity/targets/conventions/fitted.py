@@ -22,7 +22,7 @@ from mha_parity.targets.conventions.grouped_heads import (
 from mha_parity.targets.conventions.interpreted import ABOVE_RESIDUAL, InterpretedCalls
 from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.conventions.returned_weights import weight_probes
-from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
+from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.candidates import Layers, of_function
@@ -332,6 +332,8 @@ class Fitted(InterpretedCalls):
         remarks = [f"called with {self.how}."]
         self.hides_future = self.fit.causal if self.fit.exact else self._hides_the_future()
         if self.hides_future:
+            if "cross" in self.offer["inputs"]:
+                self.reasons["inputs", "cross"] = UNEQUAL
             self.offer = self.offer | {"attn": ("causal",), "inputs": ("self",)}
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)

@@ -24,6 +24,7 @@ from mha_parity.targets.conventions.canonical_layout import split_result
 from mha_parity.targets.conventions.dropout_argument import with_dropout_passed
 from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
 from mha_parity.targets.conventions.signatures import by_letter
+from mha_parity.targets.fit import names
 from mha_parity.targets.fit.roles import positional_and_keyword
 from mha_parity.targets.fit.search import attention_in_float64, is_rounding
 from mha_parity.targets.parameters import role
@@ -43,21 +44,36 @@ PLAIN = Case(
     seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none"
 )  # fmt: skip
 ALIGNED_LAST = "the causal rule counts from the last key: sequences are cut so that it is torch's."
+MOST_REPEATED = 4  # times the rows of a problem: repeated rows cost a mask over all their square
+TOO_MANY = "not asked: each row past a sample's length would need a sequence of its own"
+PACKED = "packed"  # an array of several inputs
 MIXES = "an infinite value of one sample makes the others NaN, 0 times infinity, as a mask over all"
 
 
 @dataclass(frozen=True, slots=True)
 class SampleRows:
-    """Rows ``first`` to ``last`` of a sample, and how many of its keys they are asked with."""
+    """Rows ``first`` to ``last`` of a sample, and how many of its keys they are asked with.
+
+    ``before``: how often the first of them stands in front of it again, where a sequence has to
+    have as many rows as keys; what is answered to these is left out.
+    """
 
     sample: int
     first: int
     last: int
     keys: int
+    before: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many rows the sequence has."""
+        return self.before + self.last - self.first
 
 
 class Varlen(Convention):
     """``f(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal=)``.
+
+    Or ``f(q, kv, …)`` with (rows, 2, H, D), or ``f(qkv, cu_seqlens, …)`` with (rows, 3, H, D).
 
     Arrays are (rows, H, D), all samples one after the other. A sample's queries are cut into
     sequences of several lengths, each with the keys that it sees.
@@ -74,11 +90,16 @@ class Varlen(Convention):
         return offer(
             form="qkv", projection="none", inputs=("self", "cross") if both else "self",
             size=("small", "medium", "equal", "ones"),
-            padding=("none", "lengths") if both else "none",
+            padding=("none", "lengths"),
             attn=("none", "causal") if self._causal else "none",
             scale=("default", "given") if self._scale else "default",
             memory=self.library.memory,
         )  # fmt: skip
+
+    @cached_property
+    def _inputs(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The parameters before the starts, each with the inputs that it gets, packed or alone."""
+        return inputs_of([p.name for p in self._named[1]])
 
     @cached_property
     def _starts(self) -> tuple[str, ...]:
@@ -111,9 +132,11 @@ class Varlen(Convention):
             left = tuple(each for each in self.offer["regime"] if each != "infinite_value")
             self.offer = self.offer | {"regime": left}
             self.reasons["regime", "infinite_value"] = MIXES
-        yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
+        packed = max(len(roles) for _, roles in self._inputs)
+        if packed == 1:
+            yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
-        if groups_heads(self, case):
+        if packed < len(ROWS) and groups_heads(self, case):
             yield FeatureProbe("kv_heads", "fewer", (grouped(case),))
 
     def _mixes_infinity(self, case: Case) -> bool:
@@ -150,10 +173,13 @@ class Varlen(Convention):
         """
         case = problem.case
         lengths = problem.lengths if problem.lengths is not None else [case.keys] * case.batch
-        whole = len(self._starts) == 1 or (problem.is_causal and not self.aligned_last)
+        whole = problem.is_causal and not self.aligned_last
         rng = np.random.default_rng(case.seed)
-        found = []
+        found: list[SampleRows] = []
         for sample, keys in enumerate(map(int, lengths)):
+            if len(self._starts) == 1:
+                found += _of_equal_lengths(problem, sample, keys)
+                continue
             cuts = {0, case.queries}
             if not whole:
                 cuts |= {int(rng.integers(case.queries + 1)) for _ in range(2)}
@@ -169,11 +195,17 @@ class Varlen(Convention):
         """Pass packed rows, where each sequence begins, and the longest of both kinds."""
         arguments = Arguments(problem, self.library)
         cut = self.sequences(problem)
-        counts = [[each.last - each.first for each in cut], [each.keys for each in cut]]
-        packed = [arguments.array(name, self._packed(problem, name, cut)) for name in ROWS]
+        if sum(each.count for each in cut) > MOST_REPEATED * problem.case.batch * max(
+            problem.case.queries, 1
+        ):
+            raise CandidateError("inconclusive", TOO_MANY)
+        counts = [[each.count for each in cut], [each.keys for each in cut]]
         named = self._named[1]
-        order = by_letter([p.name for p in named[:3]])
-        values: dict[str, Any] = {p.name: packed[at] for p, at in zip(named, order, strict=False)}
+        values: dict[str, Any] = {}
+        for name, roles in self._inputs:
+            rows = [self._packed(problem, role, cut) for role in roles]
+            array = rows[0] if len(rows) == 1 else np.stack(rows, axis=1)
+            values[name] = arguments.array(roles[0] if len(rows) == 1 else PACKED, array)
         for name, held in zip(self._starts, counts, strict=False):
             values[name] = arguments.array(name, np.cumsum([0, *held], dtype=np.int32))
         longest = [p.name for p in named if LONGEST.search(p.name)]
@@ -185,9 +217,18 @@ class Varlen(Convention):
         args, kwargs = positional_and_keyword(named, values)
         call = Call(self.subject, args, kwargs, tuple(arguments.given))
         return vjp.with_function_gradients(
-            call, arguments, lambda rows: _rows(rows, problem.num_heads, cut),
-            lambda found: {n: self._unpacked(problem, n, a, cut) for n, a in found.items()},
+            call, arguments, lambda rows: _rows(rows, problem.num_heads, cut, repeated=False),
+            lambda found: {n: self._unpacked(problem, n, a, cut) for n, a in self._each(found)},
         )  # fmt: skip
+
+    def _each(self, found: dict[str, Array]) -> Iterator[tuple[str, Array]]:
+        """Yield the gradients of query, key and value, those of several in one array one by one."""
+        several = next((roles for _, roles in self._inputs if len(roles) > 1), ())
+        for name, array in found.items():
+            if name == PACKED:
+                yield from ((role, array[:, place]) for place, role in enumerate(several))
+            else:
+                yield name, array
 
     def _packed(self, problem: Problem, name: str, cut: Sequence[SampleRows]) -> Array:
         """Return query, key or value as (rows, H, D), sequence after sequence."""
@@ -206,6 +247,7 @@ class Varlen(Convention):
         start = 0
         for each in cut:
             first, last = (each.first, each.last) if name == "query" else (0, each.keys)
+            start += each.before if name == "query" else 0
             whole[each.sample, first:last] += flat[start : start + last - first]
             start += last - first
         return whole.astype(array.dtype)
@@ -213,17 +255,56 @@ class Varlen(Convention):
     def answer(self, problem: Problem, result: Any) -> Answer:
         """Return the rows of all sequences, sample by sample; another shape as it came."""
         array = to_numpy(split_result(result)[0], "the output")
-        case = problem.case
-        if array.ndim != 3 or array.shape[0] != case.batch * case.queries:
+        case, cut = problem.case, self.sequences(problem)
+        ends = np.cumsum([each.count for each in cut])
+        if array.ndim != 3 or array.shape[0] != ends[-1]:
             return Answer(output=array)
-        return Answer(output=array.reshape(case.batch, case.queries, -1))
+        kept = [array[end - (each.last - each.first) : end]
+                for each, end in zip(cut, ends, strict=True)]  # fmt: skip
+        return Answer(output=np.concatenate(kept).reshape(case.batch, case.queries, -1))
 
     def with_dropout(self, problem: Problem, p: float) -> Callable[[bool], Call] | None:
         """Return what makes calls with the dropout probability, 0 in evaluation."""
         return with_dropout_passed(self, problem, p)
 
 
-def _rows(rows: Array, heads: int, cut: Sequence[SampleRows]) -> Array:
-    """Return rows of queries (N, L, H D) as (rows, H, D): no cut repeats or leaves out one."""
+def inputs_of(called: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the parameters before the starts of the samples that get query, key and value.
+
+    Three of them, `q` and `kv`, or `qkv` alone; () if they are others.
+    """
+    first = next((place for place, name in enumerate(called) if STARTS.search(name)), 0)
+    if first >= len(ROWS):
+        order = by_letter(called[: len(ROWS)])
+        return tuple((name, (ROWS[at],)) for name, at in zip(called, order, strict=False))
+    letters = dict(zip(names.ROWS, ROWS, strict=True))
+    parts = [names.parts(name.removesuffix("packed").rstrip("_")) for name in called[:first]]
+    found = tuple(
+        (name, tuple(letters[part] for part in each if part in letters))
+        for name, each in zip(called, parts, strict=False)
+    )
+    return found if tuple(role for _, roles in found for role in roles) == ROWS else ()
+
+
+def _of_equal_lengths(problem: Problem, sample: int, keys: int) -> Iterator[SampleRows]:
+    """Yield the sequences of a sample, each of as many rows as keys, in the order of its rows.
+
+    Those past its length see all of its keys: they are asked behind repeated rows, and one by one
+    under the causal rule, by which the last row alone sees all.
+    """
+    rows = problem.case.queries
+    yield SampleRows(sample, 0, min(keys, rows), keys)
+    step = 1 if problem.is_causal else keys
+    for first in range(keys, rows, step):
+        last = min(first + step, rows)
+        yield SampleRows(sample, first, last, keys, keys - (last - first))
+
+
+def _rows(rows: Array, heads: int, cut: Sequence[SampleRows], *, repeated: bool = True) -> Array:
+    """Return rows of queries (N, L, H D) as (rows, H, D), those repeated in front as 0 if asked."""
     split = rows.reshape(*rows.shape[:2], heads, rows.shape[2] // heads)
-    return np.concatenate([split[each.sample, each.first : each.last] for each in cut])
+    found = []
+    for each in cut:
+        first = split[each.sample, each.first : each.first + 1] * repeated
+        found += [first.repeat(each.before, axis=0), split[each.sample, each.first : each.last]]
+    return np.concatenate(found)
