@@ -57,6 +57,6 @@ def _is_right_in(each: Observation, order: tuple[int, ...]) -> bool:
 def _differ_by_rounding(found: Array, right: Array, share: float) -> bool:
     """Return whether arrays are equal in the first half of the digits, NaN as NaN."""
     numbers = np.isfinite(right) & np.isfinite(found)
-    largest = np.abs(np.where(numbers, right, 0)).max(initial=0)
-    error = np.abs(np.where(numbers, found - right, 0)).max(initial=0)
+    largest = np.abs(right[numbers]).max(initial=0)
+    error = np.abs(found[numbers] - right[numbers]).max(initial=0)
     return bool((np.isnan(found) == np.isnan(right)).all() and error <= share * largest)

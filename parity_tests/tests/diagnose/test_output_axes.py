@@ -41,3 +41,13 @@ def test_errors_of_digits_and_of_numbers_are_no_exchange(words: str) -> None:
     for off in (right * np.float64(1.01), right[::-1] + 1):
         answer = Answer(output=off.astype(right.dtype))
         assert () == exchanged([Observation(problem, answer, failing=True)])
+
+
+def test_infinities_of_both_are_compared_by_place() -> None:
+    """NaN and infinity are no numbers to subtract: a warning would end the diagnosis."""
+    problem = make_problem(parse(CASES[0]))
+    right = attend(Attention, problem).output
+    off = np.where(right > 0, np.inf, right)
+    observed = Observation(problem, Answer(output=off.swapaxes(0, 1)), failing=True)
+    assert not any(np.isnan(off.ravel()))
+    assert 1 == len(exchanged([observed]))
