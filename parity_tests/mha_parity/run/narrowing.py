@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.asking_order import asked_cases
 from mha_parity.cases.covering import drawing, reachable
+from mha_parity.cases.sizes import FULL_LIMIT, cost
 from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask
 from mha_parity.core.features import has_one_kv_head
 
@@ -165,4 +166,16 @@ def _askable(cases: Iterable[Case], plan: MaskPlan) -> Iterator[Case]:
             continue
         if kinds not in square:
             square[kinds] = plan.only_square(case)
-        yield case.replace(keys=case.queries) if square[kinds] else case
+        yield _squared(case) if square[kinds] else case
+
+
+def _squared(case: Case) -> Case:
+    """Return a case with as many keys as queries: as many as its queries, if that costs no more.
+
+    2,049 queries of 9 keys would become the square of 2,049, the time of a whole run.
+    """
+    sizes = {"batch": case.batch, "heads_count": case.heads_count, "head_dim": case.head_dim}
+    for length in (case.queries, min(case.queries, case.keys)):
+        if cost({**sizes, "queries": length, "keys": length}, case.features()) <= FULL_LIMIT:
+            break
+    return case.replace(queries=length, keys=length)
