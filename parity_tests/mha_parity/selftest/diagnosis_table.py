@@ -36,6 +36,7 @@ BATCHES = (
     "A fifth set, judged as the fourth, written with part of the catalogue in view",
     "A sixth set, judged as the fourth, all of it held out",
     "A seventh set, judged as the sixth",
+    "An eighth set, judged as the sixth",
 )
 
 

@@ -12,7 +12,7 @@ from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
-from mha_parity.diagnose.experiments.masks import masks
+from mha_parity.diagnose.experiments.masks import mask_pairs, masks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -270,3 +270,27 @@ def test_a_hidden_tile_that_makes_its_rows_nan_is_said(
     assert found.understood
     assert found.name.endswith("at L = 131, S = 137")
     assert "rows for which a whole tile of keys is hidden are NaN" == found.effect
+
+
+class PaddingAsOne(Attention):
+    """Padding adds 1 to the scores where there is another mask, and hides no key."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Add 1 where the padding hides."""
+        padding, attn = self.problem.key_padding_mask, self.problem.attn_mask
+        if padding is None or attn is None:
+            return super().mask_scores(scores)
+        return np.asarray(scores + attn + padding[:, None, None])
+
+
+def test_a_mask_that_is_added_as_it_should_be_has_no_factor(
+    caller: Callable[..., Caller],
+) -> None:
+    """Of two masks the padded keys are seen: that is said, and to hide them is the remedy."""
+    offered = LAYER | {"attn": ("none", "float2d"), "inputs": ("self",)}
+    asked = caller(PaddingAsOne, offered)
+    (found,) = mask_pairs(asked)
+    assert "sees keys" in found.effect
+    assert "multiplied by" not in found.effect
+    (said,) = findings(examine(caller(PaddingAsOne, offered)))
+    assert "hide a key where either mask hides it" in said.remedy

@@ -47,6 +47,7 @@ MASK_OPERATIONS = {
     "hidden keys get the score": "number for hidden keys",
     "set to 0 after the softmax": "mask behind the softmax",
 }  # fmt: skip
+SEEN = "sees keys"
 MASK_REMEDIES = {
     "is repeated in the wrong order":
         "repeat each sample's mask for all its heads: repeat_interleave, not repeat or tile",
@@ -58,7 +59,7 @@ MASK_REMEDIES = {
     "tile of keys is hidden are NaN":
         "take 0 for a running maximum of -inf before it is subtracted",
     "keys are combined in tiles": RESCALED,
-    "sees keys":
+    SEEN:
         "let each row see the keys that it should: look at the bounds of loops over keys",
 }  # fmt: skip
 UNKNOWN = "no experiment explains it"
@@ -244,10 +245,11 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
 
 def _mask_remedy(effect: str, name: str) -> str:
     """Return what to do about an effect of a mask, or of two at once."""
+    of_both = " and " in name
     for said, remedy in MASK_REMEDIES.items():
-        if said in effect:
+        if said in effect and not (of_both and said == SEEN):
             return remedy
-    if " and " in name:
+    if of_both:
         return "hide a key where either mask hides it, and add both where they are float"
     return "apply the mask to the scores, before the softmax, as it is"
 

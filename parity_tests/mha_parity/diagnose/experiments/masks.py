@@ -374,7 +374,8 @@ def _added(reading: SampleWeights, plain: Array, bare: Array) -> str:
         return ""
     x = np.stack([found.relative(plain), found.relative(mask)], axis=-1)[found.usable]
     factors = np.linalg.lstsq(x, found.y[found.usable], rcond=None)[0]
-    if np.abs(x @ factors - found.y[found.usable]).max() > found.atol:
+    misfit = np.abs(x @ factors - found.y[found.usable]).max()
+    if misfit > found.atol or abs(factors[1] - 1) <= LEAST:  # a mask that is added as it should be
         return ""
     scale = reading.problem.scale
     law = " = 1/sqrt(D)" if abs(factors[1] - scale) < LEAST * scale else ""
