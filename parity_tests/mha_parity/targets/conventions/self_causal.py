@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 HIDES = "it hides keys behind a query by itself"
-UNEQUAL = f"{HIDES}, and such rules differ where S is unlike L"
+UNEQUAL = (
+    "unless told otherwise it hides keys behind a query, by a rule of its own where S is unlike L"
+)
 CAUSAL = f"{HIDES}, so it was judged as causal attention."
 
 
