@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 HIDES = "it hides keys behind a query by itself"
-UNEQUAL = (
-    "unless told otherwise it hides keys behind a query, by a rule of its own where S is unlike L"
-)
+UNEQUAL = "by default it hides keys behind a query, by a rule of its own where S is unlike L"
 CAUSAL = f"{HIDES}, so it was judged as causal attention."
 
 
