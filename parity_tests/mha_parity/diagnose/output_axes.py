@@ -46,10 +46,12 @@ def exchanged(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
 
 def _is_right_in(each: Observation, order: tuple[int, ...]) -> bool:
     """Return whether an answer is torch's with its axes in another order, up to rounding."""
-    found = None if each.answer is None else as_float64(each.answer.output)
-    with np.errstate(all="ignore"):
-        right = np.transpose(as_float64(Attention(each.problem).answer().output), order)
-    if found is None or found.shape != right.shape:
+    expected = each.of(Attention).answer
+    if each.answer is None or expected is None:
+        return False
+    found = as_float64(each.answer.output)
+    right = np.transpose(as_float64(expected.output), order)
+    if found.shape != right.shape:
         return False
     return _differ_by_rounding(found, right, float(np.sqrt(roundoff(each.problem.dtype))))
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mha_parity.oracle.reference import Reference
 
 CHECK = "gradient of "
+PAST_RANGE = "rounding can carry a gradient past the range of the dtype: nothing is proved there."
 POISONED = "NaN from rows that see no key, as torch has it (pytorch#41508)."
 
 
@@ -215,14 +216,17 @@ class _GradientJudge:
             return self._check_result(Severity.STRUCTURE, detail=flaw)
         precise = found.astype(self.right.value.dtype)
         poisoned = np.isnan(precise) & np.asarray(self.problem.masked_rows()).any()
-        excepted = poisoned | self._overflown(precise)
+        past = self._rounded_past_range(precise)
+        excepted = poisoned | self._overflown(precise) | past
         lost = ~np.isfinite(precise) & ~excepted
         if lost.any():
             return self._no_number(precise, lost)
         check_result = self._numbers(np.where(excepted, self.right.value, precise))
-        if poisoned.any() and not check_result.severity.fails:
-            return replace(check_result, detail=POISONED)
-        return check_result
+        if check_result.severity.fails:
+            return check_result
+        if past.any():
+            return replace(check_result, severity=Severity.INCONCLUSIVE, detail=PAST_RANGE)
+        return replace(check_result, detail=POISONED) if poisoned.any() else check_result
 
     def units(self, found: Array) -> Array:
         """Return the error of each group over the allowed one."""
@@ -232,10 +236,16 @@ class _GradientJudge:
             return np.asarray(error / self._allowed(error))
 
     def _overflown(self, found: Array) -> Array:
-        """Return where a gradient is infinite as a right one, rounded, may be for the dtype."""
+        """Return where a gradient is infinite because the right one is too large for the dtype."""
+        with np.errstate(over="ignore"):
+            stored = self.right.value.astype(self.problem.dtype).astype(np.float64)
+        return np.asarray(np.isinf(stored) & (found == stored))
+
+    def _rounded_past_range(self, found: Array) -> Array:
+        """Return where a gradient is infinite, the right one is not, and rounding explains it."""
         with np.errstate(over="ignore"):
             reach = np.abs(self.right.value).astype(np.float64) + self.right.limit
-            past = np.isinf(reach.astype(self.problem.dtype))
+            past = np.isinf(reach.astype(self.problem.dtype)) & ~self._overflown(found)
         return np.asarray(np.isinf(found) & past & (np.sign(found) == np.sign(self.right.value)))
 
     def _no_number(self, found: Array, lost: Array) -> CheckResult:

@@ -106,11 +106,11 @@ import subprocess
 import sys
 
 found = subprocess.run([sys.executable, "-c", "import core"], cwd="/", stderr=subprocess.PIPE)
-assert os.environ.get("PYTHONPATH") == {path!r}, os.environ.get("PYTHONPATH")
-assert b"No module named 'core'" in found.stderr, found.stderr
 
 
 def f(Q, K, V, n_heads):
+    assert os.environ.get("PYTHONPATH") == {path!r}, os.environ.get("PYTHONPATH")
+    assert b"No module named 'core'" in found.stderr, found.stderr
     return Q
 """
 
@@ -125,6 +125,16 @@ def test_a_target_has_the_environment_of_its_caller(
     if path is not None:
         monkeypatch.setenv("PYTHONPATH", path)
     with isolated(f"{tmp_path}/callers.py:f") as candidate:
+        assert "qkv" in candidate.ready().offer["form"]
+
+
+def test_a_target_that_finds_another_environment_is_refused(tmp_path: Path) -> None:
+    """The assertion that the test above rests on is made in each call, and none is left out."""
+    (tmp_path / "callers.py").write_text(CALLERS.format(path="/no/such"), encoding="utf-8")
+    with (
+        isolated(f"{tmp_path}/callers.py:f") as candidate,
+        pytest.raises(TargetError, match="AssertionError"),
+    ):
         candidate.ready()
 
 
