@@ -178,6 +178,26 @@ def test_a_right_one_fails_with_less_than_the_chance_allowed(times: int) -> None
     assert (1 - dropout.P) ** count < dropout.false_alarm(times)
 
 
+@pytest.mark.parametrize("attn", ["none", "causal"])
+@pytest.mark.parametrize("number", [1, 7])
+def test_no_more_keys_are_asked_than_are_needed(attn: str, number: int) -> None:
+    """The visible weights suffice, and with one key less a full square does not.
+
+    Kills `not causal`: half the weights of a causal problem are hidden, so that it needs sqrt(2)
+    times the keys.
+    """
+    offer = whole_offer() | {"attn": (attn,)}
+    problem = dropout.dropout_problem(LAYER.replace(attn=attn, keys=5), offer, number)
+    assert problem is not None
+    samples, heads, queries, keys = problem.weights_shape
+    assert attn == problem.case.attn
+    assert queries == keys
+    halved = 2 if attn == "causal" else 1
+    needed = -math.log(dropout.false_alarm(number)) / dropout.divergence(0.5)
+    assert samples * heads * (keys - 1) ** 2 / halved < needed
+    assert needed <= samples * heads * keys**2 / halved
+
+
 def test_all_questions_together_stay_below_the_chance_of_a_run() -> None:
     """However often a process asks, the chances sum to no more than ``FALSE_ALARM``."""
     total = math.fsum(dropout.false_alarm(times) for times in range(1, 10_000))
