@@ -1,8 +1,8 @@
 """Change the code that decides verdicts, one place at a time, and count the changes a test sees.
 
 ``python -m mha_parity.selftest.mutation_score`` draws places at random, changes each in a copy of
-the last commit, and runs the tests that call the changed function, the fastest first. A change that
-no test sees *survives*: a test is missing, or the change is equivalent, which
+the last commit, and runs the tests that call the changed function, one case of each first. A change
+that no test sees *survives*: a test is missing, or the change is equivalent, which
 ``data/mutation.jsonl`` says with the reason. What was tested of a commit is kept in
 ``build/mutation``: the same command goes on where it was ended.
 """

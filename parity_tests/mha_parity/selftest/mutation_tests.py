@@ -1,4 +1,4 @@
-"""Which tests see a change: those that call the changed function, the fastest first.
+"""Which tests see a change: those that call the changed function, one case of each test first.
 
 On unchanged code each file of tests runs once, and of each test it is kept how long it took and
 which functions it called. The record is kept in ``build/mutation`` as long as neither the code nor
@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -25,7 +26,7 @@ CHILD = Path(__file__).with_name("mutation_child.py")
 TESTS = "parity_tests/tests"
 CODE = ("\timpl/", "\treference/", "\tparity_tests/mha_parity/", "\tparity_tests/subjects/")
 # Of unchanged tests, for one change: what these tests do not see has survived.
-MOST_SECONDS = 20.0
+MOST_SECONDS = 40.0
 # A change may make a test slower than this only by a loop without an end.
 SLOWER, START = 4.0, 30.0
 GREEN = (0, 5)  # of pytest's exit statuses: all tests pass, or there is none
@@ -142,8 +143,9 @@ def chosen(
 
     Those that call it come first, then those that call its module (it may be called once for all
     of them), then the rest of their files (a test may only read a constant); where no test does, as
-    with code that only another process runs, those of the nearest folder. Within each, the fastest
-    first. They take ``MOST_SECONDS`` at most, but the first runs.
+    with code that only another process runs, those of the nearest folder. Within each, one case of
+    every test before further cases of any, the fastest first: another test sees what cases of one
+    do not. They take ``MOST_SECONDS`` at most, but the first runs.
     """
     calls = [test for test in records if (path, name) in test.called]
     around = [test for test in records if any(path == file for file, _ in test.called)]
@@ -156,11 +158,23 @@ def chosen(
         around,
         others or [test for test in records if test.folder == folders[0]],
     ):
-        for test in sorted(tests, key=lambda test: test.seconds):
-            if test not in asked and (test.seconds <= left or not asked):
+        for test in _varied([test for test in tests if test not in asked]):
+            if test.seconds <= left or not asked:
                 asked.append(test)
                 left -= test.seconds
     return asked
+
+
+def _varied(tests: Iterable[RecordedTest]) -> list[RecordedTest]:
+    """Return tests by their number among the cases of one test, and then by their time."""
+    fast = sorted(tests, key=lambda test: test.seconds)
+    seen: Counter[str] = Counter()
+    order: dict[RecordedTest, int] = {}
+    for test in fast:
+        function = test.name.partition("[")[0]
+        order[test] = seen[function]
+        seen[function] += 1
+    return sorted(fast, key=order.__getitem__)
 
 
 def function_at(source: str, line: int) -> str:

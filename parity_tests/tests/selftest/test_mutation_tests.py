@@ -116,6 +116,14 @@ def test_tests_take_no_longer_than_the_limit_but_the_first_runs() -> None:
     assert [slow] == chosen([slow], "m.py", "f", ["core"])
 
 
+def test_every_test_is_asked_before_further_cases_of_one() -> None:
+    """Kills the order by time alone: many fast cases of one test left no time for other tests."""
+    cases = [record(f"core/a::x[{n}]", 0.01 * n, ("m.py", "f")) for n in range(1, 4)]
+    others = [record(f"core/a::{n}", n, ("m.py", "f")) for n in (2.0, 1.0)]
+    expected = [cases[0], *others[::-1], *cases[1:]]
+    assert expected == chosen([*others, *cases[::-1]], "m.py", "f", ["core"])
+
+
 def test_a_line_is_in_the_innermost_function() -> None:
     """A method by its class, a function in a function by both; a signature is in none."""
     source = "class A:\n  def f(self):\n    def g():\n      return 1\n    return g\nx = 1\n"
