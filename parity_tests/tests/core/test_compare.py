@@ -7,7 +7,13 @@ import pytest
 
 from mha_parity import catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
-from mha_parity.core.compare import as_float64, max_difference, reordering_tolerance
+from mha_parity.core.compare import (
+    as_float64,
+    describe_difference,
+    equal_up_to_rounding,
+    max_difference,
+    reordering_tolerance,
+)
 from mha_parity.core.features import offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
@@ -41,3 +47,37 @@ def test_a_run_does_not_warn_of_memory_that_was_never_written() -> None:
     verdict = check(FunctionCandidate("unwritten", unwritten, offered), Options(cases=20))
     assert verdict.failed > 10
     assert verdict.diagnosis
+
+
+@pytest.mark.parametrize(
+    ("dtype", "eps"),
+    [("float64", 2.0**-52), ("float32", 2.0**-23), ("float16", 2.0**-10), ("bfloat16", 2.0**-7),
+     ("int64", 0), ("bool", 0), ("longdouble", np.finfo(np.longdouble).eps)],
+)  # fmt: skip
+def test_another_order_of_sums_moves_an_element_by_256_roundings(dtype: str, eps: float) -> None:
+    """Kills `>` for `==` with a kind of dtype, which allows no rounding at all, and other factors.
+
+    Equal is what differs by that much; 0, infinity and NaN among the elements allow no more.
+    """
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    array = np.array([1, 0, -3]).astype(dtype)
+    largest = 1 if dtype == "bool" else 3
+    assert 256 * float(eps) * largest == reordering_tolerance(array)
+    if array.dtype.kind == "f":
+        special = np.array([np.inf, np.nan, 1, -3], dtype)
+        assert reordering_tolerance(special) == reordering_tolerance(array)
+
+
+def test_two_arrays_are_equal_up_to_that_much_and_no_more() -> None:
+    """Kills `<` for `<=`, and comparing arrays of two dtypes or shapes by their numbers."""
+    one = np.array([1.0, 0.5, np.nan, np.inf])
+    step = np.array([0, 256 * 2.0**-52, 0, 0])
+    assert equal_up_to_rounding(one, one + step)
+    assert not equal_up_to_rounding(one, one + 1.01 * step)
+    assert not equal_up_to_rounding(one, one.astype(np.float32))
+    assert not equal_up_to_rounding(one, one[None])
+    assert not equal_up_to_rounding(one, one * [1, 1, 1, -1])
+    assert not equal_up_to_rounding(one, np.nan_to_num(one, nan=0.0, posinf=np.inf))
+    assert describe_difference(one, one[:2]) == "(4,) float64 became (2,) float64"
+    assert describe_difference(one, one.astype(np.float32)) == "(4,) float64 became (4,) float32"
+    assert describe_difference(one, one + 2**46 * step) == "elements differ by up to 4"
