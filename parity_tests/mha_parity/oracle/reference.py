@@ -54,14 +54,6 @@ class Reference:
         """The weights averaged over heads, (N, L, S')."""
         return np.asarray(self.weights.mean(axis=1))
 
-    @property
-    def sentence(self) -> str:
-        """What the report says of this reference."""
-        if self.logits.dtype == np.longdouble and np.longdouble is EXTENDED:
-            digits = np.finfo(np.longdouble).nmant + 1
-            return f"plain NumPy in {digits}-bit long double, met by torch's pinned path in float64"
-        return "torch's pinned path in float64, met by plain NumPy in float64"
-
 
 def reference_answer(problem: Problem) -> Reference:
     """Return the reference answer.

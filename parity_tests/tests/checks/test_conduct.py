@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,13 @@ import pytest
 from mha_parity.cases.covering import case_index, draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import whole_offer
-from mha_parity.checks.call_effects import CHECKS, FURTHER, MonitoredCandidate, Schedule
+from mha_parity.checks.call_effects import (
+    CHECKS,
+    FURTHER,
+    MonitoredCandidate,
+    Schedule,
+    _inputs_changed,
+)
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.options import Options
@@ -215,3 +223,15 @@ def test_equal_answers_to_unlike_problems_may_be_right() -> None:
     )
     assert "statelessness" in answer.held
     assert answer.notes == ()
+
+
+@pytest.mark.parametrize("step", [-1, 1])
+def test_a_write_is_seen_whichever_way_it_moves(step: int) -> None:
+    """Kills an order of bytes in the place of equality, which sees larger ones alone."""
+    before = np.zeros(3)
+    call: Any = SimpleNamespace(given=[("query", before.copy()), ("key", before + step)])
+    (told,) = _inputs_changed(call, [before, before])
+    assert "wrote into `key`" in told
+    (told,) = _inputs_changed(call, [before + step, before + step])
+    assert "wrote into `query`" in told
+    assert [] == list(_inputs_changed(call, [before, before + step]))

@@ -15,6 +15,7 @@ from mha_parity.checks.metamorphic import (
     RELATIONS,
     RelatedProblem,
     judge_relation,
+    key_value_permutation,
     permute_rows,
     scheduled_relation,
 )
@@ -332,3 +333,35 @@ def test_one_group_of_all_heads_has_no_others() -> None:
     """Nothing would stay the same."""
     problem = make_problem(parse("mha-N1-L2-S2-H4-D2-G1-float64-s3"))
     assert RELATIONS["head independence"](problem) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ("cross", True),
+        ("distinct-boolmask-padding", True),
+        ("cross-causal", False),
+        ("cross-lengths", False),
+        ("self", False),
+    ],
+)
+@pytest.mark.parametrize("keys", [1, 2, 5])
+def test_keys_are_permuted_where_their_order_says_nothing(
+    words: str, keys: int, *, asked: bool
+) -> None:
+    """Kills `and` for each `or`: under a causal rule a right target would break the relation.
+
+    One key has no other order.
+    """
+    sizes = f"L{keys}-S{keys}" if words == "self" else f"L3-S{keys}-{words}"
+    problem = make_problem(parse(f"mha-N2-H2-D3-{sizes}-float64-s1"))
+    related = key_value_permutation(problem)
+    assert (related is not None) is (asked and keys > 1)
+    if related is not None:
+        given, moved = (
+            sorted(
+                (k.tobytes(), v.tobytes()) for k, v in zip(one.key[0], one.value[0], strict=True)
+            )
+            for one in (problem, related.problem)
+        )
+        assert given == moved, "keys stay with their values"

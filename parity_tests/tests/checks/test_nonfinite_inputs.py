@@ -7,10 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.layer_base import Layer, bound_layer
 from mha_parity.checks.call_effects import MonitoredCandidate
-from mha_parity.checks.nonfinite_inputs import NAME, SPREADS, check_nonfinite_inputs
+from mha_parity.checks.nonfinite_inputs import (
+    NAME,
+    SPREADS,
+    check_nonfinite_inputs,
+    sees,
+    with_token,
+)
 from mha_parity.core.candidate import REMARK
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
@@ -122,3 +129,16 @@ def test_the_planted_layer_fails_by_its_name() -> None:
     verdict = check(candidate, options)
     assert {NAME} == {row.name for row in verdict.checks if row.failed}
     assert bug.id == verdict.diagnosis[0].bug
+
+
+@pytest.mark.parametrize("attn", ["none", "causal"])
+def test_every_row_of_the_first_sample_sees_the_token(attn: str) -> None:
+    """Also under the causal rule: kills another token, which the first rows do not see."""
+    problem = make_problem(CASE.replace(attn=attn))
+    rows = sees(problem)
+    assert rows[0].all()
+    assert not rows[1:].any()
+    poisoned = with_token(problem, np.nan)
+    assert np.isnan(poisoned.value[0, 0]).all()
+    assert 1 == np.isnan(poisoned.value).any(axis=-1).sum()
+    assert not np.isnan(problem.value).any()

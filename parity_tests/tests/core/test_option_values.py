@@ -64,7 +64,7 @@ def test_lists_given_several_times_are_joined_without_repetition() -> None:
     options = from_namespace(parser.parse_args(words))
     assert Options(dtypes=("float32", "float64"), cases=7, grad=True, answers="file") == options
     assert Options() == from_namespace(parser.parse_args([]))
-    prefixed = {f"mha_parity_{name.replace('-', '_')}": [] for name in FLAGS}
+    prefixed: dict[str, list[str]] = {f"mha_parity_{name.replace('-', '_')}": [] for name in FLAGS}
     assert from_namespace(Namespace(**prefixed, path="flash"), "mha-parity-").path == "flash"
     for name in ("html", "markdown", "github"):
         asked = Namespace(**vars(parser.parse_args([])), **{name: "file"})

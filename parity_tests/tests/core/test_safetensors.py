@@ -74,6 +74,7 @@ BROKEN = {
     "dtype": (block(one(dtype="U7"), b"x"), "unknown dtype 'U7'"),
     "unhashable dtype": (block(one(dtype=[]), b"x"), r"unknown dtype \[\]"),
     "shape": (block(one(shape=[-1]), b"x"), "no lists of sizes"),
+    "three": (block(one(data_offsets=[0, 1, 1]), b"x"), "no lists of sizes"),
     "bool": (block(one(shape=[True]), b"x"), "no lists of sizes"),
     "size": (block(one(shape=[2]), b"x"), "1 bytes of `a`, but should have 2"),
     "hole": (block(one(data_offsets=[1, 2]), b"xy"), "a hole or an overlap at byte 0"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -210,3 +213,36 @@ def test_what_overflows_the_dtype_is_infinite_there() -> None:
     assert outcome(judge_answer(scaled, big, Answer(output=finite))).fails
     # Kills the mutation that compares whether both are infinite, and not with which sign.
     assert outcome(judge_answer(scaled, big, Answer(output=-infinite))).fails
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "; 1 such place."), (2, "; 2 such places.")])
+def test_places_without_a_number_are_counted(count: int, said: str) -> None:
+    """Kills `not wrong > 1`, and a count of the rows in the place of one of the elements."""
+    output = rounded(PLAIN, reference_answer(PLAIN)).output
+    output[0, 1, :count] = np.nan
+    assert judged(PLAIN, output)[0].detail.endswith(said)
+
+
+def test_the_reach_of_a_policy_grows_with_the_largest_terms_alone() -> None:
+    """By its factors: kills 1 as the least largest value, and queries counted for keys.
+
+    A reach too large would name an answer that is far off "uniform".
+    """
+    problem = make_problem(parse("qkv-N2-L3-S7-H2-D4-cross-float64-s1"))
+    reference = reference_answer(problem)
+
+    def reach(name: str, reference: Reference, problem: Problem = problem) -> float:
+        judged = SimpleNamespace(name=name)
+        found = nonfinite._reach(problem, reference, judged)  # type: ignore[arg-type]  # the name is what is read
+        return found / nonfinite.roundoff(problem.dtype)
+
+    small = replace(reference, v=reference.v / 2**9)
+    assert reach("weights", reference) == reach("weights", small) > 7
+    assert reach("output", reference) == pytest.approx(2**9 * reach("output", small))
+    assert reach("output", reference) == pytest.approx(
+        reach("weights", reference) * float(np.abs(reference.v).max())
+    )
+    for changes, more in (({"keys": 9}, 2), ({"queries": 9}, 0), ({"head_dim": 6}, 4)):
+        other = make_problem(problem.case.replace(**changes))
+        difference = reach("weights", reference_answer(other), other) - reach("weights", reference)
+        assert difference == pytest.approx(more), changes

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -63,3 +66,13 @@ def test_weights_formed_anew_from_rounded_scores_are_within_the_bound() -> None:
     off = np.abs(weights.swapaxes(1, 2) @ given - right.value)
     assert off.max() > 1
     assert (off <= right.limit).all()
+
+
+def test_a_difference_as_large_as_the_bound_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kills `<` for `<=` where both may err together by just as much."""
+    limits = {"query": SimpleNamespace(error=np.ones(1))}
+    monkeypatch.setattr("mha_parity.oracle.reference_gradients.backward", lambda *_: limits)
+    problem: Any = None
+    _agree(problem, problem, np.ones(1), {"query": np.ones(1)}, {"query": np.full(1, 2.0)})
+    with pytest.raises(OraclesDisagreeError, match=r"differ by 1\.5, which"):
+        _agree(problem, problem, np.ones(1), {"query": np.ones(1)}, {"query": np.full(1, 2.5)})
