@@ -21,6 +21,7 @@ from mha_parity.judging import nonfinite
 from mha_parity.judging.accuracy import torch_output
 from mha_parity.judging.nonfinite import reference_under
 from mha_parity.judging.output import JudgeSettings, judge_answer
+from mha_parity.oracle.error_bound import roundoff
 from mha_parity.oracle.reference import Reference, reference_answer
 
 PLAIN = make_problem(parse("mha-N3-L5-S7-H2-D4-cross-bias-float32-s51"))
@@ -234,7 +235,7 @@ def test_the_reach_of_a_policy_grows_with_the_largest_terms_alone() -> None:
     def reach(name: str, reference: Reference, problem: Problem = problem) -> float:
         judged = SimpleNamespace(name=name)
         found = nonfinite._reach(problem, reference, judged)  # type: ignore[arg-type]  # the name is what is read
-        return found / nonfinite.roundoff(problem.dtype)
+        return found / roundoff(problem.dtype)
 
     small = replace(reference, v=reference.v / 2**9)
     assert reach("weights", reference) == reach("weights", small) > 7
