@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def openmp_in_one_thread() -> Iterator[None]:
-    """Let libraries on OpenMP, torch among them, compute in this thread, and then as before.
+def in_one_thread(*, blas: bool = False) -> Iterator[None]:
+    """Let the libraries that are loaded compute in this thread, and then as before.
 
-    OpenMP's threads wait for each other by spinning: on busy cores, problems as small as cases take
-    five to ten times as long with two. The limit is the calling thread's own. OpenBLAS takes a
-    second thread for larger products alone, and its limit, the whole process's, is left as it is.
+    OpenMP's threads and OpenBLAS's wait for each other by spinning: on busy cores, problems as
+    small as cases take five to ten times as long with two. A library that is loaded later keeps its
+    threads. The limit of OpenMP (torch) is the calling thread's own, that of OpenBLAS the whole
+    process's: ``blas`` is for a process in which nothing else computes, no target above all.
     """
-    with threadpool_limits(1, user_api="openmp"):
+    with threadpool_limits(1, user_api=None if blas else "openmp"):
         yield

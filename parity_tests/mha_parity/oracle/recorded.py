@@ -87,6 +87,11 @@ def asks_torch() -> bool:
     return record is None or not record.closed
 
 
+def load_torch() -> None:
+    """Load torch before its threads are limited: no limit is kept for what is loaded later."""
+    _ = mha_torch.multihead_attention
+
+
 def torch_result(kind: str, problem: Problem, compute: Callable[[], Result]) -> Result:
     """Return arrays that torch computes of a problem, ``compute`` does where no record has them."""
     record = active()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import mha_torch
 from mha_parity.core.environment import environment
 from mha_parity.core.options import Options
-from mha_parity.core.threads import openmp_in_one_thread
+from mha_parity.core.threads import in_one_thread
 from mha_parity.judging.systematic_error import SystematicErrorTest
-from mha_parity.oracle.recorded import active, using
+from mha_parity.oracle.recorded import active, asks_torch, load_torch, using
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
 from mha_parity.run.chunks import KEPT_FAILURES, WHOLE, Shard, run_chunks
@@ -79,7 +78,6 @@ class RunResult:
     seconds: float
 
 
-@openmp_in_one_thread()
 def run_all(
     candidate: Candidate,
     options: Options,
@@ -92,47 +90,51 @@ def run_all(
     """Return the results of all cases of a shard, and the options with what a record leaves."""
     started = time.perf_counter()
     record = active()
-    if record is None and executor is None and jobs(options, target) == 1:
-        _load_torch(candidate)
-    offer = restricted(candidate, options)
-    if record is None:
-        cases: Iterable[Case] = cases_for(candidate, offer, options)
-    else:
-        cases = recorded_cases(record, offer, options)
-        options = without_torch(options, cases)
-    systematic = SystematicErrorTest()
+    here = executor is None and jobs(options, target) == 1
     case_results: list[CaseResult] = []
+    systematic = SystematicErrorTest()
     there: dict[str, str] | None = None
     kept = 0
     shared: dict[Any, Any] = {}
-    for chunk in _chunks(candidate, options, target, cases, progress, shard, executor):
-        found_there = chunk.case_results
-        if kept >= KEPT_FAILURES:
-            found_there = [case_result.without_arrays() for case_result in found_there]
-        kept += sum(case_result.problem is not None for case_result in found_there)
-        case_results += [each.with_shared_values(shared) for each in found_there]
-        systematic.merge(chunk.systematic)
-        there = there or chunk.environment
-        if options.fail_fast and case_results[-1].fails:
-            break
-    state = state_findings(candidate, case_results) if options.diagnose else []
+    with _in_one_thread(candidate, torch=here):
+        offer = restricted(candidate, options)
+        if record is None:
+            cases: Iterable[Case] = cases_for(candidate, offer, options)
+        else:
+            cases = recorded_cases(record, offer, options)
+            options = without_torch(options, cases)
+        for chunk in _chunks(candidate, options, target, cases, progress, shard, executor):
+            found_there = chunk.case_results
+            if kept >= KEPT_FAILURES:
+                found_there = [case_result.without_arrays() for case_result in found_there]
+            kept += sum(case_result.problem is not None for case_result in found_there)
+            case_results += [each.with_shared_values(shared) for each in found_there]
+            systematic.merge(chunk.systematic)
+            there = there or chunk.environment
+            if options.fail_fast and case_results[-1].fails:
+                break
+        state = state_findings(candidate, case_results) if options.diagnose else []
     found = there or environment(None if record is None else record.environment)
     seconds = time.perf_counter() - started
     return RunResult(case_results, systematic, state, found, seconds), options
 
 
-def _load_torch(candidate: Candidate) -> None:
-    """Load what the oracle needs while the process of a target finds out how it is called.
+@contextmanager
+def _in_one_thread(candidate: Candidate, *, torch: bool) -> Iterator[None]:
+    """Compute in this thread, and load torch before, where the oracle asks it: it is limited too.
 
-    Its own libraries come first: a target that is not there is refused at once.
+    The libraries of a target in another process come first: one that is not there is refused at
+    once, and torch is loaded here while it is found out how the target is called.
     """
     wait = getattr(candidate, "wait_until_loaded", None)
-    if wait is not None:
-        wait()
-        _ = mha_torch.multihead_attention
+    if torch and asks_torch():
+        if wait is not None:
+            wait()
+        load_torch()
+    with in_one_thread(blas=wait is not None):
+        yield
 
 
-@openmp_in_one_thread()
 def verdict_of(
     candidate: Candidate, options: Options, target: str, repro: Repro, found: RunResult
 ) -> Verdict:
@@ -145,10 +147,14 @@ def verdict_of(
 
     """
     started = time.perf_counter()
-    offer = restricted(candidate, options)
-    overflow = overflow_check(candidate, offer, strict=options.strict_overflow)
-    over_run = [*found.systematic.check_results(), *overflow, *found.state]
-    verdict = build_verdict(candidate, options, target, repro, found.case_results, over_run, offer)
+    fails = any(case_result.fails for case_result in found.case_results)
+    with _in_one_thread(candidate, torch=fails):
+        offer = restricted(candidate, options)
+        overflow = overflow_check(candidate, offer, strict=options.strict_overflow)
+        over_run = [*found.systematic.check_results(), *overflow, *found.state]
+        verdict = build_verdict(
+            candidate, options, target, repro, found.case_results, over_run, offer
+        )
     return replace(
         verdict,
         environment=found.environment,

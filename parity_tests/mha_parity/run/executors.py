@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from mha_parity.core.environment import VERSIONS, environment
-from mha_parity.core.threads import openmp_in_one_thread
+from mha_parity.core.threads import in_one_thread
+from mha_parity.oracle.recorded import load_torch
 from mha_parity.run.chunks import WHOLE, run_chunk, split
 from mha_parity.worker.open_target import opened
 
@@ -175,7 +176,8 @@ def run_here(
     step: int,
 ) -> ChunkResult:
     """Run one chunk in this process, whose target stays open for the next chunk of ``run``."""
-    with _OpenTarget.lock, openmp_in_one_thread():
+    load_torch()
+    with _OpenTarget.lock, in_one_thread(blas=True):
         candidate = _OpenTarget.of(run, target, options)
         chunk = run_chunk(
             candidate, cases, settings, _nothing, place, step, fail_fast=options.fail_fast

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from mha_parity.core.threads import openmp_in_one_thread
+from mha_parity.core.threads import in_one_thread
 from mha_parity.targets.command import EXEC
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def opened(target: str, options: Options) -> AbstractContextManager[Candidate]:
     )
 
 
-@openmp_in_one_thread()
+@in_one_thread()
 def bind_in_process(
     subject: object, options: Options, label: str | None = None
 ) -> MonitoredCandidate:

@@ -1,0 +1,72 @@
+"""A run computes in one thread, torch too that the run itself loads, and leaves what it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from mha_parity.core.threads import in_one_thread
+
+TARGET = """
+def attention(query, key, value, num_heads):
+    return query
+"""
+RUN = """
+import json
+import sys
+
+from threadpoolctl import threadpool_info
+
+from mha_parity.core.options import Options
+from mha_parity.run.check import check
+from mha_parity.worker.open_target import opened
+
+
+def threads():
+    return {each["user_api"]: each["num_threads"] for each in threadpool_info()}
+
+
+found, options = [], Options(cases=2, shrink=False, in_process=sys.argv[2] == "here")
+with opened(sys.argv[1], options) as candidate:
+    check(candidate, options, progress=lambda *_: found.append(threads()))
+print(json.dumps([found, threads()]))
+"""
+
+
+@pytest.mark.parametrize(("place", "blas"), [("here", 2), ("its own process", 1)])
+def test_torch_that_a_run_loads_has_one_thread(tmp_path: Path, place: str, blas: int) -> None:
+    """A limit reaches loaded libraries alone; BLAS keeps its own where the target computes by it.
+
+    Fails where torch is loaded after the limit is set: small cases then wait for a second thread.
+    """
+    (tmp_path / "callers.py").write_text(TARGET, encoding="utf-8")
+    run = [sys.executable, "-c", RUN, f"{tmp_path}/callers.py:attention", place]
+    two = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    two.pop("MKL_NUM_THREADS", None)  # torch takes it before any limit
+    done = subprocess.run(run, env=two, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stderr
+    found, after = json.loads(done.stdout)
+    assert [{"openmp": 1, "blas": blas}] * 2 == found
+    assert {"blas": 2} == {api: number for api, number in after.items() if api == "blas"}
+
+
+def test_limits_are_set_within_alone() -> None:
+    """OpenMP has one thread within, BLAS where asked for, and both have theirs again after."""
+    torch.ones(2).sum()
+
+    def threads() -> dict[str, int]:
+        return {each["user_api"]: each["num_threads"] for each in threadpool_info()}
+
+    with threadpool_limits(2):
+        before = threads()
+        for blas in (False, True):
+            with in_one_thread(blas=blas):
+                assert before | {"openmp": 1} | ({"blas": 1} if blas else {}) == threads()
+            assert before == threads()
