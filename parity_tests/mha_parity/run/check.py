@@ -17,7 +17,7 @@ from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
 from mha_parity.run.chunks import KEPT_FAILURES, WHOLE, Shard, run_chunks
 from mha_parity.run.executors import STAYS, can_move, jobs, processes, run_chunks_on
-from mha_parity.run.fresh import state_findings
+from mha_parity.run.fresh import SAMPLED_FROM, FreshProcesses, state_findings
 from mha_parity.run.narrowing import cases_for, restricted
 from mha_parity.run.overflow import overflow_check
 from mha_parity.run.repro import Repro
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from mha_parity.run.chunks import ChunkResult
 
 Progress = Callable[[int, int], None]
+
+REFUSED_WITHIN = 0.5  # seconds in which a process says that there is no such target, most often
 
 
 def check(
@@ -96,7 +98,7 @@ def run_all(
     there: dict[str, str] | None = None
     kept = 0
     shared: dict[Any, Any] = {}
-    with _in_one_thread(candidate, torch=here):
+    with _in_one_thread(candidate, torch=here), FreshProcesses(candidate) as fresh:
         offer = restricted(candidate, options)
         if record is None:
             cases: Iterable[Case] = cases_for(candidate, offer, options)
@@ -111,9 +113,11 @@ def run_all(
             case_results += [each.with_shared_values(shared) for each in found_there]
             systematic.merge(chunk.systematic)
             there = there or chunk.environment
+            if options.diagnose and shard.size(options.cases) >= SAMPLED_FROM:
+                fresh.start()
             if options.fail_fast and case_results[-1].fails:
                 break
-        state = state_findings(candidate, case_results) if options.diagnose else []
+        state = state_findings(candidate, case_results, fresh) if options.diagnose else []
     found = there or environment(None if record is None else record.environment)
     seconds = time.perf_counter() - started
     return RunResult(case_results, systematic, state, found, seconds), options
@@ -123,13 +127,13 @@ def run_all(
 def _in_one_thread(candidate: Candidate, *, torch: bool) -> Iterator[None]:
     """Compute in this thread, and load torch before, where the oracle asks it: it is limited too.
 
-    The libraries of a target in another process come first: one that is not there is refused at
-    once, and torch is loaded here while it is found out how the target is called.
+    A target in another process gets a moment first: one that is not there is refused at once. What
+    takes longer loads large libraries itself, and does so while torch is loaded here.
     """
     wait = getattr(candidate, "wait_until_loaded", None)
     if torch and asks_torch():
         if wait is not None:
-            wait()
+            wait(REFUSED_WITHIN)
         load_torch()
     with in_one_thread(blas=wait is not None):
         yield

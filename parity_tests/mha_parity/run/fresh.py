@@ -19,15 +19,14 @@ from mha_parity.oracle.recorded import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from typing import Self
 
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.case import Case
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
     from mha_parity.run.case_run import CaseResult
-
-    Open = Callable[[], AbstractContextManager[Candidate]]
+    from mha_parity.worker.client import IsolatedCandidate as _Process
 
 CHECK = "statelessness"
 FAILING = 2  # failing cases that are asked in a fresh process
@@ -41,13 +40,42 @@ def is_sampled(place: int) -> bool:
     return place < BEFORE and place % EVERY == 0
 
 
-def state_findings(candidate: Candidate, case_results: Sequence[CaseResult]) -> list[CheckResult]:
+class FreshProcesses:
+    """Processes in which a target has not been called; the first can load before it is needed."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        """Start none yet; a candidate in this process has none."""
+        self.open: Callable[[], _Process] | None = getattr(candidate, "fresh", None)
+        self._started: _Process | None = None
+        self._asked = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._started is not None:
+            self._started.close()
+
+    def start(self) -> None:
+        """Start the first, once."""
+        if self.open is not None and not self._asked:
+            self._asked, self._started = True, self.open()
+
+    def __call__(self) -> _Process:
+        """Return the one that was started, or the next one."""
+        assert self.open is not None  # noqa: S101  (whoever asks has looked)
+        started, self._started, self._asked = self._started, None, True
+        return started or self.open()
+
+
+def state_findings(
+    candidate: Candidate, case_results: Sequence[CaseResult], fresh: FreshProcesses
+) -> list[CheckResult]:
     """Return at most one failed check: two calls of which the earlier changes the later.
 
     Empty where the target has no process of its own.
     """
-    fresh: Open | None = getattr(candidate, "fresh", None)
-    if fresh is None:
+    if fresh.open is None:
         return []
     own = getattr(candidate, "own_weights", None)
     search = _Search(fresh, [each.case for each in case_results], own)
@@ -80,7 +108,7 @@ def _finding(case: Case, sentence: str) -> CheckResult:
 class _Search:
     """The search for two calls; ``fresh`` starts a process and ``run`` has the cases in order."""
 
-    fresh: Open
+    fresh: FreshProcesses
     run: list[Case]
     own_weights: OwnWeights | None
 

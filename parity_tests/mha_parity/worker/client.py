@@ -146,8 +146,8 @@ class IsolatedCandidate(ProcessOwner):
             self._wait_for_start()
         return self._ready
 
-    def wait_until_loaded(self) -> None:
-        """Wait until the target's libraries are loaded: what it offers is found after that.
+    def wait_until_loaded(self, most: float) -> None:
+        """Wait until the target's libraries are loaded, or ``most`` seconds.
 
         Raises
         ------
@@ -155,7 +155,10 @@ class IsolatedCandidate(ProcessOwner):
             It cannot be loaded, or ended the process on being imported.
 
         """
+        until = time.monotonic() + most
         while self._ready is None and not self._process.loaded:
+            if not self._process.says_something(until - time.monotonic()):
+                return
             self._wait_for_start()
 
     def _wait_for_start(self) -> None:

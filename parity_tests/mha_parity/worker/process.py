@@ -141,6 +141,16 @@ class Process:
             if memory is not None and (taken := self._resident() - self._held_at_first) > memory:
                 raise self.lost("crash", f"took {taken / 2**30:.2g} GiB of memory")
 
+    def says_something(self, limit: float) -> bool:
+        """Wait up to ``limit`` seconds, and return whether a message came or the process ended."""
+        until = time.monotonic() + limit
+        while True:
+            left = max(0.0, until - time.monotonic())
+            ready = {key.fd for key, _ in self._selector.select(left)}
+            if self._from in ready or not left:
+                return self._from in ready
+            self._read_output()
+
     def end(self) -> None:
         """Kill the process and those that it started, and close the pipes."""
         self._finalizer()

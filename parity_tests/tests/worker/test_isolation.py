@@ -241,12 +241,23 @@ def test_a_case_that_is_lost_is_not_asked_in_another_form() -> None:
 def test_a_caller_may_wait_for_the_libraries_alone() -> None:
     """A target that loads is waited for until then; one that does not is refused by then."""
     with isolated(f"{SUBJECTS / 'styles.py'}:attend") as candidate:
-        candidate.wait_until_loaded()
+        candidate.wait_until_loaded(60)
         assert candidate._process.loaded
         assert candidate.offer["dtype"]
-        candidate.wait_until_loaded()
+        candidate.wait_until_loaded(60)
     with (
         isolated(f"{SUBJECTS / 'styles.py'}:nothing") as missing,
         pytest.raises(TargetError, match="nothing"),
     ):
-        missing.wait_until_loaded()
+        missing.wait_until_loaded(60)
+
+
+def test_a_caller_that_waits_for_libraries_waits_no_longer_than_it_says(tmp_path: Path) -> None:
+    """What is printed meanwhile is no message, and nothing that was printed is lost."""
+    (tmp_path / "slow.py").write_text(
+        "import time\nprint('loading', flush=True)\ntime.sleep(60)\n", encoding="utf-8"
+    )
+    with isolated(f"{tmp_path}/slow.py:f") as candidate:
+        while "loading" not in candidate._process.output.unfinished().last:
+            candidate.wait_until_loaded(0.05)
+        assert not candidate._process.loaded
