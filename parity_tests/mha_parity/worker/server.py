@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.check_result import Severity
+from mha_parity.core.threads import in_one_thread
 from mha_parity.worker.framing import blocks, send
 from mha_parity.worker.messages import (
     PROTOCOL,
@@ -56,7 +57,8 @@ def serve(requests: int, answers: int) -> None:
     try:
         subject = load.load(setup.target)
         _say(answers, Loaded())
-        candidate = _bound(subject, setup)
+        with in_one_thread():  # as in the caller's process
+            candidate = _bound(subject, setup)
     except TargetError as error:
         _say(answers, Refused(sentence=str(error)))
         return
@@ -82,6 +84,17 @@ def serve(requests: int, answers: int) -> None:
     printed = os.dup(1)  # the candidate may close or redirect its own
     os.write(printed, mark(START))
     _say(answers, ready)
+    with in_one_thread():
+        _answer_all(candidate, incoming, answers, printed)
+
+
+def _answer_all(
+    candidate: MonitoredCandidate,
+    incoming: Iterator[tuple[int | None, Any]],
+    answers: int,
+    printed: int,
+) -> None:
+    """Answer problems, and describe calls where asked, until the pipe is closed."""
     for number, problem in incoming:
         if isinstance(problem, Describe):
             candidate.describe_calls(lambda text: _say(answers, Described(text=text)))

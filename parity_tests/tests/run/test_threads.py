@@ -8,11 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.case import parse
 from mha_parity.core.threads import in_one_thread
+from mha_parity.worker.client import isolated
 
 TARGET = """
 def attention(query, key, value, num_heads):
@@ -55,6 +59,19 @@ def test_torch_that_a_run_loads_has_one_thread(tmp_path: Path, place: str, blas:
     found, after = json.loads(done.stdout)
     assert [{"openmp": 1, "blas": blas}] * 2 == found
     assert {"blas": 2} == {api: number for api, number in after.items() if api == "blas"}
+
+
+def test_a_target_in_its_own_process_has_one_thread_of_openmp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is bound and when it answers, as in the caller's process; a limit of 2 is undone."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    target = "import torch\n" + TARGET.replace("return", "return torch.get_num_threads() *")
+    (tmp_path / "callers.py").write_text(target, encoding="utf-8")
+    problem = make_problem(parse("qkv-N1-L2-S2-H1-D2-float64-s1"))
+    with isolated(f"{tmp_path}/callers.py:attention") as candidate:
+        assert np.array_equal(problem.query, candidate(problem).output)
 
 
 def test_limits_are_set_within_alone() -> None:
