@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 HARNESS = "parity_tests/mha_parity"
 # What decides a verdict, and the folders of tests that are asked about it, nearest first.
 ROOMS = {
-    f"{HARNESS}/core": ("core", "cases"),
+    f"{HARNESS}/core": ("core", "cases", "report"),
     f"{HARNESS}/cases": ("cases",),
     f"{HARNESS}/oracle": ("oracle", "judging"),
     f"{HARNESS}/judging": ("judging", "checks"),
     f"{HARNESS}/checks": ("checks", "judging"),
-    f"{HARNESS}/run": ("run",),
+    f"{HARNESS}/run": ("run", "report"),
     "reference/mha_torch": ("oracle", "judging"),
     "impl/mha_numpy/engines": ("numpy",),
     "impl/mha_numpy/grad": ("numpy",),

@@ -19,6 +19,7 @@ from mha_parity.core.case import Case, parse
 from mha_parity.core.features import AXES, offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
+from mha_parity.core.verdict import TARGET
 from mha_parity.judging import accuracy
 from mha_parity.judging.accuracy import MeasuredError, measure_errors, times_torch, torch_output
 from mha_parity.oracle.reference import reference_answer
@@ -284,3 +285,11 @@ def test_the_published_errors_are_torchs_own_in_the_median(dtype: str) -> None:
             f"{ours.above2:.1%} of the errors are above twice torch's, where "
             f"{2 * control.above2:.1%} should be the most"
         )
+
+
+@pytest.mark.parametrize(("times", "bits"), [(0.5, -1.0), (1.0, 0.0), (8.0, 3.0), (0.0, math.inf)])
+def test_lost_bits_are_the_logarithm_of_the_median_ratio(times: float, bits: float) -> None:
+    """Fewer than none where an error is below torch's. Kills 1 for 0 as the least ratio."""
+    row = accuracy.accuracy_row("float32", [MeasuredError(TARGET, times, 20.0)])
+    assert row is not None
+    assert bits == row.bits

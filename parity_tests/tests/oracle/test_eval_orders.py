@@ -156,3 +156,17 @@ def test_a_sample_alone_sums_in_16_bits_as_among_others(dtype: str) -> None:
             alone = attend_in_order(prepared.of_sample(sample), NARROW)
             for one, among in zip(alone, whole, strict=True):
                 assert np.array_equal(one[0], among[sample], equal_nan=True), problem.case.id
+
+
+def test_a_single_element_is_summed_from_the_first_term_to_the_last() -> None:
+    """NumPy adds over the axis that is last in memory in pairs. Kills the batch counted for it."""
+    chance = np.random.Generator(np.random.Philox(3))
+    left, right = chance.standard_normal((2, 2, 1, 1001)).astype(np.float32)
+    total = np.zeros(2, np.float32)
+    for term in (left * right)[:, 0].T:
+        total += term
+    arithmetic = Arithmetic(np.dtype(np.float32), EvalOrder(sums="sequential"))
+    assert np.array_equal(
+        total[:, None, None], arithmetic.product(left[:, None], right[:, None], "sequential")[:, 0]
+    )
+    assert not np.array_equal(total, (left * right).sum(axis=-1)[:, 0])

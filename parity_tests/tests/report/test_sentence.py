@@ -1,0 +1,68 @@
+"""The sentence of a verdict, and the line it points at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mha_parity.core.parameters import NO_ANSWER, Parameter, Role
+from mha_parity.core.verdict import Outcome, Source, Verdict
+
+MASK = Parameter(name="mask", of="call", role=Role.MASK, reason="no meaning fits")
+LENGTHS = Parameter(name="lens", of="call", role=Role.LENGTHS)
+CAUSAL = Parameter(name="causal", of="call", role=Role.CAUSAL)
+KEYS = Parameter(name="context", of="call", role=Role.KEYS, reason="raised ValueError")
+MEANING = "say what it means by --masks "
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ([MASK], f"`mask` (mask): no meaning fits; {MEANING}mask=hides, keeps or additive, name"),
+        (
+            [MASK, LENGTHS],
+            f"{MEANING}mask=hides, keeps or additive and by --masks lens=hides, keeps or additive",
+        ),
+        ([MASK, CAUSAL], "judge an adapter that passes them, which `mha-parity adapt` begins"),
+        ([CAUSAL], "judge an adapter that passes it, which `mha-parity adapt` begins"),
+        (
+            [Parameter(name="mask", of="call", role=Role.MASK, reason=f"{NO_ANSWER} raised")],
+            "judge an adapter that passes it, which",
+        ),
+        ([KEYS], "`context` is an input of its own, and every call with S unlike L raised"),
+        ([KEYS, MASK], "--features inputs=self; no case passed `mask` (mask)"),
+    ],
+)
+def test_untried_parameters_are_named_with_the_way_out(
+    make_verdict: Callable[..., Verdict], parameters: list[Parameter], said: str
+) -> None:
+    """A meaning helps where every one of them may have another; else an adapter does."""
+    verdict = make_verdict(failed=0, outcome=Outcome.INCONCLUSIVE, parameters=tuple(parameters))
+    assert said in verdict.sentence
+    if KEYS in parameters:
+        assert "`context` (" not in verdict.sentence
+
+
+def test_a_failure_over_the_run_is_no_failure_of_cases(
+    make_verdict: Callable[..., Verdict],
+) -> None:
+    """Without a failing case the check is named; with some they are counted."""
+    few = make_verdict()
+    assert f"{few.target} fails 40 of 200 cases." in few.sentence
+    none = make_verdict(failed=0, outcome=Outcome.FAIL, failures=few.failures)
+    assert none.sentence.endswith("; no single one of 200 cases fails.")
+    assert "fails 0" not in none.sentence
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (Source("a.py", 3), 3),
+        (Source("a.py", 3, raised_at=7), 7),
+        (Source("a.py", 3, raised_at=7, suspects=((9, "x"), (11, "y"))), 9),
+    ],
+)
+def test_the_first_suspect_is_marked_then_the_line_that_raised(source: Source, line: int) -> None:
+    """Then the first line of the definition."""
+    assert line == source.marked
