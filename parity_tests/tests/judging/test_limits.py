@@ -31,7 +31,7 @@ def test_an_error_next_to_the_bound_is_improbable_where_roundings_are_many(
     dtype: str, improbable: bool
 ) -> None:
     """In 16 bits one rounding of the output is most of the bound: nothing is improbable there."""
-    problem = make_problem(parse(f"mha-N2-L3-S3-H2-D4-{dtype}-s1"))
+    problem = make_problem(parse(f"mha-N2-L3-S3-H2-D4-bias-outproj-{dtype}-s2"))
     reference = reference_answer(problem)
     far = reference.output + 0.9 * bound(problem, reference).output
     found = judge_answer(problem, reference, Answer(output=far.astype(dtype)), JudgeSettings())
