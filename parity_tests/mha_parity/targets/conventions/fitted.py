@@ -265,6 +265,7 @@ class Fitted(InterpretedCalls):
             single = single_sample(case, self.offer)
             if takes_single(self, single):
                 yield FeatureProbe("layout", "unbatched", (single,))
+        yield from self.other_layout()
         packed = self.how.roles.packed
         if not self.how.parts and self.how.arrangement in OF_HEADS:
             if packed is None or packed.container != "array":

@@ -12,7 +12,7 @@ from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.parameters import Role
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.backends import to_numpy
-from mha_parity.targets.conventions.base import Convention, has_modes, set_mode
+from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import (
     canonical,
@@ -35,7 +35,7 @@ from mha_parity.targets.masks.mask_format import MaskHolder
 from mha_parity.targets.parameters import role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
@@ -72,6 +72,18 @@ class InterpretedCalls(Convention):
         named = (p.name for p in self._named[0])
         return tuple(name for name in named if meanings(name)[:1] == ("kv_heads",))[:1]
 
+    @property
+    def _says_batch_first(self) -> bool:
+        """Whether the constructor has torch's switch of the layout: each of its values is asked."""
+        return "batch_first" in {p.name for p in self._named[0]}
+
+    def other_layout(self) -> Iterator[FeatureProbe]:
+        """Yield the trial of the layout that it was not found in, where it says it has both."""
+        case = self.trial_case()
+        for layout in ("batch_first", "sequence_first"):
+            if self._says_batch_first and layout not in self.offer["layout"]:
+                yield FeatureProbe("layout", layout, (case.replace(layout=layout),))
+
     def _new(self, construction: Construction, sizes: Sizes, **more: Any) -> Any:
         named = self._named[0]
         return new_layer(self.subject, self.construct, named, construction, sizes, **more)
@@ -84,7 +96,9 @@ class InterpretedCalls(Convention):
         kv_heads = problem.case.kv_heads_count
         width = self._sizes(problem)["e"]
         sizes = Sizes(width, problem.num_heads, bias, dropout, length, kv_heads)
-        more = {name: kv_heads for name in self._kv_heads if kv_heads}
+        more: dict[str, Any] = {name: kv_heads for name in self._kv_heads if kv_heads}
+        if self._says_batch_first:
+            more["batch_first"] = problem.case.layout != "sequence_first"
         layer = self._new(construction, sizes, **self.switches(problem), **more)
         if self.library.name == "torch" and is_module(layer):
             move(layer, problem.case.dtype, getattr(self.library, "device", "cpu"))

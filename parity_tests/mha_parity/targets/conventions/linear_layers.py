@@ -21,6 +21,11 @@ from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, split_result
 from mha_parity.targets.conventions.constructors import DROPOUTS, LENGTH, Sizes, counts_heads
+from mha_parity.targets.conventions.context_input import (
+    attends,
+    optional_inputs,
+    unknown_inputs,
+)
 from mha_parity.targets.conventions.from_torch import converted_state, converter
 from mha_parity.targets.conventions.linears import ROWS, SMALL, build_layer, input_roles, misfit
 from mha_parity.targets.conventions.packing import (
@@ -35,7 +40,6 @@ from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_
 from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
 from mha_parity.targets.conventions.single_sample import takes_single
 from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
-from mha_parity.targets.fit.roles import inputs_of_call
 from mha_parity.targets.problem_arrays import (
     arrays_of,
     bias_values,
@@ -89,7 +93,8 @@ class LinearModule(TorchModule):
         self._called = signature(forward(layer)) or ANY
         self._slots = slots(state_shapes(layer))
         self._rows = input_roles(self._called)
-        self._optional = self._optional_inputs(forward(layer))
+        self._optional = optional_inputs(forward(layer), self._called.required, self._rows)
+        self._unknown = unknown_inputs(forward(layer)) if len(self._rows) == 1 else ()
         self._more = max(len(self._called.required) - len(self._rows), 0)
         biased = {p for s in self._slots if f"{s.name}.bias" in state for p in s.parts}
         parts = frozenset(part for slot in self._slots for part in slot.parts)
@@ -105,13 +110,6 @@ class LinearModule(TorchModule):
             size=("small", "medium", "equal", "ones"),
             memory=self.library.memory,
         )
-
-    def _optional_inputs(self, call: Any) -> tuple[tuple[str, str], ...]:
-        """Return keys and values that may be left out: the names of their parameters and roles."""
-        if len(self._rows) > 1:
-            return ()
-        found = inputs_of_call(call)
-        return found[1:] if found and (found[0][0],) == self._called.required[:1] else ()
 
     @property
     def says_no_roles(self) -> bool:
@@ -189,6 +187,7 @@ class LinearModule(TorchModule):
                 self.offer = self.offer | {"layout": ("sequence_first",)}
                 self.reasons["layout", "batch_first"] = "it attends along the first axis"
             self.hides_future = hides_the_future(self, make_problem(self._plain))
+            self._look_for_keys()
         except CandidateError:
             return  # the trials say what it raised
         for slot in self._slots:
@@ -200,6 +199,18 @@ class LinearModule(TorchModule):
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
         self.remarks = tuple(remarks)
+
+    def _look_for_keys(self) -> None:
+        """Take an input of unknown name for the keys, where it is them: a right answer shows it."""
+        if self._optional or self.hides_future:
+            return
+        problem = make_problem(self._plain.replace(inputs="cross", keys=7))
+        for name in self._unknown:
+            self._optional = ((name, "key"),)
+            if attends(self, problem):
+                self.offer = self.offer | {"inputs": ("self", "cross")}
+                return
+        self._optional = ()
 
     def _asked(self, slot: ProjectionSlot) -> ProjectionSlot:
         problem = make_problem(self._plain.replace(batch=1))

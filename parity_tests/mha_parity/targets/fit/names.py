@@ -20,9 +20,10 @@ _AFFIXES = sorted(
 _WORDS = {
     "q": ("q", "qs", "query", "queries", "querys", "theta"),
     "k": ("k", "ks", "key", "keys", "phi"),
-    "v": ("v", "vs", "val", "value", "values", "g"),
-    "out": ("o", "out", "outputs", "output", "res", "final", "c", "p", "os", "unify", "combine"),
-}
+    "v": ("v", "vs", "val", "vals", "value", "values", "g"),
+    "out": ("o", "out", "outputs", "output", "res", "final", "c", "p", "os", "unify", "combine",
+            "join", "merge", "mix"),
+}  # fmt: skip
 ROWS = ("q", "k", "v")
 _LETTERS = {"query": "q", "key": "k", "value": "v"}
 PARTS: dict[str, tuple[str, ...]] = {
@@ -36,6 +37,7 @@ _LEAVES = frozenset({
     "weight", "weights", "bias", "w", "b", "kernel", "linear", "bias_", "weight_", "data", "params",
     "param", "parameters", "_parameters",
 })  # fmt: skip
+_WHOLES = tuple("".join(order) for order in permutations(ROWS))
 WHOLE = frozenset({"cattn"})  # words whose affixes belong to them
 
 
@@ -47,6 +49,8 @@ def plain(name: str) -> str:
 def stem(name: str) -> str:
     """Return what is left of a name without the affixes that say nothing; "" if nothing is."""
     left = plain(name)
+    whole = next((each for each in _WHOLES if left.removeprefix(each) in PARTS), "")
+    left = left.removeprefix(whole)  # `qkv_q`: that of q, among all of them
     while left not in PARTS:
         if left in WHOLE:
             return left

@@ -48,6 +48,9 @@ class MaskPlan:
     def passed(self, problem: Problem) -> dict[str, MaskArgument]:
         """Return what to pass for a problem: key of the parameter -> array or switch.
 
+        Where a mask's shape fits two readings by the sizes of the problem, such a mask is passed;
+        where L and S differ, a switch rather than an array: few cases can show its rule there.
+
         Raises
         ------
         CandidateError
@@ -57,7 +60,11 @@ class MaskPlan:
         ways = list(self._ways(problem))
         if not ways:
             raise CandidateError("inconclusive", self._why_not(problem))
-        return random.Random(problem.case.seed).choice(ways)
+        if problem.case.queries != problem.case.keys:
+            fewest = min(map(_arrays, ways))
+            ways = [way for way in ways if _arrays(way) == fewest]
+        read_twice = [way for way in ways if _fits_two_readings(way, problem)]
+        return random.Random(problem.case.seed).choice(read_twice or ways)
 
     def only_square(self, case: Case) -> bool:
         """Return whether the masks of a case can be passed at L = S alone."""
@@ -192,6 +199,24 @@ def _values(found: MaskSearchResult, part: MaskContent, problem: Problem) -> lis
     taken_here = (taken for taken in found.taken if whole or not taken.without_gradients)
     values = ((taken, taken.value(part, problem.dtype)) for taken in taken_here)
     return [MaskArgument(v, taken.axes, part.masks) for taken, v in values if v is not None]
+
+
+def _arrays(way: Mapping[str, MaskArgument]) -> int:
+    """Return how many parameters get more than a switch."""
+    return sum(not isinstance(each.value, bool) for each in way.values())
+
+
+def _fits_two_readings(way: Mapping[str, MaskArgument], problem: Problem) -> bool:
+    """Return whether a first axis, by its length, may be another that masks of that rank begin by.
+
+    Two axes begin by samples or by queries, three by samples or by heads.
+    """
+    samples, heads, queries, _ = problem.weights_shape
+    alike = {(2, "N"): samples == queries, (2, "L"): samples == queries,
+             (3, "N"): samples == heads, (3, "H"): samples == heads}  # fmt: skip
+    return any(
+        each.axes and alike.get((len(each.axes), each.axes[0]), False) for each in way.values()
+    )
 
 
 def _is_needed(found: MaskSearchResult) -> bool:

@@ -1,0 +1,48 @@
+"""What fits two readings is asked where they differ: masks, layouts, inputs and causal switches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mha_parity.core.verdict import Outcome, Verdict
+
+FILE = "two_readings.py"
+Judge = Callable[..., Verdict]
+
+RIGHT = ["Padding", "EitherLayout", "Pictures", "Hints", "AllAmongThem", "switched"]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_ones_hold(check_subject: Judge, name: str) -> None:
+    """No reading is taken that the target has not."""
+    verdict = check_subject(f"{FILE}:{name}", cases=120, dtypes=("float64",))
+    assert Outcome.PASS == verdict.outcome, verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "axis", "right"),
+    [
+        *(("PaddingUnlessAsManyQueries", seed, "padding", "none") for seed in range(3)),
+        ("OneLayoutAlone", 0, "layout", "sequence_first"),
+        ("PicturesOfMany", 0, "inputs", "self"),
+        *(("switched_at_the_end", seed, "attn", "none") for seed in range(3)),
+    ],
+)
+def test_one_that_is_wrong_by_one_reading_fails(
+    check_subject: Judge, name: str, seed: int, axis: str, right: str
+) -> None:
+    """Whatever the seed is, some of 500 cases have the sizes or the lengths at which it shows."""
+    verdict = check_subject(
+        f"{FILE}:{name}", cases=500, seed=seed, dtypes=("float64",), shrink=False, diagnose=False
+    )
+    assert Outcome.FAIL == verdict.outcome, verdict
+    failing = {row.value for row in verdict.features if row.axis == axis and row.failed}
+    assert failing - {right}
+
+
+def test_an_input_that_is_no_key_is_left_at_its_default(check_subject: Judge) -> None:
+    """What is added to the queries gives no attention as keys, and is named as untried."""
+    verdict = check_subject(f"{FILE}:Hints", cases=60, dtypes=("float64",))
+    assert "parameters not tried: hint" in verdict.sentence
