@@ -55,6 +55,24 @@ def with_heads(params, x):
     return attend(q, k, v) @ params["Wo"]
 
 
+def by_letter(x, w, num_heads):
+    """Right: `w["q"]` and the others, of which one function reads the letter that it gets."""
+
+    def project(name):
+        return split(x @ w[name], num_heads)
+
+    return attend(project("q"), project("k"), project("v")) @ w["o"]
+
+
+def by_letter_crossed(x, w, num_heads):
+    """Wrong: queries and keys by the weights of each other."""
+
+    def project(name):
+        return split(x @ w[name], num_heads)
+
+    return attend(project("k"), project("q"), project("v")) @ w["o"]
+
+
 def in_a_tuple(params, x, num_heads):
     """Right: four arrays in the order of the names."""
     w_k, w_q, w_v, w_o = params

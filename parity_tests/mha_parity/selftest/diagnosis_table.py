@@ -37,6 +37,7 @@ BATCHES = (
     "A sixth set, judged as the fourth, all of it held out",
     "A seventh set, judged as the sixth",
     "An eighth set, judged as the sixth",
+    "A ninth set, judged as the sixth",
 )
 
 

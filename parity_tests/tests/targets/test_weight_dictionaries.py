@@ -31,6 +31,7 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
         ("nested", "qkv, out applied as X @ W"),
         ("without_output", "wq, wk, wv applied as X @ W.T"),
         ("with_heads", "Wq, Wk, Wv, Wo applied as X @ W"),
+        ("by_letter", "q, k, v, o applied as X @ W"),
         ("in_a_tuple", "w_k, w_q, w_v, w_o applied as X @ W"),
     ],
 )
@@ -41,7 +42,9 @@ def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str)
     assert any(said in note for note in verdict.notes)
 
 
-@pytest.mark.parametrize("name", ["crossed", "doubled", "doubled_heads", "in_a_tuple_crossed"])
+@pytest.mark.parametrize(
+    "name", ["crossed", "doubled", "doubled_heads", "in_a_tuple_crossed", "by_letter_crossed"]
+)
 def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
     """A key's matrix is never given as the value's, whatever would fit."""
     verdict = judged(name)

@@ -35,6 +35,7 @@ _LAST_KEY = re.compile(r"(^|_)(k|kv|keys?|key_values?|context|memory)$")
 _HEADS = re.compile(r"head|^n?h$|^nh")
 # What a dictionary of all weights is called, and the weight and the bias of one projection in it.
 PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variables|p)$")
+MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
 _LEAF_WEIGHTS = ("w", "W", "weight", "kernel")
 _LEAF_BIASES = ("b", "bias")
 # How the weights of a function may be given, likeliest first: as arrays X @ W or X @ W.T, with
@@ -202,15 +203,13 @@ def of_function(
     ``keys`` are strings that it reads, which may be those of a dictionary of weights, and
     ``unpacked`` names that it unpacks, which may be those of a tuple of weights.
     """
-    # `p=0.0` is a probability.
-    kept = (p for p in named if p.default in {p.empty, None} and PARAMS.search(p.name.lower()))
-    params = next(kept, None)
+    params = _holder(named)
     if params is not None and (entries := [*_entries(keys), *_in_order(unpacked)]):
-        for roles in of_function([p for p in named if p is not params]):
+        for roles, each in product(of_function([p for p in named if p is not params]), entries):
             if not roles.weights:
-                for each in entries:
-                    yield replace(roles, weights=((params.name, each),))
-        return
+                yield replace(roles, weights=((params.name, each),))
+        if params.name != MATRIX:
+            return
     required = [p for p in named if p.default is p.empty]
     weighed = [p for p in required if _weight_parts(p.name)]
     number = next((p for p in named if _counts_heads(p)), None)
@@ -246,6 +245,13 @@ _NEVER_INPUT = frozenset({
     Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.DROPOUT, Role.CACHE, Role.RETURN,
     Role.POSITIONS,
 })  # fmt: skip
+
+
+def _holder(named: Sequence[inspect.Parameter]) -> inspect.Parameter | None:
+    """Return the parameter that may hold all weights; `p=0.0` is a probability."""
+    kept = [p for p in named if p.default in {p.empty, None}]
+    held = (p for p in kept if PARAMS.search(p.name.lower()))
+    return next(held, next((p for p in kept if p.name == MATRIX), None))
 
 
 def is_other(parameter: inspect.Parameter) -> bool:
