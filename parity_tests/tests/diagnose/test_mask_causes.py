@@ -120,6 +120,15 @@ class FilledBeforeScale(Attention):
         return np.where(self.problem.hidden(), -100 * self.problem.scale, scores)
 
 
+class OfFourSamples(Attention):
+    """From the fifth sample on the masks are those of the first four."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide what the masks of sample n % 4 hide."""
+        hidden = self.problem.hidden()
+        return np.where(hidden[np.arange(len(hidden)) % 4], -np.inf, scores)
+
+
 def mask_texts(asked: Caller) -> set[str]:
     """Return what the masks do."""
     return {f"{each.name}: {each.effect}" for each in masks(asked) if each.effect}
@@ -132,6 +141,15 @@ def test_masks_are_tried_where_sizes_are_equal(
     found = mask_texts(caller(TransposedWhereSquare, full_offer))
     assert "attn=bool2d where L = S: the mask is applied transposed" in found
     assert "attn=causal where L = S: the mask is applied transposed" in found
+
+
+def test_masks_are_tried_with_more_samples_than_two(
+    caller: Callable[..., Caller], full_offer: Offer
+) -> None:
+    """What is wrong beyond four samples is not said of N = L: six are tried before that."""
+    found = {each for each in mask_texts(caller(OfFourSamples, full_offer)) if "padding" in each}
+    assert found
+    assert all(" at N = 6: " in each for each in found)
 
 
 def test_a_fill_is_read_at_a_width_at_which_it_leaks(

@@ -35,10 +35,11 @@ AXES = {"padding": ("bool", "float", "lengths"),
 SIZES: dict[str, object] = {
     "batch": 2, "queries": 7, "keys": 9, "heads_count": 3, "head_dim": 11,
 }  # fmt: skip
-# What a mask may depend on: equal sizes of two axes, the scale, another code path.
+# What a mask may depend on: equal sizes of two axes, more samples, the scale, another code path.
 CHANGES: dict[str, dict[str, object]] = {
     "": {},
     " where L = S": {"queries": 9},
+    " at N = 6": {"batch": 6},
     " where N = L": {"batch": 7},
     " where N = H": {"batch": 3},
     " at D = 67": {"head_dim": 67},
