@@ -14,13 +14,14 @@ from mha_parity.catalogue.registry import whole_offer
 from mha_parity.checks.metamorphic import (
     RELATIONS,
     RelatedProblem,
+    _place,
     judge_relation,
     key_value_permutation,
     permute_rows,
     scheduled_relation,
 )
 from mha_parity.core.case import parse
-from mha_parity.core.check_result import Severity
+from mha_parity.core.check_result import Place, Severity
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.oracle.error_bound import bound
 from mha_parity.oracle.reference import reference_answer
@@ -365,3 +366,10 @@ def test_keys_are_permuted_where_their_order_says_nothing(
             for one in (problem, related.problem)
         )
         assert given == moved, "keys stay with their values"
+
+
+def test_a_column_of_the_output_is_a_head_and_a_column_of_it() -> None:
+    """Column c is column c % Dv of head c // Dv. Kills other operators."""
+    problem = make_problem(parse("qkv-N2-L3-S4-H3-D2-V5-cross-float64-s1"))
+    index = (np.intp(1), np.intp(2), np.intp(13))
+    assert Place(1, 2, 2, 3) == _place(problem, index)

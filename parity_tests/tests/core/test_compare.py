@@ -8,6 +8,7 @@ import pytest
 from mha_parity import catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.compare import (
+    absolute_difference,
     as_float64,
     describe_difference,
     equal_up_to_rounding,
@@ -81,3 +82,11 @@ def test_two_arrays_are_equal_up_to_that_much_and_no_more() -> None:
     assert describe_difference(one, one[:2]) == "(4,) float64 became (2,) float64"
     assert describe_difference(one, one.astype(np.float32)) == "(4,) float64 became (4,) float32"
     assert describe_difference(one, one + 2**46 * step) == "elements differ by up to 4"
+
+
+def test_equal_infinities_differ_by_nothing() -> None:
+    """0 for two NaN and two of one infinity, infinite for another kind. Kills -1 for 0."""
+    inf, nan = np.inf, np.nan
+    expected = np.array([inf, -inf, nan, 1, inf, nan, 1])
+    actual = np.array([inf, -inf, nan, 1.5, -inf, 1, inf])
+    assert [0, 0, 0, 0.5, inf, inf, inf] == absolute_difference(expected, actual).tolist()

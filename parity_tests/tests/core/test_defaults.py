@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.options import Options
 
 # Of a case and of the options each default is a choice, which ids and the help name.
 RESULTS = ("core.candidate", "core.check_result", "core.identity", "core.own_weights",
@@ -62,3 +63,8 @@ def test_an_error_without_a_time_took_none() -> None:
     assert ("crash", "", 0.0, None) == (
         error.severity, error.detail, error.seconds, error.raised_in
     )  # fmt: skip
+
+
+def test_a_run_without_a_seed_has_the_seed_0() -> None:
+    """Replays, recorded answers and published figures name it."""
+    assert 0 == Options().seed

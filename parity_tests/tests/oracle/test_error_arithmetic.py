@@ -1,0 +1,50 @@
+"""The error of each operation is that of its inputs carried on, and that of its own roundings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mha_parity.core.arrays import Array
+from mha_parity.oracle.error_arithmetic import Bounded
+from mha_parity.oracle.error_bound import ErrorModel
+
+MODEL = ErrorModel(unit=2.0**-10, sums=2.0**-24, step=2.0**-30)
+CHANCE = np.random.Generator(np.random.Philox(5))
+LEFT, ALIKE, RIGHT = (
+    Bounded(CHANCE.standard_normal(shape), CHANCE.random(shape) / 64, MODEL)
+    for shape in ((3, 4), (3, 4), (4, 2))
+)
+
+
+def most(each: Bounded) -> Array:
+    """Return the largest magnitudes that the values can have."""
+    return np.asarray(np.abs(each.value) + each.error)
+
+
+def assert_made(
+    found: Bounded, value: Array, carried: Array, reach: Array, terms: int, roundings: int
+) -> None:
+    """Compare with the definition: what is carried on, and what is made of the reach."""
+    assert np.array_equal(value, found.value)
+    expected = carried + MODEL.factor(terms, roundings) * reach + MODEL.step
+    assert np.allclose(expected, found.error, rtol=1e-12, atol=0)
+
+
+def test_a_product_of_elements_is_rounded_once() -> None:
+    """Kills another number of terms or roundings, and any part left out."""
+    carried = LEFT.error * most(ALIKE) + np.abs(LEFT.value) * ALIKE.error
+    reach = most(LEFT) * most(ALIKE)
+    assert_made(LEFT * ALIKE, LEFT.value * ALIKE.value, carried, reach, 0, 1)
+
+
+def test_a_difference_is_rounded_once() -> None:
+    """Its errors add, and its reach is the sum of both."""
+    reach = most(LEFT) + most(ALIKE)
+    assert_made(LEFT - ALIKE, LEFT.value - ALIKE.value, LEFT.error + ALIKE.error, reach, 0, 1)
+
+
+def test_a_matrix_product_has_a_term_for_each_of_its_sum() -> None:
+    """Four terms, and two roundings to the dtype."""
+    carried = LEFT.error @ most(RIGHT) + np.abs(LEFT.value) @ RIGHT.error
+    reach = most(LEFT) @ most(RIGHT)
+    assert_made(LEFT @ RIGHT, LEFT.value @ RIGHT.value, carried, reach, 4, 2)
