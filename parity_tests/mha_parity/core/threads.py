@@ -18,7 +18,7 @@ def in_one_thread(*, blas: bool = False) -> Iterator[None]:
     OpenMP's threads and OpenBLAS's wait for each other by spinning: on busy cores, problems as
     small as cases take five to ten times as long with two. A library that is loaded later keeps its
     threads. The limit of OpenMP (torch) is the calling thread's own, that of OpenBLAS the whole
-    process's: ``blas`` is for a process in which nothing else computes, no target above all.
+    process's: ``blas`` is for where no target computes in this process.
     """
     with threadpool_limits(1, user_api=None if blas else "openmp"):
         yield

@@ -216,8 +216,9 @@ class _GradientJudge:
             return self._check_result(Severity.STRUCTURE, detail=flaw)
         precise = found.astype(self.right.value.dtype)
         poisoned = np.isnan(precise) & np.asarray(self.problem.masked_rows()).any()
-        past = self._rounded_past_range(precise)
-        excepted = poisoned | self._overflown(precise) | past
+        overflown = self._overflown(precise)
+        past = self._rounded_past_range(precise) & ~overflown
+        excepted = poisoned | overflown | past
         lost = ~np.isfinite(precise) & ~excepted
         if lost.any():
             return self._no_number(precise, lost)
@@ -242,10 +243,10 @@ class _GradientJudge:
         return np.asarray(np.isinf(stored) & (found == stored))
 
     def _rounded_past_range(self, found: Array) -> Array:
-        """Return where a gradient is infinite, the right one is not, and rounding explains it."""
+        """Return where a gradient is infinite, and rounding alone may have made it so."""
         with np.errstate(over="ignore"):
             reach = np.abs(self.right.value).astype(np.float64) + self.right.limit
-            past = np.isinf(reach.astype(self.problem.dtype)) & ~self._overflown(found)
+            past = np.isinf(reach.astype(self.problem.dtype))
         return np.asarray(np.isinf(found) & past & (np.sign(found) == np.sign(self.right.value)))
 
     def _no_number(self, found: Array, lost: Array) -> CheckResult:

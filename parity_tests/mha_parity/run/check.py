@@ -113,10 +113,10 @@ def run_all(
             case_results += [each.with_shared_values(shared) for each in found_there]
             systematic.merge(chunk.systematic)
             there = there or chunk.environment
-            if options.diagnose and shard.size(options.cases) >= SAMPLED_FROM:
-                fresh.start()
             if options.fail_fast and case_results[-1].fails:
                 break
+            if options.diagnose and shard.size(options.cases) >= SAMPLED_FROM:
+                fresh.start()
         state = state_findings(candidate, case_results, fresh) if options.diagnose else []
     found = there or environment(None if record is None else record.environment)
     seconds = time.perf_counter() - started

@@ -1,0 +1,56 @@
+"""A process without earlier calls is started before it is needed, once, and none is left."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import pytest
+
+from mha_parity.run.fresh import FreshProcesses
+
+
+class Opened:
+    """Counts the processes that it opens, and stands for each of them."""
+
+    def __init__(self) -> None:
+        self.all: list[Opened] = []
+        self.closed = False
+
+    def fresh(self) -> Opened:
+        """Return a further one."""
+        self.all.append(Opened())
+        return self.all[-1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Note that it is closed."""
+        self.closed = True
+
+
+@pytest.mark.parametrize("used", [0, 1, 2])
+def test_the_first_is_the_one_that_was_started(used: int) -> None:
+    """It is started once, given out once, and closed where nobody asked for it."""
+    candidate: Any = Opened()
+    with FreshProcesses(candidate) as processes:
+        for _ in range(3):
+            processes.start()
+        assert 1 == len(candidate.all)
+        for number in range(used):
+            with processes() as process:
+                assert process is candidate.all[number]
+        processes.start()
+        assert max(used, 1) == len(candidate.all)
+    assert all(each.closed for each in candidate.all)
+
+
+def test_a_candidate_in_this_process_starts_none() -> None:
+    """It has no further processes."""
+    candidate: Any = object()
+    with FreshProcesses(candidate) as processes:
+        processes.start()
+        assert processes.open is None
