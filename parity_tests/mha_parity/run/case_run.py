@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,7 +44,6 @@ ALL_OF, THEN_EVERY = 2000, 5
 IN_FLIGHT = 24  # cases sent to a candidate in another process while the oracle computes
 
 ANSWERED = "call completes"
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -53,7 +52,8 @@ class CaseResult:
 
     ``exposes``: the gross errors that this case would have shown; None where not measured.
     ``seconds``: how long the target took to answer, or was waited for. ``answer_dtype``: that of
-    the output; empty without an answer. ``held``: the checks around the call that found nothing.
+    the output; empty without an answer. ``held``: the checks around the call that found nothing,
+    and in a long run others that did not (``kept``).
     """
 
     case: Case
@@ -96,30 +96,6 @@ class CaseResult:
         """Return the result without its arrays, or all but the answer, as a long run keeps it."""
         answer = self.answer if with_answer else None
         return replace(self, problem=None, reference=None, answer=answer)
-
-    def with_shared_values(self, values: dict[Any, Any]) -> CaseResult:
-        """Return the result with what it has in common with others as one object in all of them.
-
-        What comes from another process has its own copy of each, and a run may have a million.
-        ``values`` are those of the run so far; new ones are added.
-        """
-
-        def shared(value: Value) -> Value:
-            found: Value = values.setdefault(value, value)
-            return found
-
-        # A key of their own kind: no parameters are not the empty tuple that another field is.
-        key = ("parameters", *self.parameters.items())
-        return replace(
-            self,
-            check_results=tuple(
-                replace(each, where=shared(each.where)) for each in self.check_results
-            ),
-            exposes=shared(self.exposes),
-            parameters=values.setdefault(key, self.parameters),
-            answer_dtype=shared(self.answer_dtype),
-            held=shared(self.held),
-        )
 
 
 def is_measured(place: int) -> bool:

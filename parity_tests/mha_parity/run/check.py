@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mha_parity.core.environment import environment
 from mha_parity.core.options import Options
@@ -15,9 +15,10 @@ from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.recorded import active, asks_torch, load_torch, using
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
-from mha_parity.run.chunks import KEPT_FAILURES, WHOLE, Shard, run_chunks
+from mha_parity.run.chunks import WHOLE, Shard, run_chunks
 from mha_parity.run.executors import STAYS, can_move, jobs, processes, run_chunks_on
 from mha_parity.run.fresh import SAMPLED_FROM, FreshProcesses, state_findings
+from mha_parity.run.kept import KeptResults
 from mha_parity.run.narrowing import cases_for, restricted
 from mha_parity.run.overflow import overflow_check
 from mha_parity.run.repro import Repro
@@ -93,11 +94,10 @@ def run_all(
     started = time.perf_counter()
     record = active()
     here = executor is None and jobs(options, target) == 1
-    case_results: list[CaseResult] = []
+    kept = KeptResults(drawn=options.draw)
+    case_results = kept.case_results
     systematic = SystematicErrorTest()
     there: dict[str, str] | None = None
-    kept = 0
-    shared: dict[Any, Any] = {}
     with _in_one_thread(candidate, torch=here), FreshProcesses(candidate) as fresh:
         offer = restricted(candidate, options)
         if record is None:
@@ -106,11 +106,7 @@ def run_all(
             cases = recorded_cases(record, offer, options)
             options = without_torch(options, cases)
         for chunk in _chunks(candidate, options, target, cases, progress, shard, executor):
-            found_there = chunk.case_results
-            if kept >= KEPT_FAILURES:
-                found_there = [case_result.without_arrays() for case_result in found_there]
-            kept += sum(case_result.problem is not None for case_result in found_there)
-            case_results += [each.with_shared_values(shared) for each in found_there]
+            kept.add(chunk.case_results)
             systematic.merge(chunk.systematic)
             there = there or chunk.environment
             if options.fail_fast and case_results[-1].fails:

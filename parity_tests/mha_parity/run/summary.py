@@ -273,8 +273,11 @@ def refuse_unanswered(target: str, convention: str, case_results: Sequence[CaseR
 
     """
     calls = [result for each in case_results for result in each.check_results]
-    if not calls or not all(
-        each.check == ANSWERED and each.severity in _NO_ANSWER for each in calls
+    answered = any(each.held for each in case_results)
+    if (
+        not calls
+        or answered
+        or not all(each.check == ANSWERED and each.severity in _NO_ANSWER for each in calls)
     ):
         return
     tried = [each for each in calls if not each.detail.startswith(NOT_ASKED)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import pickle
 import re
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
 from mha_parity.run import cluster, executors
 from mha_parity.run.build_verdict import settings_of
-from mha_parity.run.case_run import IN_FLIGHT, run_cases
+from mha_parity.run.case_run import IN_FLIGHT
 from mha_parity.run.check import check
 from mha_parity.run.chunks import ChunkResult
 from mha_parity.run.cluster import dask_cluster
@@ -89,26 +88,6 @@ def test_a_script_that_guards_nothing_starts_processes(tmp_path: Path) -> None:
     script.write_text(SCRIPT, encoding="utf-8")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
-
-
-def test_equal_values_of_two_cases_are_one_object_in_a_long_run(subjects: Path) -> None:
-    """What two results bring from another process is held once, and nothing of it changes."""
-    options = Options(cases=2, features=(("regime", "normal"),))
-    with opened(f"{subjects}/projected.py:f", options) as candidate:
-        cases = list(cases_for(candidate, candidate.offer, options))
-        found = list(run_cases(candidate, [cases[0], cases[0]], settings_of(options)))
-    copies = [pickle.loads(pickle.dumps(each.without_arrays())) for each in found]  # noqa: S301  (its own)
-    shared: dict[Any, Any] = {}
-    one, other = (each.with_shared_values(shared) for each in copies)
-    for field in ("parameters", "held", "exposes", "answer_dtype"):
-        assert getattr(one, field) is getattr(other, field)
-        assert getattr(one, field) == getattr(copies[1], field)
-    assert one.check_results[0].where is other.check_results[0].where
-    assert other.check_results == copies[1].check_results
-    assert one.parameters
-    assert one.check_results[0].where
-    alone = copies[1].with_shared_values({})  # of another run: nothing is kept between runs
-    assert alone.parameters is not one.parameters
 
 
 def _without_seconds(found: Any) -> Any:

@@ -1,0 +1,142 @@
+"""What a long run keeps of its cases: one object for what is equal, and all that a verdict says."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.options import Options
+from mha_parity.judging.systematic_error import SystematicErrorTest
+from mha_parity.run import kept
+from mha_parity.run.build_verdict import settings_of
+from mha_parity.run.case_run import run_cases
+from mha_parity.run.check import RunResult, verdict_of
+from mha_parity.run.kept import KeptResults
+from mha_parity.run.narrowing import cases_for
+from mha_parity.run.repro import Repro
+from mha_parity.worker.open_target import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mha_parity.core.verdict import Verdict
+    from mha_parity.run.case_run import CaseResult
+
+CASES = 48
+
+
+@pytest.fixture
+def judged_cases(subjects: Path) -> Callable[..., list[CaseResult]]:
+    """Return a function that judges a subject in the cases of one seed, without their arrays."""
+
+    def results(name: str, seed: int = 5, **options: object) -> list[CaseResult]:
+        asked = Options(cases=CASES, seed=seed, in_process=True, **options)  # type: ignore[arg-type]  # of any option
+        with opened(f"{subjects}/{name}", asked) as candidate:
+            cases = list(cases_for(candidate, candidate.offer, asked))
+            found = run_cases(candidate, cases, settings_of(asked))
+            return [each.without_arrays() for each in found]
+
+    return results
+
+
+def test_equal_values_of_two_cases_are_one_object(
+    judged_cases: Callable[..., list[CaseResult]],
+) -> None:
+    """What two results bring from another process is held once, and nothing of it changes."""
+    first = judged_cases("projected.py:f", features=(("regime", "normal"),))[0]
+    copies = [pickle.loads(pickle.dumps(first)) for _ in range(3)]  # noqa: S301  (its own)
+    results = KeptResults(drawn=False)
+    results.add(copies[:2])
+    one, other = results.case_results
+    for field in ("parameters", "held", "exposes", "answer_dtype"):
+        assert getattr(one, field) is getattr(other, field)
+        assert getattr(one, field) == getattr(copies[1], field)
+    assert one.check_results[0].where is other.check_results[0].where
+    assert other.check_results == copies[1].check_results
+    assert one.parameters
+    assert one.check_results[0].where
+    of_another_run = KeptResults(drawn=False)
+    of_another_run.add(copies[2:])
+    assert of_another_run.case_results[0].parameters is not one.parameters
+
+
+@pytest.mark.parametrize(
+    "name", ["projected.py:f", "wrong_scale.py:f", "float32_inside.py:cast_back"]
+)
+def test_a_verdict_on_what_is_kept_is_that_on_everything(
+    name: str,
+    subjects: Path,
+    judged_cases: Callable[..., list[CaseResult]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Counts, rows of checks, worst error, accuracy and notes do not depend on what is left out."""
+    everything = judged_cases(name)
+    monkeypatch.setattr(kept, "ALL_OF", 0)
+    results = KeptResults(drawn=False)
+    results.add(everything)
+    left_out = sum(
+        len(one.check_results) - len(other.check_results)
+        for one, other in zip(everything, results.case_results, strict=True)
+    )
+    assert left_out > 0
+
+    def verdict(case_results: list[CaseResult]) -> Verdict:
+        options = Options(cases=CASES, seed=5, in_process=True, shrink=False, diagnose=False)
+        target = f"{subjects}/{name}"
+        found = RunResult(case_results, SystematicErrorTest(), [], {}, 0.0)
+        with opened(target, options) as candidate:
+            judged = verdict_of(candidate, options, target, Repro(target, options), found)
+        rows = tuple(sorted(judged.checks, key=lambda row: row.name))
+        return replace(judged, seconds=0.0, checks=rows)
+
+    less, more = (vars(verdict(found)) for found in (results.case_results, everything))
+    assert [name for name in more if repr(less[name]) != repr(more[name])] == []
+
+
+def test_a_page_is_given_the_error_of_every_case(
+    judged_cases: Callable[..., list[CaseResult]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a page draws, the error of each case against its size, is kept where one is drawn."""
+    monkeypatch.setattr(kept, "ALL_OF", 0)
+    everything = judged_cases("projected.py:f")
+    results = KeptResults(drawn=True)
+    results.add(everything)
+    assert [each.check_results for each in results.case_results] == [
+        each.check_results for each in everything
+    ]
+
+
+def test_the_arrays_of_few_failures_are_kept(
+    judged_cases: Callable[..., list[CaseResult]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where enough failures have their arrays, those of the next chunk lose theirs."""
+    monkeypatch.setattr(kept, "KEPT_FAILURES", 2)
+    failing = [each for each in judged_cases("wrong_scale.py:f") if each.fails]
+    chunk = [replace(each, answer=object()) for each in failing[:3]]  # type: ignore[arg-type]  # any will do
+    chunk = [replace(each, problem=object()) for each in chunk]  # type: ignore[arg-type]  # any will do
+    results = KeptResults(drawn=False)
+    results.add(chunk)
+    results.add(chunk)
+    assert [each.problem is not None for each in results.case_results] == [True] * 3 + [False] * 3
+
+
+def test_the_largest_error_is_kept_with_its_place(
+    judged_cases: Callable[..., list[CaseResult]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of matches, in units of what is allowed, each that is larger than all before stays whole."""
+    monkeypatch.setattr(kept, "ALL_OF", 0)
+    first = judged_cases("projected.py:f", features=(("regime", "normal"),))[0]
+    match = replace(first.check_results[0], times_torch=None, detail="", allowed=2.0)
+    results = KeptResults(drawn=False)
+    for error in (1.0, 0.5, 1.5, 1.5):
+        results.add(
+            [replace(first, check_results=(replace(match, error=error),), held=("conduct",))]
+        )
+    assert [[e.error for e in each.check_results] for each in results.case_results] == [
+        [1.0], [], [1.5], [],
+    ]  # fmt: skip
+    assert results.case_results[1].held == (match.check, "conduct")
