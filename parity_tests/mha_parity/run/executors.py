@@ -14,6 +14,7 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
+from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -97,10 +98,26 @@ class _SpawnWithoutMain(SpawnContext):
     Process = _ProcessWithoutMain
 
 
+def _end_with_caller() -> None:
+    """End this process, and with it the target's, when the process that started it has ended.
+
+    A worker waits for calls on a pipe of which it holds both ends: where the caller is killed, no
+    end of file would tell it.
+    """
+
+    def wait() -> None:
+        caller = parent_process()
+        if caller is not None:  # as of each process that `processes` starts
+            caller.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 @contextmanager
 def processes(number: int) -> Iterator[Executor]:
     """Start processes of this machine; what they have not begun when this is left is dropped."""
-    executor = ProcessPoolExecutor(number, _SpawnWithoutMain())
+    executor = ProcessPoolExecutor(number, _SpawnWithoutMain(), _end_with_caller)
     try:
         yield executor
     finally:

@@ -90,6 +90,29 @@ def test_a_script_that_guards_nothing_starts_processes(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
+KILLED = """
+import os, signal
+from mha_parity.run.executors import processes
+
+with processes(1) as executor:
+    print(executor.submit(os.getppid).result() == os.getpid(), flush=True)
+    os.kill(os.getpid(), signal.{signal})
+"""
+
+
+@pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])
+def test_a_process_ends_with_a_caller_that_is_killed(signal: str, tmp_path: Path) -> None:
+    """A job that is cancelled leaves nothing: the worker closes the output that it shares."""
+    script = tmp_path / "script.py"
+    script.write_text(KILLED.format(signal=signal), encoding="utf-8")
+    # Output ends when nobody holds it; a worker that lives on holds it for good.
+    done = subprocess.run(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode < 0, done.stdout) == (True, b"True\n")
+
+
 def _without_seconds(found: Any) -> Any:
     if isinstance(found, tuple):
         return tuple(map(_without_seconds, found))
