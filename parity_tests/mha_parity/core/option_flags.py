@@ -63,7 +63,7 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
         "fail a float16 product q k^T that overflows before it is scaled (default: named)"
     ),
     "masks": _flag(
-        "what a mask means: True hides, keeps, or is additive; (N,1,L,S) say (default: tried)",
+        "what a mask means: hides, keeps (where True) or additive; (N,1,L,S) say (default: tried)",
         "NAME=MEANING[:SHAPE]",
         mask_meanings,
     ),

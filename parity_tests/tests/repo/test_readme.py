@@ -194,7 +194,7 @@ def test_the_failure_shown_is_the_real_one(
 NO_MAXIMUM = """
 import numpy as np
 
-def forward(Q, K, V, n_heads):
+def attention(Q, K, V, n_heads):
     heads = [np.stack(np.split(rows, n_heads, axis=-1)) for rows in (Q, K, V)]
     weights = np.exp(heads[0] @ heads[1].swapaxes(1, 2) / np.sqrt(heads[0].shape[-1]))
     weights = weights / weights.sum(axis=-1, keepdims=True)
@@ -210,7 +210,7 @@ def test_the_red_run_shown_is_the_real_one(monkeypatch: pytest.MonkeyPatch, tmp_
     (shown,) = re.findall(r"```\n(│ Parity does not hold.*?)```", README, flags=re.DOTALL)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        status = main(["check", "attention.py:forward"])
+        status = main(["check", "attention.py:attention"])
 
     assert 1 == status
     assert shown.split() == [word for word in shown.split() if word in printed.getvalue().split()]
