@@ -94,7 +94,8 @@ def run_all(
     started = time.perf_counter()
     record = active()
     here = executor is None and jobs(options, target) == 1
-    kept = KeptResults(drawn=options.draw)
+    # A page may be drawn of a shard when it is merged.
+    kept = KeptResults(drawn=options.draw or shard != WHOLE)
     case_results = kept.case_results
     systematic = SystematicErrorTest()
     there: dict[str, str] | None = None

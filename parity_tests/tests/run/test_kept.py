@@ -13,7 +13,8 @@ from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.run import kept
 from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.case_run import run_cases
-from mha_parity.run.check import RunResult, verdict_of
+from mha_parity.run.check import RunResult, run_all, verdict_of
+from mha_parity.run.chunks import WHOLE, Shard
 from mha_parity.run.kept import KeptResults
 from mha_parity.run.narrowing import cases_for
 from mha_parity.run.repro import Repro
@@ -108,6 +109,23 @@ def test_a_page_is_given_the_error_of_every_case(
     assert [each.check_results for each in results.case_results] == [
         each.check_results for each in everything
     ]
+
+
+def test_a_shard_keeps_everything(subjects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of merged shards draws the error of each case too, so that a shard keeps them all."""
+    monkeypatch.setattr(kept, "ALL_OF", 0)
+    options = Options(cases=CASES, seed=5, in_process=True, diagnose=False)
+    with opened(f"{subjects}/projected.py:f", options) as candidate:
+        whole, part = (
+            run_all(candidate, options, None, None, shard)[0].case_results
+            for shard in (WHOLE, Shard(1, 2))
+        )
+    assert [each.case for each in part] == [each.case for each in whole[::2]]
+    for one, other in zip(part, whole[::2], strict=True):
+        left_out = {*other.held} - {*one.held}
+        with_error = {each.check for each in one.check_results}
+        assert left_out
+        assert left_out <= with_error
 
 
 def test_the_arrays_of_few_failures_are_kept(
