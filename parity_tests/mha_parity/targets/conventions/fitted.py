@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
@@ -26,9 +25,8 @@ from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, h
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.candidates import Layers, of_function
-from mha_parity.targets.fit.construct import Sizes, keys_read, meanings, names_unpacked
+from mha_parity.targets.fit.construct import Sizes, keys_read, names_unpacked
 from mha_parity.targets.fit.interpretation import OF_HEADS
-from mha_parity.targets.fit.optional_weights import with_optional
 from mha_parity.targets.fit.refusals import (
     may_be_another,
     refuse_lengths,
@@ -46,6 +44,7 @@ from mha_parity.targets.fit.search import (
     is_rounding,
     trial_problem,
 )
+from mha_parity.targets.fit.settled import with_lengths, with_optional
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,35 +157,12 @@ class Fitted(InterpretedCalls):
             if taken:
                 self.trial_dtype = dtype
                 search = Search(self._ask, dtype)
-                return with_optional(self._with_lengths(best, dtype), self._named[1], search)
+                return with_optional(
+                    with_lengths(best, self._named[0], self._ask, dtype), self._named[1], search
+                )
         refuse_lengths(self._ask, self.name, trials, DTYPES[0])
         named = parameters.of_callable(self.subject)
         raise TargetError(why_refused(self.name, self._layers, trials, named))
-
-    def _with_lengths(self, fit: InterpretationResult, dtype: str) -> InterpretationResult:
-        """Return the fit with a number of unknown name as the largest length, where it is that.
-
-        A call as long as the number is right, one of twice the length raises, and does not where
-        the layer is built with a larger number.
-        """
-        made = fit.interpretation.construction
-        if made is None or not fit.exact:
-            return fit
-        for name, meaning in made.meanings:
-            if meanings(name) or meaning not in {"width", "head_dim"}:
-                continue
-            size = Sizes(SMALL.embed_dim, SMALL.heads_count).value(meaning)
-            longer = tuple((n, "length" if n == name else m) for n, m in made.meanings)
-            how = replace(fit.interpretation, construction=replace(made, meanings=longer))
-            once, twice = (
-                Search(self._ask, dtype, base=SMALL.replace(queries=n, keys=n))
-                for n in (size, 2 * size)
-            )
-            short = once.tried(fit.interpretation).exact
-            if short and twice.tried(fit.interpretation).raised:
-                found = twice.tried(how)
-                fit = found if found.exact else fit
-        return fit
 
     def _searched_dtypes(self, trials: list[InterpretationResult]) -> Iterator[str]:
         """Yield the dtypes of small problems: narrow ones where every call in others raised."""

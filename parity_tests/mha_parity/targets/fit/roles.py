@@ -64,11 +64,12 @@ class WeightArgument:
 
 
 # What a required parameter gets that is neither input nor weight: None, or a mask that hides
-# nothing if its True hides, if its True keeps, or if it is added; by its axes. Last, the
-# number of keys for each sample, and objects that hold a mask under any attribute.
+# nothing if its True hides, if its True keeps, or if it is added; by its axes. Last, the numbers
+# of keys, ones for a layer that takes 1 - mask, and objects that hold a mask under any attribute.
 FILLERS = (
     "none", "False LS", "True LS", "0 LS", "False NS", "True NS", "False NLS", "True NLS",
     "False N11S", "True N11S", "0 N11S", "False NHLS", "True NHLS", "0 NHLS", "S N",
+    "1 LS", "1 NLS", "1 N11S",
     "object 0 1S", "object True 1S", "object False 1S",
 )  # fmt: skip
 
@@ -383,7 +384,7 @@ def filler_mask(filler: str, sizes: dict[str, int], dtype: Any) -> Array | None:
     shape = [sizes.get(axis, 1) for axis in axes]
     if value == "S":
         return np.full(shape, sizes["S"])
-    return np.zeros(shape, dtype) if value == "0" else np.full(shape, value == "True")
+    return np.full(shape, int(value), dtype) if value in "01" else np.full(shape, value == "True")
 
 
 def positional_and_keyword(

@@ -59,6 +59,8 @@ def find_masks(convention: Convention) -> None:
                 for layout, results in found.items()
             }
         _settle(convention, found)
+    elif convention.hides_future:
+        take_back_regimes(convention)
 
 
 def _searched(convention: Convention) -> list[Parameter]:
@@ -201,18 +203,20 @@ def _exclusive(
         problem = mask_problem(convention, layout, square=True)
         nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
         for switch, mask in _switches_and_masks(results):
-            value = mask.taken[0].value(nothing, problem.dtype)
             keys = (switch.parameter.key, mask.parameter.key)
             if keys in found:
                 continue
-            given = {keys[0]: switch.taken[0].hides, keys[1]: value}
+            # torch's kernels answer to both in some shapes of the mask, and raise in others.
+            values = (taken.value(nothing, problem.dtype) for taken in mask.taken)
+            given = [{keys[0]: switch.taken[0].hides, keys[1]: value} for value in values]
             try:
-                both = weights_shown(problem, convention.answer_with(problem, given).output)
+                answers = [convention.answer_with(problem, each) for each in given]
             except CandidateError as error:
                 names = f"`{switch.parameter.name}` and `{mask.parameter.name}`"
                 found[keys] = f"{names} are not passed together: that {error}."
                 continue
             if switch.parameter.default == str(switch.taken[0].hides):
+                both = weights_shown(problem, answers[0].output)
                 alone = MaskExperiment.of(convention, layout, square=True).plain
                 if _is_causal(alone) and not _is_causal(both):
                     name, other = switch.parameter.name, mask.parameter.name

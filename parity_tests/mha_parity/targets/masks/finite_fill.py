@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
-# A fill that scores of thousands lie below is a bug; -1e4 is a habit from float16.
-USUAL, HABITUAL = 1e3, 1e5
+# A fill that scores of thousands lie below is a bug; -1e4 is a habit from float16, -1e6 of a book.
+USUAL, HABITUAL = 1e3, 1e8
 SEEDS = range(3)  # of the problems that show how large a regime's scores are
 REMARK = (
-    "hidden scores are filled with a finite number of some -1e4, and hidden keys attend where all "
-    "visible scores lie below it; fill with -inf, or with the dtype's lowest number."
+    "hidden scores are filled with a finite number between -1e3 and -1e8, and hidden keys attend "
+    "where all visible scores lie below it; fill with -inf, or with the dtype's lowest number."
 )
 
 
@@ -48,16 +48,24 @@ def take_back_regimes(convention: Convention) -> None:
 
 
 def _masked(convention: Convention) -> Problem | None:
-    """Return a problem with a mask that the target takes: every row sees a key."""
+    """Return a problem with hidden keys, by a mask or the target's own causal rule, or None.
+
+    Every row sees a key.
+    """
     offer = convention.offer
     problem = mask_problem(convention, offer["layout"][-1], square=True)
     case = problem.case
-    hidden = np.arange(case.keys) % 2 == 0
+    hidden = _hidden(case.keys)
     if "bool2d" in offer["attn"]:
         return problem.replace(attn_mask=np.tile(hidden, (case.queries, 1)))
-    if "bool" in offer["padding"]:
+    if {"bool", "lengths"} & {*offer["padding"]}:
         return problem.replace(key_padding_mask=np.tile(hidden, (case.batch, 1)))
-    return None
+    return problem if convention.hides_future and case.queries == case.keys else None
+
+
+def _hidden(keys: int) -> Array:
+    """Return which keys are hidden: the last ones, as lengths can say it too."""
+    return np.asarray(np.arange(keys) >= (keys + 1) // 2)
 
 
 def _hidden_attend(convention: Convention, problem: Problem, size: float) -> bool:
@@ -66,8 +74,11 @@ def _hidden_attend(convention: Convention, problem: Problem, size: float) -> boo
     turned = (-size * getattr(problem, name)).astype(problem.dtype)
     large = problem.replace(**{name: turned})
     shown: Array = weights_shown(large, convention(large).output)
-    hidden = np.arange(problem.case.keys) % 2 == 0
-    return bool(np.nan_to_num(shown)[..., hidden].sum(axis=-1).max() > 0.5)
+    weights = np.nan_to_num(shown)
+    if problem.attn_mask is None and problem.key_padding_mask is None:
+        return bool(np.triu(weights, k=1).sum(axis=-1).max() > 0.5)
+    hidden = _hidden(problem.case.keys)
+    return bool(weights[..., hidden].sum(axis=-1).max() > 0.5)
 
 
 def _largest(convention: Convention, regime: str) -> float:

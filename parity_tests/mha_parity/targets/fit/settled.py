@@ -1,0 +1,138 @@
+"""What is settled once an interpretation fits: lengths of the constructor, optional weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mha_parity.targets.fit import names
+from mha_parity.targets.fit.construct import Sizes, meanings
+from mha_parity.targets.fit.roles import givens, is_other
+from mha_parity.targets.fit.search import MISSHAPED, SMALL, Search
+
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from mha_parity.targets.fit.construct import Construction
+    from mha_parity.targets.fit.interpretation import Interpretation
+    from mha_parity.targets.fit.roles import ParameterAssignment, WeightArgument
+    from mha_parity.targets.fit.search import Ask, InterpretationResult
+
+LONGEST_ASKED = 1024  # a longer default is a bound that few cases reach
+
+
+def with_optional(
+    fit: InterpretationResult, named: Sequence[inspect.Parameter], search: Search
+) -> InterpretationResult:
+    """Return the fit with weights of a function that default to None, where a call then answers.
+
+    Their names say what they are: whether they are used so is for the judge.
+    """
+    how = fit.interpretation
+    roles = with_optional_weights(how.roles, named)
+    if roles is None or how.construction is not None:
+        return fit
+    found = search.tried(replace(how, roles=roles))
+    return fit if found.raised else replace(fit, interpretation=found.interpretation)
+
+
+def with_optional_weights(
+    roles: ParameterAssignment, named: Sequence[inspect.Parameter]
+) -> ParameterAssignment | None:
+    """Return the roles in which what is called after a projection gets its weight or bias.
+
+    None where nothing is left at None that is, or where it is called as what is passed already.
+    """
+    held = dict(roles.weights)
+    passed = _projections(held.values())
+    optional = [
+        p.name
+        for p in named
+        if p.default is None
+        and p.name not in roles.filled
+        and names.is_part(p.name)
+        and not is_other(p)
+    ]
+    if not held or not optional:
+        return None
+    for given in givens([*held, *optional]):
+        found = dict(given)
+        more = {name: replace(found[name], optional=True) for name in optional}
+        said = _projections(more.values())
+        alike = all(found[name] == each for name, each in held.items())
+        if alike and not said & passed and len(said) == sum(len(e.parts) for e in more.values()):
+            return replace(roles, weights=(*roles.weights, *more.items()))
+    return None
+
+
+def _projections(given: Iterable[WeightArgument]) -> set[tuple[str, bool]]:
+    """Return the projections that have an array, each with whether it is the bias."""
+    return {(part, each.bias) for each in given for part in each.parts}
+
+
+def with_lengths(
+    fit: InterpretationResult, named: Sequence[inspect.Parameter], ask: Ask, dtype: str
+) -> InterpretationResult:
+    """Return the fit with the largest lengths that the layer is built for, and no other number."""
+    made = fit.interpretation.construction
+    if made is None or not fit.exact:
+        return fit
+    bound = _of_unknown_name(fit, made, ask, dtype)
+    return replace(bound, interpretation=_without_tiles(bound.interpretation, named, ask, dtype))
+
+
+def _of_unknown_name(
+    fit: InterpretationResult, made: Construction, ask: Ask, dtype: str
+) -> InterpretationResult:
+    """Return the fit with a number of unknown name as the largest length, where it is that.
+
+    A call as long as the number is right, one of twice the length raises, and does not where
+    the layer is built with a larger number.
+    """
+    for name, meaning in made.meanings:
+        if meanings(name) or meaning not in {"width", "head_dim"}:
+            continue
+        size = Sizes(SMALL.embed_dim, SMALL.heads_count).value(meaning)
+        longer = tuple((n, "length" if n == name else m) for n, m in made.meanings)
+        how = replace(fit.interpretation, construction=replace(made, meanings=longer))
+        once, twice = (_search(ask, dtype, length) for length in (size, 2 * size))
+        short = once.tried(fit.interpretation).exact
+        if short and twice.tried(fit.interpretation).raised:
+            found = twice.tried(how)
+            fit = found if found.exact else fit
+    return fit
+
+
+def _without_tiles(
+    how: Interpretation, named: Sequence[inspect.Parameter], ask: Ask, dtype: str
+) -> Interpretation:
+    """Return the interpretation in which numbers that bound no length stay at their defaults.
+
+    `block_size` is the largest length of one layer and the keys of a tile of another: with the
+    default one length more raises in the first, and is answered, rightly or not, in the second.
+    """
+    made = how.construction
+    for name, default in _default_lengths(made, named):
+        assert made is not None  # noqa: S101 (it has a default length; this is for the type checker)
+        fewer = replace(made, meanings=tuple(each for each in made.meanings if each[0] != name))
+        other = replace(how, construction=fewer)
+        if _search(ask, dtype, default + 1).tried(other).correlation > MISSHAPED:
+            how, made = other, fewer
+    return how
+
+
+def _default_lengths(
+    made: Construction | None, named: Sequence[inspect.Parameter]
+) -> Iterator[tuple[str, int]]:
+    """Yield the arguments that are given a length, and the numbers that they default to."""
+    given = dict(() if made is None else made.meanings)
+    for each in named:
+        known = isinstance(each.default, int) and 0 < each.default <= LONGEST_ASKED
+        if known and given.get(each.name) == "length":
+            yield each.name, each.default
+
+
+def _search(ask: Ask, dtype: str, length: int) -> Search:
+    """Return a search on small problems of one length."""
+    return Search(ask, dtype, base=SMALL.replace(queries=length, keys=length))

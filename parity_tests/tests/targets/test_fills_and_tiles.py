@@ -1,0 +1,78 @@
+"""Finite fills, masks of ones and zeros, tiles that are called as lengths are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.parameters import Status
+from mha_parity.core.verdict import Outcome
+from mha_parity.targets.masks import finite_fill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.verdict import Verdict
+
+FILE = "fills_and_tiles.py"
+
+
+@pytest.mark.parametrize("name", ["CausalFilled", "filled_by_lengths"])
+def test_a_finite_fill_takes_back_regimes_of_larger_scores(
+    check_subject: Callable[..., Verdict], name: str
+) -> None:
+    """Whether a mask, lengths or the layer's own causal rule hides: a note, and no failure."""
+    verdict = check_subject(f"{FILE}:{name}", cases=200, diagnose=False)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert finite_fill.REMARK in verdict.notes
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CausalFilledTooHigh",
+        "filled_by_lengths_too_high",
+        "OneMinusMaskFirstHead",
+        "SwitchInPlaceOfMask",
+        "KeyTilesDropped",
+    ],
+)
+def test_wrong_twins_fail(check_subject: Callable[..., Verdict], name: str) -> None:
+    """Each is the right one of this file but for one line."""
+    verdict = check_subject(f"{FILE}:{name}", cases=200, diagnose=False)
+    assert Outcome.FAIL == verdict.outcome, verdict
+
+
+def test_a_required_mask_of_ones_and_zeros_is_passed(check_subject: Callable[..., Verdict]) -> None:
+    """A layer takes 1 - mask, which torch refuses for booleans: ones of the inputs' dtype."""
+    verdict = check_subject(f"{FILE}:OneMinusMask", cases=200, diagnose=False)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert any("`attention_mask`: True or 1 keeps" in note for note in verdict.notes)
+
+
+def test_a_switch_that_raises_beside_some_shapes_of_a_mask_is_passed_alone(
+    check_subject: Callable[..., Verdict],
+) -> None:
+    """Every shape is tried beside it, not the first alone."""
+    verdict = check_subject(f"{FILE}:SwitchOrShape", cases=200, diagnose=False)
+    assert Outcome.PASS == verdict.outcome, verdict
+    assert any("`is_causal` and `attn_mask` are not passed" in n for n in verdict.notes)
+
+
+def test_a_tile_stays_at_its_default_and_a_bound_grows(
+    check_subject: Callable[..., Verdict],
+) -> None:
+    """`block_size` is not passed where longer inputs are answered without, and is elsewhere."""
+    tiles, bound = (
+        check_subject(f"{FILE}:{name}", cases=200, diagnose=False)
+        for name in ("KeyTiles", "BoundedLength")
+    )
+    assert [Outcome.PASS] * 2 == [tiles.outcome, bound.outcome], (tiles, bound)
+    status = [
+        each.status
+        for verdict in (tiles, bound)
+        for each in verdict.parameters
+        if each.name == "block_size"
+    ]
+    assert [Status.NOT_TRIED, Status.TRIED] == status
