@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from mha_parity.cases.rng import numpy_dtype
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.added_scores import added
 from mha_parity.diagnose.experiments.reading import read
@@ -146,3 +147,38 @@ def test_exponentials_rounded_behind_their_sum_are_no_table(
     assert "exponentials that are multiplied with V" in said
     assert "rounded to float16" in said
     assert "table" not in said
+
+
+class TilesInBfloat16(Attention):
+    """Exponentials and values meet in bfloat16, whatever the inputs' dtype."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Round the numerator alone."""
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
+        rounded = powers.astype(numpy_dtype("bfloat16")).astype(powers.dtype)
+        return np.asarray(rounded / powers.sum(axis=-1, keepdims=True))
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Round the values too."""
+        rounded = v.astype(numpy_dtype("bfloat16")).astype(v.dtype)
+        return super().apply_weights(weights, rounded)
+
+
+class TableOfPowers(Attention):
+    """Wrong in another way: exp is read from a table of 64 steps a unit."""
+
+    def softmax(self, scores: Array) -> Array:
+        """Round the scores to a step."""
+        top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+        powers = np.exp(np.floor((scores - top) * 64) / 64)
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def test_exponentials_on_a_grid_are_rounded_and_others_read_from_a_table(
+    causes: Callable[[type[Attention]], str],
+) -> None:
+    """Values that are rounded too hide the stage from the errors: the grid shows it."""
+    rounded, table = causes(TilesInBfloat16), causes(TableOfPowers)
+    assert "the exponentials are rounded to bfloat16 before they meet V" in rounded
+    assert "table" not in rounded
+    assert "rounded to" not in table

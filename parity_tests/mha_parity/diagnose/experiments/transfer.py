@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ATOL = {"float64": 1e-6, "float32": 1e-2, "float16": 0.2, "bfloat16": 1.0}
 MIN_WEIGHT = 1e-6  # weights below are read with too few digits for a logarithm
 LOG2E = 1 / math.log(2)
+GRIDS = {"bfloat16": (8, -126), "float16": (11, -14)}  # digits, and the least exponent of frexp
+MIN_ON_GRID = 20  # exponentials, of which a share of 2^(1 + bits) * atol each is there by chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +92,22 @@ def channel_factors(found: Curve) -> Array | None:
             return None
         factors.append(solved)
     return np.array(factors)
+
+
+def rounded_exponentials(found: Curve) -> str:
+    """Return the dtype on whose grid all exponentials lie, next to the right ones, or "".
+
+    That of a row's largest score is 1, on every grid: so the ratios to it lie on the grid too.
+    """
+    powers = np.exp(found.y[found.usable])
+    fractions, exponents = np.frexp(powers)
+    for name, (bits, least) in GRIDS.items():
+        at = fractions * 2.0**bits
+        near = np.abs(at - np.round(at)).max(initial=0) < 2.0**bits * found.atol
+        right = found.misfit(found.x) <= 2.0 ** (1 - bits)
+        if near and right and len(powers) >= MIN_ON_GRID and exponents.min() > least:
+            return name
+    return ""
 
 
 def table(found: Curve) -> str:

@@ -247,6 +247,9 @@ def _of_score(found: transfer.Curve) -> WeightsFinding | None:
             score_function[0].remedy,
             operation=score_function[0].operation,
         )
+    if dtype := transfer.rounded_exponentials(found):
+        story = f"the exponentials are rounded to {dtype} before they meet V"
+        return WeightsFinding(story, "keep every stage in the dtype of the inputs")
     if story := transfer.table(found):
         return WeightsFinding(story, "call exp")
     return None
