@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
 # Fields of the options that a line repeats.
-OF_CASE = ("convention", "masks", "without", "state_dict", "num_heads", "answers")
-OF_RUN = (
-    "cases", "seed", "dtypes", "features", "grad", "forbid", "fully_masked", "max_times_torch",
-    "strict_overflow", *OF_CASE,
+OF_CASE = (
+    "forbid", "fully_masked", "max_times_torch", "convention", "masks", "without", "state_dict",
+    "num_heads", "answers",
 )  # fmt: skip
+OF_RUN = ("cases", "seed", "dtypes", "features", "grad", "strict_overflow", *OF_CASE)
 ALWAYS = ("cases", "seed")
 
 

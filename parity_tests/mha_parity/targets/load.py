@@ -17,7 +17,7 @@ from mha_parity.targets.definitions import KEPT
 from mha_parity.targets.modules import PREFIX, from_file
 from mha_parity.targets.onnx_model import SUFFIX, OnnxModel
 from mha_parity.targets.stand_ins import needed_by
-from mha_parity.targets.unnamed import likeliest, public_names
+from mha_parity.targets.unnamed import SUFFIXES, likeliest, public_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,19 +71,35 @@ def _incomplete(text: str) -> str:
     if path.is_dir():
         return f"which is a folder, but should be {FORMS}."
     if path.is_file():
-        names = public_names(path)
-        named = f" of {_few(names)}" if names else ""
-        likely = likeliest(names) if names else "attr"
-        return (
-            f"which is a file, but should be a function or a class in it; name one{named}, as in: "
-            f"mha-parity check {shlex.quote(f'{text}:{likely}')}."
-        )
+        return _without_name(text, path)
     if path.suffix in {".py", ".ipynb"}:
         return f"but there is no file {text}; {_alike(path)}"
     return f"but should be {FORMS}."
 
 
+def _without_name(text: str, path: Path) -> str:
+    """Say what a file without the name of a function lacks: that name, or more."""
+    if path.suffix not in SUFFIXES:
+        return f"which is no Python file or notebook; name {FORMS}."
+    try:
+        names = public_names(path)
+    except SyntaxError as error:
+        return f"which is no valid Python: {error.msg} [{path.name}:{error.lineno}]."
+    except TargetError:
+        raise
+    except (OSError, ValueError) as error:
+        return f"which cannot be read: {error}."
+    if not names:
+        return "which defines no public function and no class; write one, or name another file."
+    return (
+        f"which is a file, but should be a function or a class in it; name one of {_few(names)}, "
+        f"as in: mha-parity check {shlex.quote(f'{text}:{likeliest(names)}')}."
+    )
+
+
 def _module(text: str, name: str) -> ModuleType:
+    if Path(name).expanduser().is_file():
+        raise TargetError(f"got the target {text!r}, but {name} is no Python file or notebook.")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)

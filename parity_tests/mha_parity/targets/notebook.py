@@ -46,7 +46,13 @@ def codes(path: Path) -> list[str]:
 
     with warnings.catch_warnings():  # of the format: only the code is read
         warnings.simplefilter("ignore")
-        read = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # it ships no types
+        try:
+            read = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # it ships no types
+        except (ValueError, nbformat.ValidationError, AttributeError, KeyError) as error:
+            raise TargetError(
+                f"got {path.name}, which is no notebook of JSON ({type(error).__name__}); save it "
+                "anew in Jupyter."
+            ) from None
     return [cell.source for cell in read.cells if cell.cell_type == "code"]
 
 

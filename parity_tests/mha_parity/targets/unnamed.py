@@ -5,23 +5,41 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import TypeAlias
 
 from mha_parity.targets.notebook import codes, python_of
 
 ATTENTION = re.compile(r"attention|attn|mha|sdpa|head", re.IGNORECASE)
 HELPER = re.compile(r"mask|config|args|out(put)?$|batch$", re.IGNORECASE)
+TEST = re.compile(r"test_|Test[A-Z]")
 KINDS = (ast.FunctionDef, ast.ClassDef)
+Definition: TypeAlias = ast.FunctionDef | ast.ClassDef
+SUFFIXES = frozenset({".py", ".ipynb"})
 
 
 def public_names(path: Path) -> list[str]:
-    """Return the public functions and classes of a Python file or notebook, which is not run."""
-    try:
-        is_notebook = path.suffix == ".ipynb"
-        texts = map(python_of, codes(path)) if is_notebook else [path.read_text(encoding="utf-8")]
-        body = ast.parse("\n".join(texts)).body
-    except (OSError, ValueError, SyntaxError):  # said once something in it is named
-        return []
-    return [each.name for each in body if isinstance(each, KINDS) and not each.name.startswith("_")]
+    """Return the public functions and classes of a Python file or notebook, which is not run.
+
+    Tests are none of them. Raises SyntaxError for a file that is no Python, TargetError for a
+    notebook that is none.
+    """
+    return [each.name for each in _definitions(path)]
+
+
+def _definitions(path: Path) -> list[Definition]:
+    is_notebook = path.suffix == ".ipynb"
+    texts = map(python_of, codes(path)) if is_notebook else [path.read_text(encoding="utf-8")]
+    body = ast.parse("\n".join(texts), path.name).body
+    found = (each for each in body if isinstance(each, KINDS))
+    return [e for e in found if not e.name.startswith("_") and not TEST.match(e.name)]
+
+
+def _takes_one_array(definition: Definition) -> bool:
+    """Return whether it is a function of one required argument, as softmax is."""
+    if isinstance(definition, ast.ClassDef):
+        return False
+    arguments = definition.args
+    return len([*arguments.posonlyargs, *arguments.args]) - len(arguments.defaults) == 1
 
 
 def likeliest(names: list[str]) -> str:
@@ -31,7 +49,13 @@ def likeliest(names: list[str]) -> str:
 
 
 def with_only_name(target: str) -> str:
-    """Return a target; a file that defines one public name alone gets that name."""
+    """Return a target; a file of which one public name alone can be meant gets that name."""
     path = Path(target.strip()).expanduser()
-    names = public_names(path) if path.suffix in {".py", ".ipynb"} and path.is_file() else []
-    return f"{target.strip()}:{names[0]}" if len(names) == 1 else target
+    if path.suffix not in SUFFIXES or not path.is_file():
+        return target
+    try:
+        found = _definitions(path)
+    except (OSError, ValueError, SyntaxError):  # said once it is loaded
+        return target
+    own = found if len(found) == 1 else [each for each in found if not _takes_one_array(each)]
+    return f"{target.strip()}:{own[0].name}" if len(own) == 1 else target

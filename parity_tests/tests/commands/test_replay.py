@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from mha_parity.judging.output import JudgeSettings
 from mha_parity.report import ascii_maps, case_view, matrices
 from mha_parity.run.case_detail import case_detail, first_comparison
 from mha_parity.run.case_run import CaseResult, run_case
+from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import opened
@@ -365,3 +367,24 @@ def test_options_of_a_run_hold(capsys: pytest.CaptureFixture[str]) -> None:
     assert named is not None
     other = {"nan": "zero"}.get(named[1], "nan")
     assert 1 == main([*arguments, "--fully-masked", other])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fully_masked": "zero", "features": (("masked_rows", "some"),)},
+        {"max_times_torch": 1e-6, "features": (("regime", "normal"),)},
+    ],
+    ids=["fully-masked", "max-times-torch"],
+)
+def test_the_printed_line_repeats_the_failure(
+    options: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a run was asked for fails a case in its replay too: else the line says it is right."""
+    asked = Options(cases=40, in_process=True, diagnose=False, **options)
+    with opened("torch.nn:MultiheadAttention", asked) as candidate:
+        verdict = check(candidate, asked, target="torch.nn:MultiheadAttention")
+    line = verdict.failures[0].replay
+    assert line.startswith("mha-parity replay mha-")
+    assert 1 == main(shlex.split(line)[1:])
+    assert "fails this case" in " ".join(capsys.readouterr().out.split())

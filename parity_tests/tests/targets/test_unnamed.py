@@ -43,6 +43,47 @@ def test_the_only_public_name_is_taken(tmp_path: Path) -> None:
         assert target == unnamed.with_only_name(target)
 
 
+def test_functions_of_one_array_and_tests_are_not_meant(tmp_path: Path) -> None:
+    """Beside helpers and its own tests an attention is meant; of two attentions one is named."""
+    path = tmp_path / "attention.py"
+    own = "def softmax(x): ...\ndef attention(q, k, v): ...\ndef test_attention(): ...\n"
+    path.write_text(own, encoding="utf-8")
+    assert f"{path}:attention" == unnamed.with_only_name(str(path))
+    assert ["softmax", "attention"] == unnamed.public_names(path)
+    path.write_text(own + "class TestAttention: ...\nclass CrossAttention: ...\n", encoding="utf-8")
+    assert str(path) == unnamed.with_only_name(str(path))
+    with pytest.raises(TargetError, match=r"one of softmax, .*attention\.py:CrossAttention\.$"):
+        load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("open.py", "f = (", r"which is no valid Python: '\(' was never closed \[open\.py:1\]\.$"),
+        ("none.py", "x = 1\n", r"which defines no public function and no class; write one, or"),
+        ("none.ipynb", "", r"got none\.ipynb, which is no notebook of JSON \(NotJSONError\); save"),
+        ("cells.ipynb", "[]", r"got cells\.ipynb, which is no notebook of JSON \(\w+\); save"),
+        ("words.txt", "hello", r"which is no Python file or notebook; name `package\.module:attr`"),
+    ],
+)
+def test_a_file_without_names_says_why(tmp_path: Path, name: str, text: str, said: str) -> None:
+    """The reason comes first: what is broken or empty has no name that could be given."""
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(TargetError, match=said):
+        load(str(path))
+
+
+def test_a_file_of_another_kind_is_no_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is sent to install a text file."""
+    (tmp_path / "words.txt").write_text("hello", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TargetError, match=r"but words\.txt is no Python file or notebook\.$"):
+        load("words.txt:attention")
+
+
 def test_a_notebook_has_names_too() -> None:
     """The hint names what a cell defines; lines for the notebook are no Python."""
     path = SUBJECTS / "attention.ipynb"
