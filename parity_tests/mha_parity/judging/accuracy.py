@@ -18,6 +18,7 @@ import mha_torch
 from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.verdict import PINNED_PATH, TARGET, Accuracy
 from mha_parity.judging.groups import judged_array
+from mha_parity.judging.nonfinite import nan_of_other_heads
 from mha_parity.oracle.recorded import torch_result
 
 if TYPE_CHECKING:
@@ -104,8 +105,9 @@ def relative_error(problem: Problem, reference: Reference, output: Array) -> flo
     """Return a head's largest error over its largest number; not finite where the answer is."""
     judged = judged_array("output", problem, reference)
     # A row that sees no key is a policy, and NaN times the identity may carry it to other heads.
-    masked: Array = np.asarray(problem.masked_rows().any(axis=1))
-    judged = replace(judged, reference=np.where(masked[..., None], np.nan, judged.reference))
+    masked: Array = np.asarray(problem.masked_rows().any(axis=1))[..., None]
+    unknown = masked | nan_of_other_heads(problem, judged, output)
+    judged = replace(judged, reference=np.where(unknown, np.nan, judged.reference))
     # In roundings of the reference first: a head of zeros has no largest number to divide by.
     return judged.unit * float((judged.error(output) / judged.rounding).max(initial=1))
 

@@ -33,7 +33,8 @@ def nan_past_rows(problem: Problem) -> Array:
     rows, width = np.asarray(places.any(axis=2)), problem.output_shape[2]
     batch_first = reached(rows, width)
     sequence_first = reached(rows.T, width).T
-    return np.asarray(places | (batch_first | sequence_first)[..., None])
+    # The output projection takes NaN of one head to all: 0 times NaN is NaN.
+    return np.asarray(places | (rows | batch_first | sequence_first)[..., None])
 
 
 def reached(rows: Array, terms: int) -> Array:

@@ -10,6 +10,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import Severity
+from mha_parity.judging.accuracy import relative_error
 from mha_parity.judging.output import JudgeSettings, judge_answer
 from mha_parity.oracle import row_tails
 from mha_parity.oracle.reference import reference_answer
@@ -69,3 +70,30 @@ def test_nan_is_let_pass_only_where_the_product_shares_rows(
     output[far] = np.nan
     found = judge_answer(problem, reference, Answer(output=output), JudgeSettings())[-1]
     assert Severity.WRONG is found.severity
+
+
+def test_nan_of_a_reached_row_is_in_all_heads_behind_the_projection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """17 weights are read to 32: row 13 has the NaN of row 14 in a head, and 0 times it in others.
+
+    The width of 32 is a whole tile, so that the projection reaches no row itself. The error of
+    such an output is that of its numbers, not infinite.
+    """
+    monkeypatch.setattr(row_tails, "rows_share_nan", lambda _dtype: True)
+    text = "mha-N1-L17-S17-H4-D8-boolmask3d-maskedrows-bfloat16-s0"
+    problem = make_problem(parse(text))
+    masked = np.asarray(problem.masked_rows())[0]
+    row = int(np.argwhere(masked)[0][1])
+    assert not masked[:, row - 1].any()
+    assert nan_past_rows(problem)[0, row - 1].all()
+    assert not nan_past_rows(problem)[0, row - 2].any()
+
+    reference = reference_answer(problem)
+    output = reference.output.astype(problem.dtype)
+    own = relative_error(problem, reference, output)
+    output[0, row - 1] = np.nan
+    assert np.isfinite(own)
+    assert own == relative_error(problem, reference, output)
+    output[0, row - 2] = np.nan
+    assert not np.isfinite(relative_error(problem, reference, output))
