@@ -69,7 +69,7 @@ class WeightArgument:
 FILLERS = (
     "none", "False LS", "True LS", "0 LS", "False NS", "True NS", "False NLS", "True NLS",
     "False N11S", "True N11S", "0 N11S", "False NHLS", "True NHLS", "0 NHLS", "S N",
-    "1 LS", "1 NLS", "1 N11S",
+    "1 NLS",
     "object 0 1S", "object True 1S", "object False 1S",
 )  # fmt: skip
 
