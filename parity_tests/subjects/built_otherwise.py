@@ -10,6 +10,8 @@ from torch import nn
 
 from styles import attend, merge, split
 
+n_embed = 48
+
 
 class Head(nn.Module):
     """One head, with three Linears."""
@@ -57,6 +59,33 @@ class PlainListByWidth(PlainList):
     """Wrong: as its heads are."""
 
     head = HeadByWidth
+
+
+class CountedByN(PlainList):
+    """Right: `n` is the number of heads, and the width is a constant of the module."""
+
+    def __init__(self, n, head_size):
+        super().__init__(n, n_embed, head_size)
+
+
+class CountedByNByWidth(PlainListByWidth):
+    """Wrong: as its heads are."""
+
+    def __init__(self, n, head_size):
+        super().__init__(n, n_embed, head_size)
+
+
+class TwiceTheHeads(PlainList):
+    """Has two heads for each that it is asked for, and sums them in pairs."""
+
+    def __init__(self, num_heads, vec_len, head_dim):
+        super().__init__(2 * num_heads, vec_len, head_dim)
+        self.project = nn.Linear(num_heads * head_dim, vec_len)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        mixed = torch.cat([head(x) for head in self.heads], -1)
+        return self.project(mixed.unflatten(-1, (2, -1)).sum(-2))
 
 
 class OfPatches(nn.Module):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
     ("name", "said"),
     [
         ("PlainList", "`heads` is a plain list: torch neither trains, moves nor saves"),
+        ("CountedByN", "heads.0.query_network, heads.0.key_network, heads.0.value_network"),
         ("OfPatches", "it takes one length alone: for each call it was built for that less 1."),
         ("FromGenerator", "W_q, W_k, W_v, W_o applied as X @ W"),
     ],
@@ -38,9 +40,22 @@ def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str)
 
 
 @pytest.mark.parametrize(
-    "name", ["PlainListByWidth", "OfPatchesUnscaled", "FromGeneratorInterleaved", "EvenHeads"]
+    "name",
+    [
+        "PlainListByWidth",
+        "CountedByNByWidth",
+        "OfPatchesUnscaled",
+        "FromGeneratorInterleaved",
+        "EvenHeads",
+    ],
 )
 def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
     """The same styles, with a scale or heads that are not torch's."""
     verdict = judged(name)
     assert Outcome.FAIL == verdict.outcome, verdict
+
+
+def test_more_heads_than_asked_for_are_refused(judged: Callable[[str], Verdict]) -> None:
+    """Arrays of heads that torch's layer does not have are named, and nothing is filled."""
+    with pytest.raises(TargetError, match=r"keeps heads\.4\.query_network\.weight .* do not fit"):
+        judged("TwiceTheHeads")

@@ -113,7 +113,8 @@ class Layers:
             projected = any(parts != ("out",) for _, parts, _ in kept.weights)
             kind, found = self._slots(kept, heads)
             self._find_offenders(kept, named, heads, fits=bool(found))
-            self._find_inner(layer, leaves, heads)
+            if self.offenders or not found:
+                self._find_inner(layer, leaves, heads)
             norms = tuple(dict.fromkeys(leaf.path.rpartition(".")[0] for leaf in kept.norms))
             masked = list(call_roles.with_optional_masks(named))
             answers = False
@@ -165,7 +166,7 @@ class Layers:
     def _find_inner(self, layer: Any, leaves: Sequence[layer_arrays.Leaf], heads: int) -> None:
         """Name the part of a module that alone fits, where the module has offenders besides."""
         found = _rows_prefix(leaves)
-        if not found or not self.offenders + tuple(self.obstacles) or not is_module(layer):
+        if not found or not is_module(layer):
             return
         inside = [leaf for leaf in leaves if leaf.path.startswith(f"{found}.")]
         kept = weights.sorted_by_name(inside)

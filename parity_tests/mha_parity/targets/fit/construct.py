@@ -51,6 +51,7 @@ _MEANINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"^(query|key|qk|query_key|value)_?(size|dim)$", ("width", "head_dim")),
     (r"(kv|key_value|group|k_v).*head|kv_groups|num_groups|n_groups|n_kv|kv_h", ("kv_heads",)),
     (r"head|^n?h$|^nh", ("heads",)),
+    (r"^n$", ("width", "heads")),
     (r"^(emb\w*|model|hidden|feat\w*|vec\w*)_len(gth)?$", ("width",)),
     ((r"len|^max_|max_?(seq|pos|context)|ctx|context_(size|window)|block|n_?pos|position_emb|window"
       r"|seq|^t$|^(n|num|nb)_?(patch|token)(es|s)?$"), ("length",)),

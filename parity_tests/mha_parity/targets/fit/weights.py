@@ -287,7 +287,9 @@ def _options(kept: SortedLeaves, sizes: Mapping[str, int]) -> Iterator[tuple[Lea
     for entries, bias in ((kept.weights, False), (kept.biases, True)):
         for leaf, parts, head in entries:
             # A layer may call a Linear `qvk` that it splits as torch does.
-            orders = (parts, names.ROWS) if set(parts) == set(names.ROWS) else (parts,)
+            orders = [parts, names.ROWS] if set(parts) == set(names.ROWS) else [parts]
+            if head is not None and head >= _of_parts(parts, sizes)["h"]:
+                orders = []  # it was built with more heads than it should have
             yield (
                 leaf,
                 [
