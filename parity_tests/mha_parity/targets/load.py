@@ -72,7 +72,7 @@ def _incomplete(text: str) -> str:
         return f"which is a folder, but should be {FORMS}."
     if path.is_file():
         return _without_name(text, path)
-    if path.suffix in {".py", ".ipynb"}:
+    if path.suffix in SUFFIXES:
         return f"but there is no file {text}; {_alike(path)}"
     return f"but should be {FORMS}."
 

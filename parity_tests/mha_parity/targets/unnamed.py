@@ -34,12 +34,19 @@ def _definitions(path: Path) -> list[Definition]:
     return [e for e in found if not e.name.startswith("_") and not TEST.match(e.name)]
 
 
-def _takes_one_array(definition: Definition) -> bool:
-    """Return whether it is a function of one required argument, as softmax is."""
+def _required(definition: Definition) -> int:
+    """Return how many arguments a function must be given; a class counts as one of three."""
     if isinstance(definition, ast.ClassDef):
-        return False
+        return 3
     arguments = definition.args
-    return len([*arguments.posonlyargs, *arguments.args]) - len(arguments.defaults) == 1
+    free = len(arguments.defaults) + sum(each is not None for each in arguments.kw_defaults)
+    return len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]) - free
+
+
+def _is_helper(definition: Definition) -> bool:
+    """Return whether it stands beside an attention: softmax(x), main(), not multihead(x)."""
+    needed = _required(definition)
+    return needed == 0 or (needed == 1 and not ATTENTION.search(definition.name))
 
 
 def likeliest(names: list[str]) -> str:
@@ -57,5 +64,5 @@ def with_only_name(target: str) -> str:
         found = _definitions(path)
     except (OSError, ValueError, SyntaxError):  # said once it is loaded
         return target
-    own = found if len(found) == 1 else [each for each in found if not _takes_one_array(each)]
+    own = found if len(found) == 1 else [each for each in found if not _is_helper(each)]
     return f"{target.strip()}:{own[0].name}" if len(own) == 1 else target

@@ -36,7 +36,7 @@ def test_the_only_public_name_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "one.py"
     path.write_text("from math import sqrt\ndef _help(): ...\nclass Mine: ...\n", encoding="utf-8")
     assert f"{path}:Mine" == unnamed.with_only_name(str(path))
-    path.write_text("class Mine: ...\ndef other(): ...\n", encoding="utf-8")
+    path.write_text("class Mine: ...\ndef other(x, y): ...\n", encoding="utf-8")
     assert str(path) == unnamed.with_only_name(str(path))
     path.write_text("x = 1\n", encoding="utf-8")
     for target in (str(path), f"{path}:x", "mha_numpy:attention", str(tmp_path), "exec:one.py"):
@@ -54,6 +54,26 @@ def test_functions_of_one_array_and_tests_are_not_meant(tmp_path: Path) -> None:
     assert str(path) == unnamed.with_only_name(str(path))
     with pytest.raises(TargetError, match=r"one of softmax, .*attention\.py:CrossAttention\.$"):
         load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("beside", "is_helper"),
+    [
+        ("def main(): ...", True),
+        ("def show(x, *, seed=0): ...", True),
+        ("def draw(x, *, seed): ...", False),
+        ("def self_attention(x): ...", False),
+        ("class Norm: ...", False),
+    ],
+)
+def test_a_helper_is_not_judged_for_what_it_stands_beside(
+    tmp_path: Path, beside: str, is_helper: bool
+) -> None:
+    """A function of nothing, or of one array unless its name says attention, is a helper."""
+    path = tmp_path / "own.py"
+    path.write_text(f"def mha(q, k, v): ...\n{beside}\n", encoding="utf-8")
+    expected = f"{path}:mha" if is_helper else str(path)
+    assert expected == unnamed.with_only_name(str(path))
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,11 @@ def with_lengths(
     made = fit.interpretation.construction
     if made is None or not fit.exact:
         return fit
-    bound = _of_unknown_name(fit, made, ask, dtype)
-    return replace(bound, interpretation=_without_tiles(bound.interpretation, named, ask, dtype))
+    fit = _of_unknown_name(fit, made, ask, dtype)
+    for name, default in _default_lengths(made, named):
+        longer = _search(ask, dtype, default + 1)
+        fit = replace(fit, interpretation=_without_tile(fit.interpretation, name, longer))
+    return fit
 
 
 def _of_unknown_name(
@@ -104,29 +107,25 @@ def _of_unknown_name(
     return fit
 
 
-def _without_tiles(
-    how: Interpretation, named: Sequence[inspect.Parameter], ask: Ask, dtype: str
-) -> Interpretation:
-    """Return the interpretation in which numbers that bound no length stay at their defaults.
+def _without_tile(how: Interpretation, name: str, longer: Search) -> Interpretation:
+    """Return the interpretation in which a number that bounds no length stays at its default.
 
     `block_size` is the largest length of one layer and the keys of a tile of another: with the
     default one length more raises in the first, and is answered, rightly or not, in the second.
     """
     made = how.construction
-    for name, default in _default_lengths(made, named):
-        assert made is not None  # noqa: S101 (it has a default length; this is for the type checker)
-        fewer = replace(made, meanings=tuple(each for each in made.meanings if each[0] != name))
-        other = replace(how, construction=fewer)
-        if _search(ask, dtype, default + 1).tried(other).correlation > MISSHAPED:
-            how, made = other, fewer
-    return how
+    if made is None:
+        return how
+    fewer = replace(made, meanings=tuple(each for each in made.meanings if each[0] != name))
+    other = replace(how, construction=fewer)
+    return other if longer.tried(other).correlation > MISSHAPED else how
 
 
 def _default_lengths(
-    made: Construction | None, named: Sequence[inspect.Parameter]
+    made: Construction, named: Sequence[inspect.Parameter]
 ) -> Iterator[tuple[str, int]]:
     """Yield the arguments that are given a length, and the numbers that they default to."""
-    given = dict(() if made is None else made.meanings)
+    given = dict(made.meanings)
     for each in named:
         known = isinstance(each.default, int) and 0 < each.default <= LONGEST_ASKED
         if known and given.get(each.name) == "length":
