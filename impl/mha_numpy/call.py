@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,8 @@ class CallOptions(NamedTuple):
     precise: bool = False
     static_k: NDArray[Any] | None = None
     static_v: NDArray[Any] | None = None
+    always_share: bool = False
+    """Whether small batches are shared out too; see `engines.dispatch.cut_batch`."""
 
 
 class Heads(NamedTuple):
@@ -77,6 +80,18 @@ class CheckedCall(NamedTuple):
     """Whether the caller's arrays have a batch axis."""
     dtype: np.dtype[Any]
     """The dtype of the caller's arrays."""
+
+    def of_samples(self, samples: slice) -> CheckedCall:
+        """Return the call of some samples of the batch: views."""
+        axis = slice(None), samples
+        inputs = _to_each(lambda x, _: x[axis[self.options.batch_first :]], self.inputs)
+        cut = tuple(
+            tuple(mask[samples] if len(mask) > 1 else mask for mask in masks)
+            for masks in (self.masking.hidden, self.masking.bias)
+        )
+        masking = replace(self.masking, hidden=cut[0], bias=cut[1])
+        scores = (samples.stop - samples.start, *self.scores[1:])
+        return self._replace(inputs=inputs, masking=masking, scores=scores)
 
 
 def check_call(

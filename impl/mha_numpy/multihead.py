@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.call import CallOptions, CheckedCall, Heads, check_call
-from mha_numpy.engines.dispatch import attend_heads, choose_engine
+from mha_numpy.engines.dispatch import attend_heads, choose_engine, cut_batch
+from mha_numpy.engines.parallel import on_all_threads
 from mha_numpy.engines.threads import owning_cores
 from mha_numpy.projections import append_keys, linear, merge_heads, project_to_heads
 
@@ -36,12 +37,37 @@ def multi_head_attention(
 ) -> Results:
     """Return (output, weights or None), all inputs checked; in the caller's dtype and layout."""
     call = check_call(query, key, value, parameters, options)
+    shares = cut_batch(call.options, call.scores)
+    results = compute(call) if len(shares) == 1 else compute_shares(call, shares)
+    return as_given(call, *results)
+
+
+def compute(call: CheckedCall) -> Results:
+    """Return (output, weights or None) in the working dtype, with a batch axis."""
     engine = choose_engine(call.options, call.scores)
     with owning_cores(engine):
         heads_out, weights = attend_heads(heads_of(call), engine)
         merged = merge_heads(heads_out, batch_first=call.options.batch_first)
-        output = np.ascontiguousarray(linear(merged, call.parameters.out_proj))
-    return as_given(call, output, weights)
+        return np.ascontiguousarray(linear(merged, call.parameters.out_proj)), weights
+
+
+def compute_shares(call: CheckedCall, shares: list[slice]) -> Results:
+    """Return what `compute` does, the shares of the batch side by side on all threads."""
+    n, _, queries, keys = call.scores
+    output, weights = np.empty_like(call.inputs[0], order="C"), None
+    if call.options.need_weights:
+        shape = (n, queries, keys) if call.options.average_attn_weights else call.scores
+        weights = np.empty(shape, output.dtype)
+
+    def compute_share(index: int) -> None:
+        samples = shares[index]
+        found, found_weights = compute(call.of_samples(samples))
+        output[samples if call.options.batch_first else (slice(None), samples)] = found
+        if weights is not None:
+            weights[samples] = found_weights
+
+    on_all_threads(compute_share, len(shares))
+    return output, weights
 
 
 def as_given(call: CheckedCall, output: NDArray[Any], weights: NDArray[Any] | None) -> Results:

@@ -12,10 +12,10 @@ import numpy as np
 
 from mha_numpy.engines.threads import (
     SHARED_FROM,
-    get_num_threads,
     holding_blas,
     run,
     single_threaded_blas,
+    threads_for_a_job,
 )
 from mha_numpy.engines.tiles import even_share, spans
 
@@ -39,7 +39,7 @@ def on_all_threads(work: Callable[[int], None], pieces: int) -> None:
             work(index)
 
     with single_threaded_blas:
-        run(quietly, pieces, get_num_threads())
+        run(quietly, pieces, threads_for_a_job())
 
 
 def affine(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> NDArray[Any]:
@@ -60,7 +60,7 @@ def product(left: NDArray[Any], right: NDArray[Any], bias: NDArray[Any] | None) 
     Large ones are done on BLAS's threads, or on the pool's where BLAS is held to one.
     """
     multiplications = len(left) * right.size
-    if multiplications >= SHARED_FROM and single_threaded_blas.held and get_num_threads() > 1:
+    if multiplications >= SHARED_FROM and single_threaded_blas.held and threads_for_a_job() > 1:
         return spread_product(left, right, bias)
     with holding_blas(multiplications):
         out: NDArray[Any] = left.dot(right.T)
@@ -74,7 +74,7 @@ def spread_product(
 ) -> NDArray[Any]:
     """Return what `product` does, computed in pieces on the pool."""
     out = np.empty((len(left), len(right)), left.dtype)
-    pieces = cut_product(len(left), len(right), get_num_threads())
+    pieces = cut_product(len(left), len(right), threads_for_a_job())
     addend = None if bias is None else np.broadcast_to(bias, out.shape)
 
     def compute(index: int) -> None:

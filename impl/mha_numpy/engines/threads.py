@@ -73,6 +73,14 @@ single_threaded_blas = _SingleThreadedBlas()
 _chosen: int | None = None
 
 
+class _ThisThread(threading.local):
+    has_a_piece = False
+    """Whether it works on a piece of a job."""
+
+
+_this_thread = _ThisThread()
+
+
 def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
     """Call `work` with 0 ... pieces - 1, each once, in any order, on at most `threads` threads.
 
@@ -84,9 +92,13 @@ def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
         left.put(piece)
 
     def take_part() -> None:
-        with suppress(Empty):
-            while True:
-                work(left.get_nowait())
+        had_a_piece, _this_thread.has_a_piece = _this_thread.has_a_piece, True
+        try:
+            with suppress(Empty):
+                while True:
+                    work(left.get_nowait())
+        finally:
+            _this_thread.has_a_piece = had_a_piece
 
     helpers = [_helpers().submit(take_part) for _ in range(min(threads, pieces) - 1)]
     try:
@@ -111,13 +123,18 @@ def holding_blas(multiplications: int) -> AbstractContextManager[None]:
     """Return a context for a product of so many multiplications: BLAS on as many threads as pay."""
     if multiplications <= BLAS_SPREADS_FROM:
         return _FREE
-    pays = multiplications >= SHARED_FROM and get_num_threads() > 1
+    pays = multiplications >= SHARED_FROM and threads_for_a_job() > 1
     return _FREE if pays else single_threaded_blas
 
 
 def owning_cores(engine: str) -> AbstractContextManager[None]:
     """Return the context of a call by that engine: flash shares the cores out by itself."""
     return single_threaded_blas if engine == "flash" else _FREE
+
+
+def threads_for_a_job() -> int:
+    """Return how many threads a job may take: one where it is part of another job's piece."""
+    return 1 if _this_thread.has_a_piece else get_num_threads()
 
 
 def get_num_threads() -> int:

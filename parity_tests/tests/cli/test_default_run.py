@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mha_numpy import attention
+from mha_numpy.call import CheckedCall
 from mha_numpy.engines import flash
 from mha_parity.commands.check import default_runs, judge_target
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
@@ -56,6 +57,18 @@ def test_a_wrong_second_block_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(flash, "_attend_block", reversed_rows)
     assert Outcome.FAIL == outcomes()[FORCED_ENGINES[1]]
+
+
+def test_shares_under_the_masks_of_others_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every share of a batch under the first one's masks fails, which a whole batch never shows."""
+
+    def with_first_masks(call: CheckedCall, samples: slice) -> CheckedCall:
+        first = slice(0, samples.stop - samples.start)
+        return of_samples(call, samples)._replace(masking=of_samples(call, first).masking)
+
+    of_samples = CheckedCall.of_samples
+    monkeypatch.setattr(CheckedCall, "of_samples", with_first_masks)
+    assert [Outcome.FAIL, Outcome.PASS] == list(outcomes().values())
 
 
 def test_a_wrong_plain_engine_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
