@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
 
 LEAST_SECONDS = 0.02  # of a measurement: the clock and a switch of processes cost far less
-PAUSE = 0.04  # seconds between them: OpenBLAS's threads spin for 26 ms after a product
+# Seconds between looks whether the threads of the last contender sleep: OpenBLAS's spin on for a
+# tenth of a second after a product, and slow down whoever is timed meanwhile.
+LOOK = 0.02
+AT_REST = 0.1  # of a look at most: the CPU time of threads that sleep, and of the reply
+PATIENCE = 1.0  # seconds to wait for threads that never sleep
 BUDGET = 8.0  # seconds that the rounds of one task take, where more rounds than the least fit
 MAX_ROUNDS = 21  # rounds: the interval narrows with the root of their number
 
@@ -204,9 +208,20 @@ def _judged(
                 if entry.status != "timed":
                     break
                 calls[entry.contender.name] = max(1, round(LEAST_SECONDS / max(seconds, 1e-9)))
+            _rest(client)
         except UnableError as why:
             entry.leave_out("failed" if why.failed else "left out", str(why))
     return calls
+
+
+def _rest(client: WorkerClient) -> None:
+    """Wait until the threads of a process sleep."""
+    until = time.perf_counter() + PATIENCE
+    used, busy = client.used(), True
+    while busy and time.perf_counter() < until:
+        time.sleep(LOOK)
+        before, used = used, client.used()
+        busy = used - before > AT_REST * LOOK
 
 
 def _rounds(
@@ -221,9 +236,9 @@ def _rounds(
         tell(f"round {done + 1} of {rounds}")
         started = time.perf_counter()
         for entry, client in racing[:: -1 if done % 2 else 1]:
-            time.sleep(PAUSE)
             try:
                 entry.times.append(client.measure(calls[entry.contender.name]))
+                _rest(client)
             except UnableError as why:
                 entry.leave_out("failed", str(why))
         racing = [(entry, client) for entry, client in racing if entry.status == "timed"]

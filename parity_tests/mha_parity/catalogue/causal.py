@@ -71,7 +71,7 @@ register_bug(
 )(after("causal_mask", lambda a, mask: mask if a.case.weights == "none" else None))
 
 
-register_bug(
+@register_bug(
     "causal-strict",
     6,
     "the causal rule hides the diagonal too",
@@ -81,8 +81,31 @@ register_bug(
     remedy=REMEDY,
     sources="pbloem/former#10",
     needs="attn=causal",
-    variants=ALONE,
-)(causal_rule(lambda a: a.future_mask(0)))
+    variants=(*ALONE, {"fill": -1e9}, {"addend": -1e9}, {"addend": -1e4}),
+)
+class Strict(_Ruled):
+    """One diagonal too many, hidden by -inf, or by a finite number: row 0 sees all keys then."""
+
+    fill: float | None = None
+    addend: float | None = None
+
+    def rule(self) -> Array:
+        return self.future_mask(0)
+
+    def causal_mask(self) -> Array | None:
+        finite = self.fill is not None or self.addend is not None
+        return None if finite else super().causal_mask()
+
+    def mask_scores(self, scores: Array) -> Array:
+        masked = super().mask_scores(scores)
+        if not self.problem.is_causal or self.fill is self.addend:
+            return masked
+        hidden = np.zeros(scores.shape[-2:], dtype=bool)
+        own = slice(self.problem.key.shape[1])
+        hidden[:, own] = np.isneginf(self.rule())
+        if self.addend is not None:
+            return masked + np.where(hidden, self.work_dtype.type(self.addend), 0)
+        return np.where(hidden, self.work_dtype.type(self.fill), masked)
 
 
 register_bug(

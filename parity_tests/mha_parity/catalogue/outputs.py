@@ -140,16 +140,48 @@ register_bug(
     visible="always",
     remedy="leave the residual connection to the block around the layer",
     needs="form=mha",
-    variants=({"twice": True},),
 )
 class Residual(Attention):
-    twice = False
-
     def project_output(self, x: Array) -> Array:
-        """Add the query, or double the answer where there is no layer."""
+        """Add the query, which has the output's shape in a layer."""
         own = super().project_output(x)
         query = self.inputs()[0]
-        return own + (own if self.twice or query.shape != own.shape else query)
+        if query.shape != own.shape:
+            raise ValueError("the query has not the output's shape")
+        return own + query
+
+
+register_bug(
+    "output-doubled",
+    8,
+    "the output is twice as large as it should be",
+    wrong="2 P v",
+    right="P v",
+    visible="always",
+    remedy="add the result to the output once",
+)(after("project_output", lambda _, output: output + output))
+
+
+@register_bug(
+    "input-returned",
+    8,
+    "the query comes back as it was given",
+    wrong="output = query",
+    right="output = attention(query, key, value)",
+    visible="always",
+    remedy="return what was computed",
+    variants=({"returned": 2},),
+)
+class InputReturned(Attention):
+    """An input in place of the output: the query, or the value where its shape fits."""
+
+    returned = 0
+
+    def project_output(self, x: Array) -> Array:
+        given = self.inputs()[self.returned]
+        if given.shape != super().project_output(x).shape:
+            raise ValueError("the input has not the output's shape")
+        return given
 
 
 @register_bug(

@@ -59,6 +59,25 @@ class OrderKQV(_Renamed):
     renamed = {"w_q": "w_k", "w_k": "w_q", "b_q": "b_k", "b_k": "b_q"}  # noqa: RUF012  (constant)
 
 
+def _with_weights_of(part: str, other: str) -> type[Attention]:
+    """Return the attention that projects one of q, k, v with weight and bias of another."""
+    renamed = {f"{kind}_{part}": f"{kind}_{other}" for kind in ("w", "b")}
+    return type("WithWeightsOf", (_Renamed,), {"renamed": renamed})
+
+
+for _part, _other in (("k", "q"), ("v", "k"), ("v", "q"), ("q", "k")):
+    register_bug(
+        f"{_part}-with-weights-of-{_other}",
+        1,
+        f"{_part} is projected with the weights of {_other}",
+        wrong=f"{_part} = x W_{_other}^T + b_{_other}",
+        right=f"{_part} = x W_{_part}^T + b_{_part}",
+        visible="always with injected weights",
+        remedy=f"project {_part} with the weight and the bias of its own",
+        needs="projection=packed",
+    )(_with_weights_of(_part, _other))
+
+
 @register_bug(
     "qkv-interleaved-heads",
     1,

@@ -115,6 +115,8 @@ def check_dropout(bound: Convention, case: Case, number: int) -> Iterator[str]:
     if equal_up_to_rounding(clean.output, first.output):
         return
     trained = TrainingModeAnswer(unit, clean, first)
+    if not trained.readable:  # what is wrong without dropout says nothing about dropout
+        return
     if trained.visible_count * -math.log(1 - P) > -math.log(false_alarm(number)):
         stuck = equal_up_to_rounding(clean.output, again.output)
         yield f"dropout on again: {NO_DROPOUT_AFTER_EVAL}" if stuck else "dropout on again"
@@ -153,6 +155,14 @@ class TrainingModeAnswer:
     def weights(self) -> Array:
         """P, the weights without dropout."""
         return self._read(self.clean)[..., 0, :]
+
+    @property
+    def readable(self) -> bool:
+        """Whether the clean output shows weights: alike in both halves, not negative, of sum 1."""
+        clean = self._read(self.clean)
+        alike = np.abs(clean[..., 0, :] - clean[..., 1, :]) <= self.atol
+        off = np.abs(clean.sum(axis=-1) - 1) > clean.shape[-1] * self.atol
+        return bool(alike.all() and not off.any() and (clean >= -self.atol).all())
 
     @cached_property
     def halves(self) -> Array:

@@ -37,6 +37,7 @@ UNSURE = (
     "what the axes of the inputs mean was found by small calls, of which some raised: mend this "
     "first, then check again"
 )
+RETURNED = "input-returned"
 PAIRED = 6  # partial explanations that are tried in pairs
 
 
@@ -76,6 +77,8 @@ def diagnose(
         # Calls that raised may have hidden how the target is meant: only exact names are safe then.
         where = tuple(replace(each, evidence=UNSURE) for each in where)
         causes = tuple(each for each in causes if each.bug and each.confident)
+    if any(each.bug == RETURNED for each in causes):  # an input that is returned is its own view
+        findings = tuple(each for each in findings if call_effects.ALIASING not in each.evidence)
     # What calls do with some feature alone explains less than what is wrong without it.
     rare = [each for each in findings if each.explains < 1]
     if any(each.confident or each.explains >= 1 for each in causes):

@@ -42,6 +42,7 @@ NAMES = {
     "rejects mismatched K/V lengths": "kv-length-mismatch",
     nonfinite_inputs.NAME: "nan-replaced",
 }
+ALIASING = "output aliasing"
 REMEDIES = {
     "determinism": "write every element of the array that is returned: memory of np.empty or "
     "torch.empty holds what was there before; or look for dropout",
@@ -49,8 +50,7 @@ REMEDIES = {
     "look for buffers, caches and attributes that a call writes",
     "global state unchanged": "draw from a generator of your own (np.random.default_rng, "
     "torch.Generator), and put back what is set",
-    "output aliasing": "return an array of its own: neither an input, nor a buffer that is used "
-    "again",
+    ALIASING: "return an array of its own: neither an input, nor a buffer that is used again",
 }
 EXTRA_CHECKS = {*dropout.CHECKS, *rejected_inputs.CHECKS, nonfinite_inputs.NAME} - {"dropout off"}
 SEEDS = 8

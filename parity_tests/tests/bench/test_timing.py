@@ -46,6 +46,8 @@ class FakeClient:
 
     def __init__(self, name: str, log: list[str], breaks: int = -1) -> None:
         self.name, self.log, self.breaks, self.calls = name, log, breaks, 0
+        self.seconds: list[float] = []  # of CPU time, one for each look; the last one stays
+        self.looks = 0
 
     def measure(self, calls: int) -> float:
         """Log the measurement."""
@@ -54,6 +56,11 @@ class FakeClient:
         if self.calls == self.breaks:
             raise UnableError("ended its process", failed=True)
         return float(calls)
+
+    def used(self) -> float:
+        """Return the next CPU time."""
+        self.looks += 1
+        return self.seconds.pop(0) if self.seconds else 1.0
 
 
 def raced(names: str, rounds: int, breaks: int = -1) -> tuple[list[str], list[ContenderTimes]]:
@@ -71,7 +78,7 @@ def raced(names: str, rounds: int, breaks: int = -1) -> tuple[list[str], list[Co
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests look at what is done, not at how long it takes."""
-    monkeypatch.setattr(timing, "PAUSE", 0)
+    monkeypatch.setattr(timing, "LOOK", 1e-4)
     monkeypatch.setattr(timing, "LEAST_SECONDS", 1e-4)
 
 
@@ -98,6 +105,19 @@ def test_who_breaks_loses_alone() -> None:
     assert "ab ba b b".replace(" ", "") == "".join(log)
     assert ("failed", "ended its process", []) == (broken.status, broken.reason, broken.times)
     assert 4 == len(whole.times)
+
+
+def test_nobody_is_timed_beside_the_threads_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one waits while the CPU time of the last one grows, but not for ever."""
+    spinning: Any = FakeClient("a", [])
+    spinning.seconds = [0.6, 0.8, 0.9]
+    timing._rest(spinning)
+    assert 5 == spinning.looks  # 0.6, 0.8, 0.9, and 1 twice: it rests
+
+    spinning.looks, spinning.seconds = 0, [float(look) for look in range(9000)]
+    monkeypatch.setattr(timing, "PATIENCE", 0.01)
+    timing._rest(spinning)
+    assert 2 <= spinning.looks <= 102
 
 
 def test_rounds_fit_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

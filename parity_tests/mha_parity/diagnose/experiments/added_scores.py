@@ -32,11 +32,13 @@ def added(found: Curve) -> tuple[str, str] | None:
     keys = found.y.shape[-1]
     columns = np.broadcast_to(np.arange(keys), found.y.shape[1:])
     if (terms := _terms(found, columns, keys)) is not None:
-        return _by_key(found, terms) if _spread(terms) > 20 * found.atol else None
+        return _by_key(found, terms) if _is_seen(found, terms) else None
     rows = np.arange(found.y.shape[1])[:, None]
     distances = rows - columns + keys - 1
     terms = _terms(found, distances, int(distances.max()) + 1)
-    return None if terms is None else _by_distance(found, terms, keys)
+    if terms is None or not _is_seen(found, terms):
+        return None
+    return _by_distance(found, terms, keys)
 
 
 def _terms(found: Curve, index: Array, count: int) -> Array | None:
@@ -90,6 +92,11 @@ def _by_key(found: Curve, terms: Array) -> tuple[str, str]:
     place = " and of its place, not of its values" if alike and len(terms) > 1 else ""
     text = f"a term of the key alone{place} is added to the scores: it differs by up to "
     return f"{text}{_spread(terms):.3g}", NOTHING
+
+
+def _is_seen(found: Curve, terms: Array) -> bool:
+    """Return whether the terms of a head differ by more than what they are read to."""
+    return _spread(terms) > 20 * found.atol
 
 
 def _spread(terms: Array) -> float:

@@ -35,6 +35,8 @@ MERGED = (
     "weight each tile's result by exp(its maximum - the row's maximum) times its own sum of exp"
 )
 PRECISELY = "compute it with math.sqrt, or in the dtype of the scores"
+LEAST_FACTOR = 1e-6  # a factor nearer to 0 than that is none, nor are factors that differ by more
+NEARLY_1 = 1e-3  # rows of weights that miss 1 by less are measured as sums
 NEARLY_EXP = 1e-2  # of a logarithm: a formula of other q or k misses by more
 
 
@@ -80,6 +82,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
     found_first = (
         _empty_heads(wrong)
         or _empty_rows(wrong)
+        or _multiplied(wrong)
         or _repeated_rows(wrong)
         or _mixed(wrong)
         or _other_axis(wrong[0])
@@ -123,6 +126,26 @@ def _empty_rows(wrong: list[SampleWeights]) -> WeightsFinding | None:
         f"{rule} (here {index_runs(seen[-1].off)} of {seen[-1].count}) are 0 in all heads: "
         "their weights and outputs are not computed or not written",
         "let the loop over rows end with the last row",
+    )
+
+
+def _multiplied(wrong: list[SampleWeights]) -> WeightsFinding | None:
+    """Return the one factor that all weights are multiplied with, and are right but for it."""
+    factors = []
+    for each in wrong:
+        factor = float(np.vdot(each.expected, each.weights) / np.vdot(each.expected, each.expected))
+        rest = np.abs(each.weights - factor * each.expected).max()
+        if not rest <= 10 * each.noise * max(abs(factor), 1):
+            return None
+        factors.append(factor)
+    if abs(factors[0]) <= LEAST_FACTOR or abs(factors[0] - 1) <= NEARLY_1:
+        return None
+    if np.ptp(factors) > LEAST_FACTOR * abs(factors[0]):
+        return None
+    return WeightsFinding(
+        f"all weights are {factors[0]:.6g} times what they should be: their rows sum to "
+        f"{factors[0]:.6g}, expected 1",
+        "multiply the output by nothing after the softmax",
     )
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
+from mha_parity.core.parameters import ESSENTIAL
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import lay_rows
 from mha_parity.targets.conventions.returned_weights import weight_probes
+from mha_parity.targets.conventions.self_causal import take_as_causal
 from mha_parity.targets.conventions.signatures import by_letter, signature
 from mha_parity.targets.problem_arrays import array_or_neutral
 
@@ -53,15 +55,22 @@ class QKVHeads(Convention):
         )  # fmt: skip
 
     def plain_case(self) -> Case:
-        """Two heads of width 3."""
-        return MANY
+        """Two heads of width 3; causal where the function hides the future by itself."""
+        return MANY.replace(attn=self._attn)
+
+    @property
+    def _attn(self) -> str:
+        return "causal" if self.hides_future else "none"
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Batches, keys of another number, wider values, weights, gradients."""
+        """Look what it hides by itself; batches, other keys, wider values, weights, gradients."""
+        if not any(each.role in ESSENTIAL for each in self.parameters):
+            take_as_causal(self)
         case = self.trial_case()
         yield from layout_probes(case)
         yield from weight_probes(case)
-        yield FeatureProbe("inputs", "cross", (case.replace(inputs="cross", keys=7),))
+        if not self.hides_future:
+            yield FeatureProbe("inputs", "cross", (case.replace(inputs="cross", keys=7),))
         yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
 
@@ -90,8 +99,8 @@ class QKV(QKVHeads):
         return super().claims() | {"heads": ("one",)}
 
     def plain_case(self) -> Case:
-        """One head of width 3."""
-        return ONE
+        """One head of width 3; causal where the function hides the future by itself."""
+        return ONE.replace(attn=self._attn)
 
     def extra_arguments(self, problem: Problem) -> tuple[Any, ...]:
         """Return None for a mask that has no default."""

@@ -21,10 +21,12 @@ CAUSAL = f"{HIDES}, so it was judged as causal attention."
 
 
 def hides_the_future(convention: Convention, problem: Problem) -> bool:
-    """Return whether the first row stays the same to the bit when one of the last two changes.
+    """Return whether one of the first two rows is the same when one of the last two changes.
 
-    The rows between may see too much of the future: that is for the judge, and no name of a class
-    or a file has a say. A target that forgets its last key hides no future.
+    Two rows, since a rule that hides the diagonal too leaves the first one nothing, which then may
+    see everything. The rows between may see too much of the future: that is for the judge, and no
+    name of a class or a file has a say. A target that forgets its last key hides no future, nor
+    does one whose last row never sees the key before it: it may answer with keys of other calls.
 
     Raises
     ------
@@ -34,9 +36,18 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
     """
     before = convention(problem).output
     last = convention(_changed(problem, -1)).output
-    if not np.array_equal(before[:, 0], last[:, 0]) or np.array_equal(before[:, -1], last[:, -1]):
+    unchanged = [row for row in (0, 1) if _equal(before[:, row], last[:, row])]
+    if not unchanged or _equal(before[:, -1], last[:, -1]):
         return False
-    return np.array_equal(before[:, 0], convention(_changed(problem, -2)).output[:, 0])
+    other = convention(_changed(problem, -2)).output
+    if _equal(before[:, -1], other[:, -1]):
+        return False
+    return any(_equal(before[:, row], other[:, row]) for row in unchanged)
+
+
+def _equal(first: Array, second: Array) -> bool:
+    """Return whether rows are the same to the bit, NaN the same as NaN."""
+    return np.array_equal(first, second, equal_nan=True)
 
 
 def _changed(problem: Problem, row: int) -> Problem:

@@ -47,7 +47,19 @@ class MaskExperiment:
     @classmethod
     def of(cls, convention: Convention, layout: str, *, square: bool) -> MaskExperiment:
         """Return the experiment for a layout; ``square``: as many keys as queries."""
-        problem = mask_problem(convention, layout, square=square)
+        return cls._of(convention, mask_problem(convention, layout, square=square))
+
+    def of_one_head(self) -> MaskExperiment | None:
+        """Return the experiment on a head alone, None where the target has no such calls."""
+        case = self.problem.case
+        own = self.convention.own_weights is not None
+        if own or case.heads_count == 1 or "one" not in self.convention.offer["heads"]:
+            return None
+        single = make_problem(case.replace(heads_count=1, kv_heads_count=0))
+        return self._of(self.convention, with_readable_weights(single))
+
+    @classmethod
+    def _of(cls, convention: Convention, problem: Problem) -> MaskExperiment:
         try:
             plain = weights_shown(problem, convention.answer_with(problem, {}).output)
         except CandidateError:  # a mask that is required: the weights as they should be

@@ -81,12 +81,34 @@ def search(
         tried = _Search(experiment, parameter, asked)
         found = tried.found()
         if found.taken:
+            found = _settled_on_one_head(experiment, found, asked)
             square = raised and not serves_unequal(experiment, found)
             taken = tuple(replace(t, square=square) for t in found.taken)
             found = undisturbed(experiment, replace(found, taken=taken), asked.shapes)
             return of_all_lengths(experiment, found, asked.shapes)
         raised = tried.raised
     return found
+
+
+def _settled_on_one_head(
+    experiment: MaskExperiment, found: MaskSearchResult, asked: MaskRequirement
+) -> MaskSearchResult:
+    """Return what was found with what a True means to one head, where it is seen best.
+
+    Where heads are split or merged wrongly, weights of several are a jumble, in which either
+    meaning may come nearer.
+    """
+    marked = [each for each in found.taken if each.kind != ADDED]
+    unsure = asked.hides is None and marked and all(each.fit < EXACT for each in marked)
+    one_head = experiment.of_one_head() if unsure else None
+    if one_head is None:
+        return found
+    best = [t for t in _Search(one_head, found.parameter, asked).found().taken if t.kind != ADDED]
+    if not best or max(t.fit for t in best) < EXACT:
+        return found
+    hides = max(best, key=lambda each: each.fit).hides
+    taken = (t if t.kind == ADDED else replace(t, hides=hides) for t in found.taken)
+    return replace(found, taken=tuple(taken))
 
 
 class _Search:
