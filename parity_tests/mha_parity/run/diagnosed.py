@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from mha_parity.oracle.recorded import asks_torch
 from mha_parity.run import answer_dtype
 from mha_parity.run.case_run import ANSWERED, run_cases
+from mha_parity.run.demanded_rows import by_demand, fails_by_rows_alone
 from mha_parity.run.narrowing import NarrowedCandidate, OwnWeightsAlone, SingleCalls
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def diagnosed(
 ) -> tuple[Diagnosis, ...]:
     """Return the name of the bug, or what was measured; nothing where there was no answer.
 
+    Rows that see no key and are not as asked for are no bug: such cases are said by themselves.
     Cases answered in a narrower dtype are asked again in that: what fails there has another cause.
     """
     # The products of a diagnosis are many and small: threads that wait for each other's cores take
@@ -39,11 +41,17 @@ def diagnosed(
 def _diagnosed(
     candidate: Candidate, failing: list[CaseResult], settings: JudgeSettings
 ) -> tuple[Diagnosis, ...]:
+    rows = [each for each in failing if fails_by_rows_alone(each)]
+    failing = [each for each in failing if each not in rows]
+    demanded = by_demand(rows, settings.fully_masked)
+    if rows and not failing:
+        return demanded
     narrower = [each for each in failing if asks_torch() and answer_dtype.is_narrower(each)]
     cases = [each.case.replace(dtype=each.answer_dtype) for each in narrower[:FAILURES]]
     others = [each for each in failing if not answer_dtype.is_narrower(each)]
     others += [each for each in run_cases(candidate, cases, settings) if each.fails]
-    return (*answer_dtype.downcast(failing), *_named(_offering(candidate, cases), others))
+    found = (*answer_dtype.downcast(failing), *_named(_offering(candidate, cases), others))
+    return (*found, *demanded)
 
 
 def _offering(candidate: Candidate, cases: list[Case]) -> Candidate:

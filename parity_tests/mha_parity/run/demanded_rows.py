@@ -1,0 +1,50 @@
+"""Why cases fail in which rows that see no key alone are other than the run asks for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mha_parity.core.check_result import MASKED_ROWS
+from mha_parity.core.verdict import Diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mha_parity.core.options import Policy
+    from mha_parity.run.case_run import CaseResult
+
+FOUND = re.compile(r"are (\w+), but")  # of the judge's sentence
+WORDS = {
+    "nan": "NaN", "zero": "zero", "uniform": "the mean of the values", "other": "none of these",
+}  # fmt: skip
+REMEDIES: dict[Policy, str] = {
+    "nan": "fill masked scores with -inf before the softmax, and replace no NaN behind it",
+    "zero": "set the weights of rows whose mask hides every key to 0 behind the softmax",
+    "uniform": "fill masked scores with one finite number before the softmax",
+}
+
+
+def fails_by_rows_alone(result: CaseResult) -> bool:
+    """Return whether nothing else is wrong with a case."""
+    checks = {each.check for each in result.check_results if each.severity.fails}
+    return checks == {MASKED_ROWS}
+
+
+def by_demand(failing: Sequence[CaseResult], wanted: Policy | None) -> tuple[Diagnosis, ...]:
+    """Return what the rows are in these cases and what was asked for; nothing without cases."""
+    if not failing or wanted is None:
+        return ()
+    results = [each for case_result in failing for each in case_result.check_results]
+    details = [each.detail for each in results if each.severity.fails]
+    found = dict.fromkeys(WORDS[match[1]] for text in details if (match := FOUND.search(text)))
+    cases = "1 case" if len(failing) == 1 else f"{len(failing)} cases"
+    return (
+        Diagnosis(
+            bug=None,
+            title=f"rows that see no key are {' or '.join(found)} in {cases}, and --fully-masked "
+            f"asks for {WORDS[wanted]}",
+            remedy=REMEDIES[wanted],
+            evidence=f"the check: {MASKED_ROWS}",
+        ),
+    )
