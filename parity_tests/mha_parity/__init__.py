@@ -30,6 +30,8 @@ A target is a function, a class, or text: ``"package.module:name"``, ``"path/to/
     Cases, features, failures, diagnosis and accuracy of one run.
 ``ParityError``
     What ``assert_parity`` raises; its attribute ``verdict`` is the verdict.
+``TargetError``
+    What all of these raise where a target cannot be had or recognised: one sentence. A ValueError.
 ``adapter``
     Mark a function of one ``AttentionCall`` as a target that calls another one.
 ``AttentionCall``
@@ -47,6 +49,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mha_parity.api import ParityError, Verdict, assert_parity, judge, replay
+    from mha_parity.core.candidate import TargetError
     from mha_parity.core.options import Options
     from mha_parity.targets.attention_call import AttentionCall, adapter
 
@@ -55,6 +58,7 @@ __all__ = [
     "AttentionCall",
     "Options",
     "ParityError",
+    "TargetError",
     "Verdict",
     "__version__",
     "adapter",
@@ -67,6 +71,7 @@ _HOMES = {
     "AttentionCall": "mha_parity.targets.attention_call",
     "Options": "mha_parity.core.options",
     "ParityError": "mha_parity.api",
+    "TargetError": "mha_parity.core.candidate",
     "Verdict": "mha_parity.api",
     "adapter": "mha_parity.targets.attention_call",
     "assert_parity": "mha_parity.api",

@@ -15,7 +15,7 @@ from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 def name_targets(asked: argparse.Namespace) -> None:
@@ -28,15 +28,20 @@ def name_targets(asked: argparse.Namespace) -> None:
             setattr(asked, option, [with_only_name(each) for each in given])
 
 
+def _check_path(path: str | None, targets: Sequence[str]) -> None:
+    """Refuse a path through torch's own layer for any other target."""
+    if path is not None:
+        from mha_parity.selftest import torch_audit
+
+        torch_audit.check_path(path, targets)
+
+
 def check(asked: argparse.Namespace) -> int:
     """Judge every target and show its verdict; the reports named are written as well."""
     from mha_parity.commands import check as checking
     from mha_parity.commands import shards
 
-    if asked.path is not None:
-        from mha_parity.selftest import torch_audit
-
-        torch_audit.check_path(asked.path, asked.targets)
+    _check_path(asked.path, asked.targets)
     run = shards.check if asked.shard else checking.check
     return run(asked, Console())
 
@@ -84,6 +89,7 @@ def replay(asked: argparse.Namespace) -> int:
 
     options = from_namespace(asked)
     target = asked.targets or DEFAULT_TARGET
+    _check_path(asked.path, [target])
     options = replaying.here(options) if asked.pdb else options
     candidate = opened(target, options)
     return replaying.replay(asked.case, candidate, target, options, Console(), pdb=asked.pdb)

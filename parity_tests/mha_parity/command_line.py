@@ -62,6 +62,11 @@ IDENTIFY_OPTIONS = (
     "convention", "masks", "without", "device", "dtypes", "features", "timeout", "memory",
     "in-process", "forbid", "grad",
 )  # fmt: skip
+# What `replay` shares with it: a case is given, with its dtype and its features.
+REPLAY_OPTIONS = (
+    "convention", "masks", "without", "device", "timeout", "memory", "in-process", "forbid", "grad",
+    "fully-masked", "max-times-torch", "answers", "strict-overflow", *WEIGHTS,
+)  # fmt: skip
 # What `record` shares with it: what decides which cases are asked.
 RECORD_OPTIONS = (*IDENTIFY_OPTIONS, *WEIGHTS, "cases", "seed")
 
@@ -182,7 +187,8 @@ def _replay(commands: Any) -> None:
     replay.add_argument(
         "targets", nargs="?", metavar="TARGET", help="whose attention (default: mha_numpy's own)"
     )
-    add_options(replay.add_argument)
+    add_options(_only(replay, REPLAY_OPTIONS))
+    _of_torch(replay.add_argument)
     replay.add_argument("--pdb", action="store_true", help="stop inside the target")
 
 

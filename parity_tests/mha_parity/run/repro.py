@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Fields of the options that a line repeats.
 OF_CASE = (
     "forbid", "fully_masked", "max_times_torch", "convention", "masks", "without", "state_dict",
-    "num_heads", "answers",
+    "num_heads", "answers", "device", "path",
 )  # fmt: skip
 OF_RUN = ("cases", "seed", "dtypes", "features", "grad", "strict_overflow", *OF_CASE)
 ALWAYS = ("cases", "seed")
@@ -76,7 +76,7 @@ def _as_words(name: str, value: Any) -> Iterator[str]:
     elif name == "masks":
         yield from (f"{flag} {shlex.quote('='.join(each))}" for each in value)
     else:
-        yield f"{flag} {_text(value) if isinstance(value, tuple) else value}"
+        yield f"{flag} {shlex.quote(_text(value) if isinstance(value, tuple) else str(value))}"
 
 
 def _as_python(name: str, value: Any) -> str:
@@ -89,13 +89,23 @@ def _as_python(name: str, value: Any) -> str:
 def repro_of(subject: object, options: Options) -> Repro:
     """Return the lines for a callable: as a command where a target finds it."""
     target = spelled(subject)
-    return Repro(target or named(subject), options, as_python=target is None)
+    own = _own_name(subject)
+    written = own if own.isidentifier() else "..."  # to be replaced by what was judged
+    return Repro(target or written, options, as_python=target is None)
 
 
 def named(subject: object) -> str:
-    """Return what to call a callable: the target that finds it, else its name."""
-    name = getattr(subject, "__name__", type(subject).__name__)
-    return spelled(subject) or (name if name.isidentifier() else "...")
+    """Return what to call a callable: the target that finds it, its name, or where it stands."""
+    own = _own_name(subject)
+    if (found := spelled(subject)) or own.isidentifier():
+        return found or own
+    code = getattr(subject, "__code__", None)
+    kind = own.strip("<>")
+    return f"{kind} at {Path(code.co_filename).name}:{code.co_firstlineno}" if code else kind
+
+
+def _own_name(subject: object) -> str:
+    return str(getattr(subject, "__name__", type(subject).__name__))
 
 
 def spelled(subject: object) -> str | None:

@@ -374,8 +374,9 @@ def test_options_of_a_run_hold(capsys: pytest.CaptureFixture[str]) -> None:
     [
         {"fully_masked": "zero", "features": (("masked_rows", "some"),)},
         {"max_times_torch": 1e-6, "features": (("regime", "normal"),)},
+        {"max_times_torch": 1e-6, "features": (("regime", "normal"),), "path": "no-weights"},
     ],
-    ids=["fully-masked", "max-times-torch"],
+    ids=["fully-masked", "max-times-torch", "path"],
 )
 def test_the_printed_line_repeats_the_failure(
     options: dict[str, Any], capsys: pytest.CaptureFixture[str]

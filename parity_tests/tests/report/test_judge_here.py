@@ -239,6 +239,29 @@ def test_what_the_command_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert load(str(repro.spelled(layer))) is layer
 
 
+def test_what_is_no_attention_raises_the_error_that_is_exported() -> None:
+    """One sentence, in an error that a caller can name and that is a ValueError."""
+    with pytest.raises(mha_parity.TargetError) as caught:
+        mha_parity.judge(3, cases=2)
+    assert isinstance(caught.value, ValueError)
+    assert 1 == len(str(caught.value).splitlines())
+
+
+def test_what_has_no_name_is_called_by_its_place() -> None:
+    """A lambda by its line, in reports; a line to repeat its run leaves its place open."""
+    nameless = lambda rows: rows  # noqa: E731  (that is what is named)
+    line = nameless.__code__.co_firstlineno
+    assert f"lambda at {Path(__file__).name}:{line}" == repro.named(nameless)
+    assert 'mha_parity.replay("x", ...)' == repro.repro_of(nameless, Options()).case("x")
+
+
+def test_a_line_repeats_where_and_how_a_case_failed() -> None:
+    """Device and path through torch are repeated, and a shell reads each value as one word."""
+    options = Options(device="cuda:0", path="sdpa-math", answers="my answers.safetensors")
+    line = repro.Repro("torch.nn:MultiheadAttention", options).case("x")
+    assert line.endswith("--answers 'my answers.safetensors' --device cuda:0 --path sdpa-math")
+
+
 COMMAND = repro.Repro("a.py:f", Options(convention="qkv", cases=5))
 PYTHON = repro.Repro("f", Options(convention="qkv", cases=5), as_python=True)
 LINES = {
