@@ -24,7 +24,7 @@ LARGE = 80.0  # 16 * 80^2 = 102400 lies beyond float16's 65504; divided by sqrt(
 SMALL = LARGE / 64
 SENTENCE = (
     "float16: q k^T of 102400 overflows before it is scaled to 25600, and the output is not "
-    "finite, while torch's is; scale q first, or accumulate in float32"
+    "finite, while torch's is; scale q first, or accumulate in float32 (--strict-overflow fails it)"
 )
 
 

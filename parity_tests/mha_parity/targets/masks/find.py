@@ -16,6 +16,7 @@ from mha_parity.targets.masks.mask_format import (
     LENGTHS,
     SHAPES,
     SWITCH,
+    VALUES,
     MaskContent,
     MaskFormat,
     MaskSearchResult,
@@ -134,14 +135,17 @@ def _by_torchs_name(convention: Convention, name: str) -> MaskRequirement:
     return MaskRequirement()
 
 
-def _otherwise(convention: Convention, parameter: Parameter) -> str:
-    """Return by which option a mask means the opposite of what its name promises."""
+def _otherwise(convention: Convention, found: MaskSearchResult) -> str:
+    """Return by which option a mask means the opposite of what its name promises, or trials say."""
+    parameter = found.parameter
     if parameter.name in convention.mask_meanings or parameter.role is Role.CAUSAL:
         return ""
     promised = _by_torchs_name(convention, parameter.name).hides
+    hides = found.taken[0].hides if promised is None else promised
+    other = "keeps" if hides else "hides"
     if promised is None:
-        return ""
-    other = "keeps" if promised else "hides"
+        by_trial = f"; found by trial, --masks {parameter.name}={other} demands the opposite"
+        return by_trial if found.taken[0].kind in VALUES else ""
     return f"; judged so by its name, unless --masks {parameter.name}={other}"
 
 
@@ -163,7 +167,7 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     every = sorted(itertools.chain(*by_layout.values()), key=lambda each: not each.short)
     for found in every:
         if found.taken:
-            said = meaning(found) + _otherwise(convention, found.parameter)
+            said = meaning(found) + _otherwise(convention, found)
             convention.meanings.setdefault(found.parameter.key, said)
         elif found.parameter.role is not Role.OTHER:
             convention.untried.setdefault(found.parameter.key, found.reason)
