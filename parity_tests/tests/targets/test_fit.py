@@ -70,6 +70,8 @@ RIGHT = {
     "whole_masks.py:TwoOfOneName": "c_attn, c_attn2, c_proj as Linears; (N, L, E); `x` the query",
     "residual.py:PostNormed": "`layer_norm` taken out; the input that is added",
     "residual.py:Float32Inside": "`layer_norm` taken out; the input that is added",
+    "around_torchs.py:Around": "X @ W.T; (N, L, E); `x` the query, `y` the key; `query`, `key`, ",
+    "around_torchs.py:OneHeadOfAConfig": "query_gen, key_gen, value_gen as Linears; (N, L, E)",
     "functions_of_weights.py:ByName": "W.q, W.k, W.v, W.o applied as X @ W",
     "functions_of_weights.py:GivenWeights": "w_q, w_k, w_v, w_o applied as X @ W",
 }
@@ -90,7 +92,7 @@ WRONG = [
     "residual.py:AddsTwice", "residual.py:Float32Twice", "residual.py:Float32SlightlyMore",
     "residual.py:Float32TwiceWhereLong", "full_width.py:WideHeadsScaledAsNarrow",
     "full_width.py:WideHeadsInterleaved", "full_width.py:WideHeadsReversed",
-    "full_width.py:WideHeadsReversedSideBySide",
+    "full_width.py:WideHeadsReversedSideBySide", "around_torchs.py:OneHeadUnscaled",
 ]  # fmt: skip
 REFUSED = {
     "without_counterpart.py:TalkingHeads": "but `talk` has no counterpart in torch's layer",
@@ -99,6 +101,9 @@ REFUSED = {
     "given_weights.py:unknown_among_biases": "`W_second`, `W_third`, `n_heads` do not say which is",
     "miscalled.py:raises_always": "but every call that was tried raised RuntimeError: boom [",
     "without_counterpart.py:OwnHeads": "but it has 4 heads, and no parameter that sets their",
+    "around_torchs.py:TwelveHeads": "but it has 12 heads, and no parameter that sets",
+    "around_torchs.py:AroundActivated": "but `query`, `key`, `value`, `proj` have no "
+    "counterpart in torch's layer; judge its `attn`, an attention of torch, alone",
     "without_counterpart.py:TurnsValues": "but no way to call it computes attention (as ask, ",
     "without_counterpart.py:Sharpens": "with `ask.weight` for q, `answer.weight` for k, `say.weig",
     "without_counterpart.py:SharpensAList": "with `linears.0.weight` for q, `linears.1.weight` fo",

@@ -133,8 +133,7 @@ class Fitted(InterpretedCalls):
         self.norm_remarks = tuple(norm_remarks(self, problem, causal=self.fit.causal))
 
     def _found(self) -> InterpretationResult:
-        is_class = isinstance(self.subject, type)
-        self._layers = Layers(self.subject, self._new) if is_class else None
+        self._layers = Layers(self.subject, self._new) if isinstance(self.subject, type) else None
         trials: list[InterpretationResult] = []
         for dtype in self._searched_dtypes(trials):
             candidates = self._layers or of_function(
@@ -152,8 +151,8 @@ class Fitted(InterpretedCalls):
             taken = self._is_taken(best)
             if not best.exact and (taken or may_be_another(best)):
                 refuse_lengths(self._ask, self.name, trials, DTYPES[0])
-                if is_class:
-                    refuse_own_heads(self._ask, self.name, trials, dtype)
+                if self._layers is not None:
+                    refuse_own_heads(self._ask, self.name, trials, dtype, self._layers)
             if taken:
                 self.trial_dtype = dtype
                 search = Search(self._ask, dtype)
@@ -178,9 +177,9 @@ class Fitted(InterpretedCalls):
         """
         if self._layers is not None and self._layers.offenders:
             return False
-        if trial.exact:
-            return True
         how = trial.interpretation
+        if trial.exact or how.around:
+            return trial.exact
         if how.unnamed:
             return False
         named = frozenset("qkv") <= how.parts

@@ -106,7 +106,7 @@ class InterpretedCalls(Convention):
         return layer
 
     def load(self, layer: Any, problem: Problem, arguments: Arguments) -> None:
-        """Set the layer's arrays to the problem's weights, and take its norms out."""
+        """Set the layer's arrays to the problem's weights, and take out what has none."""
         self.weight_leaves = []
         convert = converter(self.subject)
         if convert is not None:
@@ -124,7 +124,7 @@ class InterpretedCalls(Convention):
             with target_errors():
                 leaf = weights.fill(layer, slot.path, handed)
             self.weight_leaves.append((slot, leaf))
-        for path in self.how.norms:
+        for path in (*self.how.norms, *self.how.around):
             replace_by_identity(layer, path)
 
     def _sizes(self, problem: Problem) -> dict[str, int]:

@@ -13,7 +13,7 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import layer_arrays, names, weights
 from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.build import is_module
-from mha_parity.targets.fit.construct import Sizes, globals_read
+from mha_parity.targets.fit.construct import RecordingConfig, Sizes, globals_read
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
     LAYOUTS,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 # How the heads of a layer differ from torch's, by the sizes of its weights.
 FULL_WIDTH, ONE_KV_HEAD = "each as wide as the input", "one of keys and values for all"
+TORCHS = "MultiheadAttention"
 # Arrangements in which the input may be added to the output.
 ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
 
@@ -64,7 +65,7 @@ class Layers:
     """
 
     kind: type
-    new: Callable[[Construction, Sizes], Any]
+    new: Callable[..., Any]
     answered: bool = False
     offenders: tuple[str, ...] = ()
     inner: str = ""  # the part of it that is an attention, where offenders lie outside of that
@@ -85,12 +86,28 @@ class Layers:
                 )
                 continue
             yield from self._of(construction, layer)
-            if construction.has("head_dim") and not construction.has("heads"):
+            if self._is_of_one_head(construction, layer):
                 yield from self._of_one_head(construction)
+
+    def asks_for_heads(self, construction: Construction) -> bool:
+        """Return whether a layer reads the number of heads from its configuration."""
+        sizes = Sizes(SMALL.embed_dim, SMALL.heads_count)
+        config = construction.arguments(sizes).get(construction.config)
+        if not isinstance(config, RecordingConfig):
+            return True
+        self.new(construction, sizes, **{construction.config: config})
+        return bool({"heads", "head_dim"} & config.meanings())
 
     def refuse_undecided(self, name: str) -> None:
         """Refuse a class of which nothing fits, where it may be built with several attentions."""
         refuse_undecided(name, self.kind)
+
+    def _is_of_one_head(self, construction: Construction, layer: Any) -> bool:
+        """Return whether a constructor, or its configuration, sets the width of a head alone."""
+        if not construction.config:
+            return construction.has("head_dim") and not construction.has("heads")
+        kept = weights.sorted_by_name(layer_arrays.leaves(layer))
+        return bool(kept.weights) and not self._slots(kept, SMALL.heads_count)[1]
 
     def _of_one_head(self, construction: Construction) -> Iterator[Interpretation]:
         """Yield readings as one head of a layer that takes the width of a head, not how many."""
@@ -105,7 +122,7 @@ class Layers:
     ) -> Iterator[Interpretation]:
         self.is_built = True
         named = parameters.of_callable(forward(layer))
-        leaves = layer_arrays.leaves(layer)
+        around, leaves = _around_torchs(layer_arrays.leaves(layer))
         kept = weights.sorted_by_name(leaves)
         by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind))
         by_name = by_name and not one_head
@@ -131,7 +148,7 @@ class Layers:
                         construction.has("heads") and arrangement == "rows"
                     )
                 how = Interpretation(
-                    roles, layout, arrangement, construction, slots, norms, many_heads=many,
+                    roles, layout, arrangement, construction, slots, norms, around, many_heads=many,
                     full_width=kind == FULL_WIDTH, convolved=kept.convolves,
                     one_kv_head=kind == ONE_KV_HEAD,
                 )  # fmt: skip
@@ -214,6 +231,24 @@ def _layouts(
         and not (arrangement in OF_CONVOLUTIONS and not projected)
         and not (full_width and arrangement != "rows")
     ]
+
+
+def _around_torchs(
+    leaves: list[layer_arrays.Leaf],
+) -> tuple[tuple[str, ...], list[layer_arrays.Leaf]]:
+    """Return the square Linears around one attention of torch, and the arrays that are not theirs.
+
+    Those of the attention are the projections: a Linear before or behind one is another factor.
+    """
+    holders = {each.path.rpartition(".")[0] for each in leaves if each.owner == TORCHS}
+    holder = f"{min(holders)}." if len(holders) == 1 else "."
+    left = [each for each in leaves if not each.path.startswith(holder)]
+    outside = [each for each in left if "norm" not in f"{each.owner}{each.path}".lower()]
+    square = all(each.owner == "Linear" and len({*each.shape}) == 1 for each in outside)
+    if holder == "." or not square:
+        return (), leaves
+    paths = dict.fromkeys(each.path.rpartition(".")[0] for each in outside)
+    return tuple(paths), [each for each in leaves if each not in outside]
 
 
 def _rows_prefix(leaves: Sequence[layer_arrays.Leaf]) -> str:

@@ -146,6 +146,13 @@ class RecordingConfig:
         """Return the value of a key, as if it were an attribute."""
         return getattr(self, name)
 
+    def meanings(self) -> frozenset[str]:
+        """Return the meanings that it was asked for, also within."""
+        found = [
+            {each} if isinstance(each, str) else each.meanings() for each in self.asked.values()
+        ]
+        return frozenset().union(*found)
+
     def get(self, name: str, default: Any = None) -> Any:
         """Return the value of a key that is known, else the default."""
         return getattr(self, name, default)

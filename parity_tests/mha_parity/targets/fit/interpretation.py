@@ -39,7 +39,8 @@ _LIES = {
 class Interpretation:
     """How a target is built, where its weights live, what its parameters get and return.
 
-    ``norms`` are LayerNorms that are taken out, ``residual``: the input is added to the output,
+    ``norms`` are LayerNorms that are taken out, ``around`` are Linears around an attention of torch
+    that are, too; ``residual``: the input is added to the output,
     ``full_width``: each head is as wide as the input, ``convolved``: convolutions project,
     ``one_kv_head``: all heads of queries share one head of keys and values.
     """
@@ -50,6 +51,7 @@ class Interpretation:
     construction: Construction | None = None
     slots: tuple[Slot, ...] = ()
     norms: tuple[str, ...] = ()
+    around: tuple[str, ...] = ()
     residual: bool = False
     many_heads: bool = True
     full_width: bool = False
@@ -117,8 +119,8 @@ class Interpretation:
             said.append("each head as wide as the input, and 0 where torch's narrower ones are not")
         if self.one_kv_head:
             said.append("one head of keys and values for all heads of queries")
-        if self.norms:
-            said.append(f"{', '.join(f'`{norm}`' for norm in self.norms)} taken out")
+        if out := (*self.norms, *self.around):
+            said.append(f"{', '.join(f'`{path}`' for path in out)} taken out")
         if self.residual:
             said.append("the input that is added to the output taken off")
         return "; ".join(each for each in said if each)

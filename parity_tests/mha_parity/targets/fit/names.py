@@ -12,6 +12,7 @@ _AFFIXES = sorted(
         "lin", "layer", "layers", "fc", "dense", "matrix", "matrices", "mat", "to", "transform",
         "kernel", "param", "map", "mapping", "conv", "heads", "head", "attention", "attn", "att",
         "self", "embedding", "embeddings",
+        "gen", "generator", "trans", "transformation", "emb", "embed", "module",
         "w", "mha", "net", "nets", "network", "networks", "vectors", "vector", "mlp", "layernorm",
     ),
     key=len,

@@ -76,7 +76,7 @@ def refuse_lengths(ask: Ask, name: str, trials: Sequence[InterpretationResult], 
 
 
 def refuse_own_heads(
-    ask: Ask, name: str, trials: Sequence[InterpretationResult], dtype: str
+    ask: Ask, name: str, trials: Sequence[InterpretationResult], dtype: str, layers: Layers
 ) -> None:
     """Refuse a layer that computes attention with a number of heads that nobody can set.
 
@@ -86,7 +86,7 @@ def refuse_own_heads(
         That is so of one of the nearest; the sentence has the number.
 
     """
-    of_one = [each for each in trials if _knows_no_heads(each.interpretation)]
+    of_one = [each for each in trials if _knows_no_heads(each.interpretation, layers)]
     nearest = sorted(of_one, key=lambda each: -each.correlation)[:FEW]
     several = [replace(each.interpretation, many_heads=True) for each in nearest]
     width = SMALL.embed_dim
@@ -113,9 +113,11 @@ def refuse_separate_kernels(bound: Convention) -> None:
         raise TargetError(separate_kernels(bound.name))
 
 
-def _knows_no_heads(how: Interpretation) -> bool:
+def _knows_no_heads(how: Interpretation, layers: Layers) -> bool:
     """Return whether a layer was built by its width alone, and judged as a single head."""
     made = how.construction
+    if made is not None and made.config:
+        return not layers.asks_for_heads(made)
     return made is not None and not made.has("heads", "head_dim") and not how.many_heads
 
 
@@ -130,6 +132,9 @@ def why_refused(
     if layers is not None and offenders:
         return without_counterpart(name, offenders, layers.inner)
     best = max(trials, key=lambda each: round(each.correlation, 6), default=None)
+    if best is not None and (around := best.interpretation.around):
+        held = best.interpretation.slots[0].path.rpartition(".")[0]
+        return without_counterpart(name, around, f"`{held}`, an attention of torch")
     if best is not None and may_be_another(best):
         return says_no_roles(name, best.correlation, best.interpretation.unnamed)
     if trials:

@@ -149,8 +149,8 @@ class Skeleton:
             for slot in self._how.slots:
                 place = layer_arrays.path_expression(self._layer, slot.path, "layer")
                 yield f"    {place} = {self._write.whole(slot)}"
-        for norm in self._how.norms:
-            yield f"    layer.set_submodule({norm!r}, torch.nn.Identity())"
+        for path in (*self._how.norms, *self._how.around):
+            yield f"    layer.set_submodule({path!r}, torch.nn.Identity())"
 
     def _configured(self, construction: Construction) -> Iterator[str]:
         """Yield the lines that make the configuration that the constructor asks for."""
