@@ -24,6 +24,7 @@ from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import AXES, PLAIN
 from mha_parity.core.global_state import GlobalState, seeded
 from mha_parity.targets.attribution import attributed
+from mha_parity.targets.own_backward import own_backward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -93,6 +94,7 @@ class MonitoredCandidate:
         self.answer_dtypes = bound.answer_dtypes
         self.masks = bound.masks
         self.own_weights: OwnWeights | None = bound.own_weights
+        self.own_backward = own_backward(bound.subject)
         self._forbid = tuple(forbid)
         self._last: Case | None = None
         self._tell: Callable[[str], None] | None = None

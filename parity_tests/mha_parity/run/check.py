@@ -19,7 +19,7 @@ from mha_parity.run.chunks import WHOLE, Shard, run_chunks
 from mha_parity.run.executors import STAYS, can_move, jobs, processes, run_chunks_on
 from mha_parity.run.fresh import SAMPLED_FROM, FreshProcesses, state_findings
 from mha_parity.run.kept import KeptResults
-from mha_parity.run.narrowing import cases_for, restricted
+from mha_parity.run.narrowing import cases_for, restricted, with_own_backward
 from mha_parity.run.overflow import overflow_check
 from mha_parity.run.repro import Repro
 from mha_parity.run.source import source_of
@@ -100,6 +100,7 @@ def run_all(
     systematic = SystematicErrorTest()
     there: dict[str, str] | None = None
     with _in_one_thread(candidate, torch=here), FreshProcesses(candidate) as fresh:
+        options = options if record else with_own_backward(candidate, options)
         offer = restricted(candidate, options)
         if record is None:
             cases: Iterable[Case] = cases_for(candidate, offer, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.asking_order import asked_cases
@@ -90,6 +91,13 @@ def narrowed_candidate(candidate: Candidate, offer: Offer, options: Options) -> 
     """
     gradients = candidate.offer["gradients"] if options.grad else offer["gradients"]
     return NarrowedCandidate(candidate, {**offer, "gradients": gradients})
+
+
+def with_own_backward(candidate: Candidate, options: Options) -> Options:
+    """Return the options with gradients, where the target brings a backward pass of its own."""
+    named = {axis for axis, _ in options.features}
+    own = getattr(candidate, "own_backward", "") and "yes" in candidate.offer["gradients"]
+    return replace(options, grad=True) if own and "gradients" not in named else options
 
 
 def restricted(candidate: Candidate, options: Options) -> Offer:

@@ -129,6 +129,11 @@ class IsolatedCandidate(ProcessOwner):
         return self.ready().masks
 
     @property
+    def own_backward(self) -> str:
+        """What of the target has a backward pass of its own; "" if nothing."""
+        return self.ready().own_backward
+
+    @property
     def own_weights(self) -> OwnWeights | None:
         """The weights of a layer that is built already."""
         return self.ready().own_weights

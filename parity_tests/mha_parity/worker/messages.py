@@ -70,6 +70,7 @@ class Ready:
     masks: MaskPlan | None
     answer_dtypes: dict[str, str]
     own_weights: OwnWeights | None
+    own_backward: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no target offers: a run would fail by it, far from here."""

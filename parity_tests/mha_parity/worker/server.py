@@ -78,6 +78,7 @@ def serve(requests: int, answers: int) -> None:
         masks=bound.masks,
         answer_dtypes=bound.answer_dtypes,
         own_weights=candidate.own_weights,
+        own_backward=candidate.own_backward,
     )
     if not isinstance(subject, Command):  # its memory is watched from outside
         _limit(setup.memory)

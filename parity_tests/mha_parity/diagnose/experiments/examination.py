@@ -189,14 +189,14 @@ def _read_where_wrong(caller: Caller, seen: Examination) -> None:
 def _is_surely_rounded(seen: Examination) -> bool:
     """Return whether errors are those of rounding, by their stage or by their size."""
     digit = seen.digits
-    rounded = digit is not None and digit.rounding and digit.error > 0 and digit.bits <= FINE
+    rounded = digit is not None and digit.rounding and not digit.right and digit.bits <= FINE
     return rounded and digit is not None and (digit.alike >= ALIKE or digit.bits > COARSE)
 
 
 def _is_rounded(seen: Examination) -> bool:
     """Return whether errors are those of rounding: no function of the score gives them."""
     digit = seen.digits
-    rounded = digit is not None and digit.rounding and digit.error > 0 and digit.bits <= FINE
+    rounded = digit is not None and digit.rounding and not digit.right and digit.bits <= FINE
     understood = any(each.understood for each in seen.causes)
     return _is_surely_rounded(seen) or (rounded and not understood)
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from mha_parity.targets.backends.base import Library
     from mha_parity.targets.masks.plan import MaskPlan
 
+# How the reason begins that an input which may be left out is not judged as the keys.
+NEARLY_KEYS = "only correlates with attention over it"
 GENERATORS = ("rng", "generator")  # what the argument for a generator of NumPy's is called
 
 
@@ -137,12 +139,13 @@ class Convention(ABC):
 
     @property
     def _keys_alike(self) -> str:
-        """The input of a layer's call for the keys, if it raised on S unlike L; "" if not.
+        """The input of a layer's call for the keys, if it raised on S unlike L or is not that.
 
         A function of three arrays says nothing of their lengths: a remark is enough.
         """
-        raised = self.reasons.get(("inputs", "cross"), "").startswith("raised ")
-        if not (raised and isinstance(self.subject, type) and self.offer["inputs"] == ("self",)):
+        reason = self.reasons.get(("inputs", "cross"), "")
+        unserved = reason.startswith(("raised ", NEARLY_KEYS))
+        if not (unserved and isinstance(self.subject, type) and self.offer["inputs"] == ("self",)):
             return ""
         found = inputs_of([p for p in self._named[1] if not is_other(p)])
         return next((name for name, role in found if role == "key"), "")

@@ -94,10 +94,15 @@ def _plain(name: str) -> str:
 _PLAIN = {meaning: frozenset(map(_plain, names)) for meaning, names in MEANINGS.items()}
 
 
+def takes_a_config(made: Signature) -> bool:
+    """Return whether a constructor takes a configuration, and nothing else by position."""
+    return len(made.required) == 1 and made.required[0].lower() in CONFIGS
+
+
 def counts_heads(made: Signature) -> bool:
     """Return whether a constructor takes the number of heads; else the layer has one."""
     names = (*made.required, *made.optional)
-    if len(made.required) == 1 and made.required[0].lower() in CONFIGS:
+    if takes_a_config(made):
         return True
     by_name = any(_meaning(name) in {"heads", "head_dim"} for name in names)
     return by_name or any(_meaning(name) is None for name in made.required)
@@ -108,11 +113,13 @@ class SizesConfig:
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
+        self.asked: set[str] = set()  # the meanings so far
 
     def __getattr__(self, name: str) -> Any:
         """Return the value of an attribute that is known."""
         if name.startswith("__") or _meaning(name) is None:
             raise AttributeError(f"the layer asks its configuration for {name!r}, which is unknown")
+        self.asked.add(str(_meaning(name)))
         return _value(self._sizes, name)
 
 
@@ -128,7 +135,7 @@ def arguments(made: Signature, sizes: Sizes) -> tuple[tuple[Any, ...], dict[str,
 
     """
     required = made.required
-    if len(required) == 1 and required[0].lower() in CONFIGS:
+    if takes_a_config(made):
         return (SizesConfig(sizes),), {}
     unknown = [name for name in required if _meaning(name) is None]
     if unknown and len(required) > 2:

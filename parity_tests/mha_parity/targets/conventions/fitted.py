@@ -10,7 +10,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.features import AXES, offer
 from mha_parity.targets import parameters
-from mha_parity.targets.conventions.base import FeatureProbe
+from mha_parity.targets.conventions.base import NEARLY_KEYS, FeatureProbe
 from mha_parity.targets.conventions.fitted_gradients import no_gradients
 from mha_parity.targets.conventions.grouped_heads import (
     grouped,
@@ -47,7 +47,7 @@ from mha_parity.targets.fit.search import (
 from mha_parity.targets.fit.settled import with_lengths, with_optional
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
@@ -155,6 +155,7 @@ class Fitted(InterpretedCalls):
                     refuse_own_heads(self._ask, self.name, trials, dtype, self._layers)
             if taken:
                 self.trial_dtype = dtype
+                self._look_for_keys(best, search.trials)
                 search = Search(self._ask, dtype)
                 return with_optional(
                     with_lengths(best, self._named[0], self._ask, dtype), self._named[1], search
@@ -162,6 +163,24 @@ class Fitted(InterpretedCalls):
         refuse_lengths(self._ask, self.name, trials, DTYPES[0])
         named = parameters.of_callable(self.subject)
         raise TargetError(why_refused(self.name, self._layers, trials, named))
+
+    def _look_for_keys(
+        self, best: InterpretationResult, trials: Sequence[InterpretationResult]
+    ) -> None:
+        """Keep why an input that may be left out is not judged as the keys, if it nearly is them.
+
+        Attention over these alone is right; a mistake may hide where they are passed.
+        """
+        how = best.interpretation
+        near = [
+            each.correlation
+            for each in trials
+            if (each.interpretation.slots, each.interpretation.layout) == (how.slots, how.layout)
+            and len(each.interpretation.roles.rows) == 2
+        ]
+        correlation = max(near, default=0.0)
+        if best.exact and len(how.roles.rows) == 1 and correlation >= MIN_CORRELATION:
+            self.reasons["inputs", "cross"] = f"{NEARLY_KEYS} by {correlation:.2f}"
 
     def _searched_dtypes(self, trials: list[InterpretationResult]) -> Iterator[str]:
         """Yield the dtypes of small problems: narrow ones where every call in others raised."""

@@ -8,6 +8,7 @@ and a layer that hides the future by itself is judged as causal attention.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,14 @@ from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, split_result
-from mha_parity.targets.conventions.constructors import DROPOUTS, LENGTH, Sizes, counts_heads
+from mha_parity.targets.conventions.constructors import (
+    DROPOUTS,
+    LENGTH,
+    Sizes,
+    SizesConfig,
+    counts_heads,
+    takes_a_config,
+)
 from mha_parity.targets.conventions.context_input import (
     attends,
     optional_inputs,
@@ -183,7 +191,7 @@ class LinearModule(TorchModule):
         remarks = []
         try:
             self._slots = tuple(self._asked(s) if len(s.parts) > 1 else s for s in self._slots)
-            if self.attends_along_samples(make_problem(self._plain)):
+            if self.attends_along_samples(make_problem(self._plain)) or self._is_of_one_sample():
                 self.offer = self.offer | {"layout": ("sequence_first",)}
                 self.reasons["layout", "batch_first"] = "it attends along the first axis"
             self.hides_future = hides_the_future(self, make_problem(self._plain))
@@ -199,6 +207,11 @@ class LinearModule(TorchModule):
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
         self.remarks = tuple(remarks)
+
+    def _is_of_one_sample(self) -> bool:
+        """Return whether one sample is right along the first axis, and several along no axis."""
+        single = self._plain.replace(batch=1, layout="sequence_first")
+        return attends(self, make_problem(single)) and not attends(self, make_problem(self._plain))
 
     def _look_for_keys(self) -> None:
         """Take an input of unknown name for the keys, where it is them: a right answer shows it."""
@@ -232,6 +245,16 @@ class LinearModule(TorchModule):
         if isinstance(result, tuple) and result:
             result = result[:2] if len(result) > 1 else result[0]
         return super().answer(problem, result)
+
+    @cached_property
+    def _drops(self) -> bool:
+        """Whether the constructor takes a probability of dropout, or asks its configuration."""
+        if not takes_a_config(self._made):
+            return any(map(self._made.takes, self.dropouts))
+        config = SizesConfig(SMALL)
+        with target_errors():
+            self.construct(config)
+        return "dropout" in config.asked
 
     def build(self, problem: Problem, arguments: Arguments, *, dropout: float = 0.0) -> Any:
         """Return a new module that holds the problem's weights, or the one that has them."""

@@ -202,7 +202,7 @@ class TorchModule(Convention):
 
         torch's own paths fix the mode and are not asked.
         """
-        if self.path is not None or not any(map(self._made.takes, self.dropouts)):
+        if self.path is not None or not self._drops:
             return None
         module = self.build(problem, Arguments(problem, self.library), dropout=p)
         if not has_modes(module):
@@ -214,6 +214,11 @@ class TorchModule(Convention):
             return replace(call, kwargs={**call.kwargs, **more})
 
         return asked
+
+    @property
+    def _drops(self) -> bool:
+        """Whether the constructor takes a probability of dropout."""
+        return any(map(self._made.takes, self.dropouts))
 
     def owned(self, problem: Problem, dropout: float) -> bool:
         """Return whether a problem is the instance's, in evaluation."""

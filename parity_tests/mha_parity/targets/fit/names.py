@@ -22,8 +22,8 @@ _WORDS = {
     "q": ("q", "qs", "query", "queries", "querys", "theta"),
     "k": ("k", "ks", "key", "keys", "phi"),
     "v": ("v", "vs", "val", "vals", "value", "values", "g"),
-    "out": ("o", "out", "outputs", "output", "res", "final", "c", "p", "os", "unify", "combine",
-            "join", "merge", "mix"),
+    "out": ("o", "out", "outs", "outputs", "output", "res", "final", "c", "p", "os", "unify",
+            "combine", "join", "merge", "mix"),
 }  # fmt: skip
 ROWS = ("q", "k", "v")
 _LETTERS = {"query": "q", "key": "k", "value": "v"}

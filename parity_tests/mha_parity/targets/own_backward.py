@@ -1,0 +1,53 @@
+"""Whether a target brings a backward pass of its own, which no judgement of outputs sees."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType
+
+
+def own_backward(subject: object) -> str:
+    """Return the name of a ``torch.autograd.Function`` of the target's own module; "" if none.
+
+    Counted is what the target's code names, directly or through functions and classes of that
+    module.
+    """
+    module = sys.modules.get(getattr(subject, "__module__", None) or "")
+    torch = sys.modules.get("torch")
+    if module is None or torch is None:
+        return ""
+    scope, seen, waiting = vars(module), {id(subject)}, [subject]
+    while waiting:
+        each = waiting.pop()
+        if inspect.isclass(each) and issubclass(each, torch.autograd.Function):
+            return each.__name__
+        for name in _names(each):
+            found = scope.get(name)
+            own = getattr(found, "__module__", None) == module.__name__
+            if own and (inspect.isclass(found) or inspect.isfunction(found)):
+                waiting += [found] if id(found) not in seen else []
+                seen.add(id(found))
+    return ""
+
+
+def _names(subject: Any) -> Iterator[str]:
+    """Yield the global names and attributes that a function, or a class's methods, refer to."""
+    members = vars(subject).values() if inspect.isclass(subject) else (subject,)
+    for each in members:
+        function = getattr(each, "__func__", each)
+        if inspect.isfunction(function):
+            yield from _of_code(inspect.unwrap(function).__code__)
+    if inspect.isclass(subject):
+        yield from (base.__name__ for base in subject.__mro__[1:])
+
+
+def _of_code(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for each in code.co_consts:
+        if inspect.iscode(each):
+            yield from _of_code(each)

@@ -1,0 +1,77 @@
+"""What is wrong beside the calls that come to mind first is asked too, or said to be open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.verdict import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.verdict import Verdict
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
+    """Return a function that gives the verdict on one of the subjects."""
+
+    def verdict(name: str, **options: object) -> Verdict:
+        return check_subject(f"beside_the_default.py:{name}", cases=30, **options)
+
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "asked"),
+    [
+        ("DropsByConfig", Outcome.FAIL, True),
+        ("DropsInTraining", Outcome.PASS, True),
+        ("NoDropout", Outcome.PASS, False),
+    ],
+)
+def test_dropout_of_a_configuration_is_asked_for(
+    name: str, outcome: Outcome, asked: bool, judged: Callable[..., Verdict]
+) -> None:
+    """A layer whose configuration sets dropout is built with it; of another nothing is claimed."""
+    verdict = judged(name)
+    assert outcome is verdict.outcome
+    assert asked == any(row.name == "dropout off" for row in verdict.checks)
+
+
+def test_an_input_that_nearly_is_the_keys_leaves_the_run_open(
+    judged: Callable[..., Verdict],
+) -> None:
+    """What may be left out and nearly gives attention where it is passed is said in a sentence."""
+    verdict = judged("ForgetsABias")
+    assert Outcome.INCONCLUSIVE is verdict.outcome
+    assert "`memory` is an input of its own" in verdict.sentence
+    assert "only correlates with attention over it by 0." in verdict.sentence
+
+
+def test_a_backward_pass_of_its_own_is_judged_unasked(judged: Callable[..., Verdict]) -> None:
+    """Gradients are judged where the target brings their formula, and the verdict says so."""
+    wrong, right = judged("backward_wrong"), judged("backward_right")
+    assert (Outcome.FAIL, Outcome.PASS) == (wrong.outcome, right.outcome)
+    assert any(row.name.startswith("gradient") and row.failed for row in wrong.checks)
+    for verdict in (wrong, right):
+        assert "gradients were judged too: `_Attend` has its own backward pass." in verdict.notes
+    plain = judged("backward_wrong", features=(("gradients", "no"),))
+    assert Outcome.PASS is plain.outcome
+
+
+def test_heads_projected_one_by_one_are_right(judged: Callable[..., Verdict]) -> None:
+    """An output projection for each head, of whatever plural, is the columns of torch's."""
+    assert Outcome.PASS is judged("HeadsSummed").outcome
+
+
+def test_samples_that_are_mixed_do_not_hide_the_axis(judged: Callable[..., Verdict]) -> None:
+    """A layer that is right for one sample along the first axis is judged along that axis."""
+    verdict = judged("MergedAcrossSamples", diagnose=True, shrink=True)
+    assert Outcome.FAIL is verdict.outcome
+    assert {"sequence_first"} == {
+        r.value for r in verdict.features if r.axis == "layout" and r.cases
+    }
+    assert "multiplied with 1" not in "".join(each.title for each in verdict.diagnosis)
