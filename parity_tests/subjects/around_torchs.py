@@ -25,6 +25,14 @@ class Around(nn.Module):
         return self.proj(self.attn(self.query(x), self.key(y), self.value(y))[0])
 
 
+class AroundCrossed(Around):
+    """Wrong: keys come through the Linear of the queries."""
+
+    def forward(self, x, y):
+        """Return (N, L, E)."""
+        return self.proj(self.attn(self.query(x), self.query(y), self.value(y))[0])
+
+
 class AroundActivated(Around):
     """The Linears are no factors: their rows are bent."""
 

@@ -132,18 +132,14 @@ class MergedAcrossSamples(nn.Module):
     def __init__(self, embed_dim, num_heads):
         super().__init__()
         self.num_heads = num_heads
-        self.q_proj = nn.Linear(embed_dim, embed_dim)
-        self.k_proj = nn.Linear(embed_dim, embed_dim)
-        self.v_proj = nn.Linear(embed_dim, embed_dim)
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
         self.out_proj = nn.Linear(embed_dim, embed_dim)
 
-    def forward(self, query, key, value):
+    def forward(self, x):
         """Return (L, N, E)."""
-        length, samples, width = query.shape
-        projected = (self.q_proj(query), self.k_proj(key), self.v_proj(value))
-        q, k, v = (
-            t.reshape(len(t), samples * self.num_heads, -1).transpose(0, 1) for t in projected
-        )
+        length, samples, width = x.shape
+        rows = (length, samples * self.num_heads, -1)
+        q, k, v = (t.reshape(rows).transpose(0, 1) for t in self.qkv(x).chunk(3, -1))
         out = torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v
         merged = out.transpose(0, 1).reshape(samples, length, width).transpose(0, 1)
         return self.out_proj(merged)

@@ -42,7 +42,7 @@ def _diagnosed(
     candidate: Candidate, failing: list[CaseResult], settings: JudgeSettings
 ) -> tuple[Diagnosis, ...]:
     rows = [each for each in failing if fails_by_rows_alone(each)]
-    failing = [each for each in failing if each not in rows]
+    failing = [each for each in failing if not fails_by_rows_alone(each)]
     demanded = by_demand(rows, settings.fully_masked)
     if rows and not failing:
         return demanded

@@ -102,6 +102,7 @@ REFUSED = {
     "miscalled.py:raises_always": "but every call that was tried raised RuntimeError: boom [",
     "without_counterpart.py:OwnHeads": "but it has 4 heads, and no parameter that sets their",
     "around_torchs.py:TwelveHeads": "but it has 12 heads, and no parameter that sets",
+    "around_torchs.py:AroundCrossed": "but `query`, `key`, `value`, `proj` have no counterpart in",
     "around_torchs.py:AroundActivated": "but `query`, `key`, `value`, `proj` have no "
     "counterpart in torch's layer; judge its `attn`, an attention of torch, alone",
     "without_counterpart.py:TurnsValues": "but no way to call it computes attention (as ask, ",

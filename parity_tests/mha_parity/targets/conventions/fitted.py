@@ -29,6 +29,7 @@ from mha_parity.targets.fit.construct import Sizes, keys_read, names_unpacked
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.refusals import (
     may_be_another,
+    refuse_around_unapplied,
     refuse_lengths,
     refuse_output_unapplied,
     refuse_own_heads,
@@ -95,6 +96,8 @@ class Fitted(InterpretedCalls):
         self.of_one_length = made is not None and made.longer_by is not None
         if self.how.norms and self.fit.exact:
             self._refuse_inner_norms()
+        if self.how.around:
+            refuse_around_unapplied(self, self._dtype, causal=self.fit.causal)
         if self.joins_heads and self.fit.exact:
             refuse_output_unapplied(self._ask, self.name, self.how, self._dtype)
         # An inexact one is judged as it is: what is added may depend on the size of the rest.

@@ -8,16 +8,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
+from mha_parity.targets.conventions.calls import Arguments
 from mha_parity.targets.conventions.signatures import forward
+from mha_parity.targets.fit import names
 from mha_parity.targets.fit.roles import filler_text
-from mha_parity.targets.fit.search import MIN_CORRELATION, SMALL, Search, is_rounding, trial_problem
+from mha_parity.targets.fit.search import (
+    MIN_CORRELATION,
+    SMALL,
+    Search,
+    attention_in_float64,
+    is_rounding,
+    trial_problem,
+)
 from mha_parity.targets.fit.separate_kernels import has_separate_kernels, separate_kernels
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.conventions.interpreted import InterpretedCalls
     from mha_parity.targets.fit.candidates import Layers
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.search import Ask, InterpretationResult
@@ -52,6 +64,56 @@ def refuse_output_unapplied(ask: Ask, name: str, how: Interpretation, dtype: str
             f"got {name}, but the output is not that of its heads times `{path}`, as "
             f"torch's out_proj.weight; apply it so, or {ADAPTER}."
         )
+
+
+def refuse_around_unapplied(convention: InterpretedCalls, dtype: str, *, causal: bool) -> None:
+    """Refuse a layer whose Linears around an attention of torch are no factors of its projections.
+
+    They are judged as the identity, by which one that stands in another's place would pass.
+
+    Raises
+    ------
+    TargetError
+        With other weights in them, the output is not that of the products.
+
+    """
+    import torch
+
+    how, rng = convention.how, np.random.default_rng(SMALL.seed)
+    problem = trial_problem(how, ("self", "cross", "distinct")[len(how.roles.rows) - 1], dtype)
+    arguments = Arguments(problem, convention.library)
+    layer, factors = convention.build(problem, arguments), {}
+    for path in how.around:
+        width = problem.case.embed_dim
+        factor = (rng.standard_normal((width, width)) / width**0.5).astype(dtype)
+        linear = torch.nn.Linear(width, width, bias=False)
+        linear.weight.data = torch.from_numpy(factor)
+        layer.set_submodule(path, linear)
+        factors["".join(names.parts(path)) or "out"] = factor
+    try:
+        output = convention.answer(problem, convention.layer_call(layer, arguments).make()).output
+    except CandidateError:
+        return  # the run says what it raised
+    known = set(factors) <= {*names.ROWS, "out"} and len(factors) == len(how.around)
+    expected = attention_in_float64(_multiplied(problem, factors), causal=causal) if known else None
+    if expected is None or not is_rounding(output, expected):
+        raise TargetError(without_counterpart(convention.name, how.around, held_by_torch(how)))
+
+
+def _multiplied(problem: Problem, factors: Mapping[str, Array]) -> Problem:
+    """Return the problem whose projections are multiplied with the factor of each."""
+    inner = {f"w_{part}": getattr(problem, f"w_{part}") @ factors[part]
+             for part in names.ROWS if part in factors}  # fmt: skip
+    outer = {}
+    if (last := factors.get("out")) is not None and problem.w_out is not None:
+        bias = None if problem.b_out is None else last @ problem.b_out
+        outer = {"w_out": last @ problem.w_out, "b_out": bias}
+    return problem.replace(**inner, **outer)
+
+
+def held_by_torch(how: Interpretation) -> str:
+    """Return what to call the attention of torch that a layer of this interpretation holds."""
+    return f"`{how.slots[0].path.rpartition('.')[0]}`, an attention of torch"
 
 
 def refuse_lengths(ask: Ask, name: str, trials: Sequence[InterpretationResult], dtype: str) -> None:
@@ -133,8 +195,7 @@ def why_refused(
         return without_counterpart(name, offenders, layers.inner)
     best = max(trials, key=lambda each: round(each.correlation, 6), default=None)
     if best is not None and (around := best.interpretation.around):
-        held = best.interpretation.slots[0].path.rpartition(".")[0]
-        return without_counterpart(name, around, f"`{held}`, an attention of torch")
+        return without_counterpart(name, around, held_by_torch(best.interpretation))
     if best is not None and may_be_another(best):
         return says_no_roles(name, best.correlation, best.interpretation.unnamed)
     if trials:
