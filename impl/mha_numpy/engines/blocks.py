@@ -52,7 +52,7 @@ class Block:
         self, problem: TiledCall, sample: int, head: int, rows: slice, k: NDArray[Any]
     ) -> None:
         self.place = sample, head, rows
-        self.rows, self.k = rows, k
+        self.rows, self.k, self.num_heads = rows, k, problem.q.shape[1]
         q = problem.q[self.place]
         self._exp, unit = problem.exp
         self.q = np.multiply(q, problem.scale * unit, out=scratch(q.shape, q.dtype, "q"))
@@ -62,6 +62,12 @@ class Block:
     def tile(self, keys: slice, name: str = "scores") -> NDArray[Any]:
         """Return scratch memory for one tile."""
         return scratch((len(self.q), keys.stop - keys.start), self.q.dtype, name)
+
+    def held_tile(self, keys: slice) -> NDArray[Any]:
+        """Return the tile's own part of scratch memory for all keys, contiguous."""
+        rows = len(self.q)
+        every = scratch((rows * len(self.k),), self.q.dtype, "held")
+        return every[rows * keys.start : rows * keys.stop].reshape(rows, -1)
 
     def write_powers(self, keys: slice, shift: NDArray[Any] | None, tile: NDArray[Any]) -> None:
         """Write E = exp(scale * q k^T + M - shift) of one tile, 0 where it is hidden.

@@ -20,7 +20,7 @@ import numpy as np
 
 from mha_numpy.engines.blocks import Block, TiledCall, scratch
 from mha_numpy.engines.parallel import on_all_threads
-from mha_numpy.engines.tiles import Task, Tiles, choose_tiles, cut_tasks, spans
+from mha_numpy.engines.tiles import LEAST_ROWS, Task, Tiles, choose_tiles, cut_tasks, spans
 from mha_numpy.masks import NO_MASK, Masking
 from mha_numpy.softmax import exponential, row_sums, trusted
 
@@ -71,8 +71,14 @@ def attend_flash(
         merged[...] = 0
         return heads_out, weights
     if tiles is None:
-        heads_in_all = n * key_heads
-        tiles = choose_tiles(queries, keys, q.itemsize, heads_in_all, whole_rows=need_weights)
+        tiles = choose_tiles(
+            queries,
+            keys,
+            q.itemsize,
+            n if average_weights else n * key_heads,
+            held=need_weights,
+            least_rows=4 * LEAST_ROWS if average_weights else LEAST_ROWS,
+        )
     problem = TiledCall(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
     tasks = cut_tasks(n, key_heads, queries, tiles.queries, whole_heads=not average_weights)
     on_all_threads(lambda i: _attend_task(problem, tasks[i], weights, sums), len(tasks))
@@ -84,57 +90,64 @@ def _attend_task(
 ) -> None:
     """Compute one task's rows of heads_out, of the weights and of the sums."""
     sample, key_heads, run = task
-    heads = problem.q.shape[1]
     for key_head in key_heads:
         k, v = problem.keys(sample, key_head)
         for head in problem.query_heads(key_head):
             for rows in spans(run.start, run.stop, problem.tiles.queries):
                 block = Block(problem, sample, head, rows, k)
-                held = None
-                if weights is not None:
-                    all_keys = slice(0, len(k))
-                    held = weights[block.place] if weights.ndim == 4 else block.tile(all_keys)
-                shift, total = _attend_block(block, v, problem.out[block.place], held)
+                shift, total = _attend_block(block, v, problem.out[block.place], weights)
                 if sums is not None:
-                    sums.shift[block.place], sums.total[block.place] = shift, total
+                    sums.shift[block.place], sums.total[block.place] = shift, total[:, 0]
                     sums.shifted[block.place] = isinstance(shift, np.ndarray)
-                if weights is not None and held is not None and weights.ndim == 3:
-                    mean = weights[sample, rows]
-                    np.add(mean if head else 0, held, out=mean)
-                    if head == heads - 1:
-                        mean /= heads
 
 
 def _attend_block(
-    block: Block, v: NDArray[Any], out: NDArray[Any], held: NDArray[Any] | None
+    block: Block, v: NDArray[Any], out: NDArray[Any], weights: NDArray[Any] | None
 ) -> tuple[NDArray[Any] | float, NDArray[Any]]:
-    """Write a block of heads_out, and its weights into `held` where given; return shift and z."""
+    """Write a block of heads_out, and its weights where they are needed; return shift and z."""
     shift: NDArray[Any] | float = 0.0
-    total, mixed = _pass(block, v, None, held)
+    held = weights is not None
+    total, mixed = _pass(block, v, None, held=held)
     if not trusted(total, mixed):
         maxima = block.maxima()
         shift = maxima[:, 0]
-        total, mixed = _pass(block, v, maxima, held)
-        total[total == 0] = 1 if held is None else np.nan
+        total, mixed = _pass(block, v, maxima, held=held)
+        total[total == 0] = np.nan if held else 1
     np.divide(mixed, total, out=out)
-    if held is not None:
-        np.divide(held, total, out=held)
-    return shift, total[:, 0]
+    if weights is not None:
+        _write_weights(block, total, weights)
+    return shift, total
 
 
 def _pass(
-    block: Block, v: NDArray[Any], shift: NDArray[Any] | None, held: NDArray[Any] | None
+    block: Block, v: NDArray[Any], shift: NDArray[Any] | None, *, held: bool
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return z = E 1, (rows, 1), and E v, (rows, Dv), over all tiles; E stays in `held`."""
+    """Return z = E 1, (rows, 1), and E v, (rows, Dv), over all tiles."""
     q = block.q
     total = np.zeros((len(q), 1), q.dtype)
     mixed = scratch((len(q), v.shape[1]), q.dtype, "mixed")
     mixed[...] = 0
-    if held is not None and sum(keys.stop - keys.start for keys in block.key_tiles) < len(v):
-        held[...] = 0
     for keys in block.key_tiles:
-        tile = block.tile(keys) if held is None else held[:, keys]
+        tile = block.held_tile(keys) if held else block.tile(keys)
         block.write_powers(keys, shift, tile)
         total += row_sums(tile)
         mixed += np.matmul(tile, v[keys], out=scratch(mixed.shape, q.dtype, "product"))
     return total, mixed
+
+
+def _write_weights(block: Block, total: NDArray[Any], weights: NDArray[Any]) -> None:
+    """Write E / z from the held tiles, or, for weights (N, L, S), add it to the mean over heads."""
+    sample, head, rows = block.place
+    averaged = weights.ndim == 3
+    target = weights[sample, rows] if averaged else weights[block.place]
+    first = head == 0 or not averaged
+    if first and sum(keys.stop - keys.start for keys in block.key_tiles) < target.shape[1]:
+        target[...] = 0
+    factor = 1 / (total * block.num_heads if averaged else total)
+    for keys in block.key_tiles:
+        tile = block.held_tile(keys)
+        np.multiply(tile, factor, out=target[:, keys] if first else tile)
+        if not first:
+            target[:, keys] += tile
+    if np.isnan(total).any():
+        target[np.isnan(total[:, 0])] = np.nan

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 LEAST_ROWS = 128
 LEAST_COLUMNS = 128
 """A piece of a product has that many rows and columns at least."""
+BUFFER = 256
+"""Numbers that NumPy buffers. From 2.3 on it copies rows that are shorter than its buffer into it
+where an operand is broadcast: a tile times a column then takes 1.5 to 2 times as long."""
 FEW_ROWS = 64
 """Rows up to which a product is computed from the weight's side; see `affine`."""
 
@@ -36,6 +39,7 @@ def on_all_threads(work: Callable[[int], None], pieces: int) -> None:
 
     def quietly(index: int) -> None:
         with np.errstate(all="ignore"):  # the caller's state does not reach other threads
+            np.setbufsize(BUFFER)  # until the end of this block, for this thread
             work(index)
 
     with single_threaded_blas:

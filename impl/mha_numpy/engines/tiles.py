@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from mha_numpy.masks import Masking
 
 TILE_BYTES = 512 * 1024
-"""A tile of scores: a quarter to a half of a second-level cache, the operands take the rest.
-Measured: 256 x 512 float32 is the best of 64...512 x 256...1024, by 3 to 15 %."""
-TILE_KEYS = 512
-ROW_BYTES = 1024 * 1024
-"""Where weights are needed the scores of a block have all keys, and take this memory."""
+"""A tile of scores: a quarter to a half of a second-level cache, the operands take the rest."""
+TILE_KEYS = 256
+"""Measured: 512 x 256 float32 is the best of 64...1024 x 256...1024, by 2 to 15 %: a product packs
+the keys of a tile once for all its queries, and the backward pass adds to dk and dv once a tile."""
+HELD_BYTES = 4 * 1024 * 1024
+"""Where weights are needed the scores of a block are held for all keys, in this much memory. Blocks
+of few queries cost more in packing than what lies outside the second-level cache does in reading:
+4096 keys take 5.3 ns a score with 128 queries, 4.3 with 256, 4.6 with 512."""
 LEAST_TASKS = 8
 """Problems of few heads are cut into that many tasks at least, for the threads to share."""
 LEAST_ROWS = 64
@@ -50,18 +53,20 @@ def choose_tiles(
     itemsize: int,
     heads: int,
     *,
-    most_keys: int = TILE_KEYS,
-    whole_rows: bool = False,
+    held: bool = False,
+    least_rows: int = LEAST_ROWS,
 ) -> Tiles:
-    """Return tiles of about `most_keys` keys and as many queries as TILE_BYTES hold.
+    """Return tiles of about TILE_KEYS keys and as many queries as TILE_BYTES hold.
 
-    With `whole_rows` ROW_BYTES hold the scores of a block with all keys. Few heads, counted over
-    all samples, get blocks of fewer queries, so that there are LEAST_TASKS.
+    Where the scores of all keys are `held`, HELD_BYTES have room for a block. Few heads, counted
+    over all samples, get blocks of fewer queries, so that there are LEAST_TASKS.
     """
-    width = even_share(keys, most_keys)
-    held = ROW_BYTES // keys if whole_rows else TILE_BYTES // width
-    rows = min(held // itemsize, -(-queries * heads // LEAST_TASKS))
-    return Tiles(even_share(queries, max(rows, LEAST_ROWS)), width)
+    width = even_share(keys, TILE_KEYS)
+    rows = TILE_BYTES // (width * itemsize)
+    if held:
+        rows = min(rows, HELD_BYTES // (keys * itemsize))
+    rows = min(rows, -(-queries * heads // LEAST_TASKS))
+    return Tiles(even_share(queries, max(rows, least_rows)), width)
 
 
 def cut_tasks(
@@ -69,12 +74,12 @@ def cut_tasks(
 ) -> list[Task]:
     """Return tasks of one key head each, of parts of its queries where heads are few.
 
-    Without `whole_heads` a task is a block of `height` queries of all heads.
+    Without `whole_heads` a task has all heads of its queries.
     """
-    parts = -(-LEAST_TASKS // max(n * key_heads, 1))
-    blocks = -(-queries // height)
-    run = height * max(blocks // parts, 1) if whole_heads else height
     step = 1 if whole_heads else key_heads
+    parts = -(-LEAST_TASKS * step // max(n * key_heads, 1))
+    blocks = -(-queries // height)
+    run = height * max(blocks // parts, 1)
     heads = [range(first, first + step) for first in range(0, key_heads, step)]
     return list(product(range(n), heads, spans(0, queries, run)))
 

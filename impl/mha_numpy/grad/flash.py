@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 
     from mha_numpy.masks import Masking
 
-TILE_KEYS = 256
-"""Keys of a tile. The sums for dk and dv are added to once a tile, so many queries and few keys
-are best: 512 x 256 float32 of 64...512 x 128...1024, by 2 to 15 %."""
 FARTHEST_SUM = 2.0**30
 """Sums of E between this and its inverse need no shift: a cotangent divided by them stays far
 from overflow and underflow."""
@@ -97,7 +94,7 @@ def attend_flash_vjp(
         sums.total[unseen] = 1
     if tiles is None:
         heads = len(k) * k.shape[1]
-        tiles = choose_tiles(q.shape[2], keys, q.itemsize, heads, most_keys=TILE_KEYS)
+        tiles = choose_tiles(q.shape[2], keys, q.itemsize, heads)
     problem = TiledCall(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
 
     def pull(d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients) -> None:

@@ -87,10 +87,10 @@ def test_a_tile_fits_the_cache(length: int, itemsize: int) -> None:
 
 
 def test_few_heads_get_blocks_of_fewer_queries() -> None:
-    """One head of 600 queries is several tasks, also where the rows of the weights are whole."""
-    for whole_rows in (False, True):
-        many = choose_tiles(600, 100, 4, 8, whole_rows=whole_rows)
-        few = choose_tiles(600, 100, 4, 1, whole_rows=whole_rows)
+    """One head of 600 queries is several tasks, also where the weights are held."""
+    for held in (False, True):
+        many = choose_tiles(600, 100, 4, 8, held=held)
+        few = choose_tiles(600, 100, 4, 1, held=held)
         assert (600, 80) == (many.queries, few.queries)
 
 
