@@ -145,9 +145,9 @@ def _write_weights(block: Block, total: NDArray[Any], weights: NDArray[Any]) -> 
         target[...] = 0
     factor = 1 / (total * block.num_heads if averaged else total)
     for keys in block.key_tiles:
-        tile = block.held_tile(keys)
-        np.multiply(tile, factor, out=target[:, keys] if first else tile)
+        tile, part = block.held_tile(keys), target[:, keys]
+        np.multiply(tile, factor, out=part if first else tile)
         if not first:
-            target[:, keys] += tile
+            np.add(part, tile, out=part)
     if np.isnan(total).any():
         target[np.isnan(total[:, 0])] = np.nan
