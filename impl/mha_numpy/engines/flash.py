@@ -75,7 +75,7 @@ def attend_flash(
             queries,
             keys,
             q.itemsize,
-            n if average_weights else n * key_heads,
+            2 * n if average_weights else n * key_heads,
             held=need_weights,
             least_rows=4 * LEAST_ROWS if average_weights else LEAST_ROWS,
         )
