@@ -64,16 +64,19 @@ def choose_tiles(
     itemsize: int,
     heads: int,
     *,
+    most_keys: int = TILE_KEYS,
+    most_bytes: int | None = None,
     held: bool = False,
     least_rows: int = LEAST_ROWS,
 ) -> Tiles:
-    """Return tiles of about TILE_KEYS keys and as many queries as `tile_bytes` hold.
+    """Return tiles of about `most_keys` keys and as many queries as `most_bytes` hold.
 
-    Where the scores of all keys are `held`, HELD_BYTES have room for a block. Few heads, counted
-    over all samples, get blocks of fewer queries, so that there are LEAST_TASKS.
+    The latter are `tile_bytes` where they are None. Where the scores of all keys are `held`,
+    HELD_BYTES have room for a block. Few heads, counted over all samples, get blocks of fewer
+    queries, so that there are LEAST_TASKS.
     """
-    width = even_share(keys, TILE_KEYS)
-    rows = tile_bytes() // (width * itemsize)
+    width = even_share(keys, most_keys)
+    rows = (most_bytes or tile_bytes()) // (width * itemsize)
     if held:
         rows = min(rows, HELD_BYTES // (keys * itemsize))
     rows = min(rows, -(-queries * heads // LEAST_TASKS))
