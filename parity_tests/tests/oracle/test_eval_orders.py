@@ -11,6 +11,8 @@ import pytest
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.cases.rng import numpy_dtype
+from mha_parity.core.arrays import merge_heads, split_heads
+from mha_parity.core.case import parse
 from mha_parity.core.features import AXES, offer
 from mha_parity.core.problem import Problem
 from mha_parity.oracle.error_bound import bound
@@ -170,3 +172,37 @@ def test_a_single_element_is_summed_from_the_first_term_to_the_last() -> None:
         total[:, None, None], arithmetic.product(left[:, None], right[:, None], "sequential")[:, 0]
     )
     assert not np.array_equal(total, (left * right).sum(axis=-1)[:, 0])
+
+
+def test_the_first_order_is_torchs_own() -> None:
+    """To the bit: packed products, q scaled, softmax divided before the values.
+
+    Kills another default of `EvalOrder`.
+    """
+    case = parse("mha-N2-L5-S7-H3-D4-cross-bias-outproj-floatmask-float32-s60")
+    problem = make_problem(case)
+    arrays = Prepared(problem)
+
+    def projected(which: str, name: str) -> np.ndarray:
+        rows = np.matmul(arrays[name], arrays[f"w_{which}"].T) + arrays[f"b_{which}"]
+        return split_heads(rows, 3)
+
+    q, k, v = (projected(*pair) for pair in (("q", "query"), ("k", "key"), ("v", "value")))
+    scores = np.matmul(q * np.float32(0.5), k.swapaxes(2, 3)) + arrays.mask
+    powers = np.exp(scores - scores.max(axis=3, keepdims=True))
+    weights = powers / powers.sum(axis=3, keepdims=True)
+    output = np.matmul(merge_heads(np.matmul(weights, v)), arrays["w_out"].T) + arrays["b_out"]
+    found = attend_in_order(arrays, EVAL_ORDERS[0])
+    assert np.array_equal(output, found[0])
+    assert np.array_equal(weights, found[1])
+
+
+def test_the_first_order_rounds_stages_to_16_bits() -> None:
+    """What one stage hands to the next is rounded, what an operation hands to the next is not."""
+    dtype = numpy_dtype("bfloat16")
+    arithmetic = Arithmetic(dtype, EVAL_ORDERS[0])
+    third = np.full(1, 1 / 3, np.float32)
+    near = third.astype(dtype).astype(np.float32)
+    assert near != third
+    found = [arithmetic.step(third), arithmetic.stage(third), arithmetic.end(third)]
+    assert [third, near, near] == found
