@@ -115,9 +115,12 @@ def test_a_run_without_a_verdict_leaves_with_3(said: Callable[[str], Said]) -> N
     assert "Parity holds" not in output
 
 
-def test_the_worst_of_several_targets_decides(said: Callable[[str], Said]) -> None:
-    """Two targets in one call are both judged; one that fails is enough to leave with 1."""
-    status, output, _ = said("check projected.py:f wrong_scale.py:f --in-process --cases 20")
+@pytest.mark.parametrize(
+    "targets", ["projected.py:f wrong_scale.py:f", "wrong_scale.py:f projected.py:f"]
+)
+def test_the_worst_of_several_targets_decides(said: Callable[[str], Said], targets: str) -> None:
+    """Two targets in one call are both judged; one that fails, first or last, leaves with 1."""
+    status, output, _ = said(f"check {targets} --in-process --cases 20")
     assert status == 1
     assert "projected.py:f equals torch" in output
     assert "wrong_scale.py:f" in output

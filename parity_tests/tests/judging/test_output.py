@@ -22,7 +22,13 @@ from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import JudgeSettings, judge_answer
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import bound
-from mha_parity.oracle.eval_orders import EVAL_ORDERS, EvalOrder
+from mha_parity.oracle.eval_orders import (
+    EVAL_ORDERS,
+    NARROW,
+    EvalOrder,
+    Prepared,
+    attend_in_order,
+)
 from mha_parity.oracle.reference import Reference, reference_answer
 from mha_parity.selftest.calibrate_case import bug_shows, in_float64
 
@@ -197,6 +203,19 @@ def test_less_accurate_says_by_what_factor_and_fails_only_on_demand() -> None:
     assert "at most 2" in strict.detail
     generous = output_of(judge_answer(PLAIN, reference, answer, JudgeSettings(max_times_torch=1e6)))
     assert not generous.severity.fails
+
+
+def test_sums_in_16_bits_are_no_wrong_attention() -> None:
+    """A float16 answer that sums its 2000 terms in float16: less accurate, and never wrong.
+
+    Its error is twice the bound. Kills a judge that takes all sums to be in float32.
+    """
+    problem = make_problem(parse("qkv-N1-L2-S2000-H1-D4-cross-float16-offset-s43"))
+    reference = reference_answer(problem)
+    output, _ = attend_in_order(Prepared(problem), NARROW)
+    found = output_of(judge_answer(problem, reference, Answer(output=output.astype(problem.dtype))))
+    assert (abs(output - reference.output) > bound(problem, reference).output).any()
+    assert Severity.LESS_ACCURATE is found.severity
 
 
 def test_nothing_is_said_where_rounding_is_a_tenth_of_the_answer() -> None:

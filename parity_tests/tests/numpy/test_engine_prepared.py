@@ -63,6 +63,16 @@ def test_equals_the_layer(sizes: tuple[int, ...], batch_first: bool, dtype: Any)
     assert_close_in_rounding(one.prepare()(x, x, x), one, x)
 
 
+@pytest.mark.parametrize(("n", "length"), [(0, 5), (2, 0), (0, 0)])
+def test_nothing_in_nothing_out(n: int, length: int) -> None:
+    """No samples or an empty sequence are computed as the layer does: an output without numbers."""
+    one, x = layer(6, 3, np.float32), inputs(n, length, 6)
+    expected, _ = one(x, x, x, need_weights=False)
+    found = one.prepare()(x, x, x)
+    assert (n, length, 6) == expected.shape == found.shape
+    assert expected.dtype == found.dtype
+
+
 @pytest.mark.parametrize(
     ("sizes", "short"), [(s, True) for s in SHORT] + [(s, False) for s in LONG]
 )

@@ -148,6 +148,20 @@ def test_the_level_of_a_row_does_not_matter(level: int) -> None:
     assert apart(held, [each.astype(np.float64) for each in found[:4]]) <= allowed
 
 
+@pytest.mark.parametrize("level", [-47, 45])
+def test_small_cotangents_meet_large_sums(level: int) -> None:
+    """A cotangent of 2^-73 over row sums near 1e20 or 1e-20 gives gradients 2^-73 as large.
+
+    Kills a division of the cotangent by sums that large, which leaves float32 few digits of it.
+    """
+    q, k, v, cotangent = problem(19, 3, dtype=np.float32)
+    masks = Masking(bias=(np.full((1, 1, L, 1), level, np.float32),))
+    whole = pulled(attend_flash_vjp, [q, k, v, cotangent], masks)
+    small = pulled(attend_flash_vjp, [q, k, v, cotangent * np.float32(2.0**-73)], masks)
+    for once, scaled in zip(whole[1:4], small[1:4], strict=True):
+        assert np.abs(scaled * np.float32(2.0**73) - once).max() <= 2.0**-24 * 100
+
+
 CALLS: list[tuple[Any, Any, Any, Any, bool]] = [
     ((2, 6), (2, 3), (2, 3), (5, 11), True),
     ((2, 6), (2, 3), (2, 2), (2, 1, 5, 11), True),
