@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.arrays import Array, split_heads
+from mha_parity.core.arrays import Array, merge_heads, split_heads
 from mha_parity.core.case import parse
 from mha_parity.core.problem import Problem
 from mha_parity.oracle.error_bound import bound
@@ -70,23 +70,23 @@ class Machine:
         pairs = list(zip(left, right, strict=True))
         reach = sum(a * b for a, b in pairs) + added
         zeros = sum(self.lost(a) * b + a * self.lost(b) for a, b in pairs)
-        return self.factor(len(pairs) + 1, 2) * reach + zeros + self.step
+        return float(self.factor(len(pairs) + 1, 2) * reach + zeros + self.step)
 
 
 def size(array: Array) -> Array:
     """Return magnitudes in float64."""
-    return np.abs(array.astype(np.float64))
+    return np.asarray(np.abs(array.astype(np.float64)))
 
 
 def projection(problem: Problem, which: str, rows: Array, machine: Machine) -> Array:
     """Return the errors of q, k or v: inner products of inputs; what is appended is exact."""
     weight, bias = getattr(problem, f"w_{which}"), getattr(problem, f"b_{which}")
     if weight is None:
-        return np.vectorize(machine.lost)(size(rows))
+        return np.asarray(np.vectorize(machine.lost)(size(rows)))
     inputs = size(getattr(problem, {"q": "query", "k": "key", "v": "value"}[which]))
     error = np.zeros((*inputs.shape[:2], len(weight)))
     for sample, row, column in np.ndindex(error.shape):
-        added = 0.0 if bias is None else size(bias)[column]
+        added = 0.0 if bias is None else float(size(bias)[column])
         error[sample, row, column] = machine.dot(inputs[sample, row], size(weight)[column], added)
     heads = split_heads(error, problem.num_heads)
     found = np.zeros(rows.shape)
@@ -171,16 +171,13 @@ def by_hand(problem: Problem, reference: Reference, m: Machine) -> dict[str, Arr
 
 def _output(problem: Problem, heads: Array, error: Array, m: Machine) -> Array:
     """Carry the errors of the heads through the output projection."""
-    samples, count, length, width = heads.shape
-    rows, error = (
-        each.swapaxes(1, 2).reshape(samples, length, count * width) for each in (abs(heads), error)
-    )
+    rows, error = merge_heads(size(heads)), merge_heads(error)
     if problem.w_out is None:
         return error
-    found = np.zeros((samples, length, len(problem.w_out)))
+    found = np.zeros(problem.output_shape)
     for n, i, e in np.ndindex(found.shape):
         weight = size(problem.w_out)[e]
-        added = 0.0 if problem.b_out is None else size(problem.b_out)[e]
+        added = 0.0 if problem.b_out is None else float(size(problem.b_out)[e])
         found[n, i, e] = error[n, i] @ weight + m.dot(rows[n, i] + error[n, i], weight, added)
     return found
 

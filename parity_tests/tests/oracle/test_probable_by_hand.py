@@ -29,13 +29,13 @@ IDS = (
 
 def size(array: Array) -> Array:
     """Return magnitudes in float64."""
-    return np.abs(array.astype(np.float64))
+    return np.asarray(np.abs(array.astype(np.float64)))
 
 
 def deviations(problem: Problem, which: str, sample: int, rows: Array) -> Array:
     """Return u sqrt(E + 4) (|x||W|^T + |b|) in heads; 0 for what is appended or given."""
     weight, bias = getattr(problem, f"w_{which}"), getattr(problem, f"b_{which}")
-    found = np.zeros(rows.shape)
+    found: Array = np.zeros(rows.shape)
     if weight is None:
         return found
     inputs = size(getattr(problem, {"q": "query", "k": "key", "v": "value"}[which])[sample])
@@ -59,7 +59,7 @@ def by_hand(problem: Problem, reference: Reference, n: int, i: int) -> tuple[Arr
     out = np.eye(heads * v.shape[2]) if problem.w_out is None else problem.w_out.astype(np.float64)
     times = math.sqrt(2 * math.log(2 * reference.output.size / 1e-9))
     alone = (problem.replace(attn_mask=None), problem.replace(key_padding_mask=None))
-    masks = sum(size(each.additive()) for each in alone)
+    masks = size(alone[0].additive()) + size(alone[1].additive())
     parts = [
         [
             score(q[h, i], k[h, j], dq[h, i], dk[h, j], masks[n, h, i, j], scale, u)
