@@ -65,6 +65,12 @@ def test_an_error_without_a_time_took_none() -> None:
     )  # fmt: skip
 
 
-def test_a_run_without_a_seed_has_the_seed_0() -> None:
-    """Replays, recorded answers and published figures name it."""
-    assert 0 == Options().seed
+def test_a_run_that_names_nothing_has_the_documented_limits() -> None:
+    """Replays, recorded answers and published figures name the seed; reports the number of cases.
+
+    Kills other limits of time and memory, at which a target would be ended sooner or later.
+    """
+    plain = Options()
+    assert (500, 0) == (plain.cases, plain.seed)
+    assert (10.0, 4.0) == (plain.timeout, plain.memory)
+    assert (True, True, "cpu") == (plain.diagnose, plain.shrink, plain.device)
