@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 import torch
 
 from mha_numpy import MultiheadAttention
+from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue, kept_state
 from mha_parity.catalogue.layer_base import Layer, bound_layer
+from mha_parity.checks import state
 from mha_parity.checks.call_effects import MonitoredCandidate
+from mha_parity.core.case import parse
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
 from mha_parity.run.check import check
@@ -306,3 +310,36 @@ def test_heads_of_another_width_follow_in_one_object(
     assert fails is (verdict.failed > 0), verdict
     said = {str(each.check_result.detail) for each in verdict.failures}
     assert fails is any("something of the head width of that call is kept" in s for s in said)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_layer_that_is_given_as_it_is_answers_the_problem_itself(
+    given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is plain; it may refuse other sizes. Any other answers a small one of its kind.
+
+    Kills either condition negated.
+    """
+    asked: list[object] = []
+
+    class Sequence:
+        this = None
+
+        def __init__(self, _: object, problem: object) -> None:
+            asked.append(problem)
+
+        def departure(self, *_: object) -> str:
+            return "it departs by itself"
+
+    monkeypatch.setattr(state, "CallSequence", Sequence)
+    monkeypatch.setattr(state, "_after", lambda *_: None)
+    monkeypatch.setattr(state, "_raise_crash", lambda _: asked.append("any sizes"))
+    monkeypatch.setattr(state, "small_problem", lambda *_: "small")
+    bound: Any = SimpleNamespace(own_weights=object() if given else None, offer={})
+    plain = make_problem(parse("mha-N2-L3-S3-H2-D2-float64-s1"))
+    assert not list(state.check_statelessness(bound, plain, 0))
+    assert asked == ([plain] if given else ["small", "any sizes"])
+    asked.clear()
+    peaky = make_problem(parse("mha-N2-L3-S3-H2-D2-float64-peaky-s1"))
+    assert not list(state.check_statelessness(bound, peaky, 0))
+    assert asked == ([] if given else ["small", "any sizes"])
