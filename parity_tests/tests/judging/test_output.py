@@ -218,6 +218,20 @@ def test_sums_in_16_bits_are_no_wrong_attention() -> None:
     assert Severity.LESS_ACCURATE is found.severity
 
 
+@pytest.mark.parametrize(("off", "severity"), [(0, Severity.MATCH), (1e-3, Severity.WRONG)])
+def test_a_head_of_zeros_has_a_scale_of_nothing(off: float, severity: Severity) -> None:
+    """Its errors are a part of no number: one smallest number is a match, and not inconclusive.
+
+    Kills the share of a tenth asked of such heads too.
+    """
+    problem = make_problem(parse("qkv-N2-L3-S4-H2-D3-cross-float32-s44"))
+    problem = problem.replace(value=np.zeros_like(problem.value))
+    output = np.zeros(problem.output_shape, np.float32)
+    output[0, 1, 2] = off or np.finfo(np.float32).smallest_normal
+    found = output_of(judge_answer(problem, reference_answer(problem), Answer(output=output)))
+    assert severity is found.severity
+
+
 def test_nothing_is_said_where_rounding_is_a_tenth_of_the_answer() -> None:
     """Logits past 180 in bfloat16: an answer as far off as torch's own is inconclusive there."""
     void = [
