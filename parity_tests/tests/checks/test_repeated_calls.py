@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from mha_parity.cases.generate import make_problem
+from mha_parity.checks.call_effects import _repeatable
 from mha_parity.checks.state import REPEATS, _repeated
+from mha_parity.core.case import parse
 
 
 class Sequence:
@@ -69,3 +72,18 @@ def test_a_first_call_without_an_answer_is_another_checks_matter() -> None:
     later: Any = Sequence(99, refuses=2)
     (told,) = _repeated(later)
     assert "call 2 of 32" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "repeatable"),
+    [
+        ("N1-L1-S1-H1-D1", True), ("N0-L1-S1-H1-D1", False), ("N1-L0-S1-H1-D1", False),
+        ("N1-L1-S0-H1-D1", False), ("N2-L3-S4-H1-D2-peaky", False),
+        ("N2-L3-S4-H1-D2-boolmask-maskedrows", False),
+    ],
+)  # fmt: skip
+def test_calls_are_compared_where_there_is_something_plain_to_compare(
+    words: str, repeatable: bool
+) -> None:
+    """One number is enough. Kills each limit moved by one, and each condition left out."""
+    assert _repeatable(make_problem(parse(f"qkv-{words}-cross-float64-s1"))) is repeatable

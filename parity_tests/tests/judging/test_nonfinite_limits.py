@@ -9,6 +9,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import parse
 from mha_parity.judging.groups import judged_array
 from mha_parity.judging.nonfinite import (
+    hides_nonfinite,
     overflow_elements,
     overflow_rows,
     policy_of,
@@ -89,3 +90,23 @@ def test_a_policy_is_met_within_a_rounding_of_each_term(policy: str) -> None:
         found[tuple(np.argwhere(rows)[0])] += times * reach
         assert name == policy_of(problem, reference, judged, found), times
     assert "nan" == policy_of(problem, reference, judged, np.full(wanted.shape, np.nan))
+
+
+def test_a_key_that_is_no_number_has_to_be_hidden_from_some_query() -> None:
+    """In key or value, by a mask or by the causal rule; NaN in the query is in no key.
+
+    Kills "every masked problem hides one".
+    """
+    causal, masked = (
+        make_problem(parse(f"qkv-N2-L3-S3-H1-D2-cross-{word}-float64-s5"))
+        for word in ("causal", "padding")
+    )
+    assert not hides_nonfinite(masked)
+    query = masked.query.copy()
+    query[0, 0, 0] = np.nan
+    assert not hides_nonfinite(masked.replace(query=query))
+    for name, number in (("key", np.nan), ("value", np.inf)):
+        for token in range(3):
+            rows = getattr(causal, name).copy()
+            rows[1, token, 0] = number
+            assert hides_nonfinite(causal.replace(**{name: rows})) is (token > 0)
