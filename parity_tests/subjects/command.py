@@ -1,6 +1,7 @@
-"""A program that mha-parity asks over standard input and output: ``python command.py [MISDEED]``.
+"""A program that mha-parity asks: ``python command.py [MISDEED [REQUESTS ANSWERS]]``.
 
-Right without an argument. With one it does that wrong on problems of four queries.
+Right without an argument or with "". With one it does that wrong on problems of four queries.
+Without two files it is asked over standard input and output.
 """
 
 import json
@@ -19,11 +20,17 @@ OFFER = {
 }  # fmt: skip
 
 
+MISDEED = sys.argv[1] if len(sys.argv) > 1 else ""
+SOURCE, SINK = sys.stdin.buffer, sys.stdout.buffer
+if len(sys.argv) > 2:
+    SOURCE, SINK = open(sys.argv[2], "rb"), open(sys.argv[3], "wb")
+
+
 def receive():
-    length = sys.stdin.buffer.read(8)
+    length = SOURCE.read(8)
     if not length:
         sys.exit()
-    block = sys.stdin.buffer.read(*struct.unpack("<Q", length))
+    block = SOURCE.read(*struct.unpack("<Q", length))
     (size,) = struct.unpack_from("<Q", block)
     header = json.loads(block[8 : 8 + size])
     options = header.pop("__metadata__")
@@ -101,7 +108,7 @@ def misbehave(misdeed, found):
         held = np.ones(2**26)
         time.sleep(600 + held[0])
     if misdeed == "half":
-        os.write(1, frame(found, {})[:50])
+        os.write(SINK.fileno(), frame(found, {})[:50])
         os._exit(0)
     replies = {
         "prints": b"computing attention\n" + frame(found, {}),
@@ -117,21 +124,20 @@ def misbehave(misdeed, found):
 
 
 def main():
-    misdeed = sys.argv[1] if len(sys.argv) > 1 else ""
     while True:
         arrays, options = receive()
         if options["request"] == "offer":
-            offered = OFFER if misdeed != "boasts" else {"attn": "sideways"}
+            offered = OFFER if MISDEED != "boasts" else {"attn": "sideways"}
             reply = frame({}, offered)
         else:
             try:
                 found = attention(arrays, options)
-                fails = misdeed and arrays["query"].shape[1] == 4
-                reply = misbehave(misdeed, found) if fails else frame(found, {})
+                fails = MISDEED and arrays["query"].shape[1] == 4
+                reply = misbehave(MISDEED, found) if fails else frame(found, {})
             except ValueError as error:
                 reply = frame({}, {"error": str(error)})
-        sys.stdout.buffer.write(reply)
-        sys.stdout.buffer.flush()
+        SINK.write(reply)
+        SINK.flush()
 
 
 main()

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.answers.packing import PACKED, pack_arrays, unpack_arrays
-from mha_parity.answers.tensors import restored, stored
+from mha_parity.answers.tensors import Restored, stored
 from mha_parity.core.case import parse
 from mha_parity.core.problem import Problem
 from mha_parity.core.safetensors import FormatError, dump, load
-from mha_parity.oracle.recorded import Record
+from mha_parity.oracle.error_bound import BOUND
+from mha_parity.oracle.recorded import Record, digest, known_digests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,10 +35,12 @@ REMEDY = "write it anew by `mha-parity record`"
 def write(path: str, record: Record, cases: list[RecordedCase], *, compact: bool = False) -> int:
     """Write the record and what is allowed in each case; return the number of bytes.
 
-    A ``compact`` file has the same arrays in less room, and is read by this package alone.
+    A ``compact`` file takes less room, and is read by this package alone: it has the same arrays,
+    but for the bounds of single elements, which are computed anew.
     """
     arrays: dict[str, Array] = {}
-    listed = [_listed(number, each, arrays) for number, each in enumerate(cases)]
+    left_out = {BOUND} if compact else set()
+    listed = [_listed(number, each, arrays, left_out) for number, each in enumerate(cases)]
     manifest = {
         "schema": SCHEMA,
         "environment": record.environment,
@@ -54,7 +57,9 @@ def write(path: str, record: Record, cases: list[RecordedCase], *, compact: bool
     return len(block)
 
 
-def _listed(number: int, each: RecordedCase, arrays: dict[str, Array]) -> dict[str, Any]:
+def _listed(
+    number: int, each: RecordedCase, arrays: dict[str, Array], left_out: set[str]
+) -> dict[str, Any]:
     """Return the entry of a case in the manifest, and put its arrays among ``arrays``."""
 
     def put(name: str, array: Array) -> str:
@@ -75,9 +80,11 @@ def _listed(number: int, each: RecordedCase, arrays: dict[str, Array]) -> dict[s
             "arrays": {k: put(f"{place}.{kind}.{k}", a) for k, a in found.items()},
         }
         for place, ((kind, problem), found) in enumerate(each.results.items())
+        if kind not in left_out
     ]
     return {
         "id": each.problem.case.id,
+        "problem": digest(each.problem),
         "options": each.options,
         "inputs": inputs,
         "results": results,
@@ -97,7 +104,7 @@ def read(path: str) -> Record:
 
     """
     try:
-        arrays, metadata = load(Path(path).read_bytes())
+        arrays, metadata = load(Path(path).read_bytes(), copied=False)
         return _record(arrays, metadata)
     except OSError as error:
         raise ValueError(f"got --answers {path}, but {error.strerror}; {REMEDY}.") from None
@@ -129,10 +136,12 @@ def _record(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Record:
     )
     for entry in manifest["cases"]:
         problem = _problem(entry, arrays)
+        if "problem" in entry:
+            known_digests[problem] = entry["problem"]
         record.problems[problem.case] = problem
         record.exposed[problem.case] = frozenset(entry["exposes"])
         for result in entry["results"]:
-            found = {name: restored(each, arrays) for name, each in result["arrays"].items()}
+            found = Restored(result["arrays"], arrays)
             record.results[result["kind"], result["problem"]] = found
     return record
 
@@ -140,7 +149,10 @@ def _record(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Record:
 def _problem(entry: Mapping[str, Any], arrays: Mapping[str, Array]) -> Problem:
     case = parse(entry["id"])
     scale = float(entry["options"]["scale"]) if case.scale == "given" else None
-    inputs = {name: arrays[each] for name, each in entry["inputs"].items()}
+    copies: dict[str, Array] = {}  # one array that goes in twice stays one array
+    inputs = {
+        name: copies.setdefault(each, arrays[each].copy()) for name, each in entry["inputs"].items()
+    }
     return Problem(case=case, given_scale=scale, single_call=False, **inputs)
 
 
@@ -149,5 +161,5 @@ def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         found.update(f"{name}:{array.dtype.name}:{array.shape}".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()

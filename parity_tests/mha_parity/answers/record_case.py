@@ -14,8 +14,9 @@ from mha_parity.judging.accuracy import TORCH_PATHS, torch_output
 from mha_parity.judging.gradients import judge_gradients
 from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import ROUNDINGS, K
+from mha_parity.judging.systematic_error import first_order_error, is_tested
 from mha_parity.judging.tolerance import OrderSpread
-from mha_parity.oracle.error_bound import bound
+from mha_parity.oracle.error_bound import bound, output_bound
 from mha_parity.oracle.recorded import problem_of, using
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.targets.conventions.exec_protocol import options
@@ -64,19 +65,23 @@ def record_case(record: Record, case: Case, own: OwnWeights | None = None) -> Re
             nonfinite.sanitised_problem(problem, reference)
         if case.gradients == "yes":
             judge_gradients(problem, reference, Answer(output=output))
+        limits = _limits(problem, reference)
+        output_bound(problem, reference)
+        if is_tested(case) and output.size:
+            first_order_error(problem, reference)
     results = {key: found for key, found in record.results.items() if key not in known}
     exposes = tuple(sorted(power.exposed_errors(problem, reference)))
-    return RecordedCase(problem, options(problem), results, *_limits(problem, reference), exposes)
+    return RecordedCase(problem, options(problem), results, *limits, exposes)
 
 
 def _limits(problem: Problem, reference: Reference) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return what is allowed as a match, and what rounding can do, in each group."""
     asked = {"none": (), "averaged": ("averaged",), "per_head": ("weights",)}
     allowed, bounds = {}, {}
-    limits = bound(problem, reference)
+    errors = bound(problem, reference)
     for name in ("output", *asked[problem.case.weights]):
         judged = judged_array(name, problem, reference)
         *_, spread = OrderSpread.of(problem, reference).errors(judged)
         allowed[name] = K * spread + ROUNDINGS * judged.rounding
-        bounds[name] = judged.worst(judged.of(limits.output, limits.weights)).astype(np.float64)
+        bounds[name] = judged.worst(judged.of(errors.output, errors.weights)).astype(np.float64)
     return allowed, bounds

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
 
@@ -26,7 +27,27 @@ def stored(name: str, array: Array) -> Iterator[tuple[str, Array]]:
 
 
 def restored(name: str, arrays: Mapping[str, Array]) -> Array:
-    """Return the array of a name as it was."""
+    """Return a copy of the array of a name, as it was."""
     array = arrays[name]
     low = arrays.get(name + LOW)
-    return array if low is None else array.astype(np.longdouble) + low
+    return array.copy() if low is None else array.astype(np.longdouble) + low
+
+
+class Restored(Mapping[str, "Array"]):
+    """Arrays under other names than those of a file, each restored when it is asked for."""
+
+    def __init__(self, names: Mapping[str, str], arrays: Mapping[str, Array]) -> None:
+        """Take the names in the file by those here."""
+        self._names, self._arrays = names, arrays
+
+    def __getitem__(self, name: str) -> Array:
+        """Return a copy of an array."""
+        return restored(self._names[name], self._arrays)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        """Return how many arrays there are."""
+        return len(self._names)

@@ -11,7 +11,8 @@ from mha_parity.answers.record_case import record_case
 from mha_parity.core.environment import environment
 from mha_parity.core.features import AXES
 from mha_parity.core.options import DEFAULT_TARGET
-from mha_parity.oracle.recorded import Record, rows_share_nan
+from mha_parity.core.threads import in_one_thread
+from mha_parity.oracle.recorded import Record, load_torch, rows_share_nan
 from mha_parity.report import files
 from mha_parity.report.progress import progress
 from mha_parity.run.narrowing import cases_for, restricted
@@ -41,7 +42,8 @@ def record(
     shares_nan = tuple(dtype for dtype in AXES["dtype"] if rows_share_nan(dtype))
     kept = Record(shares_nan=shares_nan, environment=environment())
     recorded = []
-    with progress(Console(stderr=True), path, "recording") as tick:
+    load_torch()
+    with in_one_thread(blas=True), progress(Console(stderr=True), path, "recording") as tick:
         for done, (case, own) in enumerate(cases.items(), start=1):
             recorded.append(record_case(kept, case, own))
             tick(done, len(cases))

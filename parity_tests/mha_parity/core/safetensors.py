@@ -60,8 +60,8 @@ def dump(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     return b"".join((LENGTH.pack(len(text)), text, *parts))
 
 
-def load(block: bytes) -> tuple[dict[str, Array], dict[str, str]]:
-    """Return the arrays and the metadata of a block.
+def load(block: bytes, *, copied: bool = True) -> tuple[dict[str, Array], dict[str, str]]:
+    """Return the arrays and the metadata of a block; ``copied``, or as they lie in it.
 
     Raises
     ------
@@ -87,8 +87,9 @@ def load(block: bytes) -> tuple[dict[str, Array], dict[str, str]]:
     arrays = {}
     for name, (dtype, shape, first, _) in places.items():
         count = math.prod(shape)
-        # Copied: arrays that are not aligned may be summed in another order.
-        arrays[name] = np.frombuffer(block, dtype, count, start + first).reshape(shape).copy()
+        array = np.frombuffer(block, dtype, count, start + first).reshape(shape)
+        # Arrays that are not aligned may be summed in another order.
+        arrays[name] = array.copy() if copied else array
     return arrays, metadata
 
 

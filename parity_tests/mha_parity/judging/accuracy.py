@@ -55,7 +55,7 @@ def torch_output(problem: Problem, path: str = PINNED_PATH) -> Array:
 
     def computed() -> dict[str, Array]:
         try:
-            return {"output": _computed_output(problem, path)}
+            return {"output": computed_output(problem, path)}
         except mha_torch.PathNotTakenError:
             return {}
 
@@ -65,7 +65,15 @@ def torch_output(problem: Problem, path: str = PINNED_PATH) -> Array:
     return found["output"]
 
 
-def _computed_output(problem: Problem, path: str) -> Array:
+def computed_output(problem: Problem, path: str) -> Array:
+    """Return the output of the torch that is installed, whatever a record has.
+
+    Raises
+    ------
+    mha_torch.PathNotTakenError
+        Torch computes such problems along another path.
+
+    """
     dtype = problem.case.dtype
     if problem.case.form == "mha":
         # Without weights torch drops the mask for the hint, and hides appended keys by it.

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.oracle.reference import stages_in_float64
+
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
@@ -53,12 +55,11 @@ def _directions(problem: Problem, reference: Reference) -> Array:
 
     Weights p moved by relative amounts t move the heads by sum_j p_j t_j (v_j - o).
     """
-    p, heads, v = (
-        rows.astype(np.float64) for rows in (reference.weights, reference.heads, reference.v)
-    )
+    stages = stages_in_float64(reference)
+    p, heads, v = (rows.astype(np.float64) for rows in (stages.weights, stages.heads, stages.v))
     seen = np.isfinite(heads).all(axis=-1, keepdims=True) & np.isfinite(p).all(-1, keepdims=True)
     p, heads = np.where(seen, p, 0), np.where(seen, heads, 0)
-    moved = p[:, :, None] * _moves(problem, reference, p)  # (N, H, K - 1, L, S')
+    moved = p[:, :, None] * _moves(problem, stages.logits, p)  # (N, H, K - 1, L, S')
     pushed = moved @ v[:, :, None] - moved.sum(axis=-1, keepdims=True) * heads[:, :, None]
     found = np.concatenate((heads[:, :, None], pushed), axis=2)
     if problem.w_out is not None:
@@ -95,9 +96,9 @@ def _orthogonalised(products: Array) -> Array:
     return np.concatenate((_without(gain, scale, products), pure, rest), axis=1)
 
 
-def _moves(problem: Problem, reference: Reference, p: Array) -> Array:
+def _moves(problem: Problem, logits: Array, p: Array) -> Array:
     """Return the suspected relative moves of the weights, (N, H, K - 1, L, S')."""
-    logits = reference.logits.astype(np.float64)
+    logits = logits.astype(np.float64)
     usable = (p > 0) & np.isfinite(logits)
     logits = np.where(usable, logits, 0)
     floats = any(

@@ -22,7 +22,8 @@ class JudgedArray:
     """The output, the weights of each head, or their average.
 
     ``shape`` splits the array into sample, group and the rest; ``axes`` are those of the rest. The
-    groups are the heads, or one where the heads are mixed (output projection, average).
+    groups are the heads, or one where the heads are mixed (output projection, average). ``whole``:
+    nothing of the reference is changed or left out.
     """
 
     name: str
@@ -32,6 +33,7 @@ class JudgedArray:
     mixed: bool
     unit: float
     step: float
+    whole: bool = True
 
     @cached_property
     def finite(self) -> Array:

@@ -134,7 +134,9 @@ class _OutputJudge:
         if places.any():
             return [*check_results, self._misplaced(check, judged, found, places)]
         excepted |= nonfinite.overflowed(judged, found)
-        judged = replace(judged, reference=np.where(excepted, np.nan, judged.reference))
+        if excepted.any():
+            numbers = np.where(excepted, np.nan, judged.reference)
+            judged = replace(judged, reference=numbers, whole=False)
         return [*check_results, self._numbers(check, judged, found)]
 
     @cached_property
@@ -146,7 +148,7 @@ class _OutputJudge:
         """Judge where infinity came out, then all other numbers by the problem without it."""
         expected = self.determined.expected(judged)
         vary = self.determined.vary(judged, found)
-        judged = replace(judged, reference=expected)
+        judged = replace(judged, reference=expected, whole=False)
         bench = _OutputJudge(*self.determined.clean, self.answer, self.settings)
         places = nonfinite.kind_mismatch(judged, found, vary)
         if places.any():

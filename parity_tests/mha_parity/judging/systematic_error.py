@@ -42,6 +42,7 @@ from mha_parity.judging.error_directions import (
 )
 from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import roundoff
+from mha_parity.oracle.recorded import kept_result
 from mha_parity.oracle.reference import EXTENDED
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.oracle.reference import Reference
 
+NOISE = "first order"  # the kind of result of a record
 FALSE_ALARMS = 1e-6  # a run
 DTYPES = ("float64", "float32")  # in 16 bits the least effect is larger than the mistakes
 # The least effects in roundoffs. Legitimate orders have gains of up to 0.16; the scale may carry
@@ -106,6 +108,13 @@ class SystematicError:
         )
 
 
+def is_tested(case: Case) -> bool:
+    """Return whether the errors of a case are gathered."""
+    exact = case.dtype != "float64" or EXTENDED is not np.float64
+    # One error at an extreme value outweighs all others.
+    return case.dtype in DTYPES and exact and case.regime not in EXTREME_VALUES
+
+
 class SystematicErrorTest:
     """Gathers the signed errors of a run.
 
@@ -122,18 +131,13 @@ class SystematicErrorTest:
 
     def add(self, problem: Problem, reference: Reference, answer: Answer) -> None:
         """Take in the errors of one case; what cannot be measured here is left out."""
-        dtype = problem.case.dtype
-        exact = dtype != "float64" or np.finfo(EXTENDED).eps < np.finfo(np.float64).eps
         fits = answer.output.shape == reference.output.shape and reference.output.size
         fits = fits and answer.output.dtype == problem.dtype
-        extreme = problem.case.regime in EXTREME_VALUES  # one error there outweighs all others
-        if dtype not in DTYPES or not exact or not fits or extreme:
+        if not (is_tested(problem.case) and fits):
             return
         with np.errstate(all="ignore"):
             error = _error(problem, reference, answer.output)
-            noise = _error(
-                problem, reference, next(OrderSpread.of(problem, reference).answers())[0]
-            )
+            noise = first_order_error(problem, reference)
             if not (np.isfinite(error).all() and np.isfinite(noise).all()):
                 return
             self._add(problem, reference, error, noise)
@@ -142,7 +146,7 @@ class SystematicErrorTest:
         case, unit = problem.case, roundoff(problem.dtype)
         right = _by_head(problem, np.where(np.isfinite(reference.output), reference.output, 0))
         floor = unit * _rms(right)
-        sigma = np.maximum(_rms(noise), floor / 4)
+        sigma = np.maximum(noise, floor / 4)
         if not sigma.all():
             return
         self.last[case.dtype] = case
@@ -272,6 +276,16 @@ def _terms(pushed: Array, norms: Array, energy: Array) -> Array:
         weight > 0, weight, pushed, weight**2, weight * pushed, pushed**2, share
     )  # fmt: skip
     return terms
+
+
+def first_order_error(problem: Problem, reference: Reference) -> Array:
+    """Return the root mean square of each head's error, (H,), in the first legitimate order."""
+
+    def compute() -> dict[str, Array]:
+        output, _ = next(OrderSpread.of(problem, reference).answers())
+        return {"error": _rms(_error(problem, reference, output))}
+
+    return kept_result(NOISE, problem, compute)["error"]
 
 
 def _rms(array: Array) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, EvalOrder, Prepared, attend_in_order
+from mha_parity.oracle.recorded import active, kept_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ class OrderSpread:
     def __init__(self, problem: Problem, orders: Sequence[EvalOrder] = EVAL_ORDERS) -> None:
         """Start with no order computed."""
         self._problem = problem
-        self._orders = orders
+        self._orders = tuple(orders)
         self._answers: list[tuple[Array, Array]] = []
         self._narrow_samples: dict[int, tuple[Array, Array]] = {}
 
@@ -56,6 +57,19 @@ class OrderSpread:
 
     def errors(self, quantity: JudgedArray) -> Iterator[Array]:
         """Yield, order after order, the largest finite error so far in each group."""
+        if quantity.whole and self._orders == EVAL_ORDERS and active() is not None:
+            kind = f"{SPREAD}{quantity.name}"
+            yield from kept_result(kind, self._problem, lambda: self._all_errors(quantity))[
+                "errors"
+            ]
+        else:
+            yield from self._errors(quantity)
+
+    def _all_errors(self, quantity: JudgedArray) -> dict[str, Array]:
+        """Return what ``errors`` yields, as a record has it."""
+        return {"errors": np.array(list(self._errors(quantity)))}
+
+    def _errors(self, quantity: JudgedArray) -> Iterator[Array]:
         worst = np.zeros(quantity.scale.shape)
         for answer in self.answers():
             worst = np.maximum(worst, _finite(quantity.error(quantity.of(*answer))))
@@ -106,6 +120,7 @@ class OrderSpread:
         return worst
 
 
+SPREAD = "orders "  # what the kind of result of a record begins with
 COARSE_ORDERS = 4  # of the orders, those that differ most
 _KEPT: WeakKeyDictionary[Reference, dict[tuple[EvalOrder, ...], OrderSpread]] = WeakKeyDictionary()
 

@@ -43,11 +43,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mha_parity.core.arrays import merge_heads, split_heads
+from mha_parity.oracle.recorded import kept_result
+from mha_parity.oracle.reference import stages_in_float64
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.oracle.reference import Reference
+    from mha_torch.plain import Stages
 
 SCALING = 7  # forming the scale, applying it, the change of base
 MASKING = 2
@@ -129,6 +132,14 @@ def bound(problem: Problem, reference: Reference, *, probabilistic: bool = False
     return found
 
 
+def output_bound(problem: Problem, reference: Reference) -> Array:
+    """Return the bound of the output alone, which a record has."""
+    return kept_result(BOUND, problem, lambda: {"output": bound(problem, reference).output})[
+        "output"
+    ]
+
+
+BOUND = "bound"  # the kind of result of a record
 # Judge, power and relations share it.
 _KEPT: WeakKeyDictionary[Reference, ErrorBound] = WeakKeyDictionary()
 
@@ -146,10 +157,11 @@ def bound_in(arithmetic: ErrorModel, problem: Problem, reference: Reference) -> 
 
 
 def _bound(problem: Problem, reference: Reference, arithmetic: ErrorModel) -> ErrorBound:
-    q, k, v = (np.abs(rows.astype(np.float64)) for rows in (reference.q, reference.k, reference.v))
+    stages = stages_in_float64(reference)
+    q, k, v = (np.abs(rows.astype(np.float64)) for rows in (stages.q, stages.k, stages.v))
     dq, dk, dv = (_projection(problem, which, rows, arithmetic) for which, rows in
                   (("q", q), ("k", k), ("v", v)))  # fmt: skip
-    logits, p = reference.logits.astype(np.float64), reference.weights.astype(np.float64)
+    logits, p = stages.logits.astype(np.float64), stages.weights.astype(np.float64)
     shift = _shift(problem, logits, (q, k, dq, dk), arithmetic)
     dp, anew = _softmax(p, shift)
     rescalings = min(_records(logits) + 2, logits.shape[-1])
@@ -158,9 +170,9 @@ def _bound(problem: Problem, reference: Reference, arithmetic: ErrorModel) -> Er
     ) + _logarithm(logits, arithmetic)
     weights = np.minimum(dp + normalising * (p + dp), 1 + normalising) + arithmetic.step
     recomputed = anew + normalising * (p + anew) + arithmetic.step
-    heads = _heads(reference, (p, dp), dv, normalising)
+    heads = _heads(stages, (p, dp), dv, normalising)
     heads = heads + arithmetic.step * (1 + v.sum(-2, keepdims=True))
-    reach = np.abs(reference.heads.astype(np.float64))
+    reach = np.abs(stages.heads.astype(np.float64))
     output = _output(problem, merge_heads(reach), merge_heads(heads), arithmetic)
     return ErrorBound(output, weights, recomputed, (dq, dk, dv, heads))
 
@@ -252,11 +264,11 @@ def _logarithm(logits: Array, arithmetic: ErrorModel) -> Array:
 
 
 def _heads(
-    reference: Reference, weights: tuple[Array, Array], dv: Array, normalising: Array
+    stages: Stages | Reference, weights: tuple[Array, Array], dv: Array, normalising: Array
 ) -> Array:
     """Bound the error of the weights times the values."""
     p, dp = weights
-    heads, v = reference.heads.astype(np.float64), reference.v.astype(np.float64)
+    heads, v = stages.heads.astype(np.float64), stages.v.astype(np.float64)
     seen = np.isfinite(heads)
     centre = np.where(seen, heads, 0).sum(axis=2, keepdims=True)
     centre = centre / np.maximum(seen.sum(axis=2, keepdims=True), 1)

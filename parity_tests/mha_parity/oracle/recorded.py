@@ -7,9 +7,11 @@ takes part: an open one keeps what torch computes, a closed one answers in torch
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
 
-Result = dict[str, "Array"]
+Result = Mapping[str, "Array"]
 
 
 class NotRecordedError(ValueError):
@@ -87,6 +89,18 @@ def asks_torch() -> bool:
     return record is None or not record.closed
 
 
+def kept_result(kind: str, problem: Problem, compute: Callable[[], Result]) -> Result:
+    """Return arrays that follow from a problem without torch: a record saves their computation."""
+    record = active()
+    if record is None:
+        return compute()
+    found = record.results.get((kind, digest(problem)))
+    if found is not None:
+        return found
+    found = compute()
+    return found if record.closed else record.result(kind, problem, lambda: found)
+
+
 def load_torch() -> None:
     """Load torch before its threads are limited: no limit is kept for what is loaded later."""
     _ = mha_torch.multihead_attention
@@ -118,8 +132,14 @@ def rows_share_nan(dtype: str) -> bool:
     return mha_torch.rows_share_nan(dtype)
 
 
+# Of problems that a record has: their digests stand in the file.
+known_digests: WeakKeyDictionary[Problem, str] = WeakKeyDictionary()
+
+
 def digest(problem: Problem) -> str:
     """Return a hash of all numbers of a problem and of what is not in its arrays."""
+    if problem in known_digests:
+        return known_digests[problem]
     case = problem.case
     found = hashlib.blake2b(digest_size=16)
     options = (

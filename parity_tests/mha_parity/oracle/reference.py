@@ -7,22 +7,25 @@ two oracles must agree on the problem before anybody is judged by it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 import mha_torch
 from mha_parity.core.arrays import merge_heads, split_heads
-from mha_parity.oracle.recorded import torch_result
+from mha_parity.oracle.recorded import asks_torch, torch_result
 from mha_torch import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_torch.agreement import AttentionOptions, SdpaOptions
-    from mha_torch.plain import Float
+    from mha_torch.plain import Float, Stages
 
 EXTENDED: Float = (
     np.longdouble if np.finfo(np.longdouble).eps < np.finfo(np.float64).eps else np.float64
@@ -55,6 +58,55 @@ class Reference:
         return np.asarray(self.weights.mean(axis=1))
 
 
+class _LazyReference(Reference):
+    """A recorded answer: the stages on the way to it are computed when one is asked for."""
+
+    @classmethod
+    def of(cls, found: dict[str, Array], compute: Callable[[], Stages]) -> Self:
+        """Return what is known, with the way to the rest."""
+        self = object.__new__(cls)
+        self.__dict__.update(found, _compute=compute)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a stage that is not known yet, and keep all."""
+        if name not in _STAGES:
+            raise AttributeError(name)
+        with np.errstate(all="ignore"):
+            stages = self.__dict__["_compute"]()
+        for each in _STAGES:
+            self.__dict__.setdefault(each, getattr(stages, each))
+        return self.__dict__[name]
+
+
+_STAGES = tuple(each.name for each in fields(Reference) if each.name != "output")
+# For references in more digits, how to compute their stages in float64, and what came of it.
+_IN_FLOAT64: WeakKeyDictionary[Reference, Callable[[], Stages]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Reference, Stages] = WeakKeyDictionary()
+
+
+def stages_in_float64(reference: Reference) -> Stages | Reference:
+    """Return the stages for what needs no more digits than float64.
+
+    Where the output is in long double they are computed anew, which takes a tenth of the time;
+    those in long double are returned where a stage passes the range of float64.
+    """
+    compute = _IN_FLOAT64.pop(reference, None)
+    if compute is not None:
+        with np.errstate(all="ignore"):
+            stages = compute()
+        if _in_range(stages):
+            _KEPT[reference] = stages
+    return _KEPT.get(reference, reference)
+
+
+def _in_range(stages: Stages) -> bool:
+    """Return whether all is a number but scores of -inf, and rows that have nothing else."""
+    hidden = np.isneginf(stages.logits)
+    numbers = np.isfinite(stages.heads).all(axis=-1) | hidden.all(axis=-1)
+    return bool((np.isfinite(stages.logits) | hidden).all() and numbers.all())
+
+
 def reference_answer(problem: Problem) -> Reference:
     """Return the reference answer.
 
@@ -80,9 +132,8 @@ def _layer(problem: Problem, dtype: Float) -> Reference:
         "attn_mask": problem.attn_mask,
         "is_causal": problem.is_causal,
     }
-    stages = plain.stages(*arrays, dtype=dtype, **options)
 
-    def met_by_torch() -> dict[str, Array]:
+    def met_by_torch(stages: Stages) -> dict[str, Array]:
         output, weights = answer = mha_torch.multihead_attention(*arrays, **options)
         if weights is None or not (
             _agrees_in_float64(output, stages.output)
@@ -95,16 +146,8 @@ def _layer(problem: Problem, dtype: Float) -> Reference:
             return _asked(problem, output, weights)
         return _asked(problem, stages.output, stages.weights)
 
-    found = torch_result(REFERENCE, problem, met_by_torch)
-    return Reference(
-        q=stages.q,
-        k=stages.k,
-        v=stages.v,
-        logits=stages.logits,
-        weights=found.get("weights", stages.weights),
-        heads=stages.heads,
-        output=found["output"],
-    )
+    compute = partial(plain.stages, *arrays, **options)
+    return _reference(problem, dtype, lambda digits: compute(dtype=digits), met_by_torch)
 
 
 def _core(problem: Problem, dtype: Float) -> Reference:
@@ -117,31 +160,52 @@ def _core(problem: Problem, dtype: Float) -> Reference:
             (problem.value, problem.num_kv_heads),
         )
     )
-    options: SdpaOptions = {
-        "attn_mask": _sdpa_mask(problem, dtype),
-        "scale": problem.given_scale,
-        "enable_gqa": problem.num_kv_heads != problem.num_heads,
-    }
-    stages = plain.sdpa_stages(q, k, v, fully_masked="nan", dtype=dtype, **options)
+    grouped = problem.num_kv_heads != problem.num_heads
 
-    def met_by_torch() -> dict[str, Array]:
-        heads = mha_torch.scaled_dot_product_attention(q, k, v, **_rounded(options))
+    def options(digits: Float) -> SdpaOptions:
+        mask = _sdpa_mask(problem, digits)
+        return {"attn_mask": mask, "scale": problem.given_scale, "enable_gqa": grouped}
+
+    def met_by_torch(stages: Stages) -> dict[str, Array]:
+        given = _rounded(options(dtype))
+        heads = mha_torch.scaled_dot_product_attention(q, k, v, **given)
         heads[problem.masked_rows()] = np.nan  # torch's math backend answers 0 there
         if not _agrees_in_float64(heads, stages.heads):
-            mha_torch.agree_sdpa(q, k, v, extended=dtype, **_rounded(options))
+            mha_torch.agree_sdpa(q, k, v, extended=dtype, **given)
         heads = stages.heads if dtype is not np.float64 else heads
         return _asked(problem, merge_heads(heads), stages.weights)
 
-    found = torch_result(REFERENCE, problem, met_by_torch)
-    return Reference(
-        q=stages.q,
-        k=stages.k,
-        v=stages.v,
-        logits=stages.logits,
-        weights=stages.weights,
-        heads=split_heads(found["output"], problem.num_heads),
-        output=found["output"],
+    compute = partial(plain.sdpa_stages, q, k, v, fully_masked="nan")
+    return _reference(
+        problem, dtype, lambda digits: compute(dtype=digits, **options(digits)), met_by_torch
     )
+
+
+def _reference(
+    problem: Problem,
+    dtype: Float,
+    compute: Callable[[Float], Stages],
+    met_by_torch: Callable[[Stages], dict[str, Array]],
+) -> Reference:
+    """Return what ``met_by_torch`` makes of the stages, or a record has of that."""
+    stages = compute(dtype) if asks_torch() else None
+    found = dict(
+        torch_result(
+            REFERENCE,
+            problem,
+            lambda: met_by_torch(compute(dtype) if stages is None else stages),
+        )
+    )
+    if problem.case.form == "qkv":
+        found["heads"] = split_heads(found["output"], problem.num_heads)
+    reference: Reference = (
+        _LazyReference.of(found, partial(compute, dtype))
+        if stages is None
+        else Reference(**{each: getattr(stages, each) for each in _STAGES} | found)
+    )
+    if dtype is not np.float64:
+        _IN_FLOAT64[reference] = partial(compute, np.float64)
+    return reference
 
 
 def _asked(problem: Problem, output: Array, weights: Array) -> dict[str, Array]:

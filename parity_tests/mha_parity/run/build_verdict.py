@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.core.verdict import Failure, Verdict
 from mha_parity.judging.output import JudgeSettings
-from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary
+from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary, torch_changes
 from mha_parity.run.diagnosed import diagnosed
 from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
@@ -88,7 +88,8 @@ def build_verdict(
         power=summary.powers(case_results),
         weighed=summary.weighed(case_results),
         notes=(
-            *by_answers.remarks(), *limits, *overflows, *summary.notes(case_results, parameters),
+            *by_answers.remarks(), *torch_changes.notes(target, [r.case for r in case_results]),
+            *limits, *overflows, *summary.notes(case_results, parameters),
         ),
         dtype_finding=answer_dtype.finding(failing),
         pictures=_pictures(asked, failures, check_results, settings) if options.draw else (),

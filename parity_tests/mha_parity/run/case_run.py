@@ -19,7 +19,7 @@ from mha_parity.judging.accuracy import TORCH_PATHS, measure_errors, times_torch
 from mha_parity.judging.gradients import CHECK, judge_gradients
 from mha_parity.judging.nonfinite import overflow_rows, sum_overflow_rows
 from mha_parity.judging.output import OVERFLOWING, OVERFLOWS, SUM_OVERFLOWS, judge_answer
-from mha_parity.oracle.error_bound import bound
+from mha_parity.oracle.error_bound import output_bound
 from mha_parity.oracle.recorded import active, problem_of
 from mha_parity.oracle.reference import reference_answer
 
@@ -250,7 +250,7 @@ def _related(
     if isinstance(second, CandidateError):
         return failed_call(problem.case, second)
     found = judge_relation(
-        problem, bound(problem, reference).output, first.output, second.output, name, related
+        problem, output_bound(problem, reference), first.output, second.output, name, related
     )
     if not found.severity.fails or problem.dtype != np.float16:
         return found

@@ -17,6 +17,7 @@ from rich.text import Text
 from mha_parity.core.environment import TORCH, require
 from mha_parity.core.verdict import Outcome as Verdict
 from mha_parity.report import files
+from mha_parity.run.torch_changes import is_torch_layer
 
 if TYPE_CHECKING:
     import argparse
@@ -52,22 +53,11 @@ def check_path(path: str, targets: Sequence[str]) -> None:
             f"{compared}."
         )
     for target in targets or ["the default target"]:
-        if not _is_torch(target):
+        if not is_torch_layer(target):
             raise ValueError(
                 f"--path is for torch's own module, but the target is {target}; leave it out, or "
                 f"check {TARGET}."
             )
-
-
-def _is_torch(target: str) -> bool:
-    """Return whether a target names torch's module, by whatever path it is imported."""
-    if not target.startswith("torch."):
-        return False
-    import torch
-
-    from mha_parity.targets import load
-
-    return load.load(target) is torch.nn.MultiheadAttention
 
 
 def main(asked: argparse.Namespace, console: Console) -> int:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 EXEC = "exec:"
 PROTOCOL = "mha-parity-exec/1"
 LARGEST = 1 << 32  # bytes of an answer: what is longer is garbage read as a length
+NO_LENGTH = "begins with {!r}, which is no length: print to standard error what is no answer"
 CLOSED = 1.0  # seconds for a program to end that has closed its output
 FIXED = ("layout", "memory")  # the axes on which the blocks leave no choice
 
@@ -49,7 +50,7 @@ class Command:
             self._words = shlex.split(text) or [""]
             _, said = self._exchange({}, {"request": "offer"})
             self.offer = _offer(said)
-        except (CandidateError, _Ended, OSError, ValueError) as error:
+        except (CandidateError, Ended, OSError, ValueError) as error:
             self._stop()
             raise TargetError(_refused(text, error)) from None
 
@@ -65,18 +66,21 @@ class Command:
 
         """
         try:
-            answered, _ = self._exchange(arrays, {"request": "attention", **options})
-        except _Ended as end:
+            answered, _ = self._exchange(arrays, _asked(options))
+        except Ended as end:
             _end_likewise(end.status)
         return answered
+
+    def request(self, arrays: Mapping[str, Array], options: Mapping[str, str]) -> bytes:
+        """Return the block that a call sends."""
+        return dump(arrays, {"protocol": PROTOCOL, **_asked(options)})
 
     def _exchange(
         self, arrays: Mapping[str, Array], metadata: Mapping[str, str]
     ) -> tuple[dict[str, Array], dict[str, str]]:
         """Send a request and return arrays and metadata of the answer."""
-        block = dump(arrays, {"protocol": PROTOCOL, **metadata})
         try:
-            found, said = load(self._answer(block))
+            found, said = load(self._answer(dump(arrays, {"protocol": PROTOCOL, **metadata})))
             _same_protocol(said)
         except FormatError as error:
             self._stop()  # where its next answer would begin is not known
@@ -100,10 +104,7 @@ class Command:
         begin = self._read(back, LENGTH.size)
         (length,) = LENGTH.unpack(begin)
         if length > LARGEST:
-            raise FormatError(
-                f"begins with {begin!r}, which is no length: print to standard error what is no "
-                "answer"
-            )
+            raise FormatError(NO_LENGTH.format(begin))
         return self._read(back, length)
 
     def _read(self, back: IO[bytes], count: int) -> bytes:
@@ -115,7 +116,7 @@ class Command:
             self._popen.wait(CLOSED)
         status = self._popen.poll()
         self._stop()
-        raise _Ended(status)
+        raise Ended(status)
 
     def _stop(self) -> None:
         """End the program; the next request starts it anew."""
@@ -125,12 +126,16 @@ class Command:
         self._popen.wait()
         for stream in (self._popen.stdin, self._popen.stdout):
             with contextlib.suppress(BrokenPipeError):  # what was written last was not read
-                assert stream is not None  # noqa: S101  (a pipe was asked for)
-                stream.close()
+                if stream is not None:
+                    stream.close()
         self._popen = None
 
 
-class _Ended(Exception):  # noqa: N818  (an event)
+def _asked(options: Mapping[str, str]) -> dict[str, str]:
+    return {"request": "attention", **options}
+
+
+class Ended(Exception):  # noqa: N818  (an event)
     """The program ended; None for the status: it closed its output alone."""
 
     def __init__(self, status: int | None) -> None:

@@ -12,7 +12,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import TargetError
-from mha_parity.targets.command import EXEC, Command
+from mha_parity.targets.command import EXEC
+from mha_parity.targets.command_files import command
 from mha_parity.targets.definitions import KEPT
 from mha_parity.targets.modules import PREFIX, from_file
 from mha_parity.targets.onnx_model import SUFFIX, OnnxModel
@@ -41,7 +42,7 @@ def load(text: str) -> Any:
 
     """
     if text.startswith(EXEC):
-        return Command(text.removeprefix(EXEC))
+        return command(text.removeprefix(EXEC))
     if text.endswith(SUFFIX):
         return OnnxModel(text)
     place, _, attribute = text.strip().rpartition(":")

@@ -47,11 +47,17 @@ class BlockReader:
             yield block
 
 
-def blocks(descriptor: int) -> Iterator[bytes]:
-    """Yield blocks from a pipe, waiting for each, until its other end is closed."""
+def batches(descriptor: int) -> Iterator[list[bytes]]:
+    """Yield the blocks of each reading of a pipe, until its other end is closed."""
     reader = BlockReader()
     while piece := os.read(descriptor, PIECE):
-        yield from reader.feed(piece)
+        yield list(reader.feed(piece))
+
+
+def blocks(descriptor: int) -> Iterator[bytes]:
+    """Yield blocks from a pipe, waiting for each, until its other end is closed."""
+    for batch in batches(descriptor):
+        yield from batch
 
 
 def send(descriptor: int, block: bytes) -> None:

@@ -11,12 +11,13 @@ import os
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.check_result import Severity
 from mha_parity.core.threads import in_one_thread
-from mha_parity.worker.framing import blocks, send
+from mha_parity.worker.framing import batches, send
 from mha_parity.worker.messages import (
     PROTOCOL,
     Calling,
@@ -32,11 +33,12 @@ from mha_parity.worker.messages import (
 from mha_parity.worker.output_capture import START, mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from mha_parity.checks.call_effects import MonitoredCandidate
     from mha_parity.core.candidate import Answer
     from mha_parity.core.problem import Problem
+    from mha_parity.targets.command_files import CommandOfFiles
     from mha_parity.targets.conventions.calls import Call
 
 HUGE_MAPPINGS = ("torch", "jax", "tensorflow")  # these map far more than they touch
@@ -45,12 +47,14 @@ ROOM = 16 << 30
 
 def serve(requests: int, answers: int) -> None:
     """Bind the target and answer problems until the pipe is closed."""
-    incoming = _messages(requests)
-    _, setup = next(incoming)
+    incoming = Incoming(requests)
+    messages = iter(incoming)
+    _, setup = next(messages)
     assert isinstance(setup, Setup)  # noqa: S101  (the run's first message)
     sys.path[:] = setup.search
     from mha_parity.targets import load
     from mha_parity.targets.command import Command
+    from mha_parity.targets.command_files import CommandOfFiles
     from mha_parity.targets.conventions import calls
 
     calls.on_call = sign = SignOfLife(answers)
@@ -86,7 +90,20 @@ def serve(requests: int, answers: int) -> None:
     os.write(printed, mark(START))
     _say(answers, ready)
     with in_one_thread():
-        _answer_all(candidate, incoming, answers, printed)
+        if isinstance(subject, CommandOfFiles):
+            incoming.ahead = partial(_ask_ahead, candidate, subject, sign.waits)
+        _answer_all(candidate, messages, answers, printed)
+
+
+def _ask_ahead(
+    candidate: MonitoredCandidate,
+    subject: CommandOfFiles,
+    waits: Callable[[], None],
+    problems: list[Problem],
+) -> None:
+    """Have a program that is started once a chunk answer the problems that have come."""
+    requests = [candidate.bound.request(problem) for problem in problems]  # type: ignore[attr-defined]  # of ExecProtocol
+    subject.ask_ahead(requests, waits)
 
 
 def _answer_all(
@@ -106,8 +123,22 @@ def _answer_all(
         send(answers, PROTOCOL.encode(number, answer))
 
 
-def _messages(requests: int) -> Iterator[tuple[int | None, Any]]:
-    return map(PROTOCOL.decode, blocks(requests))
+class Incoming:
+    """The messages from the run; ``ahead`` is called with the problems that came together."""
+
+    def __init__(self, requests: int) -> None:
+        """Read from the pipe of the requests."""
+        self._requests = requests
+        self.ahead: Callable[[list[Problem]], None] = lambda _: None
+
+    def __iter__(self) -> Iterator[tuple[int | None, Any]]:
+        """Yield number and message."""
+        for batch in batches(self._requests):
+            messages = [PROTOCOL.decode(block) for block in batch]
+            problems = [message for number, message in messages if number is not None]
+            if len(problems) > 1:
+                self.ahead(problems)
+            yield from messages
 
 
 def _say(answers: int, message: Any) -> None:
@@ -136,6 +167,10 @@ class SignOfLife:
             self._send(Calling())
         else:
             self._say_further(self._further.check, shapes(call))
+
+    def waits(self) -> None:
+        """Send the message if it is time."""
+        self._send(Calling())
 
     def check(self, name: str) -> None:
         """Say that further calls are prepared for a check; "" after the last of them."""

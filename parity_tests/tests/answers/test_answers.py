@@ -18,8 +18,11 @@ from mha_parity.__main__ import main
 from mha_parity.answers import answers_file
 from mha_parity.answers.tensors import restored, stored
 from mha_parity.core.safetensors import dump, load
+from mha_parity.judging import tolerance
+from mha_parity.oracle import error_bound
 from mha_parity.oracle.recorded import NotRecordedError, using
-from mha_parity.oracle.reference import reference_answer
+from mha_parity.oracle.reference import EXTENDED, reference_answer
+from mha_torch import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,3 +232,34 @@ def test_a_case_is_replayed_by_recorded_answers(
     capsys.readouterr()
     assert main([*words, "--in-process"]) == 1
     assert "no rounding explains it" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_follows_from_the_reference_is_not_computed_again(
+    record: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the stages in long double, nor bounds, nor orders of evaluation: the file has them.
+
+    Cases of extreme values, and rows without keys, ask for more than is recorded.
+    """
+    path = record(RIGHT, "--cases", "40")
+    asked: list[str] = []
+
+    def counted(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        def watched(*args: Any, **keywords: Any) -> Any:
+            if keywords.get("dtype", EXTENDED) is EXTENDED:
+                asked.append(name)
+            return function(*args, **keywords)
+
+        monkeypatch.setattr(module, name, watched)
+
+    counted(plain, "sdpa_stages")
+    counted(error_bound, "bound_in")
+    counted(tolerance, "attend_in_order")
+    options: dict[str, Any] = {"in_process": True, "shrink": False, "draw": False}
+    assert mha_parity.judge(RIGHT, answers=path, **options).failed == 0
+    by_record, asked[:] = list(asked), []
+    assert mha_parity.judge(RIGHT, cases=40, **options).failed == 0
+    assert {"sdpa_stages", "bound_in", "attend_in_order"} == set(asked)
+    assert 4 * len(by_record) < len(asked)

@@ -54,8 +54,8 @@ def test_a_compact_file_is_the_same_record(record: Callable[..., str], tmp_path:
     first, second = answers_file.read(plain), answers_file.read(str(compact))
     assert first.results.keys() == second.results.keys()
     assert first.problems.keys() == second.problems.keys()
-    for key, arrays in first.results.items():
-        for name, array in arrays.items():
+    for key, result in first.results.items():
+        for name, array in result.items():
             found = second.results[key][name]
             assert (array.dtype, array.shape) == (found.dtype, found.shape)
             assert ((array == found) | (np.isnan(array) & np.isnan(found))).all()

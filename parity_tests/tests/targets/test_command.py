@@ -7,10 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from mha_parity.__main__ import main
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.candidate import Answer
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
@@ -20,10 +24,14 @@ from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
 from mha_parity.worker.client import isolated
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 TESTS = Path(__file__).parents[1]
 CLIENTS = TESTS.parent / "examples" / "clients"
 PROTOCOL_PAGE = TESTS.parent / "docs" / "reference" / "exec-protocol.md"
 PYTHON = f"exec:{sys.executable} {TESTS.parent / 'subjects' / 'command.py'}"
+FILES = "{requests} {answers}"  # a program with these is started once a chunk
 FIVE = Case(
     seed=0, batch=2, queries=5, keys=7, heads_count=2, head_dim=3, form="qkv", projection="none",
     inputs="cross", weights="per_head",
@@ -75,17 +83,42 @@ def test_gradients_of_a_program_are_judged() -> None:
     assert {"gradient of query", "gradient of attn_mask"} <= {row.name for row in verdict.checks}
 
 
-@pytest.mark.parametrize(("name", "severity", "said"), [(k, *v) for k, v in MISDEEDS.items()])
-def test_a_misdeed_is_that_case_s_failure(name: str, severity: str, said: str) -> None:
-    """The case fails with one sentence, and the cases around it pass."""
+def _ways() -> Iterator[object]:
+    """Yield each misdeed over pipes, and over files one of each kind."""
+    for name, (severity, said) in MISDEEDS.items():
+        yield pytest.param(name, severity, said, "", id=name)
+        if name in {"exits", "hangs", "prints"}:
+            yield pytest.param(name, severity, said, FILES, id=f"{name}, files")
+
+
+@pytest.mark.parametrize(("name", "severity", "said", "files"), list(_ways()))
+def test_a_misdeed_is_that_case_s_failure(name: str, severity: str, said: str, files: str) -> None:
+    """The case fails with one sentence, and the cases around it pass; so in a chunk of files."""
     timeout = 3.0 if name == "hangs" else 60.0
-    with isolated(f"{PYTHON} {name}", timeout=timeout) as candidate:
+    with isolated(f"{PYTHON} {name} {files}", timeout=timeout) as candidate:
         before, failing, after = run_cases(candidate, (FIVE, FOUR, SIX), JudgeSettings())
     assert (False, False) == (before.fails, after.fails)
     found = next(each for each in failing.check_results if each.severity.fails)
     assert severity == found.severity.value
     with pytest.raises(AssertionError, match=f"(?s){said}"):
         raise AssertionError(found.detail)
+
+
+def test_a_program_of_files_is_started_once_a_chunk(tmp_path: Path) -> None:
+    """Requests that come together go into one file: fewer starts than requests, equal verdicts."""
+    starts = tmp_path / "starts"
+    script = tmp_path / "count.sh"
+    script.write_text(f'echo >> {starts}\nexec {PYTHON.removeprefix("exec:")} "" "$1" "$2"\n')
+    cases = [FIVE.replace(seed=number) for number in range(200, 224)]
+    with isolated(f"exec:sh {script} {FILES}", timeout=60.0) as candidate:
+        problems = [make_problem(case).replace(single_call=True) for case in cases]
+        answers = list(candidate.many(problems))
+    with isolated(PYTHON, timeout=60.0) as candidate:
+        for answer, other in zip(answers, candidate.many(problems), strict=True):
+            assert isinstance(answer, Answer)
+            assert isinstance(other, Answer)
+            np.testing.assert_array_equal(answer.output, other.output)
+    assert len(starts.read_text().splitlines()) < len(cases) / 2
 
 
 def test_a_program_that_takes_memory_is_ended() -> None:
@@ -140,7 +173,6 @@ def test_the_replay_line_of_a_program_is_quoted() -> None:
 
 def test_the_page_names_what_is_sent() -> None:
     """The page on the protocol has every array and every option of a request."""
-    from mha_parity.cases.generate import make_problem
     from mha_parity.targets.conventions.exec_protocol import MORE, ROWS, options
 
     page = PROTOCOL_PAGE.read_text(encoding="utf-8")

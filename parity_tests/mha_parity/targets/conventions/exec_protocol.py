@@ -86,6 +86,13 @@ class ExecProtocol(Convention):
             partial(_gradients, problem) if problem.case.gradients == "yes" else None,
         )
 
+    def request(self, problem: Problem) -> bytes:
+        """Return the block that is sent for a problem."""
+        call = self.prepare(problem)
+        arrays = dict(zip(ROWS, call.args, strict=True)) | call.kwargs["more"]
+        block: bytes = self.subject.request(arrays, call.kwargs["options"])
+        return block
+
     def as_python(self, call: Call) -> str:
         """Return the request that is sent: the rows, further arrays and options."""
         return python_of_call(self.subject, None, (), call)

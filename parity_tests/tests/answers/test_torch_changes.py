@@ -1,0 +1,64 @@
+"""Judging torch by a record says of each of its paths what changed since that was written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import mha_parity
+from mha_parity.judging.accuracy import computed_output
+from mha_parity.run import torch_changes
+from mha_torch import PathNotTakenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
+
+TORCH = "torch.nn:MultiheadAttention"
+LAYER = "mha_numpy:MultiheadAttention"
+FEW = ("--cases", "40")
+
+
+def said(target: str, path: str) -> dict[str, str]:
+    """Return by path what the verdict says of two versions of torch."""
+    verdict = mha_parity.judge(target, in_process=True, answers=path, draw=False, diagnose=False)
+    notes = [note for note in verdict.notes if ", path " in note]
+    return dict(note.partition(", path ")[2].split(": ", 1) for note in notes)
+
+
+def test_the_same_torch_has_changed_nowhere(record: Callable[..., str]) -> None:
+    """Each path that is taken answers the same bits, and is named."""
+    found = said(TORCH, record(TORCH, *FEW))
+    assert {"weights", "no-weights", "sdpa-math"} <= set(found)
+    assert ["40 of 40 outputs are equal to the bit"] == [found["weights"]]
+    assert all(text.endswith("outputs are equal to the bit") for text in found.values())
+
+
+def test_other_targets_are_not_compared(record: Callable[..., str]) -> None:
+    """A NumPy layer is judged alone: what torch is installed does not matter."""
+    assert {} == said(LAYER, record(TORCH, *FEW))
+
+
+def test_a_changed_path_is_named_with_what_changed(
+    record: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One unit in the last place is rounding, 1 % is more; a path may come, go or lose a number."""
+
+    def newer(problem: Problem, path: str) -> Array:
+        output = computed_output(problem, path)
+        if path == "sdpa-math":
+            return np.asarray(output * output.dtype.type(1.01))
+        if path == "sdpa-flash":
+            raise PathNotTakenError(path)
+        return np.nextafter(output, np.inf) if problem.case.dtype == "float64" else output
+
+    monkeypatch.setattr(torch_changes, "computed_output", newer)
+    found = said(TORCH, record(TORCH, *FEW))
+    assert "within what is allowed" in found["weights"]
+    assert "differ by more" not in found["weights"]
+    assert "differ by more; at most" in found["sdpa-math"]
+    assert "cases took it in" in found["sdpa-flash"]
