@@ -264,7 +264,7 @@ class _Session:
             and best.share >= MIN_CONFIDENT_SHARE,
             aliases=(*aliases, *names),
             evidence=f"predicts {best.explained} of {best.failing} failing answers{detail}"
-            + (f", and fits all {passing} others" if passing else ""),
+            + (f", and fits the {_others_counted(passing)}" if passing else ""),
             source=", ".join(bugs[0].sources[:3]),
         )
 
@@ -303,6 +303,10 @@ def _explains_nearly_all(each: Fit) -> bool:
 def source_count(each: Fit) -> int:
     """Return how often the bug is known to have happened: of equals the usual one comes first."""
     return sum(len(bug.sources) for bug in each.hypothesis.bugs)
+
+
+def _others_counted(passing: int) -> str:
+    return "other one" if passing == 1 else f"{passing} others"
 
 
 def _others(holding: list[Fit]) -> tuple[str, ...]:

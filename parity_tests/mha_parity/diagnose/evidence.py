@@ -192,13 +192,16 @@ class Observation:
         """Return the distance of two predictions, in tolerances."""
         return max(self._gaps(first, second))
 
-    def _gaps(self, first: Prediction, second: Prediction) -> Iterator[float]:
+    def _gaps(
+        self, first: Prediction, second: Prediction, skipped: Array | None = None
+    ) -> Iterator[float]:
         """Yield the distance of the outputs, then that of the weights, in tolerances."""
         if first.answer is None or second.answer is None:
             yield 0.0 if first.answer is second.answer else np.inf
             return
         allowed = max(self._allowed(first), self._allowed(second))
-        yield max_distance(first.answer.output, second.answer.output, self.skipped) / allowed
+        skipped = self.skipped if skipped is None else self.skipped | skipped
+        yield max_distance(first.answer.output, second.answer.output, skipped) / allowed
         weights = self._weights_gap(first.answer.weights, second.answer.weights)
         yield weights * self.height / allowed
 
@@ -233,8 +236,23 @@ class Observation:
             return False
         if kind not in self._matched:
             answered = Prediction(self.answer, prediction.largest_score)
-            self._matched[kind] = all(gap <= 1 for gap in self._gaps(answered, prediction))
+            spread = self._nan_by_projection(as_float64(prediction.answer.output))
+            self._matched[kind] = all(gap <= 1 for gap in self._gaps(answered, prediction, spread))
         return self._matched[kind]
+
+    def _nan_by_projection(self, predicted: Array) -> Array | None:
+        """Which outputs are NaN by an identity out_proj: 0 times a non-finite one of another head.
+
+        Predictions leave that product out; None where the problem has a projection or no layer.
+        """
+        case = self.problem.case
+        if self.answer is None or case.form != "mha" or case.out_proj != "identity":
+            return None
+        found = as_float64(self.answer.output)
+        if found.shape != predicted.shape:
+            return None
+        rows = (~np.isfinite(predicted)).any(axis=-1, keepdims=True)
+        return np.asarray(rows & np.isnan(found))
 
     def contradicts(self, kind: type[Attention]) -> bool:
         """Whether ``kind`` predicts a departure here that is not what the candidate answered.

@@ -22,7 +22,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.catalogue.registry import whole_offer
-from mha_parity.core.candidate import FunctionCandidate
+from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
 from mha_parity.diagnose import Observation, diagnose
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.candidate import Answer, Candidate
+    from mha_parity.core.candidate import Candidate
     from mha_parity.core.problem import Problem
     from mha_parity.core.verdict import Diagnosis, Verdict
 
@@ -154,6 +154,21 @@ def test_a_prediction_takes_the_projections_that_are_there() -> None:
         assert np.array_equal(answer.output, attend(kind, problem).output)
     seen.of(Counted)
     assert 2 == len(calls)
+
+
+@pytest.mark.parametrize("out_of_place", [False, True])
+def test_a_nan_that_the_output_projection_spreads_fits_the_bug(out_of_place: bool) -> None:
+    """0 times the NaN of one head is NaN in all of its row, and in no other row."""
+    case = Case(seed=1, batch=1, queries=4, keys=4, heads_count=3, head_dim=2, regime="huge")
+    kind = catalogue()["softmax-no-max"].kinds[0]
+    problem = make_problem(case)
+    predicted = attend(kind, problem)
+    rows = np.isnan(predicted.output).any(axis=-1, keepdims=True)
+    assert 0 < rows.sum() < rows.size
+    assert not np.array_equal(np.isnan(predicted.output).all(axis=-1, keepdims=True), rows)
+    spread = np.where(~rows if out_of_place else rows, np.nan, predicted.output)
+    seen = Observation(problem, Answer(output=spread), failing=True)
+    assert seen.matches(kind) is not out_of_place
 
 
 def test_the_subjects_are_many() -> None:
