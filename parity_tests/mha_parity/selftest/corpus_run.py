@@ -30,7 +30,7 @@ from rich.console import Console
 from mha_parity.report.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MANIFEST = Path(__file__).parent / "data" / "corpus.jsonl"
 TIMEOUT = 180.0  # seconds for one entry, imports of torch included
@@ -42,6 +42,14 @@ OTHER = "no verdict"
 EXPECTED = {"right": "pass", "wrong": "fail", "no counterpart": "refused"}
 # Verdicts that contradict a truth: false alarms, and wrong attentions let through.
 CONTRADICTIONS = frozenset({("right", "fail"), ("wrong", "pass"), ("no counterpart", "pass")})
+# The columns of a set: which share of a truth has which verdict.
+SETTLED_AS = {
+    "right ones that pass": ("right", "pass"),
+    "right ones that fail": ("right", "fail"),
+    "wrong ones that fail": ("wrong", "fail"),
+    "wrong ones that pass": ("wrong", "pass"),
+    "no counterpart, refused": ("no counterpart", "refused"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,27 +175,43 @@ def _listed(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
 
 
 def page(entries: Sequence[CorpusEntry]) -> Iterator[str]:
-    """Yield Markdown of the published verdicts: counts of each set, and every miss with its cause.
+    """Yield Markdown: verdicts now and when first judged, each set in a line, and every miss.
 
     A wrong one that is refused or inconclusive was not let through, and is no miss.
     """
-    yield from (f"{_size(entries)} in all.", "")
+    latest = [replace(each, verdict=each.later or each.verdict) for each in entries]
+    missed = [each for each in latest if is_miss(each)]
+    mended = [e for e, now in zip(entries, latest, strict=True) if is_miss(e) and not is_miss(now)]
+    yield from (f"{_size(entries)}.", "", "## Verdicts now", "")
+    yield from _counted(_published(latest))
+    yield from ("", "## Held-out sets when first judged", "")
+    yield from _counted(_published(each for each in entries if each.held_out))
+    yield from ("", "## Each set when first judged", "", *_by_set(entries))
+    if missed:
+        yield from ("", "## Known misses", "", *_listed(_published(missed)))
+    if mended:
+        yield from ("", "## Missed at first, judged rightly since", "")
+        yield from _listed(_published(mended))
+    yield ""
+
+
+def _published(entries: Iterable[CorpusEntry]) -> list[EntryVerdict]:
+    """Return the verdicts that the manifest has, each miss with its cause."""
+    return [EntryVerdict(entry=each, verdict=each.verdict, sentence=each.miss) for each in entries]
+
+
+def _by_set(entries: Sequence[CorpusEntry]) -> Iterator[str]:
+    """Yield a line for each set: how many of each truth have the verdict that they should have."""
+    yield f"| set | attentions | repositories | {' | '.join(SETTLED_AS)} |"
+    yield f"|---|--:|--:{'|--:' * len(SETTLED_AS)}|"
     for number in sorted({each.held_out for each in entries}):
-        members = [each for each in entries if each.held_out == number]
-        outcomes = [
-            EntryVerdict(entry=each, verdict=each.verdict, sentence=each.miss) for each in members
-        ]
-        yield from (f"## Held out {number}" if number else "## Development", "")
-        yield from (f"{_size(members)}.", "")
-        yield from _counted(outcomes)
-        missed = [each for each in outcomes if is_miss(each.entry)]
-        if missed:
-            yield ""
-            yield from _listed(missed)
-        if any(each.entry.later for each in outcomes):
-            yield from ("", "After what this showed was mended, in one run of all entries:", "")
-            yield from _counted([replace(o, verdict=o.entry.later or o.verdict) for o in outcomes])
-        yield ""
+        own = [each for each in entries if each.held_out == number]
+        found = Counter((each.truth, each.verdict) for each in own)
+        of_truth = Counter(each.truth for each in own)
+        counts = [f"{found[pair]} of {of_truth[pair[0]]}" for pair in SETTLED_AS.values()]
+        name = f"held out {number}" if number else "development"
+        repositories = len({each.repository for each in own})
+        yield f"| {name} | {len(own)} | {repositories} | {' | '.join(counts)} |"
 
 
 def _size(entries: Sequence[CorpusEntry]) -> str:

@@ -25,20 +25,22 @@ GROUPS = (
 VERDICTS = ("named", "described", "vague", "misleading", "not red")
 FOUND = ("named", "described")
 HALVES = {
-    "development": "Development half: seen while the experiments were written",
-    "held out": "Held-out half: judged once, and read only then",
+    "held out": "Held out: judged once, and read only then",
+    "development": "Development: read while the diagnosis was worked on",
 }
-BATCHES = (
-    "First attentions",
-    "Further attentions, written after the first were published",
-    "A third set, judged in a process of its own",
-    "A fourth set, judged as `mha-parity check FILE:NAME` does without options",
-    "A fifth set, judged as the fourth, written with part of the catalogue in view",
-    "A sixth set, judged as the fourth, all of it held out",
-    "A seventh set, judged as the sixth",
-    "An eighth set, judged as the sixth",
-    "A ninth set, judged as the sixth",
+# How each set was judged, in the order of `batch`.
+SETS = (
+    "150 cases, without shrinking",
+    "150 cases, in process",
+    "150 cases",
+    "500 cases",
+    "500 cases (development: 150, in process); written with part of the catalogue in view",
+    "500 cases",
+    "500 cases",
+    "500 cases",
+    "500 cases",
 )
+COLUMNS = "| attentions | red | named or described | vague | misleading | found after mending |"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +49,8 @@ class SettledDiagnosis:
 
     ``verdict`` is *named* (the catalogue's name), *described* (the line would be found by what is
     measured), *vague*, *misleading* or *not red* (no case fails: nothing is diagnosed). ``later``
-    is the verdict after what a held-out miss taught, where that is another. ``batch`` is its place
-    in ``BATCHES``.
+    is the verdict after what a held-out miss taught, where that is another. ``batch`` is the place
+    of its set in ``SETS``.
     """
 
     id: str
@@ -69,12 +71,17 @@ def read_settled(path: Path = SETTLED) -> list[SettledDiagnosis]:
 
 
 def tables(settled: Sequence[SettledDiagnosis]) -> str:
-    """Return the tables of both halves of each batch, and what was missed, as Markdown."""
-    lines = []
-    for number, title in enumerate(BATCHES):
-        own = [each for each in settled if each.batch == number]
-        halves = [half for half in HALVES if any(each.half == half for each in own)]
-        lines += [f"## {title}", "", *(line for half in halves for line in _half(own, half))]
+    """Return as Markdown: each half by set and by group, then what was not found."""
+    lines: list[str] = []
+    for half, title in HALVES.items():
+        lines += [f"## {title}", "", *_half([each for each in settled if each.half == half], half)]
+    missed = [each for each in settled if each.half == "held out" and each.verdict not in FOUND]
+    open_still = [each for each in missed if each.later not in FOUND]
+    mended = [each for each in missed if each.later in FOUND]
+    lines += ["## Held out and not found", "", *_listed(open_still), ""]
+    lines += ["## Held out and found after mending", "", *_listed(mended), ""]
+    seen = [e for e in settled if e.half == "development" and e.verdict not in FOUND]
+    lines += ["## Development and not found", "", *_listed(seen), ""]
     return "\n".join(lines)
 
 
@@ -84,32 +91,37 @@ def share_found(settled: Sequence[SettledDiagnosis], half: str) -> tuple[int, in
     return sum(each.verdict in FOUND for each in red), len(red)
 
 
-def _half(settled: Sequence[SettledDiagnosis], half: str) -> Iterator[str]:
-    own = [each for each in settled if each.half == half]
-    found, red = share_found(settled, half)
-    yield from (f"### {HALVES[half]}", "", f"{found} of {red} red ones are named or described.", "")
-    yield "| group | attentions | red | named or described | vague | misleading |"
-    yield "|---|--:|--:|--:|--:|--:|"
+def _half(own: Sequence[SettledDiagnosis], half: str) -> Iterator[str]:
+    found, red = share_found(own, half)
+    yield from (f"{found} of {red} red ones are named or described.", "")
+    yield from (f"| set | judged in {COLUMNS}", f"|--:|---{'|--:' * 6}|")
+    for number, judged_in in enumerate(SETS):
+        members = [each for each in own if each.batch == number]
+        if members:
+            yield f"| {number + 1} | {judged_in} {_row(members)}"
+    yield from (f"| all |  {_row(own)}", "")
+    yield from (f"| group {COLUMNS}", f"|---{'|--:' * 6}|")
     for group in GROUPS:
         members = [each for each in own if each.group == group]
         if members:
-            yield _row(group, members)
-    yield from (_row("all", own), "")
-    missed = [each for each in own if each.verdict not in FOUND]
-    if missed:
-        yield "| not found | what is wrong | verdict | after mending | why |"
-        yield "|---|---|---|---|---|"
-        yield from (f"| {e.id} | {e.bug} | {e.verdict} | {e.later} | {e.settled} |" for e in missed)
-        yield ""
+            yield f"| {group} {_row(members)}"
+    yield ""
 
 
-def _row(name: str, members: Sequence[SettledDiagnosis]) -> str:
+def _listed(missed: Sequence[SettledDiagnosis]) -> Iterator[str]:
+    yield "| not found | what is wrong | first verdict | now | why |"
+    yield "|---|---|---|---|---|"
+    yield from (f"| {e.id} | {e.bug} | {e.verdict} | {e.later} | {e.settled} |" for e in missed)
+
+
+def _row(members: Sequence[SettledDiagnosis]) -> str:
     verdicts = [each.verdict for each in members]
+    mended = sum(each.verdict not in FOUND and each.later in FOUND for each in members)
     counts = (
         len(members), sum(v != "not red" for v in verdicts), sum(v in FOUND for v in verdicts),
-        verdicts.count("vague"), verdicts.count("misleading"),
+        verdicts.count("vague"), verdicts.count("misleading"), mended,
     )  # fmt: skip
-    return f"| {name} | {' | '.join(map(str, counts))} |"
+    return f"| {' | '.join(map(str, counts))} |"
 
 
 def main() -> None:
