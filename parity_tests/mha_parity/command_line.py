@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+import shlex
 import textwrap
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 COULD_NOT_START = 2
+TARGET = re.compile(r":|\.(py|ipynb|onnx)$")  # what no command's name has
 EPILOG = (
     "exit status: 0 parity holds, 1 it does not, 2 could not start, 3 inconclusive; of several "
     "targets the worst: 1, 2, 3, 0. "
@@ -91,6 +93,8 @@ class Parser(argparse.ArgumentParser):
         if choice := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
             known = re.findall(r"[\w.-]+", choice[2])
             near = difflib.get_close_matches(choice[1], known, n=1)
+            if "check" in known and TARGET.search(choice[1]):
+                near = [f"{self.prog} check {shlex.quote(choice[1])}"]
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
             message = f"got {choice[1]!r}; {hint}"
         see = " See" if message.endswith("?") else "; see"

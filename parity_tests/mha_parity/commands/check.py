@@ -19,6 +19,7 @@ from mha_parity.run.by_answers import need_torch_or_answers
 from mha_parity.run.check import check as run
 from mha_parity.run.cluster import dask_cluster
 from mha_parity.targets.command import EXEC
+from mha_parity.targets.load import require_place
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
@@ -53,13 +54,16 @@ def check(asked: argparse.Namespace, console: Console) -> int:
     need_torch_or_answers(options)
     need_reports(asked)
     runs = runs_of(asked, options)
+    several = len(runs) > 1
+    nowhere = [each for target, _ in runs if (each := _nowhere(target))]
+    _say_refused(nowhere, several=several)  # a misspelt path is said before others are judged
+    runs = [run for run in runs if run[0] not in {each.target for each in nowhere}]
     address = asked.scheduler
     with nullcontext() if address is None else dask_cluster(address) as executor:
-        verdicts, refused = _all_judged(runs, executor)
-    show(verdicts, asked, console, refused)
-    for each in refused:
-        said = each.sentence if len(runs) == 1 else f"refused: {_with_target(each)}"
-        sys.stderr.write(f"mha-parity: {said}\n")
+        verdicts, refused = _all_judged(runs, executor) if runs else ([], [])
+    show(verdicts, asked, console, [*nowhere, *refused])
+    _say_refused(refused, several=several)
+    refused += nowhere
     statuses = [v.outcome.exit_status for v in verdicts] + [REFUSED] * bool(refused)
     return worst_status(statuses)
 
@@ -134,6 +138,21 @@ def _all_judged(
             except ValueError as mistake:
                 refused.append(Refusal(target, str(mistake)))
     return verdicts, refused
+
+
+def _nowhere(target: str) -> Refusal | None:
+    """Return why a target is refused whose text names no file or module, None where it does."""
+    try:
+        require_place(target)
+    except ValueError as mistake:
+        return Refusal(target, str(mistake))
+    return None
+
+
+def _say_refused(refused: Sequence[Refusal], *, several: bool) -> None:
+    for each in refused:
+        said = f"refused: {_with_target(each)}" if several else each.sentence
+        sys.stderr.write(f"mha-parity: {said}\n")
 
 
 def _with_target(refused: Refusal) -> str:

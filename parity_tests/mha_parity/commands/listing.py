@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+WHOLE_LINES = 10_000  # columns
+
+
 def show(what: str | None, console: Console) -> None:
     """Print the conventions, features, bugs or variants; without a name the number of each."""
     rows = _ROWS[what]() if what else _lists()
-    page = ReportText(console.width, names=max(len(name) for name, _ in rows))
+    # A pipe takes an entry a line, for grep and the like.
+    width = WHOLE_LINES if what and not console.is_terminal else console.width
+    page = ReportText(width, names=max(len(name) for name, _ in rows))
     page.block([(name, Text(text)) for name, text in rows])
     for line in page.lines[1:]:
         console.print(line, soft_wrap=True)

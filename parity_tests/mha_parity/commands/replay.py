@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pdb  # noqa: T100  (what --pdb asks for)
+import shlex
 from typing import TYPE_CHECKING, cast
 
 from mha_parity.cases.covering import possible
@@ -64,7 +65,7 @@ def replay(
         The id is no case, or the target does not offer what the case needs.
 
     """
-    case = parse(text)
+    case = _parsed(text, target)
     case = case.replace(gradients="yes") if options.grad else case
     settings = settings_of(options)
     with using(record_of(options)), opened as candidate:
@@ -135,6 +136,19 @@ def _fits(problem: Problem) -> bool:
     sizes = (len(problem.query), problem.query.shape[1], problem.key.shape[1])
     samples = case.layout != "unbatched" or case.batch == 1
     return samples and all(widths) and sizes == (case.batch, case.queries, case.keys)
+
+
+def _parsed(text: str, target: str) -> Case:
+    """Return the case of an id; where the target stands in its place, say the right order."""
+    try:
+        return parse(text)
+    except ValueError as mistake:
+        try:
+            parse(target)
+        except ValueError:
+            raise mistake from None
+    order = f"mha-parity replay {target} {shlex.quote(text)}"
+    raise ValueError(f"got the target first, but the case comes first: {order}.")
 
 
 class Debugger(pdb.Pdb):

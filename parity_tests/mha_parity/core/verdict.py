@@ -206,8 +206,7 @@ class Verdict:
             cases = f"{self.passed} of {self.run} cases{self._inconclusive}{self._left_out}"
             return f"Parity holds: {self.target} equals torch in {cases}."
         if self.outcome is Outcome.FAIL:
-            left = f"; {self.inconclusive} could not be judged" if self.inconclusive else ""
-            cases = f"{self.failed} of {self.run} cases{left}"
+            cases = f"{self.failed} of {self.run} cases{self._inconclusive}"
             if not self.failed:
                 return f"Parity does not hold: {self.target}: {self._over_run}."
             dtype = f" {self.dtype_finding}, and" if self.dtype_finding else ""
@@ -237,7 +236,7 @@ class Verdict:
 
     @property
     def _inconclusive(self) -> str:
-        """Count the inconclusive cases of a run that holds, with the reason that most have."""
+        """Count the inconclusive cases, with the reason that most have."""
         if not self.inconclusive:
             return ""
         said = f"; {self.inconclusive} inconclusive"

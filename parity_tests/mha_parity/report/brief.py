@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import textwrap
 from typing import TYPE_CHECKING
@@ -87,7 +88,8 @@ def _failure(failure: Failure) -> Iterator[tuple[str, str]]:
     if result.where is not None:
         if str(result.where) not in result.detail:
             yield "where", str(result.where)
-        yield "error", wording.error(result)
+        if math.isfinite(result.error):
+            yield "error", wording.error(result)
     yield "case", failure.case.id
     yield "replay", failure.replay
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from mha_parity.core.case import Case
 
 Pairs = list[tuple[str, Text]]
 MARGIN = 1
@@ -18,11 +16,9 @@ NAMES = 14  # the column of names, as widths as the longest of them
 GAP = 2
 MIN_WIDTH = 20  # columns: in a narrower window lines break anyway
 
-_ANY = Console(width=MIN_WIDTH, color_system=None)  # Text.wrap wants one
-
 
 class ReportText:
-    """The lines of a report, none wider than the width but commands, which are copied whole."""
+    """The lines of a report, none wider than the width but what is copied whole: ids, commands."""
 
     def __init__(self, width: int, names: int = NAMES) -> None:
         self.lines: list[Text] = []
@@ -46,18 +42,15 @@ class ReportText:
         """Add a command as one line, however long."""
         self.lines.append(Text.assemble(self._name(name), (command, "cyan")))
 
-    def flow(self, items: Iterable[Text], between: str = " · ", end: str = "") -> Text:
-        """Join items into lines; no item is broken unless it is longer than a line.
-
-        ``end`` closes every line that another one follows.
-        """
+    def flow(self, items: Iterable[Text], between: str = " · ") -> Text:
+        """Join items into lines; no item is broken unless it is longer than a line."""
         lines: list[Text] = []
         for item in items:
-            if lines and len(lines[-1]) + len(between) + len(item) + len(end) <= self._width:
+            if lines and len(lines[-1]) + len(between) + len(item) <= self._width:
                 lines[-1] = Text.assemble(lines[-1], (between, "dim"), item)
             else:
                 lines.append(item)
-        return Text(f"{end}\n").join(lines)
+        return Text("\n").join(lines)
 
     def table(self, rows: Sequence[Mapping[str, str]]) -> Text:
         """Return rows under the names of their columns, all but the first aligned at the right."""
@@ -72,12 +65,6 @@ class ReportText:
         ]
         return Text("\n").join([Text(table[0], "dim"), *map(Text, table[1:])])
 
-    def case(self, case: Case, before: str = "", style: str = "") -> Text:
-        """Return the id of a case, broken between its words if it has to be."""
-        pieces = [Text(piece) for piece in f"{before}{case.id}".split("-")]
-        flowing = self.flow(pieces, between="-", end="-")
-        return Text(flowing.plain, style=style)
-
     def _name(self, name: str) -> tuple[str, str]:
         return " " * MARGIN + f"{name:<{self._names}}" + " " * GAP, "dim"
 
@@ -87,9 +74,18 @@ class ReportText:
 
 
 def _wrapped(text: Text, width: int) -> Iterator[Text]:
-    """Yield lines of words; an indented line goes on with its indent."""
+    """Yield lines of words, none of them broken; an indented line goes on with its indent."""
     for line in text.split("\n", allow_blank=True):
         indent = len(line.plain) - len(line.plain.lstrip())
-        for piece in line[indent:].wrap(_ANY, width - indent, overflow="fold"):
+        for piece in line[indent:].divide(_breaks(line.plain[indent:], width - indent)):
             piece.rstrip()
             yield Text.assemble(" " * indent, piece)
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """Return where the lines after the first begin; a word longer than a line stays whole."""
+    breaks = [0]
+    for word in re.finditer(r"\S+", text):
+        if word.end() - breaks[-1] > width and word.start() > breaks[-1]:
+            breaks.append(word.start())
+    return breaks[1:]

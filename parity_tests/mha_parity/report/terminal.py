@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from rich.panel import Panel
@@ -35,7 +36,7 @@ def show(verdict: Verdict, console: Console, *, verbose: bool = False) -> None:
     full = wording.failures_in_full(verdict)
     full = full if verbose else full[:1]
     for failure in full:
-        page.block(_failure(failure, page))
+        page.block(_failure(failure))
         page.command("replay", failure.replay)
     page.block([_also(each) for each in wording.failures_in_brief(verdict, full)])
     absent = verbose or not wording.is_explained(verdict)
@@ -90,7 +91,7 @@ def _diagnosis(diagnosis: Diagnosis, suspects: Sequence[str]) -> Pairs:
     return [(wording.certainty(diagnosis), first), *rest]
 
 
-def _failure(failure: Failure, page: ReportText) -> Pairs:
+def _failure(failure: Failure) -> Pairs:
     check_result = failure.check_result
     pairs = [
         ("fails", Text(f"{check_result.check}: {check_result.severity.value}", style="bold red"))
@@ -100,10 +101,11 @@ def _failure(failure: Failure, page: ReportText) -> Pairs:
     if check_result.where is not None:
         if str(check_result.where) not in check_result.detail:
             pairs.append(("where", Text(str(check_result.where))))
-        pairs.append(("error", Text(wording.error(check_result))))
-    pairs.append(("case", page.case(failure.case)))
+        if math.isfinite(check_result.error):
+            pairs.append(("error", Text(wording.error(check_result))))
+    pairs.append(("case", Text(failure.case.id)))
     if failure.first_seen is not None and failure.first_seen != failure.case:
-        pairs.append(("", page.case(failure.first_seen, "shrunk from ", "dim")))
+        pairs.append(("", Text(f"shrunk from {failure.first_seen.id}", "dim")))
     return pairs
 
 
@@ -178,7 +180,7 @@ def _accuracy(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
     if worst is not None and verdict.outcome is not Outcome.FAIL:
         bound = ", within the rounding bound" * (worst.severity is Severity.LESS_ACCURATE)
         pairs.append(("worst error", Text(f"{worst.check}: {wording.error(worst)}{bound}")))
-        pairs.append(("", page.case(worst.case, style="dim")))
+        pairs.append(("", Text(worst.case.id, "dim")))
     if sensitivity := wording.sensitivity(verdict):
         pairs.append((wording.SENSITIVITY, Text(sensitivity)))
     return pairs

@@ -31,6 +31,15 @@ ALIASES = "also fits"  # bugs whose output is the same wherever the named one sh
 SENSITIVITY = "sensitivity"
 # A convention whose name says nothing of the call.
 CALLED = MappingProxyType({"fitted": "calling convention fitted (found by small calls)"})
+# What the values of an axis are kinds of, where its name does not say it.
+KINDS = MappingProxyType(
+    {
+        "padding": "key_padding_mask",
+        "attn": "attn_mask",
+        "weights": "attention weights",
+        "projection": "projections",
+    }
+)
 REASON = 72  # characters of the reason why a feature is not offered
 RAISED = re.compile(r"^(raised \w+):.*", flags=re.DOTALL)
 ISSUE_REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
@@ -191,7 +200,8 @@ def not_offered(verdict: Verdict, *, whole_reasons: bool = True) -> list[str]:
                 tried.setdefault(_reason(row, whole=whole_reasons), []).append(words(row))
         untried = [row for row in missing if not row.note]
         if len(untried) > 1 and not axis.varies:
-            whole.append(f"any other {title(axis.name)}")
+            some = "any" if all(row.value == "none" for row in axis.offered) else "other"
+            whole.append(f"{some} {KINDS.get(axis.name, title(axis.name))}")
         else:
             single += map(words, untried)
     return [f"{', '.join(names)} ({reason})" for reason, names in tried.items()] + single + whole

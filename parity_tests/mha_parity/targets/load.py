@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 import shlex
 import sys
 import traceback
@@ -23,7 +24,8 @@ from mha_parity.targets.unnamed import SUFFIXES, likeliest, public_names
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMS = "`package.module:attr`, `path/to/file.py:attr` or `path/to/notebook.ipynb:attr`"
+FORMS = "`package.module:name`, `path/to/file.py:name` or `path/to/notebook.ipynb:name`"
+DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")  # as in an import
 SOME = 6  # names listed where an attribute is missing and none is close
 
 
@@ -45,11 +47,12 @@ def load(text: str) -> Any:
         return command(text.removeprefix(EXEC))
     if text.endswith(SUFFIX):
         return OnnxModel(text)
+    require_place(text)
     place, _, attribute = text.strip().rpartition(":")
-    if not place or not attribute:
-        raise TargetError(f"got the target {text!r}, {_incomplete(text.strip())}")
     if place.endswith((".ipynb", ".py")) or "/" in place:
-        module = _guarded(text, place, lambda: _from_file(text, place, attribute))
+        module = _guarded(
+            text, place, lambda: from_file(Path(place).expanduser().resolve(), attribute)
+        )
     else:
         module = _guarded(text, place, lambda: _module(text, place))
     found = _attribute(text, module, attribute)
@@ -66,6 +69,17 @@ def load(text: str) -> Any:
     return found
 
 
+def require_place(text: str) -> None:
+    """Raise TargetError for a target whose text names no file or module: nothing is loaded."""
+    place, _, attribute = text.strip().rpartition(":")
+    if text.startswith(EXEC) or text.endswith(SUFFIX):
+        return
+    if not place or not attribute:
+        raise TargetError(f"got the target {text!r}, {_incomplete(text.strip())}")
+    if place.endswith((".ipynb", ".py")) or "/" in place:
+        _require_file(text, place)
+
+
 def _incomplete(text: str) -> str:
     """Say what a target without an attribute lacks."""
     path = Path(text).expanduser()
@@ -75,6 +89,11 @@ def _incomplete(text: str) -> str:
         return _without_name(text, path)
     if path.suffix in SUFFIXES:
         return f"but there is no file {text}; {_alike(path)}"
+    beside = [f"{text}{suffix}" for suffix in sorted(SUFFIXES, reverse=True)]
+    if files := [each for each in beside if Path(each).expanduser().is_file()]:
+        return f"but should be {FORMS}; did you mean {files[0]}?"
+    if DOTTED.fullmatch(text):
+        return f"but should be {FORMS}; did you mean {':'.join(text.rsplit('.', 1))}?"
     return f"but should be {FORMS}."
 
 
@@ -112,17 +131,16 @@ def _module(text: str, name: str) -> ModuleType:
             raise
         raise TargetError(
             f"got the target {text!r}, but there is no module {missing!r}; install it, "
-            "or name a file as path/to/file.py:attr."
+            "or name a file as path/to/file.py:name."
         ) from None
 
 
-def _from_file(text: str, place: str, attribute: str) -> ModuleType:
+def _require_file(text: str, place: str) -> None:
     path = Path(place).expanduser()
     if path.is_dir():
         raise TargetError(f"got the target {text!r}, but {place} is a folder; name a file in it.")
     if not path.is_file():
         raise TargetError(f"got the target {text!r}, but there is no file {place}; {_alike(path)}")
-    return from_file(path.resolve(), attribute)
 
 
 def _alike(path: Path) -> str:
@@ -182,7 +200,8 @@ def _missing(text: str, holder: Any, word: str) -> str:
     public = [n for n in dir(holder) if not n.startswith("_") and callable(getattr(holder, n))]
     close = difflib.get_close_matches(word, public, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"it has {_few(public)}."
-    name = getattr(holder, "__name__", "").removeprefix(PREFIX)
+    is_file = isinstance(holder, ModuleType) and holder.__name__.startswith(PREFIX)
+    name = Path(text.rpartition(":")[0]).name if is_file else getattr(holder, "__name__", "")
     if not public and isinstance(holder, ModuleType):
         return f"got the target {text!r}, but {name} defines no function and no class; define one."
     return f"got the target {text!r}, but {name} has no attribute {word!r}; {hint}"

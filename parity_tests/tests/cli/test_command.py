@@ -26,15 +26,18 @@ Said = tuple[int, str, str]  # exit status, output, errors
 
 MISTAKES = {
     "chekc": r"got 'chekc'; did you mean check\?",
+    "projected.py:f": r"did you mean mha-parity check projected\.py:f\? See",
     "check nowhere:f": r"no module 'nowhere'; install it",
-    "check mha_numpy": r"'mha_numpy', but should be `package\.module:attr`",
+    "check mha_numpy": r"'mha_numpy', but should be `package\.module:name`",
+    "check projected": r"`package\.module:name`, .*; did you mean projected\.py\?",
+    "check torch.nn.Linear": r"; did you mean torch\.nn:Linear\?",
     "check .": r"'\.', which is a folder, but should be `package",
     "check projected.py": r"it; name one of softmax, .*, as in: mha-parity check projected\.py:\w",
     "check attention.ipynb": r"a class in it; name one of .*: mha-parity check attention\.ipynb:\w",
     "check ./wrong:f": r"but \./wrong is a folder; name a file in it",
     "check missing.py:f": r"no file missing\.py",
     "check missing.ipynb:f": r"no file missing\.ipynb",
-    "check projected.py:g": r"no attribute 'g'; it has f, ",
+    "check projected.py:g": r"but projected\.py has no attribute 'g'; it has f, ",
     "check attention.ipynb:g": r"no attribute 'g'; it has f, ",
     "check numpy:pi": r"of type float, but should be a function or a class",
     "check --convention qvk projected.py:f": r"no such one; did you mean 'qkv'\?",
@@ -55,6 +58,7 @@ MISTAKES = {
     "check --html nowhere/x.html": r"there is no folder nowhere; make it",
     "replay": r"the following arguments are required: CASE",
     "replay nonsense": r"`nonsense` is no case id",
+    f"replay a.py:f {LAYER_CASE}": rf"case comes first: mha-parity replay {LAYER_CASE} a\.py:f\.",
     f"replay {LAYER_CASE} missing.py:f": r"no file missing\.py",
     f"replay {LAYER_CASE} projected.py:f": r"needs form=mha, but projected\.py:f offers qkv",
     "explain nothing": r"got the bug 'nothing', but the catalogue has no such one",
@@ -139,13 +143,37 @@ def test_a_refused_target_ends_no_others(
     assert "mha-parity: refused: got the target 'no.py:f', but there is no file" in errors
 
 
+def test_a_target_that_is_nowhere_is_said_before_another_is_judged(
+    said: Callable[[str], Said], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A space in place of the colon is said at once, and not after minutes of the first target."""
+    seen_before = []
+
+    def judged(*_given: object) -> None:
+        seen_before.append(capsys.readouterr().err)
+        raise ValueError("got enough.")
+
+    monkeypatch.setattr(checking, "judge_target", judged)
+    said("check projected.py:f f")
+    (errors,) = seen_before
+    assert errors.startswith("mha-parity: refused: got the target 'f', but should be")
+
+
+def test_lists_have_a_line_for_each_entry_in_a_pipe(said: Callable[[str], Said]) -> None:
+    """What is longer than a terminal's width is not wrapped where grep reads it."""
+    _, output, _ = said("list bugs")
+    lines = output.splitlines()
+    assert max(map(len, lines)) > 80
+    assert all(re.match(r" [a-z0-9-]+  +\S", line) for line in lines)
+
+
 def test_an_empty_notebook_is_named_as_such(said: Callable[[str], Said], tmp_path: Path) -> None:
     """A notebook without a definition is one sentence that says so."""
     empty = tmp_path / "empty.ipynb"
     empty.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "utf-8")
     status, _, errors = said(f"check {empty}:f")
     assert 2 == status
-    assert errors.endswith("but empty defines no function and no class; define one.\n")
+    assert errors.endswith("but empty.ipynb defines no function and no class; define one.\n")
 
 
 def test_the_bare_command_shows_what_there_is(said: Callable[[str], Said]) -> None:

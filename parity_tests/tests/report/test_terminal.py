@@ -30,10 +30,19 @@ CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
 def test_fits_the_width(
     width: int, failed: int, make_verdict: Callable[..., Verdict], shown: Callable[..., str]
 ) -> None:
-    """No line is wider than the console, but the replay line, which has to be copied whole."""
+    """No line is wider than the console, but ids and replay lines, which are copied whole."""
     lines = shown(make_verdict(failed=failed), width).splitlines()
     wide = [line for line in lines if len(line.rstrip()) > width and "replay" not in line]
-    assert [] == wide
+    assert not [line for line in wide if not re.fullmatch(r" *(case +)?mha-[\w-]+", line)]
+
+
+def test_no_word_is_broken(make_verdict: Callable[..., Verdict], shown: Callable[..., str]) -> None:
+    """In 40 columns the ids of a case and of the one it was shrunk from stay whole words."""
+    failure = make_verdict().failures[0]
+    first_seen = parse("mha-N8-L70-S70-H16-D16-outproj-boolmask-padding-float64-huge-s7")
+    longer = dataclasses.replace(failure, first_seen=first_seen)
+    words = shown(make_verdict(failures=(longer,)), 40).split()
+    assert {failure.case.id, first_seen.id} <= set(words)
 
 
 def test_verdict_comes_first_and_whole(
@@ -119,8 +128,8 @@ EXACT = {
  where           sample 1, head 2, row 3, column 0
  error           0.5, allowed 0.001 (500 times)
  case            mha-N2-L5-S7-H3-D4-cross-causal-float32-s11
-                 shrunk from mha-N3-L13-S17-H5-D7-cross-bias-outproj-
-                 causal-weights-float32-peaky-fortran-s11
+                 shrunk from
+                 mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-fortran-s11
  replay          mha-parity replay mha-N2-L5-S7-H3-D4-cross-causal-float32-s11 path.py:f
 
  common to all failures
@@ -151,8 +160,8 @@ EXACT = {
  where           sample 1, head 2, row 3, column 0
  error           0.5, allowed 0.001 (500 times)
  case            mha-N2-L5-S7-H3-D4-cross-causal-float32-s11
-                 shrunk from mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-
-                 fortran-s11
+                 shrunk from
+                 mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-fortran-s11
  replay          mha-parity replay mha-N2-L5-S7-H3-D4-cross-causal-float32-s11 path.py:f
 
  common to all failures

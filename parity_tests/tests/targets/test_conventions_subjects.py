@@ -212,7 +212,7 @@ class TestOffer:
         """float32 answered in float64 is not offered, and the reason is kept."""
         candidate = bound("projected.py:f")
         assert candidate.offer["dtype"] == ("float64",)
-        assert candidate.reasons["dtype", "float32"] == "it is answered in float64"
+        assert candidate.reasons["dtype", "float32"] == "answered in float64"
 
     def test_a_narrower_answer_takes_the_wider_type_out(self) -> None:
         """float64 answered in float32 is not offered where float32 is answered in float32."""

@@ -83,7 +83,7 @@ def test_a_helper_is_not_judged_for_what_it_stands_beside(
         ("none.py", "x = 1\n", r"which defines no public function and no class; write one, or"),
         ("none.ipynb", "", r"got none\.ipynb, which is no notebook of JSON \(NotJSONError\); save"),
         ("cells.ipynb", "[]", r"got cells\.ipynb, which is no notebook of JSON \(\w+\); save"),
-        ("words.txt", "hello", r"which is no Python file or notebook; name `package\.module:attr`"),
+        ("words.txt", "hello", r"which is no Python file or notebook; name `package\.module:name`"),
     ],
 )
 def test_a_file_without_names_says_why(tmp_path: Path, name: str, text: str, said: str) -> None:

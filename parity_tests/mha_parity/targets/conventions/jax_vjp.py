@@ -9,7 +9,7 @@ from mha_parity.core.candidate import CandidateError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-OUT_OF_REACH = "no gradients are offered: the call does not get {name} as an argument"
+OUT_OF_REACH = "the call does not get {name} as an argument"
 
 
 class JaxVJP:

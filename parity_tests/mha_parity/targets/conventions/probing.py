@@ -253,4 +253,4 @@ def _why(dtype: str, answer: str) -> str:
     if answer.startswith("!"):
         return answer[1:]
     narrower = answer in NARROWER.get(dtype, ())
-    return f"computes in {answer}" if narrower else f"it is answered in {answer}"
+    return f"computes in {answer}" if narrower else f"answered in {answer}"

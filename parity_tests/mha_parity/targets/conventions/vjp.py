@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.packing import ProjectionSlot
 
 ROWS = ("query", "key", "value")
-NONE_OFFERED = (
-    "no gradients are offered: it takes no arrays of torch or JAX, and has no `vjp` or `backward`"
-)
+NONE_OFFERED = "it takes no arrays of torch or JAX, and has no `vjp` or `backward`"
 
 
 def with_layer_gradients(call: Call, layer: Any, arguments: Arguments) -> Call:
