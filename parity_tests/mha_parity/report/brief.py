@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mha_parity.core.verdict import Diagnosis, Failure, Verdict
 
 LINES = 25
+MORE = "(the rest: pytest -v, or the `verdict` of the ParityError)"
 DETAIL = 5  # lines of what a check says
 NAMES = 10  # the column of names
 INDENT = 8  # columns that pytest puts before a line of a message
@@ -46,7 +47,7 @@ def brief(verdict: Verdict) -> str:
     width = max(shutil.get_terminal_size().columns - INDENT, MIN_WIDTH)
     lines = [line for name, text in _rows(verdict) for line in _row(name, text, width)]
     if len(lines) >= LINES:
-        lines = [*lines[: LINES - 2], *_row("", "(more in the full report)", width)]
+        lines = [*lines[: LINES - 2], *_row("", MORE, width)]
     return "\n".join([first_line(verdict), *lines])
 
 
@@ -69,8 +70,8 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 
 def _diagnosis(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
-    name = f"  [{diagnosis.bug}]" if diagnosis.bug else ""
-    yield wording.certainty(diagnosis), f"{diagnosis.title}{name}"
+    if diagnosis.bug:  # what was measured stands in the first line
+        yield wording.certainty(diagnosis), f"{diagnosis.title}  [{diagnosis.bug}]"
     for name, text in (
         ("explains", wording.explains(diagnosis)),
         ("evidence", diagnosis.evidence),

@@ -105,7 +105,7 @@ def _failure(failure: Failure) -> Pairs:
             pairs.append(("error", Text(wording.error(check_result))))
     pairs.append(("case", Text(failure.case.id)))
     if failure.first_seen is not None and failure.first_seen != failure.case:
-        pairs.append(("", Text(f"shrunk from {failure.first_seen.id}", "dim")))
+        pairs.append(("shrunk from", Text(failure.first_seen.id, "dim")))
     return pairs
 
 
