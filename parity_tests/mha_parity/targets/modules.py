@@ -143,6 +143,10 @@ def _provide(name: str, path: Path) -> None:
         return
     holders.sort(key=lambda folder: not all(_holds(folder, each) for each in wanted))
     sys.path.append(str(holders[0]))
+    # A file of this name that came first is no package, and has not what is asked of it.
+    folder = holders[0] / root
+    if root in sys.modules and not hasattr(sys.modules[root], "__path__") and folder.is_dir():
+        _bare_packages(folder / "any.py", (root,))
     importlib.invalidate_caches()
 
 

@@ -94,6 +94,7 @@ class Convention(ABC):
         self.mask_meanings: Mapping[str, str] = {}
         self.masks: MaskPlan | None = None
         self.meanings: dict[str, str] = {}
+        self.mask_switches: dict[str, str] = {}  # by key, the mask that they leave unread
         self.untried: dict[str, str] = {}
         self.hides_future = False
         self._tried: Mapping[str, Any] | None = None
@@ -126,7 +127,7 @@ class Convention(ABC):
         return tuple(
             replace(
                 p,
-                role=Role.MASK if p.role is Role.OTHER and p.key in self.meanings else p.role,
+                role=self._role(p),
                 meaning=self.meanings.get(p.key, ""),
                 reason=self.untried.get(p.key, p.reason),
             )
@@ -136,6 +137,13 @@ class Convention(ABC):
             )
             for p in listed
         )
+
+    def _role(self, parameter: Parameter) -> Role:
+        """Return what a parameter is for, as small calls showed where its name does not say it."""
+        if parameter.key in self.mask_switches:
+            return Role.OTHER
+        found = parameter.role is Role.OTHER and parameter.key in self.meanings
+        return Role.MASK if found else parameter.role
 
     @property
     def _keys_alike(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
+
+# Names that keys and values have together, which may be a pair of another layer's or call's.
+PAIR = re.compile(r"^(kv|key_?values?)(_|s?$)")
 
 
 def optional_inputs(

@@ -30,7 +30,7 @@ from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_
 from mha_parity.targets.fit.construct import Construction, Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
-from mha_parity.targets.fit.roles import ROWS, filler_mask, positional_and_keyword
+from mha_parity.targets.fit.roles import ROWS, positional_and_keyword
 from mha_parity.targets.masks.mask_format import MaskHolder
 from mha_parity.targets.parameters import role
 
@@ -174,10 +174,11 @@ class InterpretedCalls(Convention):
         case = problem.case
         extents = {"N": case.batch, "H": case.heads_count, "L": case.queries, "S": case.keys}
         for name in roles.none:
-            mask = filler_mask(roles.filler, extents, problem.dtype)
+            mask = roles.hiding_nothing(extents, problem.dtype)
             given = None if mask is None else arguments.array(name, mask)
             values[name] = MaskHolder(given) if roles.filler.startswith("object") else given
         values |= dict.fromkeys(roles.lengths, problem.case.queries)
+        values |= dict.fromkeys(roles.ones, 1)
         values |= dict.fromkeys(self._modes, training)
         sizes = Sizes(problem.query.shape[-1], problem.num_heads)
         values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}

@@ -30,12 +30,20 @@ from mha_parity.targets.conventions.constructors import (
     takes_a_config,
 )
 from mha_parity.targets.conventions.context_input import (
+    PAIR,
     attends,
     optional_inputs,
     unknown_inputs,
 )
 from mha_parity.targets.conventions.from_torch import converted_state, converter
-from mha_parity.targets.conventions.linears import ROWS, SMALL, build_layer, input_roles, misfit
+from mha_parity.targets.conventions.linears import (
+    ROWS,
+    SMALL,
+    behind_rows,
+    build_layer,
+    input_roles,
+    misfit,
+)
 from mha_parity.targets.conventions.packing import (
     ProjectionSlot,
     infer_packing,
@@ -103,7 +111,6 @@ class LinearModule(TorchModule):
         self._rows = input_roles(self._called)
         self._optional = optional_inputs(forward(layer), self._called.required, self._rows)
         self._unknown = unknown_inputs(forward(layer)) if len(self._rows) == 1 else ()
-        self._more = max(len(self._called.required) - len(self._rows), 0)
         biased = {p for s in self._slots if f"{s.name}.bias" in state for p in s.parts}
         parts = frozenset(part for slot in self._slots for part in slot.parts)
         biases = bias_values(biased, parts)
@@ -195,6 +202,7 @@ class LinearModule(TorchModule):
                 self.offer = self.offer | {"layout": ("sequence_first",)}
                 self.reasons["layout", "batch_first"] = "it attends along the first axis"
             self.hides_future = hides_the_future(self, make_problem(self._plain))
+            self._look_for_pairs()
             self._look_for_keys()
         except CandidateError:
             return  # the trials say what it raised
@@ -212,6 +220,21 @@ class LinearModule(TorchModule):
         """Return whether one sample is right along the first axis, and several along no axis."""
         single = self._plain.replace(batch=1, layout="sequence_first")
         return attends(self, make_problem(single)) and not attends(self, make_problem(self._plain))
+
+    def _look_for_pairs(self) -> None:
+        """Leave out what may be keys and values of an earlier call, if rows change no answer.
+
+        Another name, as `context`, says that rows are read: then ignoring them is the mistake.
+        """
+        if not any(PAIR.search(name) for name, _ in self._optional):
+            return
+        problem = make_problem(self._plain.replace(inputs="cross"))
+        held, whole = self._optional, self(problem).output
+        self._optional = ()
+        if np.array_equal(whole, self(problem).output):
+            self.offer = self.offer | {"inputs": ("self",)}
+        else:
+            self._optional = held
 
     def _look_for_keys(self) -> None:
         """Take an input of unknown name for the keys, where it is them: a right answer shows it."""
@@ -335,7 +358,8 @@ class LinearModule(TorchModule):
         function = module if callable(module) else forward(module)
         given = [each for each in self.offer["weights"] if each != "none"]
         switches = weights_switches(self._named[1], arguments.problem.case, given)
-        args = (*rows, *[None] * self._more)
+        more = behind_rows(self._called, len(self._rows), arguments.problem.case.queries)
+        args = (*rows, *more)
         return self.with_masks(Call(function, args, switches, tuple(arguments.given)), arguments)
 
     @property

@@ -10,6 +10,7 @@ from mha_parity.targets.conventions.constructors import arguments
 from mha_parity.targets.conventions.packing import slots, state_shapes
 from mha_parity.targets.conventions.signatures import ANY, by_letter, constructor
 from mha_parity.targets.fit.construct import Sizes
+from mha_parity.targets.fit.map_sizes import map_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,9 +63,17 @@ def misfit(kind: Any) -> str:
 
 def input_roles(called: Signature) -> tuple[str, ...]:
     """Return which of query, key and value the call takes, in its order."""
-    required = called.required
+    sizes = map_sizes(called.required)
+    required = [name for name in called.required if name not in sizes]
     if len(required) >= len(ROWS):
         return tuple(ROWS[place] for place in by_letter(required[: len(ROWS)]))
     if len(required) == len("qk") and required[1].lower() in CONTEXTS:
         return ROWS[:2]
     return ROWS[:1]
+
+
+def behind_rows(called: Signature, rows: int, length: int) -> tuple[int | None, ...]:
+    """Return what the required parameters behind the rows get: sizes of a map, or None."""
+    height, width = map_sizes(called.required)
+    sizes = {height: length, width: 1}
+    return tuple(sizes.get(name) for name in called.required[rows:])

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
+FLOAT_MASKS = (
+    ("attn", "attn_mask", ("float2d", "float3d")),
+    ("padding", "key_padding_mask", ("float",)),
+)
 NARROWER = {"float64": DTYPES[1:], "float32": DTYPES[2:]}
 
 
@@ -219,6 +223,7 @@ def _with_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case]
     Each with what is passed for it.
     """
     if convention.masks is None:
+        yield from _with_own_masks(convention, case)
         return
     asked = [(axis, each) for axis in ("attn", "padding") for each in convention.offer[axis]]
     masks = [each for each in asked if each[1] not in {"none", "causal"}]
@@ -230,6 +235,13 @@ def _with_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case]
         except CandidateError:
             continue  # not at these lengths
         yield " and ".join(f"`{key.rpartition('.')[2]}`" for key in keys), masked
+
+
+def _with_own_masks(convention: Convention, case: Case) -> Iterator[tuple[str, Case]]:
+    """Yield the plain case with each mask of floats that the convention passes by itself."""
+    for axis, name, values in FLOAT_MASKS:
+        for value in [each for each in values if each in convention.offer[axis]][:1]:
+            yield f"a {name} of floats", case.replace(**{axis: value})
 
 
 def _answered(convention: Convention, case: Case) -> Iterator[tuple[str, str]]:

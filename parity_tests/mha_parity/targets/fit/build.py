@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.calls import target_errors
+from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.construct import globals_read
+from mha_parity.targets.fit.names import ROWS, is_weight, parts
 
 if TYPE_CHECKING:
-    import inspect
     from collections.abc import Callable, Iterator, Sequence
 
     from mha_parity.targets.fit.construct import Construction, Sizes
@@ -76,8 +81,9 @@ def plain_lists(layer: Any) -> tuple[str, ...]:
 
 
 def materialised(layer: Any, width: int) -> Any:
-    """Return a layer whose lazy Linears have been called once."""
+    """Return a layer whose lazy Linears, or weights that its first call makes, are there."""
     if not is_module(layer):
+        _make_weights(layer, width)
         return layer
     for module in list(layer.modules()):
         lazy = getattr(module, "has_uninitialized_params", None)
@@ -86,6 +92,26 @@ def materialised(layer: Any, width: int) -> Any:
 
             module(torch.zeros(1, width))
     return layer
+
+
+def _make_weights(layer: Any, width: int) -> None:
+    """Call a layer whose weights are None until its first call, and keep what a second call keeps.
+
+    What the second replaces is of the call: rows, scores, the input.
+    """
+    held = getattr(layer, "__dict__", {})
+    absent = [name for name, value in held.items() if value is None]
+    if not set(ROWS) <= {part for name in absent if is_weight(name) for part in parts(name)}:
+        return
+    call = forward(layer)
+    required = [p for p in inspect.signature(call).parameters.values() if p.default is p.empty]
+    first: dict[str, Any] = {}
+    with suppress(CandidateError), target_errors():
+        call(*[np.zeros((2, 2, width))] * len(required))
+        first = {name: held[name] for name in absent}
+        call(*[np.zeros((3, 3, width))] * len(required))
+    held.update({name: first.get(name) if held[name] is first.get(name) else None
+                 for name in absent})  # fmt: skip
 
 
 def move(layer: Any, dtype: str, device: str) -> None:

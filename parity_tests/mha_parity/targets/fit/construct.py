@@ -293,7 +293,7 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
         if is_config and not config:
             config, annotation = each.name, said
         elif required:
-            unknown = () if known else UNKNOWN
+            unknown = () if known else ("off",) if _is_switch(each) else UNKNOWN
             choices.append([(each.name, meaning) for meaning in (*known, *unknown)])
         elif known and known[0] in GIVEN and _is_given(each.name, each.default, known[0]):
             choices.append([(each.name, meaning) for meaning in known])
@@ -301,6 +301,11 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
         for chosen in islice(product(*choices), MAX_CONSTRUCTIONS * 4):
             if len({m for _, m in chosen if m == "heads"}) <= 1:
                 yield Construction(tuple(chosen), config, annotation, inverse)
+
+
+def _is_switch(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is True or False by its annotation."""
+    return parameter.annotation is bool or parameter.annotation == "bool"
 
 
 def _vectors(name: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ _AFFIXES = sorted(
         "self", "embedding", "embeddings",
         "gen", "generator", "trans", "transformation", "emb", "embed", "module",
         "w", "mha", "net", "nets", "network", "networks", "vectors", "vector", "mlp", "layernorm",
+        "list", "lists",
     ),
     key=len,
     reverse=True,
@@ -43,7 +44,11 @@ WHOLE = frozenset({"cattn"})  # words whose affixes belong to them
 
 
 def plain(name: str) -> str:
-    """Return a name in lower case, without digits, underscores and `_t`: that it is transposed."""
+    """Return a name in lower case, without digits, underscores and `_t`: that it is transposed.
+
+    Of a private name the class is left out, which Python puts before it.
+    """
+    name = re.sub(r"^_[A-Za-z]\w*?__(?=\w)", "", name)
     return re.sub(r"[\d_]+", "", re.sub(r"(?<=.)_(t|transposed?)$", "", name.lower()))
 
 

@@ -11,7 +11,7 @@ from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
 from mha_parity.targets.conventions.calls import Arguments
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.roles import filler_text
+from mha_parity.targets.fit.fillers import filler_text
 from mha_parity.targets.fit.search import (
     MIN_CORRELATION,
     SMALL,

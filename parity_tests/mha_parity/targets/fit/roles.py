@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.construct import meanings
+from mha_parity.targets.fit.fillers import FILLERS, filler_mask
+from mha_parity.targets.fit.map_sizes import map_sizes
 
 if TYPE_CHECKING:
     import inspect
@@ -38,9 +38,6 @@ PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variab
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
 _LEAF_WEIGHTS = ("w", "W", "weight", "kernel")
 _LEAF_BIASES = ("b", "bias")
-# How the weights of a function may be given, likeliest first: as arrays X @ W or X @ W.T, with
-# an axis of heads, as one array for each head, or as weights and biases by name.
-ARRAYS = ("xw", "xwt", "heads", "list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +60,11 @@ class WeightArgument:
     optional: bool = False
 
 
-# What a required parameter gets that is neither input nor weight: None, or a mask that hides
-# nothing if its True hides, if its True keeps, or if it is added; by its axes. Last, the numbers
-# of keys, ones for a layer that takes 1 - mask, and objects that hold a mask under any attribute.
-FILLERS = (
-    "none", "False LS", "True LS", "0 LS", "False NS", "True NS", "False NLS", "True NLS",
-    "False N11S", "True N11S", "0 N11S", "False NHLS", "True NHLS", "0 NHLS", "S N",
-    "1 NLS",
-    "object 0 1S", "object True 1S", "object False 1S",
-)  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class ParameterAssignment:
     """What the parameters of a call get: inputs, weights, the number of heads, sizes, None.
 
+    ``lengths`` get that of the queries, and ``ones`` 1: they are a height and a width.
     ``packed`` is the parameter that gets several of the inputs, if one does.
     """
 
@@ -87,6 +74,7 @@ class ParameterAssignment:
     none: tuple[str, ...] = ()
     filler: str = "none"
     lengths: tuple[str, ...] = ()
+    ones: tuple[str, ...] = ()
     sizes: tuple[tuple[str, str], ...] = ()
     packed: PackedInput | None = None
 
@@ -100,7 +88,7 @@ class ParameterAssignment:
     def filled(self) -> frozenset[str]:
         """The names of the parameters that inputs, weights and sizes take."""
         named = (name for name, _ in (*self.inputs, *self.weights, *self.sizes))
-        return frozenset((*named, self.heads, *self.lengths))
+        return frozenset((*named, self.heads, *self.lengths, *self.ones))
 
     @property
     def has_many_heads(self) -> bool:
@@ -109,6 +97,10 @@ class ParameterAssignment:
         return bool(self.heads) or any(
             each.container == "list" or "h" in each.axes or each.sizes for each in given
         )
+
+    def hiding_nothing(self, sizes: dict[str, int], dtype: Any) -> Array | None:
+        """Return what each parameter in ``none`` gets; ``sizes`` are N, H, L and S."""
+        return filler_mask(self.filler, sizes, dtype)
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -151,7 +143,9 @@ def _needs_value(key: str, values: Sequence[str]) -> bool:
 
 def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
     """Yield the roles of the parameters of a layer's call."""
+    height, width = map_sizes([p.name for p in named if p.default is p.empty])
     other = [p for p in named if parameters.role(p.name, "call", p.default) not in _INPUTS]
+    named = [p for p in named if p.name not in {height, width}]
     required = [p for p in named if p not in other and p.default is p.empty]
     sequences = [p for p in named if p not in other]
     if not required:  # the names say nothing: the first of them are inputs
@@ -164,10 +158,16 @@ def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment
     left = [p for p in named if p.default is p.empty and p.name not in taken]
     lengths = tuple(p.name for p in left if _is_length(p))
     none = tuple(p.name for p in left if p.name not in lengths)
+    sized = ParameterAssignment(
+        found,
+        none=none,
+        lengths=(*lengths, *filter(None, (height,))),
+        ones=tuple(filter(None, (width,))),
+    )
     for filler in FILLERS if none else FILLERS[:1]:
-        yield ParameterAssignment(found, none=none, lengths=lengths, filler=filler)
+        yield replace(sized, filler=filler)
     if len(found) > 1 and len(required) == 1:
-        yield ParameterAssignment(found[:1], none=none, lengths=lengths)
+        yield replace(sized, inputs=found[:1])
 
 
 def with_optional_masks(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
@@ -278,7 +278,11 @@ def _weight_parts(name: str) -> tuple[str, ...]:
 
 
 def givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument], ...]]:
-    """Yield how all weights of a function may be given: all of them in one way."""
+    """Yield how all weights of a function may be given: all of them in one way.
+
+    As arrays X @ W or X @ W.T, one for each head, with an axis of heads, that of the output too,
+    or as weights and biases by name.
+    """
     named = [(name, _weight_parts(name)) for name in weighed]
     arrays = [(name, parts) for name, parts in named if not _is_bias(name)]
     has = {part for _, parts in arrays for part in parts}
@@ -296,7 +300,7 @@ def givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument],
         return
     # Biases that are columns are added to W @ x.
     columns = ("columns",) if any(_is_bias(name) for name in weighed) else ()
-    for way in ("xw", "xwt", *columns, "list", "heads", "dict"):
+    for way in ("xw", "xwt", *columns, "list", "heads", "all heads", "dict"):
         packed = any(len(parts) > 1 for _, parts in whole)
         for order in ("phd", "hpd", "hdp") if packed else ("phd",):
             yield tuple((name, _given(name, parts, way, order)) for name, parts in whole)
@@ -336,8 +340,7 @@ def _in_order(unpacked: Sequence[Sequence[str]]) -> Iterator[WeightArgument]:
             yield WeightArgument(parts, held[0][1].axes, "tuple", entries=held)
 
 
-# Numbers that stand in a dictionary of weights.
-_SIZES_HELD = frozenset({"heads", "head_dim"})
+_SIZES_HELD = frozenset({"heads", "head_dim"})  # numbers in a dictionary of weights
 
 
 def _key_parts(key: str) -> tuple[str, ...]:
@@ -358,33 +361,14 @@ def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArg
     transposed = way in {"xwt", "columns"}
     if parts == ("out",):
         axes: Axes = ("e", "hd") if transposed else ("hd", "e")
+        axes = ("h", "d", "e") if way == "all heads" else axes
         return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
-    if way == "heads" and len(parts) == 1:
+    if way in {"heads", "all heads"} and len(parts) == 1:
         return WeightArgument(parts, ("h", "e", "d"))
     if way == "list" and len(parts) == 1:
         return WeightArgument(parts, ("e", "d"), "list")
     axes = (rows, "e") if transposed else ("e", rows)
     return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
-
-
-def filler_text(filler: str) -> str:
-    """Say what a required parameter gets that is neither input nor weight."""
-    if filler == "none":
-        return "None"
-    value, axes = filler.split()
-    shape = f"({', '.join(axes)}{',' if len(axes) == 1 else ''})"
-    return f"{'numbers of keys' if value == 'S' else f'all {value}'} of shape {shape}"
-
-
-def filler_mask(filler: str, sizes: dict[str, int], dtype: Any) -> Array | None:
-    """Return what a required mask gets that should hide nothing; ``sizes`` are N, H, L and S."""
-    if filler == "none":
-        return None
-    value, axes = filler.removeprefix("object ").split()
-    shape = [sizes.get(axis, 1) for axis in axes]
-    if value == "S":
-        return np.full(shape, sizes["S"])
-    return np.full(shape, int(value), dtype) if value in "01" else np.full(shape, value == "True")
 
 
 def positional_and_keyword(

@@ -16,7 +16,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
-from mha_parity.targets.fit.roles import FILLERS
+from mha_parity.targets.fit.fillers import FILLERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

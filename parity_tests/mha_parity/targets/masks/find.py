@@ -9,6 +9,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.parameters import ESSENTIAL, Role
+from mha_parity.targets.masks.documented import documented_hides
 from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
 from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_format import (
@@ -25,11 +26,11 @@ from mha_parity.targets.masks.mask_format import (
 from mha_parity.targets.masks.mask_gradients import with_gradients_tried
 from mha_parity.targets.masks.plan import MaskPlan
 from mha_parity.targets.masks.search import MaskRequirement, search
+from mha_parity.targets.masks.switches import enabling_pairs, exclusive_pairs, mask_switches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.core.arrays import Array
     from mha_parity.core.parameters import Parameter
     from mha_parity.targets.conventions.base import Convention
 
@@ -109,7 +110,20 @@ def requirement(convention: Convention, parameter: Parameter) -> MaskRequirement
     if parameter.role in {Role.SCORE_BIAS, Role.OTHER}:
         bias = parameter.role is Role.SCORE_BIAS
         return MaskRequirement(added=bias, certain=not bias)
-    return _by_torchs_name(convention, parameter.name)
+    return _by_documentation(convention, parameter.name) or _by_torchs_name(
+        convention, parameter.name
+    )
+
+
+def _by_documentation(convention: Convention, name: str) -> MaskRequirement | None:
+    """Return what a layer documents of a mask of torch's name, if it is the opposite of torch's."""
+    named = _by_torchs_name(convention, name)
+    if named.hides is None:
+        return None
+    said = documented_hides(convention.subject, convention.entry(), name)
+    if said is None or said == named.hides:
+        return None
+    return MaskRequirement(said, named.shapes[:1])
 
 
 def _by_option(given: str) -> MaskRequirement:
@@ -140,13 +154,15 @@ def _otherwise(convention: Convention, found: MaskSearchResult) -> str:
     parameter = found.parameter
     if parameter.name in convention.mask_meanings or parameter.role is Role.CAUSAL:
         return ""
-    promised = _by_torchs_name(convention, parameter.name).hides
+    promised, source = _by_torchs_name(convention, parameter.name).hides, "name"
+    if documented := _by_documentation(convention, parameter.name):
+        promised, source = documented.hides, "documentation"
     hides = found.taken[0].hides if promised is None else promised
     other = "keeps" if hides else "hides"
     if promised is None:
         by_trial = f"; found by trial, --masks {parameter.name}={other} demands the opposite"
         return by_trial if found.taken[0].kind in VALUES else ""
-    return f"; judged so by its name, unless --masks {parameter.name}={other}"
+    return f"; judged so by its {source}, unless --masks {parameter.name}={other}"
 
 
 def _plain(shape: str) -> str:
@@ -165,8 +181,15 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     """Keep the layouts in which something is known of every mask, and offer what they can say."""
     # A layout that says more of lengths comes first: a parameter has one sentence for all.
     every = sorted(itertools.chain(*by_layout.values()), key=lambda each: not each.short)
+    convention.mask_switches = {
+        switch: mask
+        for layout, results in by_layout.items()
+        for switch, mask in mask_switches(convention, layout, results)
+    }
     for found in every:
-        if found.taken:
+        if mask := convention.mask_switches.get(found.parameter.key):
+            convention.meanings[found.parameter.key] = f"False leaves `{mask}` unread"
+        elif found.taken:
             said = meaning(found) + _otherwise(convention, found)
             convention.meanings.setdefault(found.parameter.key, said)
         elif found.parameter.role is not Role.OTHER:
@@ -181,8 +204,8 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     taken = [each for found in by_layout.values() for one in found for each in one.taken]
     if any(each.kind == SWITCH for each in taken):
         convention.hides_future = False
-    exclusive = _exclusive(convention, by_layout)
-    enabling = _enabling(convention, by_layout)
+    exclusive = exclusive_pairs(convention, by_layout)
+    enabling = enabling_pairs(convention, by_layout)
     read = dict.fromkeys(_floats_not_added(convention, by_layout))
     convention.remarks = (*convention.remarks, *read)
     convention.masks = MaskPlan(by_layout, convention.hides_future, exclusive, enabling)
@@ -192,95 +215,6 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     convention.masks = convention.masks.of_gradients(offer, plain)
     _ask_masked_rows(convention)
     take_back_regimes(convention)
-
-
-def _exclusive(
-    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
-) -> tuple[tuple[str, ...], ...]:
-    """Return the keys of a causal switch and a mask that are not passed together, and say why.
-
-    Those of torch's scaled_dot_product_attention raise: one mask has to say all then. A switch that
-    is on by default may hide the future where there is no mask alone.
-    """
-    found: dict[tuple[str, ...], str] = {}
-    for layout, results in by_layout.items():
-        problem = mask_problem(convention, layout, square=True)
-        nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
-        for switch, mask in _switches_and_masks(results):
-            keys = (switch.parameter.key, mask.parameter.key)
-            if keys in found:
-                continue
-            # torch's kernels answer to both in some shapes of the mask, and raise in others.
-            values = (taken.value(nothing, problem.dtype) for taken in mask.taken)
-            given = [{keys[0]: switch.taken[0].hides, keys[1]: value} for value in values]
-            try:
-                answers = [convention.answer_with(problem, each) for each in given]
-            except CandidateError as error:
-                names = f"`{switch.parameter.name}` and `{mask.parameter.name}`"
-                found[keys] = f"{names} are not passed together: that {error}."
-                continue
-            if switch.parameter.default == str(switch.taken[0].hides):
-                both = weights_shown(problem, answers[0].output)
-                alone = MaskExperiment.of(convention, layout, square=True).plain
-                if _is_causal(alone) and not _is_causal(both):
-                    name, other = switch.parameter.name, mask.parameter.name
-                    found[keys] = f"`{name}` hides nothing where `{other}` is passed."
-    convention.remarks = (*convention.remarks, *found.values())
-    return tuple(found)
-
-
-def _is_causal(weights: Array) -> bool:
-    """Return whether weights (N, H, L, S) leave out each key behind its query."""
-    return not np.triu(np.nan_to_num(weights), k=1).any()
-
-
-def _switches_and_masks(
-    results: tuple[MaskSearchResult, ...],
-) -> Iterator[tuple[MaskSearchResult, MaskSearchResult]]:
-    """Yield each causal switch with each parameter that is a mask."""
-    taken = [each for each in results if each.taken]
-    switches = [each for each in taken if each.taken[0].kind == SWITCH]
-    masks = [each for each in taken if each not in switches]
-    yield from itertools.product(switches, masks)
-
-
-def _enabling(
-    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
-) -> tuple[tuple[str, str], ...]:
-    """Return the keys of a switch and of a mask that is read where the switch is on alone.
-
-    With the mask, such a switch hides nothing by itself: it has the causal rule where no mask is.
-    """
-    found: list[tuple[str, str]] = []
-    for layout, results in by_layout.items():
-        experiment = MaskExperiment.of(convention, layout, square=True)
-        dtype = experiment.problem.dtype
-        for switch, mask in _switches_and_masks(results):
-            keys, taken, on = (
-                (switch.parameter.key, mask.parameter.key),
-                mask.taken[0],
-                switch.taken[0],
-            )
-            hidden = experiment.hidden(taken.axes) if taken.axes else np.zeros(0)
-            values = [
-                taken.value(MaskContent(each), dtype) for each in (np.zeros_like(hidden), hidden)
-            ]
-            if any(value is None for value in values):
-                continue
-            try:
-                off, ignored, quiet = (
-                    experiment.weights({keys[0]: causal, keys[1]: value})
-                    for causal, value in (
-                        (not on.hides, values[0]), (not on.hides, values[1]), (on.hides, values[0])
-                    )
-                )  # fmt: skip
-            except CandidateError:
-                continue
-            if np.array_equal(off, ignored) and np.array_equal(off, quiet):
-                found.append(keys)
-    said = (f"`{m.split('.')[1]}` is read where `{s.split('.')[1]}` is on alone." for s, m in found)
-    convention.remarks = (*convention.remarks, *dict.fromkeys(said))
-    return tuple(dict.fromkeys(found))
 
 
 def _floats_not_added(

@@ -29,6 +29,8 @@ THREE_AXES: tuple[Axes, ...] = (
     ("N", "L", "S"),
     ("H", "L", "S"),
 )  # what else three axes are read as
+# Of rows (L, N, E), the samples last.
+SAMPLES_LAST: tuple[Axes, ...] = (("L", "S", "N"), ("L", "S", "1"), ("1", "S", "N"))
 # Of one sample without its axis.
 SINGLE_SHAPES: tuple[Axes, ...] = (("H", "L", "S"), ("1", "L", "S"), ("L", "S"), ("S",))
 LENGTH_SHAPES: tuple[Axes, ...] = (("N",), ("N", "L"))
@@ -234,4 +236,9 @@ def reduce_axes(array: Array, axes: Axes) -> Array | None:
     sizes["NH"] = sizes["N"] * sizes["H"]
     if 0 in array.shape:
         return np.zeros([sizes[axis] for axis in axes], dtype=array.dtype)
+    ordered = [axis for axis in _PLACE if axis in axes]
+    wanted = [axis for axis in axes if axis in ordered]
+    if wanted != ordered:
+        part = part.reshape([sizes[axis] for axis in ordered])
+        part = part.transpose([ordered.index(axis) for axis in wanted])
     return part.reshape([sizes[axis] for axis in axes])

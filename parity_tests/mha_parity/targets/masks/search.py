@@ -15,6 +15,7 @@ from mha_parity.targets.masks.mask_format import (
     ADDED,
     LENGTH_SHAPES,
     LENGTHS,
+    SAMPLES_LAST,
     SHAPES,
     SINGLE_SHAPES,
     SWITCH,
@@ -317,7 +318,10 @@ class _Search:
     def _shapes(self) -> tuple[Axes, ...]:
         if self._experiment.problem.case.layout == "unbatched":
             return SINGLE_SHAPES
-        return SHAPES if self._experiment.convention.library.name in {"numpy", "torch"} else FEW
+        if self._experiment.convention.library.name not in {"numpy", "torch"}:
+            return FEW
+        last = self._experiment.problem.case.layout == "sequence_first"
+        return (*SHAPES, *SAMPLES_LAST) if last else SHAPES
 
     def _demanded(self) -> list[MaskFormat]:
         """Return torch's own shapes of a mask that is ignored: the cases show that it is."""

@@ -1,0 +1,76 @@
+"""What the documentation of a target says of a mask: whether True hides, or keeps.
+
+A layer may give torch's name to a mask of the opposite meaning. Where it says so, it is judged by
+what it says, and not by torch's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_VALUE = re.compile(
+    r"(?<![\w.])(?:(0|false|zeros?)|(1|true|ones?|non-?zeros?))(?![\w.])", re.IGNORECASE
+)
+_NOT = re.compile(r"\b(not|no|never|cannot|without|n't|don't|doesn't|shouldn't)\b", re.IGNORECASE)
+# `mask` is a verb in "0 = mask", and a noun in "mask[i, j]" and "a mask where".
+_HIDES = re.compile(
+    r"\b(mask(?!\s*(\[|[=!]=|is\b|of\b|with\b|where\b|tensor|values?\b|that\b))(s|ed|ing)?"
+    r"|hid(e|es|den|ing)|ignor\w+|block\w*|exclud\w+|prevent\w*|forbid\w*|disallow\w*"
+    r"|drop(s|ped)?|pad(ding|ded)?|invalid)\b",
+    re.IGNORECASE,
+)
+_KEEPS = re.compile(
+    r"\b(keep(s|ing)?|kept|attend(s|ed|ing)?|allow(s|ed)?|visible|valid|see[ns]?|influenc\w+"
+    r"|unmask\w*|tak(es?|ing) part|participat\w+)\b",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"[;,]\s|\.(?:\s|$)|\s(?:and|while|otherwise|else)\s")
+# The first line of what is said of a parameter: a bullet, its name, its type.
+_ENTRY = r"^(?P<indent>[ \t]*)(?:[-*]\s*)?(?::param\s+)?[`*]*{name}[`*]*\s*(?:\([^)\n]*\))?\s*[:=]"
+
+
+def documented_hides(subject: Any, entry: Any, name: str) -> bool | None:
+    """Return whether True of a mask hides by the documentation of a target; None if unsaid.
+
+    That of ``entry``, its call, comes first. What says both says nothing.
+    """
+    for each in (entry, subject, getattr(subject, "__init__", None)):
+        text = inspect.getdoc(each) or ""
+        said = {hides for clause in _clauses(text, name) for hides in _meanings(clause)}
+        if len(said) == 1:
+            return said.pop()
+    return None
+
+
+def _clauses(text: str, name: str) -> Iterator[str]:
+    """Yield the clauses of what a documentation says of one parameter."""
+    found = re.search(_ENTRY.format(name=re.escape(name)), text, re.MULTILINE)
+    if found is None:
+        return
+    first, *more = text[found.end() :].split("\n")
+    lines = [first]
+    for line in more:
+        # The text of an entry is indented below its name.
+        if not line.strip() or len(line) - len(line.lstrip()) <= len(found["indent"]):
+            break
+        lines.append(line)
+    yield from _CLAUSE.split(" ".join(line.strip() for line in lines))
+
+
+def _meanings(clause: str) -> Iterator[bool]:
+    """Yield whether True hides by a clause: a value, and what it does."""
+    value = _VALUE.search(clause)
+    if value is None:
+        return
+    rest = clause[: value.start()] + clause[value.end() :]
+    hides, keeps = bool(_HIDES.search(rest)), bool(_KEEPS.search(rest))
+    if hides == keeps:
+        return
+    negated = bool(_NOT.search(rest))
+    hidden = hides != negated
+    yield hidden if value[2] else not hidden

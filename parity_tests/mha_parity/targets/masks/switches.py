@@ -1,0 +1,134 @@
+"""How switches and masks of one target depend on each other: which are passed together."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.core.candidate import CandidateError
+from mha_parity.core.parameters import Role
+from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
+from mha_parity.targets.masks.mask_format import SWITCH, MaskContent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.targets.conventions.base import Convention
+    from mha_parity.targets.masks.mask_format import MaskSearchResult
+
+
+def mask_switches(
+    convention: Convention, layout: str, results: tuple[MaskSearchResult, ...]
+) -> Iterator[tuple[str, str]]:
+    """Yield the keys of switches that are on, hide nothing, and leave a mask unread where off.
+
+    Each with the name of the mask. Called `mask_flag` or `masked`, they may be the causal rule.
+    """
+    experiment = MaskExperiment.of(convention, layout, square=True)
+    idle = (each.parameter for each in results if not each.taken)
+    on = [p for p in idle if p.role is Role.CAUSAL and p.default == "True"]
+    masks = [each for each in results if each.taken and each.taken[0].axes]
+    for switch, mask in itertools.product(on, masks):
+        taken = mask.taken[0]
+        hidden = MaskContent(experiment.hidden(taken.axes))
+        value = taken.value(hidden, experiment.problem.dtype)
+        given = {mask.parameter.key: value}
+        try:
+            off = experiment.weights({**given, switch.key: False})
+            read = experiment.weights({**given, switch.key: True})
+        except CandidateError:
+            continue
+        if np.array_equal(off, experiment.plain) and not np.array_equal(read, off):
+            yield switch.key, mask.parameter.name
+
+
+def exclusive_pairs(
+    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the keys of a causal switch and a mask that are not passed together, and say why.
+
+    Those of torch's scaled_dot_product_attention raise: one mask has to say all then. A switch that
+    is on by default may hide the future where there is no mask alone.
+    """
+    found: dict[tuple[str, ...], str] = {}
+    for layout, results in by_layout.items():
+        problem = mask_problem(convention, layout, square=True)
+        nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
+        for switch, mask in _switches_and_masks(results):
+            keys = (switch.parameter.key, mask.parameter.key)
+            if keys in found:
+                continue
+            # torch's kernels answer to both in some shapes of the mask, and raise in others.
+            values = (taken.value(nothing, problem.dtype) for taken in mask.taken)
+            given = [{keys[0]: switch.taken[0].hides, keys[1]: value} for value in values]
+            try:
+                answers = [convention.answer_with(problem, each) for each in given]
+            except CandidateError as error:
+                names = f"`{switch.parameter.name}` and `{mask.parameter.name}`"
+                found[keys] = f"{names} are not passed together: that {error}."
+                continue
+            if switch.parameter.default == str(switch.taken[0].hides):
+                both = weights_shown(problem, answers[0].output)
+                alone = MaskExperiment.of(convention, layout, square=True).plain
+                if _is_causal(alone) and not _is_causal(both):
+                    name, other = switch.parameter.name, mask.parameter.name
+                    found[keys] = f"`{name}` hides nothing where `{other}` is passed."
+    convention.remarks = (*convention.remarks, *found.values())
+    return tuple(found)
+
+
+def enabling_pairs(
+    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
+) -> tuple[tuple[str, str], ...]:
+    """Return the keys of a switch and of a mask that is read where the switch is on alone.
+
+    With the mask, such a switch hides nothing by itself: it has the causal rule where no mask is.
+    """
+    found: list[tuple[str, str]] = []
+    for layout, results in by_layout.items():
+        experiment = MaskExperiment.of(convention, layout, square=True)
+        dtype = experiment.problem.dtype
+        for switch, mask in _switches_and_masks(results):
+            keys, taken, on = (
+                (switch.parameter.key, mask.parameter.key),
+                mask.taken[0],
+                switch.taken[0],
+            )
+            hidden = experiment.hidden(taken.axes) if taken.axes else np.zeros(0)
+            values = [
+                taken.value(MaskContent(each), dtype) for each in (np.zeros_like(hidden), hidden)
+            ]
+            if any(value is None for value in values):
+                continue
+            try:
+                off, ignored, quiet = (
+                    experiment.weights({keys[0]: causal, keys[1]: value})
+                    for causal, value in (
+                        (not on.hides, values[0]), (not on.hides, values[1]), (on.hides, values[0])
+                    )
+                )  # fmt: skip
+            except CandidateError:
+                continue
+            if np.array_equal(off, ignored) and np.array_equal(off, quiet):
+                found.append(keys)
+    said = (f"`{m.split('.')[1]}` is read where `{s.split('.')[1]}` is on alone." for s, m in found)
+    convention.remarks = (*convention.remarks, *dict.fromkeys(said))
+    return tuple(dict.fromkeys(found))
+
+
+def _switches_and_masks(
+    results: tuple[MaskSearchResult, ...],
+) -> Iterator[tuple[MaskSearchResult, MaskSearchResult]]:
+    """Yield each causal switch with each parameter that is a mask."""
+    taken = [each for each in results if each.taken]
+    switches = [each for each in taken if each.taken[0].kind == SWITCH]
+    masks = [each for each in taken if each not in switches]
+    yield from itertools.product(switches, masks)
+
+
+def _is_causal(weights: Array) -> bool:
+    """Return whether weights (N, H, L, S) leave out each key behind its query."""
+    return not np.triu(np.nan_to_num(weights), k=1).any()

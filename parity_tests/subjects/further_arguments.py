@@ -1,0 +1,130 @@
+"""Layers whose call has more than rows and a mask: a map's sizes, a pair of keys and values."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def attend(q, k, v, hidden=None, scale=None):
+    """Return heads (N, H, L, D)."""
+    scores = q @ k.mT * (scale or q.shape[-1] ** -0.5)
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+class _Layer(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q, self.k, self.v, self.proj = (nn.Linear(dim, dim) for _ in range(4))
+
+    def heads(self, rows):
+        """Return (N, H, L, D)."""
+        return rows.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def joined(self, heads):
+        """Return (N, L, E)."""
+        return self.proj(heads.transpose(1, 2).flatten(2))
+
+
+class OfMap(_Layer):
+    """Right: rows of the positions of a map, whose height and width come with them."""
+
+    scale = None
+
+    def forward(self, x, H, W):
+        """Return (N, H * W, E)."""
+        if x.shape[1] != H * W:
+            raise ValueError("the map has another number of positions than there are rows")
+        q, k, v = (self.heads(linear(x)) for linear in (self.q, self.k, self.v))
+        return self.joined(attend(q, k, v, scale=self.scale))
+
+
+class OfMapUnscaled(OfMap):
+    """Wrong: its scores are not scaled."""
+
+    scale = 1.0
+
+
+class SharedPair(_Layer):
+    """Right: always causal, and takes the keys and values of another layer if it is built for."""
+
+    alone = True
+
+    def __init__(self, dim, num_heads, share_kv=False):
+        super().__init__(dim, num_heads)
+        self.share_kv = share_kv
+
+    def forward(self, x, kv=None):
+        """Return (N, L, E), and keys and values."""
+        if self.share_kv:
+            keys, values = kv
+        else:
+            keys, values = self.heads(self.k(x)), self.heads(self.v(x))
+        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        return self.joined(attend(self.heads(self.q(x)), keys, values, later)), (keys, values)
+
+
+class ContextUnread(_Layer):
+    """Wrong: its context is taken, and the rows themselves are attended."""
+
+    def forward(self, x, context=None):
+        """Return (N, L, E)."""
+        del context
+        q, k, v = (self.heads(linear(x)) for linear in (self.q, self.k, self.v))
+        return self.joined(attend(q, k, v))
+
+
+class MaskFlag(nn.Module):
+    """Right: without projections; a switch says whether the mask, an object, is read."""
+
+    scale = None
+
+    def __init__(self, mask_flag=True):
+        super().__init__()
+        self.mask_flag = mask_flag
+
+    def forward(self, queries, keys, values, attn_mask=None):
+        """Return (N, L, H, D), and None."""
+        hidden = None
+        if self.mask_flag and attn_mask is not None:
+            hidden = attn_mask.mask
+        q, k, v = (rows.transpose(1, 2) for rows in (queries, keys, values))
+        return attend(q, k, v, hidden, self.scale).transpose(1, 2), None
+
+
+class MaskFlagUnscaled(MaskFlag):
+    """Wrong: its scores are not scaled."""
+
+    scale = 1.0
+
+
+class SamplesLast(_Layer):
+    """Right: rows (L, N, E), and a mask (L, S, N) of 1 for keys that are seen."""
+
+    def hidden(self, mask):
+        """Return what is hidden, (N, 1, L, S)."""
+        return (mask == 0).permute(2, 0, 1)[:, None]
+
+    def forward(self, query, key, value, mask=None):
+        """Return (L, N, E)."""
+        if mask is not None and (mask.dim() != 3 or mask.shape[:2] != (len(query), len(key))):
+            raise ValueError("the mask should be (L, S, N)")
+        if mask is not None and mask.shape[2] not in {1, query.shape[1]}:
+            raise ValueError("the mask should have one sample or all")
+        q, k, v = (
+            self.heads(linear(rows.transpose(0, 1)))
+            for linear, rows in ((self.q, query), (self.k, key), (self.v, value))
+        )
+        hidden = None if mask is None else self.hidden(mask)
+        return self.joined(attend(q, k, v, hidden)).transpose(0, 1)
+
+
+class SamplesLastKeepsFirst(SamplesLast):
+    """Wrong: the first key is seen whatever the mask says."""
+
+    def hidden(self, mask):
+        """Return what is hidden behind the first key."""
+        return super().hidden(mask) & (torch.arange(mask.shape[1]) > 0)

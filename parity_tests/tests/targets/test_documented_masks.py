@@ -1,0 +1,62 @@
+"""A mask of torch's name is judged by what the target's documentation says of it, if it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.targets.masks.documented import documented_hides
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SAID = {
+    "0 = mask, 1 = keep": False,
+    "(L, S), where mask[i, j] == 0 hides key j": False,
+    "positions with ``True`` are not allowed to attend": True,
+    "boolean, True for keys that are ignored": True,
+    "True where a key takes part, and False where it is masked": False,
+    "2D or 3D mask that prevents attention to certain positions": None,
+    "1 hides, 0 hides": None,
+    "added to the scores": None,
+}
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
+    """Return the function that checks a subject of the file in float64."""
+
+    def check(name: str) -> Verdict:
+        return check_subject(f"documented_masks.py:{name}", cases=40, dtypes=("float64",))
+
+    return check
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_a_value_and_what_it_does_are_read_and_nothing_else(text: str) -> None:
+    """A clause with a value and one verb says a meaning; two that disagree say none."""
+
+    def entry() -> None: ...
+
+    entry.__doc__ = f"Attend.\n\n    mask: {text}\n    x: 1 is kept\n"
+    assert documented_hides(entry, entry, "mask") is SAID[text]
+    assert documented_hides(entry, entry, "other") is None
+
+
+def test_a_documented_mask_is_judged_as_documented(judged: Callable[..., Verdict]) -> None:
+    """`attn_mask` keeps where its documentation has it so, and the report names the source."""
+    verdict = judged("ZeroHides")
+    assert Outcome.PASS == verdict.outcome, verdict.sentence
+    (mask,) = (each for each in verdict.parameters if each.name == "attn_mask")
+    assert "keeps, the opposite of torch.nn.MultiheadAttention's" in mask.meaning
+    assert "judged so by its documentation, unless --masks attn_mask=hides" in mask.meaning
+
+
+@pytest.mark.parametrize("name", ["ZeroHidesInverted", "ZeroHidesUnsaid"])
+def test_another_meaning_than_documented_or_than_torchs_fails(
+    judged: Callable[..., Verdict], name: str
+) -> None:
+    """The mask of torch's meaning where its opposite is documented, and the opposite unsaid."""
+    assert Outcome.FAIL == judged(name).outcome

@@ -1,0 +1,53 @@
+"""What a call takes besides rows is told apart from rows, and masks of other axes are found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.usefixtures("few_further_calls")
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
+    """Return the function that checks a subject of the file in float64."""
+
+    def check(name: str, **options: object) -> Verdict:
+        return check_subject(
+            f"further_arguments.py:{name}", cases=32, dtypes=("float64",), **options
+        )
+
+    return check
+
+
+@pytest.mark.parametrize("name", ["OfMap", "SharedPair", "MaskFlag", "SamplesLast"])
+def test_right_ones_hold(judged: Callable[..., Verdict], name: str) -> None:
+    """The height and width of a map are numbers, and `kv` that changes no answer is no input.
+
+    A switch that leaves a mask unread is no causal rule, and a mask may have its samples last.
+    """
+    verdict = judged(name)
+    assert Outcome.PASS == verdict.outcome, verdict.sentence
+
+
+@pytest.mark.parametrize(
+    "name", ["OfMapUnscaled", "ContextUnread", "MaskFlagUnscaled", "SamplesLastKeepsFirst"]
+)
+def test_wrong_ones_fail(judged: Callable[..., Verdict], name: str) -> None:
+    """The same calls, and wrong numbers; a context that is not read is a mistake."""
+    verdict = judged(name, fail_fast=True)
+    assert Outcome.FAIL == verdict.outcome, verdict.sentence
+
+
+def test_what_was_found_is_said(judged: Callable[..., Verdict]) -> None:
+    """The report has the meaning of the switch, and the axes of the mask."""
+    said = {each.name: each.meaning for each in judged("MaskFlag").parameters}
+    assert "False leaves `attn_mask` unread" == said["mask_flag"]
+    said = {each.name: each.meaning for each in judged("SamplesLast").parameters}
+    assert "(L, S, N)" in said["mask"], said
