@@ -180,6 +180,18 @@ def test_a_package_is_found_beside_a_module_of_its_name(tmp_path: Path) -> None:
     assert "f" == load.load(f"{tmp_path}/layers_of_test/deep/layer.py:f").__name__
 
 
+def test_a_folder_above_is_meant_where_a_file_of_its_name_has_no_such_module(
+    tmp_path: Path,
+) -> None:
+    """`utils_of_test.scores` is not to be found in `layers/utils_of_test.py`."""
+    tree(tmp_path, {
+        "layers/utils_of_test.py": "1\n",
+        "layers/layer.py": "from utils_of_test.scores import f\n",
+        "utils_of_test/scores.py": "def f(q, k, v):\n    return q\n",
+    })  # fmt: skip
+    assert "f" == load.load(f"{tmp_path}/layers/layer.py:f").__name__
+
+
 def test_a_file_may_have_the_name_of_the_library_that_it_imports(tmp_path: Path) -> None:
     """`nbformat.py` that imports nbformat means the library, and not itself."""
     library = pytest.importorskip("nbformat")
