@@ -128,3 +128,61 @@ class SamplesLastKeepsFirst(SamplesLast):
     def hidden(self, mask):
         """Return what is hidden behind the first key."""
         return super().hidden(mask) & (torch.arange(mask.shape[1]) > 0)
+
+
+def channels_of_heads(query, key, value):
+    """Return heads (N, D, H, L), of such: right."""
+    scores = torch.einsum("ndhl,ndhs->nhls", query, key) / query.shape[1] ** 0.5
+    return torch.einsum("nhls,ndhs->ndhl", scores.softmax(-1), value)
+
+
+def channels_of_heads_by_heads(query, key, value):
+    """Return the same with scores divided by the root of the number of heads: wrong."""
+    scores = torch.einsum("ndhl,ndhs->nhls", query, key) / query.shape[2] ** 0.5
+    return torch.einsum("nhls,ndhs->ndhl", scores.softmax(-1), value)
+
+
+class Columns(_Layer):
+    """Right: attention along the rows of every column of a table (rows, columns, N, E)."""
+
+    scale = None
+
+    def forward(self, x):
+        """Return (rows, columns, N, E)."""
+        columns = x.flatten(1, 2).transpose(0, 1)
+        q, k, v = (self.heads(linear(columns)) for linear in (self.q, self.k, self.v))
+        out = self.joined(attend(q, k, v, scale=self.scale))
+        return out.transpose(0, 1).unflatten(1, x.shape[1:3])
+
+
+class ColumnsUnscaled(Columns):
+    """Wrong: its scores are not scaled."""
+
+    scale = 1.0
+
+
+class PrivateNames(nn.Module):
+    """Right: packed projections under a private name."""
+
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.__qkv = nn.Linear(dim, 3 * dim)
+        self.__fc = nn.Linear(dim, dim)
+
+    def heads(self, rows):
+        """Return (N, H, L, D)."""
+        return rows.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        q, k, v = map(self.heads, self.__qkv(x).chunk(3, dim=-1))
+        return self.__fc(attend(q, k, v).transpose(1, 2).flatten(2))
+
+
+class PrivateNamesUnmoved(PrivateNames):
+    """Wrong: heads are cut without their axis being moved."""
+
+    def heads(self, rows):
+        """Return (N, H, L, D) of mixed positions and heads."""
+        return rows.reshape(len(rows), self.num_heads, rows.shape[1], -1)

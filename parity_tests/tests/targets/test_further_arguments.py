@@ -26,19 +26,28 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
     return check
 
 
-@pytest.mark.parametrize("name", ["OfMap", "SharedPair", "MaskFlag", "SamplesLast"])
+RIGHT = (
+    "OfMap", "SharedPair", "MaskFlag", "SamplesLast", "channels_of_heads", "Columns",
+    "PrivateNames",
+)  # fmt: skip
+WRONG = (
+    "OfMapUnscaled", "ContextUnread", "MaskFlagUnscaled", "SamplesLastKeepsFirst",
+    "channels_of_heads_by_heads", "ColumnsUnscaled", "PrivateNamesUnmoved",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
 def test_right_ones_hold(judged: Callable[..., Verdict], name: str) -> None:
     """The height and width of a map are numbers, and `kv` that changes no answer is no input.
 
     A switch that leaves a mask unread is no causal rule, and a mask may have its samples last.
+    Heads may be (N, D, H, L), and rows in a table of columns; a private name says what it projects.
     """
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict.sentence
 
 
-@pytest.mark.parametrize(
-    "name", ["OfMapUnscaled", "ContextUnread", "MaskFlagUnscaled", "SamplesLastKeepsFirst"]
-)
+@pytest.mark.parametrize("name", WRONG)
 def test_wrong_ones_fail(judged: Callable[..., Verdict], name: str) -> None:
     """The same calls, and wrong numbers; a context that is not read is a mistake."""
     verdict = judged(name, fail_fast=True)

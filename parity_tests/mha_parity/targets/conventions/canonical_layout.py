@@ -80,3 +80,37 @@ def canonical_weights(problem: Problem, weights: Any) -> Array | None:
         return array[:, None]
     # One head, unbatched, as a plain matrix.
     return array[None, None] if per_head and problem.num_heads == 1 and array.ndim == 2 else array
+
+
+def _grid(rows: Array) -> Array:
+    """Return rows (N, L, E) as (N, height, width, E), neither 1 unless the length is prime.
+
+    With a height of 1, a length that is read from the second axis would be 1 and hide what is
+    wrong; and attention along one axis would be attention over both.
+    """
+    length = rows.shape[1]
+    width = next((each for each in range(2, length) if length % each == 0), 1)
+    return rows.reshape(rows.shape[0], length // width, width, rows.shape[2])
+
+
+def _channels_first(rows: Array) -> Array:
+    """Return rows (N, L, E) as (N, E, L)."""
+    return np.ascontiguousarray(rows.swapaxes(1, 2))
+
+
+# How arrangements of rows other than those of heads are made of (N, L, E), and how an answer of so
+# many axes is made such rows again.
+LAID: dict[str, Callable[[Array], Array]] = {
+    "grid": _grid,
+    "axial": lambda rows: np.ascontiguousarray(rows.swapaxes(0, 1)[:, :, None]),
+    "map": lambda rows: np.ascontiguousarray(_grid(rows).transpose(0, 3, 1, 2)),
+    "channels": _channels_first,
+    "columns": lambda rows: np.ascontiguousarray(only_sample(rows).T),
+}
+BACK: dict[str, tuple[int, Callable[[Array], Array]]] = {
+    "grid": (4, lambda a: a.reshape(a.shape[0], a.shape[1] * a.shape[2], a.shape[3])),
+    "axial": (4, lambda a: a[:, :, 0].swapaxes(0, 1)),
+    "map": (4, lambda a: a.reshape(*a.shape[:2], a.shape[2] * a.shape[3]).swapaxes(1, 2)),
+    "channels": (3, lambda a: a.swapaxes(1, 2)),
+    "columns": (2, lambda a: a.T[None]),
+}

@@ -15,6 +15,8 @@ from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import (
+    BACK,
+    LAID,
     canonical,
     canonical_weights,
     lay_rows,
@@ -28,7 +30,7 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
 from mha_parity.targets.fit.construct import Construction, Sizes, meanings
-from mha_parity.targets.fit.interpretation import OF_HEADS
+from mha_parity.targets.fit.interpretation import OF_HEADS, SWAPPED
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
 from mha_parity.targets.fit.roles import ROWS, positional_and_keyword
 from mha_parity.targets.masks.mask_format import MaskHolder
@@ -252,21 +254,15 @@ class InterpretedCalls(Convention):
     def _lay(self, problem: Problem) -> Callable[[Array], Array]:
         """Return how canonical rows (N, L, E) are handed over."""
         arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
-        if arrangement == "grid":
-            return _grid
-        if arrangement == "map":
-            return lambda rows: np.ascontiguousarray(_grid(rows).transpose(0, 3, 1, 2))
-        if arrangement == "channels":
-            return lambda rows: np.ascontiguousarray(rows.swapaxes(1, 2))
-        if arrangement == "columns":
-            return lambda rows: np.ascontiguousarray(only_sample(rows).T)
+        if arrangement in LAID:
+            return LAID[arrangement]
         if arrangement in OF_HEADS:
 
             def heads(rows: Array) -> Array:
                 of_keys = any(rows is each for each in (problem.key, problem.value))
                 count = problem.num_kv_heads if of_keys else problem.num_heads
                 split = rows.reshape(*rows.shape[:2], count, rows.shape[2] // count)
-                split = split.swapaxes(1, 2) if arrangement == "heads" else split
+                split = split.swapaxes(*SWAPPED[arrangement])
                 return only_sample(split) if unbatched else split
 
             return heads
@@ -333,17 +329,12 @@ class InterpretedCalls(Convention):
 
     def _canonical(self, problem: Problem, array: Array) -> Array:
         arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
-        if arrangement == "grid" and array.ndim == 4:
-            return array.reshape(array.shape[0], array.shape[1] * array.shape[2], array.shape[3])
-        if arrangement == "map" and array.ndim == 4:
-            return array.reshape(*array.shape[:2], array.shape[2] * array.shape[3]).swapaxes(1, 2)
-        if arrangement == "channels" and array.ndim == 3:
-            return array.swapaxes(1, 2)
-        if arrangement == "columns" and array.ndim == 2:
-            return array.T[None]
+        axes, back = BACK.get(arrangement, (0, None))
+        if back is not None and array.ndim == axes:
+            return back(array)
         if arrangement in OF_HEADS and array.ndim == (3 if unbatched else 4):
             whole = array[None] if unbatched else array
-            whole = whole.swapaxes(1, 2) if arrangement == "heads" else whole
+            whole = whole.swapaxes(*SWAPPED[arrangement])
             return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
         whole = canonical(problem, array)
         return full_width.narrowed(problem, whole) if self.how.full_width else whole
@@ -380,14 +371,3 @@ class InterpretedCalls(Convention):
         return lambda training: self.layer_call(
             layer, Arguments(problem, self.library), training=training
         )
-
-
-def _grid(rows: Array) -> Array:
-    """Return rows (N, L, E) as (N, height, width, E), neither 1 unless the length is prime.
-
-    With a height of 1, a length that is read from the second axis would be 1 and hide what is
-    wrong; and attention along one axis would be attention over both.
-    """
-    length = rows.shape[1]
-    width = next((each for each in range(2, length) if length % each == 0), 1)
-    return rows.reshape(rows.shape[0], length // width, width, rows.shape[2])

@@ -51,7 +51,7 @@ def of_function(
             if heads and (roles.weights or roles.heads):
                 continue
             many_heads = many or heads
-            if arrangement not in OF_CONVOLUTIONS | {"grid"}:
+            if arrangement not in OF_CONVOLUTIONS | {"grid", "axial"}:
                 yield Interpretation(roles, layout, arrangement, many_heads=many_heads)
             for each in packed(roles, layout, arrangement, many_heads=many_heads):
                 yield Interpretation(each, layout, arrangement, many_heads=many_heads)

@@ -21,12 +21,16 @@ LAYOUTS = {
     ("sequence_first", "rows"): "(L, N, E)",
     ("batch_first", "heads"): "(N, H, L, D)",
     ("batch_first", "rows_of_heads"): "(N, L, H, D)",
+    ("batch_first", "channels_of_heads"): "(N, D, H, L)",
     ("batch_first", "grid"): "(N, height, width, E)",
+    ("sequence_first", "axial"): "(L, columns, N, E)",
     ("unbatched", "columns"): "(E, L)",
     ("batch_first", "map"): "(N, E, height, width)",
     ("batch_first", "channels"): "(N, E, L)",
 }
-OF_HEADS = frozenset({"heads", "rows_of_heads"})  # only where nothing projects
+# Of heads, only where nothing projects: which axes of (N, L, H, D) change their places.
+SWAPPED = {"heads": (1, 2), "rows_of_heads": (1, 1), "channels_of_heads": (1, 3)}
+OF_HEADS = frozenset(SWAPPED)
 OF_CONVOLUTIONS = frozenset({"map", "channels"})  # only where convolutions of width 1 project
 _APPLIED = {"e": "applied as X @ W", "h": "with an axis of heads"}
 _LIES = {
@@ -117,6 +121,9 @@ class Interpretation:
             said.append(str(self.construction.inner))
         if self.full_width:
             said.append("each head as wide as the input, and 0 where torch's narrower ones are not")
+        if self.roles.always:
+            names_of = ", ".join(f"`{name}`" for name in self.roles.always)
+            said.append(f"{names_of} passed in every call, as one without it raises")
         if self.one_kv_head:
             said.append("one head of keys and values for all heads of queries")
         if out := (*self.norms, *self.around):

@@ -65,6 +65,7 @@ class ParameterAssignment:
     """What the parameters of a call get: inputs, weights, the number of heads, sizes, None.
 
     ``lengths`` get that of the queries, and ``ones`` 1: they are a height and a width.
+    ``always`` are masks that default to None, which no call may be without.
     ``packed`` is the parameter that gets several of the inputs, if one does.
     """
 
@@ -75,6 +76,7 @@ class ParameterAssignment:
     filler: str = "none"
     lengths: tuple[str, ...] = ()
     ones: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
     sizes: tuple[tuple[str, str], ...] = ()
     packed: PackedInput | None = None
 
@@ -183,7 +185,7 @@ def with_optional_masks(named: Sequence[inspect.Parameter]) -> Iterator[Paramete
     first = next(of_layer(named), None)
     if may and first is not None:
         for filler in FILLERS[1:]:
-            yield replace(first, none=(*first.none, *may), filler=filler)
+            yield replace(first, none=(*first.none, *may), always=may, filler=filler)
 
 
 _INPUTS = frozenset({Role.INPUT, Role.OTHER, Role.SIZE, Role.WEIGHTS})

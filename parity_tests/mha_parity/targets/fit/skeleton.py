@@ -22,7 +22,7 @@ from mha_parity.targets.fit.construct import (
     settable_of,
 )
 from mha_parity.targets.fit.expressions import Expressions
-from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS, OF_HEADS
+from mha_parity.targets.fit.interpretation import OF_CONVOLUTIONS, OF_HEADS, SWAPPED
 from mha_parity.targets.masks.mask_format import ADDED, LENGTHS, SWITCH
 
 if TYPE_CHECKING:
@@ -213,7 +213,8 @@ class Skeleton:
 
     @property
     def _turned(self) -> str:
-        return ".swapaxes(1, 2)" if self._how.arrangement == "heads" else ""
+        first, second = SWAPPED.get(self._how.arrangement, (1, 1))
+        return f".swapaxes({first}, {second})" if second > first else ""
 
     def _rows(self, role: str) -> str:
         """Return rows of the call as the target takes them."""
@@ -221,7 +222,8 @@ class Skeleton:
             return f"{role}.T" if self._how.arrangement == "columns" else role
         rows = f"call.{role}"
         if self._how.layout == "sequence_first":
-            return f"{rows}.swapaxes(0, 1)"
+            more = "[:, :, None]" if self._how.arrangement == "axial" else ""
+            return f"{rows}.swapaxes(0, 1){more}"
         if self._how.arrangement == "grid":
             return f"{rows}[:, :, None]"
         if self._how.arrangement in OF_CONVOLUTIONS:
@@ -235,7 +237,8 @@ class Skeleton:
     def _canonical(self, output: str) -> str:
         """Return an output of the target as (N, L, E)."""
         if self._how.layout == "sequence_first":
-            return f"{output}.swapaxes(0, 1)"
+            flat = f"{output}[:, :, 0]" if self._how.arrangement == "axial" else output
+            return f"{flat}.swapaxes(0, 1)"
         if self._how.arrangement == "grid":
             return f"{output}[:, :, 0]"
         if self._how.arrangement in OF_CONVOLUTIONS:
