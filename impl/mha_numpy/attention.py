@@ -30,6 +30,7 @@ def attend(
     scale: float = 1.0,
     *,
     need_weights: bool = True,
+    average_weights: bool = False,
     kept: NDArray[Any] | None = None,
     empty_rows_are_zero: bool = False,
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -40,16 +41,18 @@ def attend(
     of dropout, see `draw_kept`.
 
     heads_out (N, H, L, Dv) lies in memory as (N, L, H, Dv), so that merging the heads copies
-    nothing. weights (N, H, L, S) are those after dropout, None unless `need_weights`. A row that
-    sees no key is NaN in both, as in torch's softmax, or 0 where `empty_rows_are_zero`; without
-    any key (S = 0) heads_out is 0 in any case, as in torch.
+    nothing. weights (N, H, L, S) are those after dropout, or (N, L, S), their mean over the heads,
+    where `average_weights`; None unless `need_weights`. A row that sees no key is NaN in both, as
+    in torch's softmax, or 0 where `empty_rows_are_zero`; without any key (S = 0)
+    heads_out is 0 in any case, as in torch.
     """
     n, heads, queries, _ = q.shape
     merged = np.empty((n, queries, heads, v.shape[3]), q.dtype)
     heads_out = merged.transpose(0, 2, 1, 3)
     if not merged.size or not k.shape[2]:
         merged[...] = 0
-        no_weights = np.zeros((n, heads, queries, k.shape[2]), q.dtype)
+        shape = (n, queries) if average_weights else (n, heads, queries)
+        no_weights = np.zeros((*shape, k.shape[2]), q.dtype)
         return heads_out, no_weights if need_weights else None
     exp, unit = exponential(q.dtype, masking)
     for shifted in (False, True):  # the row maxima cost two passes and are seldom needed
@@ -65,10 +68,12 @@ def attend(
         if shifted or trusted(sums, mixed):
             break
     np.divide(mixed, sums, out=heads_out)  # after the product with v: fewer numbers than weights
-    if need_weights:
-        weights /= sums
-        return heads_out, weights
-    return heads_out, None
+    if not need_weights:
+        return heads_out, None
+    if average_weights:
+        return heads_out, mean_weights(weights, sums)
+    weights /= sums
+    return heads_out, weights
 
 
 def masked_scores(
@@ -107,6 +112,16 @@ def apply_weights(weights: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
     for start in range(RUN, v.shape[2], RUN):
         mixed += rows[..., start : start + RUN] @ v[:, :, start : start + RUN]
     return mixed.reshape(*weights.shape[:3], v.shape[3])
+
+
+def mean_weights(exponentials: NDArray[Any], sums: NDArray[Any]) -> NDArray[Any]:
+    """Return the mean over the heads of exponentials / sums, (N, L, S): a product for each query.
+
+    Its factors are 1 / (H * sums): a third of the time of a division and a sum over the heads.
+    """
+    factors = 1 / (sums * exponentials.shape[1])
+    mean: NDArray[Any] = factors.transpose(0, 2, 3, 1) @ exponentials.swapaxes(1, 2)
+    return mean[:, :, 0]
 
 
 def by_key_head(array: NDArray[Any], key_heads: int) -> NDArray[Any]:

@@ -38,8 +38,13 @@ class TiledCall:
         return range(key_head * group, (key_head + 1) * group)
 
     def keys(self, sample: int, head: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return k and v of a key head in scratch memory: products of such rows are faster."""
+        """Return k and v of a key head, contiguous, in scratch memory where they are copied for it.
+
+        Products of such rows are faster.
+        """
         k, v = self.k[sample, head], self.v[sample, head]
+        if k.flags.c_contiguous and v.flags.c_contiguous:
+            return k, v
         own_k, own_v = scratch(k.shape, k.dtype, "k"), scratch(v.shape, v.dtype, "v")
         own_k[...], own_v[...] = k, v
         return own_k, own_v

@@ -72,16 +72,20 @@ def attend_heads(heads: Heads, engine: str) -> Results:
     elsewhere, as in torch.
     """
     options = heads.options
-    need, average = options.need_weights, options.average_attn_weights
+    need = options.need_weights
+    average = need and options.average_attn_weights
     if engine == "flash":
-        return attend_flash(*heads[:5], need_weights=need, average_weights=need and average)
-    zero = not (need or heads.masking.is_empty)
+        return attend_flash(*heads[:5], need_weights=need, average_weights=average)
+    empty_rows_are_zero = not (need or heads.masking.is_empty)
     kept = draw_kept(heads.scores, options.dropout_p, options.rng, heads.q.dtype)
     with holding_blas(heads.q.size * heads.k.shape[2]):
-        heads_out, weights = attend(
-            *heads[:5], need_weights=need, kept=kept, empty_rows_are_zero=zero
+        return attend(
+            *heads[:5],
+            need_weights=need,
+            average_weights=average,
+            kept=kept,
+            empty_rows_are_zero=empty_rows_are_zero,
         )
-    return heads_out, average_heads(weights) if weights is not None and average else weights
 
 
 def average_heads(weights: NDArray[Any]) -> NDArray[Any]:
