@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mha_numpy.engines import parallel
 from mha_numpy.engines import threads as pool
 from mha_numpy.engines.flash import attend_flash
-from mha_numpy.engines.parallel import affine, cut_product, product, spread_product
+from mha_numpy.engines.parallel import affine, cut_product, on_all_threads, product, spread_product
 from mha_numpy.engines.threads import (
     get_num_threads,
     run,
@@ -130,8 +130,8 @@ def test_an_exception_waits_for_the_pieces_of_all_helpers() -> None:
 def test_few_rows_are_multiplied_from_the_other_side(rows: int, biased: bool) -> None:
     """The transpose of weight @ x.T is x @ weight.T + bias up to the order of sums."""
     rng = np.random.default_rng(rows)
-    x, weight = rng.standard_normal((rows, 19)), rng.standard_normal((519, 19))
-    bias = rng.standard_normal(519) if biased else None
+    x, weight = rng.standard_normal((rows, 19)), rng.standard_normal((1035, 19))
+    bias = rng.standard_normal(1035) if biased else None
     found = affine(x, weight, bias)
     assert (rows <= parallel.FEW_ROWS) == (found.flags.f_contiguous or rows == 1)
     sizes = np.abs(x) @ np.abs(weight.T) + (0 if bias is None else np.abs(bias))
@@ -149,6 +149,21 @@ def test_a_job_leaves_the_affinity_alone() -> None:
     for helper in helpers:
         assert helper.native_id is not None
         assert before == os.sched_getaffinity(helper.native_id) == os.sched_getaffinity(0)
+
+
+def test_numpys_buffer_and_error_state_are_the_callers_afterwards() -> None:
+    """A job shortens the buffer and silences NumPy on its threads alone, also where it fails."""
+    before, inside = (np.getbufsize(), np.geterr()), []
+
+    def fail(_: int) -> None:
+        inside.append(np.getbufsize())
+        raise ValueError
+
+    set_num_threads(2)
+    with pytest.raises(ValueError):  # noqa: PT011 (raised above)
+        on_all_threads(fail, 2)
+    assert {parallel.BUFFER} == set(inside)
+    assert before == (np.getbufsize(), np.geterr())
 
 
 def test_helpers_sleep_between_jobs() -> None:
