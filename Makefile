@@ -11,7 +11,7 @@ OLDEST ?= .venv-oldest
 MHA_PARITY_FUZZ ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate accuracy mutants mutation figures corpus docs fuzz test-frameworks test-languages test-oldest clean
+.PHONY: help setup parity test bench bench-series lint types tests test-all format calibrate accuracy mutants mutation figures corpus docs fuzz release torch-versions test-frameworks test-languages test-oldest clean
 
 help: ## list these targets
 	@echo "mha-parity: does an attention compute what torch.nn.MultiheadAttention computes?"
@@ -86,6 +86,15 @@ test-languages: $(READY) ## judge the clients in C, Rust and JavaScript (gcc, ru
 
 test-oldest: $(OLDEST)/.ready ## run all tests on the oldest releases that are allowed
 	@$(OLDEST)/bin/pytest -q -n 2 --dist worksteal $(ARGS)
+
+torch-versions: $(OLDEST)/.ready ## say path by path what changed since the oldest torch that is allowed
+	@mkdir -p build
+	@$(OLDEST)/bin/mha-parity record torch.nn:MultiheadAttention --cases 500 -o build/oldest.safetensors
+	@$(BIN)/python -m mha_parity.selftest.torch_versions build/oldest.safetensors $(ARGS)
+
+release: $(READY) ## build what a release carries: sdist, wheel, and the recorded answers of 500 cases
+	@$(BIN)/pyproject-build --no-isolation --outdir dist . >/dev/null
+	@$(BIN)/mha-parity record --cases 500 --compact -o dist/answers.safetensors
 
 format: $(READY) ## put style and format right where a tool can
 	@$(BIN)/ruff check --quiet --fix-only .

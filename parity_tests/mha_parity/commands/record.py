@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -38,7 +39,8 @@ def record(
 
     """
     files.writable([path])
-    cases = dict(each for name in targets or [DEFAULT_TARGET] for each in _cases(name, options))
+    asked = [(name, options) for name in targets] or list(default_set(options))
+    cases = dict(each for name, share in asked for each in _cases(name, share))
     shares_nan = tuple(dtype for dtype in AXES["dtype"] if rows_share_nan(dtype))
     kept = Record(shares_nan=shares_nan, environment=environment())
     recorded = []
@@ -50,6 +52,19 @@ def record(
     size = answers_file.write(path, kept, recorded, compact=compact)
     console.print(f"{len(cases)} cases, {size / 1e6:.1f} MB: {path}", highlight=False)
     return 0
+
+
+def default_set(options: Options) -> Iterator[tuple[str, Options]]:
+    """Yield what is recorded without a target, each with its share of the cases.
+
+    Layers find cases among those of the layer, functions among those of functions: one with masks,
+    scales and dtypes as torch has them, and one of queries, keys and values in float64 alone.
+    """
+    share = max(options.cases // 5, 1)
+    yield DEFAULT_TARGET, replace(options, cases=max(options.cases - 2 * share, 1))
+    yield "mha_numpy:scaled_dot_product_attention", replace(options, cases=share)
+    plain = replace(options, cases=share, dtypes=("float64",))
+    yield "mha_numpy.textbook.plain:attention", plain
 
 
 def _cases(target: str, options: Options) -> Iterator[tuple[Case, OwnWeights | None]]:

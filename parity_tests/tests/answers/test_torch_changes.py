@@ -10,10 +10,12 @@ import pytest
 import mha_parity
 from mha_parity.judging.accuracy import computed_output
 from mha_parity.run import torch_changes
+from mha_parity.selftest import torch_versions
 from mha_torch import PathNotTakenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
@@ -62,3 +64,16 @@ def test_a_changed_path_is_named_with_what_changed(
     assert "differ by more" not in found["weights"]
     assert "differ by more; at most" in found["sdpa-math"]
     assert "cases took it in" in found["sdpa-flash"]
+
+
+def test_the_table_has_a_row_for_each_path(
+    record: Callable[..., str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """`make torch-versions` prints or appends Markdown; no record is one sentence."""
+    path, summary = record(TORCH, *FEW), tmp_path / "summary.md"
+    assert 0 == torch_versions.main([path, "--markdown", str(summary)])
+    rows = [line for line in summary.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    assert "| weights | 40 | 40 | 0 | 0 | 0 | 0 |  |" in rows
+    assert {line.count("|") for line in rows} == {len(torch_versions.HEAD) + 1}
+    assert 2 == torch_versions.main(["nowhere"])
+    assert 1 == capsys.readouterr().err.count("\n")
