@@ -20,7 +20,7 @@ PROBLEM = make_problem(parse(f"qkv-N2-L{S}-S{S}-H2-D{2 * S}-cross-float64-s1"))
 CHANCE = np.random.Generator(np.random.Philox(3))
 LOGITS = CHANCE.standard_normal(PROBLEM.weights_shape)
 WEIGHTS: Array = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=-1, keepdims=True)
-KEPT = CHANCE.random(WEIGHTS.shape) >= P
+KEPT: Array = np.asarray(CHANCE.random(WEIGHTS.shape)) >= P
 ATOL = 256 * 2.0**-52 * WEIGHTS.max() / (1 - P)  # 256 roundings of the largest number
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from mha_parity.core import option_values as values
 from mha_parity.core.option_flags import FLAGS, add_options, from_namespace, with_keywords
-from mha_parity.core.options import Options
+from mha_parity.core.options import OptionKeywords, Options
 
 TAKEN: list[tuple[Callable[[str], Any], str, Any]] = [
     (values.whole, "1", 1), (values.whole, "9" * 18, int("9" * 18)),
@@ -88,3 +88,8 @@ def test_a_keyword_is_held_to_the_rules_of_its_option() -> None:
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
             with_keywords(Options(), keywords)
+
+
+def test_every_keyword_may_be_left_out() -> None:
+    """For a type checker too. Kills a call that has to name all of them."""
+    assert not OptionKeywords.__required_keys__

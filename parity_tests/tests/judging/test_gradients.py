@@ -319,3 +319,13 @@ def test_infinity_next_to_the_range_proves_nothing(
     answer = Answer(output=reference.output.astype(np.float16), gradients=found)
     results = {each.check: each for each in judge_gradients(problem, reference, answer)}
     assert severity is results[f"gradient of {name}"].severity
+
+
+@pytest.mark.parametrize(("sizes", "count"), [("L3-S0", 0), ("L0-S4", 0), ("L3-S4", 4)])
+def test_an_empty_problem_has_no_gradients(sizes: str, count: int) -> None:
+    """Without a query or a key nothing is differentiated; else each missing gradient is told.
+
+    Kills the number of heads taken for that of keys.
+    """
+    problem = make_problem(parse(f"mha-N2-{sizes}-H2-D2-cross-grad-float64-s9"))
+    assert count == len(judged(problem, {}))

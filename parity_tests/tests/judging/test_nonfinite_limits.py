@@ -92,6 +92,33 @@ def test_a_policy_is_met_within_a_rounding_of_each_term(policy: str) -> None:
     assert "nan" == policy_of(problem, reference, judged, np.full(wanted.shape, np.nan))
 
 
+def test_a_policy_of_the_output_is_met_within_roundings_of_its_largest_terms() -> None:
+    """The largest value, by the rows of |W_v| and |W_out| where these pass 1, and the bias.
+
+    Kills a projection, the bias or a magnitude that is left out.
+    """
+    problem = make_problem(parse(f"mha-N2-L3-S3-H2-D2-bias-outproj-{MASKED}"))
+    assert problem.w_v is not None
+    assert problem.w_out is not None
+    assert problem.b_out is not None
+    problem = problem.replace(
+        w_v=3 * problem.w_v, w_out=-5 * problem.w_out, b_out=-9 - problem.b_out
+    )
+    reference = reference_answer(problem)
+    judged = judged_array("output", problem, reference)
+    wanted = reference_under(problem, reference, "zero").output
+    rows = np.argwhere(np.asarray(problem.masked_rows()).any(axis=1))
+    largest = max(abs(each) for each in reference.v.ravel() if np.isfinite(each))
+    for weight in (problem.w_v, problem.w_out):
+        largest *= max(sum(abs(float(each)) for each in row) for row in weight)
+    largest += max(abs(float(each)) for each in problem.b_out)
+    reach = (4 + 3 + 2 + 16) * (roundoff(problem.dtype) * largest + smallest_number(problem.dtype))
+    for times, name in ((0.99, "zero"), (1.01, "other")):
+        found = wanted.astype(np.float64)
+        found[tuple(rows[0])][0] += times * reach
+        assert name == policy_of(problem, reference, judged, found), times
+
+
 def test_a_key_that_is_no_number_has_to_be_hidden_from_some_query() -> None:
     """In key or value, by a mask or by the causal rule; NaN in the query is in no key.
 
