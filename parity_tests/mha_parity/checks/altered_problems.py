@@ -1,6 +1,6 @@
 """Problems to ask of the object that was built for another: other rows, masks and lengths.
 
-Weights, dtype, batch, heads and layout stay: whoever answers the problem answers these as well.
+Weights, dtype, heads and layout stay: whoever answers the problem answers these as well.
 """
 
 from __future__ import annotations
@@ -68,6 +68,20 @@ def shortened(problem: Problem) -> Problem | None:
     if problem.attn_mask is not None:
         changes["attn_mask"] = problem.attn_mask[..., :queries, :keys].copy()
     return problem.replace(case=problem.case.replace(queries=queries, keys=keys), **changes)
+
+
+def first_sample(problem: Problem) -> Problem | None:
+    """Return the problem of the first sample alone; None where there are no others."""
+    if problem.case.batch < 2 or problem.case.layout == "unbatched":
+        return None
+    counts = dict.fromkeys((*ROWS, "key_padding_mask"), 1) | {"attn_mask": problem.num_heads}
+    changes: dict[str, object] = {}
+    cut: dict[int, Array] = {}
+    for name, count in counts.items():
+        array = getattr(problem, name)
+        if array is not None and not (name == "attn_mask" and array.ndim == 2):
+            changes[name] = cut.setdefault(id(array), array[:count].copy())
+    return problem.replace(case=problem.case.replace(batch=1), **changes)
 
 
 def other_masks(problem: Problem) -> Problem | None:

@@ -1,8 +1,8 @@
 """Calls of one object after each other, and the answers of new objects to the same problems.
 
-First the shorter, then the longer problem, wider heads where there are no weights, other rows of
-its shapes, other masks, none, the shorter again; then the same in evaluation mode and without
-autograd, as inference runs.
+First the shorter, then the longer problem, one sample of it, wider heads where there are no
+weights, other rows of its shapes, other masks, none, the shorter again; then the same in evaluation
+mode and without autograd, as inference runs.
 """
 
 from __future__ import annotations
@@ -95,6 +95,12 @@ class CallSequence:
         ]
 
     @cached_property
+    def single(self) -> list[Step]:
+        """The call with the first sample alone: what is kept by lengths may have another batch."""
+        one = altered.first_sample(self.other.problem)
+        return [] if one is None else [Step(one, "a problem of one sample")]
+
+    @cached_property
     def wide(self) -> list[Step]:
         """The call with wider heads, where the object takes them rightly as its first call.
 
@@ -120,7 +126,7 @@ class CallSequence:
             )
             if each is not None
         ]
-        called = [*self.half, self.this, *self.wide, self.other, *masks, *self.half]
+        called = [*self.half, self.this, *self.single, *self.wide, self.other, *masks, *self.half]
         called += [self.this._replace(mode=mode) for mode in self.modes[:-1]]
         for mode in self.modes[-1:]:  # of inference: lengths and values change in it as well
             again = (*self.half, self.this, self.other, *self.half)

@@ -1,0 +1,31 @@
+"""What a layer keeps from a call by its lengths is asked of another number of samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
+    """Return the function that checks a layer of the file in float64."""
+    return lambda name: check_subject(f"kept_masks.py:{name}", cases=32, dtypes=("float64",))
+
+
+def test_a_mask_kept_for_a_length_holds(judged: Callable[[str], Verdict]) -> None:
+    """One sample after several is answered as by a new layer."""
+    assert Outcome.PASS == judged("KeptByLength").outcome
+
+
+def test_a_mask_kept_for_the_samples_of_a_call_fails(judged: Callable[[str], Verdict]) -> None:
+    """Each call of a new layer is right; the second, of one sample, has the shape of the first."""
+    verdict = judged("KeptByLengthOfAll")
+    assert Outcome.FAIL == verdict.outcome, verdict.sentence
+    messages = [each.check_result.detail for each in verdict.failures]
+    assert any("a problem of one sample" in each for each in messages), messages
