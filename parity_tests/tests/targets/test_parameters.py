@@ -32,7 +32,7 @@ ROLES = {
     Role.WEIGHTS: "w_q Wk W_o wv",
     Role.PROJECTION_BIAS: "b_q bo",
     Role.INPUT: "x q query keys value context memory hidden_states x_kv",
-    Role.POSITIONS: "freqs_cis start_pos rotary_emb",
+    Role.POSITIONS: "freqs_cis start_pos rotary_emb cos cos_sin",
 }
 
 
