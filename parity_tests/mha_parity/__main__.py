@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from mha_parity import cli
         from mha_parity.report import encoding
 
-        encoding.standard()
+        encoding.prepare_standard_streams()
         cli.name_targets(asked)
         return cli.COMMANDS[asked.command](asked)
     except ValueError as mistake:

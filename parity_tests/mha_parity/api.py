@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.core import verdict as core
 from mha_parity.core.option_flags import with_keywords
 from mha_parity.core.options import DEFAULT_TARGET, OptionKeywords, Options
-from mha_parity.run.repro import named, repro_of
+from mha_parity.run.repro import display_name, repro_of
 
 if TYPE_CHECKING:
     import os
@@ -122,7 +122,7 @@ def judge(
     from mha_parity.report.progress import progress
 
     asked = with_keywords(options or Options(draw=can_draw()), keywords)
-    name = target if isinstance(target, str) else named(target)
+    name = target if isinstance(target, str) else display_name(target)
     with progress(console(stderr=True), name, status=status_line()) as tick:
         return _judge(target, asked, tick, executor)
 
@@ -210,7 +210,7 @@ def replay(
     from mha_parity.report.notebook_view import console, picture_display
 
     asked = with_keywords(options or Options(), keywords)
-    bound, name = _opened(target, replaying.here(asked) if pdb else asked)
+    bound, name = _opened(target, replaying.in_process(asked) if pdb else asked)
     display = picture_display()
     replaying.replay(case, bound, name, asked, console(), pdb=pdb, display=display)
 
@@ -246,5 +246,5 @@ def _opened(target: object, options: Options) -> tuple[AbstractContextManager[Ca
                 "process, where no call can be ended; name the target by its text, or leave "
                 f"{limit} out."
             )
-    name = named(target)
+    name = display_name(target)
     return nullcontext(bind_in_process(target, options, name)), name

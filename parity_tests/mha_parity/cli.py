@@ -90,7 +90,7 @@ def replay(asked: argparse.Namespace) -> int:
     options = from_namespace(asked)
     target = asked.targets or DEFAULT_TARGET
     _check_path(asked.path, [target])
-    options = replaying.here(options) if asked.pdb else options
+    options = replaying.in_process(options) if asked.pdb else options
     candidate = opened(target, options)
     return replaying.replay(asked.case, candidate, target, options, Console(), pdb=asked.pdb)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mha_parity import __version__
 from mha_parity.core.option_flags import add_options
-from mha_parity.core.option_values import count, dtypes, shard, whole
+from mha_parity.core.option_values import dtypes, nonnegative_integer, positive_integer, shard
 from mha_parity.core.options import Options
 
 if TYPE_CHECKING:
@@ -274,12 +274,22 @@ def _mutants(commands: Any) -> None:
         help="run the suite on every wrong attention of the catalogue",
         epilog="exit status: 0 every bug is seen and nothing right is taken for wrong, else 1.",
     )
-    mutants.add_argument("--seed", type=count, default=0, metavar="N", help="which cases")
     mutants.add_argument(
-        "--seeds", type=whole, default=1, metavar="N", help="run with so many seeds from there on"
+        "--seed", type=nonnegative_integer, default=0, metavar="N", help="which cases"
     )
     mutants.add_argument(
-        "--cases", type=whole, default=Options().cases, metavar="N", help="how many a bug at most"
+        "--seeds",
+        type=positive_integer,
+        default=1,
+        metavar="N",
+        help="run with so many seeds from there on",
+    )
+    mutants.add_argument(
+        "--cases",
+        type=positive_integer,
+        default=Options().cases,
+        metavar="N",
+        help="how many a bug at most",
     )
     mutants.add_argument(
         "--dtype", type=dtypes, default=("float64", "float32"), metavar="A,B", help="which dtypes"

@@ -26,7 +26,7 @@ class Workload:
     answer: Callable[[Any], Answer]
 
 
-def built(
+def build_workload(
     contender: Contender, task_arrays: TaskArrays, bound: Convention | None = None
 ) -> Workload:
     """Return the contender's workload for one task.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.bench import compare, json_document, machine, markdown, table
 from mha_parity.bench import peak as peaks
-from mha_parity.bench.contenders import CONTENDERS, target
+from mha_parity.bench.contenders import CONTENDERS, target_contender
 from mha_parity.bench.options import BOTH
 from mha_parity.bench.results import BenchReport, Result, result
 from mha_parity.bench.stats import MIN_VALUES
@@ -49,7 +49,7 @@ def bench(asked: argparse.Namespace, console: Console) -> int:
 
         for path in plots.write(report, asked.plot):
             console.print(f" picture written to {path}", soft_wrap=True)
-    grew = baseline is not None and compare.show(baseline, json_document.of(report), console)
+    grew = baseline is not None and compare.show(baseline, json_document.document(report), console)
     return int(grew or any(each.fails for each in report.results))
 
 
@@ -59,7 +59,7 @@ def run(work: list[Task], settings: BenchSettings, console: Console) -> BenchRep
     contenders, offer = list(CONTENDERS), None
     if settings.text is not None:
         offer = target_offer(settings)
-        contenders.append(target(settings.text))
+        contenders.append(target_contender(settings.text))
     results: list[Result] = []
     with progress(console, "the benchmark", "timing", "tasks") as steps:
         steps.at("measuring the peak of matrix products", 0, len(work))

@@ -49,7 +49,7 @@ CONTENDERS = (
 )  # fmt: skip
 
 
-def target(text: str) -> Contender:
+def target_contender(text: str) -> Contender:
     """Return somebody's attention as a contender."""
     return Contender(name="target", label=text.rpartition(":")[2] or text, library="target")
 

@@ -17,7 +17,7 @@ SCHEMA = "mha-parity-bench/1"
 Document = dict[str, Any]
 
 
-def of(report: BenchReport) -> Document:
+def document(report: BenchReport) -> Document:
     """Return the report as plain JSON values: seconds, bytes, flop/s."""
     return {
         "schema": SCHEMA,
@@ -65,7 +65,7 @@ def writable(files: Iterable[str | None], folder: str | None) -> None:
 
 def write(report: BenchReport, file: str) -> None:
     """Write the report's document."""
-    Path(file).write_text(json.dumps(of(report), indent=1, allow_nan=False) + "\n", "utf-8")
+    Path(file).write_text(json.dumps(document(report), indent=1, allow_nan=False) + "\n", "utf-8")
 
 
 def read(file: str) -> Document:

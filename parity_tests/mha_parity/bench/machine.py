@@ -80,10 +80,10 @@ def blas() -> tuple[str, ...]:
 def resident_memory() -> int | None:
     """Return the bytes that this process holds now, or None where nobody tells."""
     held = _status("VmRSS")
-    return peak() if held is None else held
+    return peak_memory() if held is None else held
 
 
-def peak() -> int | None:
+def peak_memory() -> int | None:
     """Return the most bytes that this process has held since ``reset_peak_memory``."""
     high = _status("VmHWM")
     if high is not None:

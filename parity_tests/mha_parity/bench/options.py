@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.bench.tasks import parse_sizes
-from mha_parity.core.option_values import whole
+from mha_parity.core.option_values import positive_integer
 
 if TYPE_CHECKING:
     import argparse
@@ -29,8 +29,18 @@ def add_bench_options(parser: argparse.ArgumentParser) -> None:
         help="problems, or sets of them: default, small, middle, large, lengths, gpt3",
     )
     add("--quick", action="store_true", help="three sizes, as few rounds as bound a median")
-    add("--rounds", type=whole, metavar="N", help="rounds a task (default: as many as fit 8 s)")
-    add("--threads", type=whole, metavar="N", help="of each contender (default: all cores)")
+    add(
+        "--rounds",
+        type=positive_integer,
+        metavar="N",
+        help="rounds a task (default: as many as fit 8 s)",
+    )
+    add(
+        "--threads",
+        type=positive_integer,
+        metavar="N",
+        help="of each contender (default: all cores)",
+    )
     for name, what in (
         ("causal", "with the causal mask"),
         ("padded", "with padded keys"),

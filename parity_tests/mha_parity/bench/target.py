@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.bench.client import UnableError, WorkerClient
-from mha_parity.bench.contenders import target
+from mha_parity.bench.contenders import target_contender
 
 if TYPE_CHECKING:
     from mha_parity.bench.timing import BenchSettings
@@ -23,7 +23,7 @@ def target_offer(settings: BenchSettings) -> Offer:
     """
     text = settings.text
     assert text is not None  # noqa: S101  (asked of runs with a target)
-    contender = target(text)
+    contender = target_contender(text)
     client = WorkerClient(
         contender, threads=settings.threads, text=text, convention=settings.convention
     )

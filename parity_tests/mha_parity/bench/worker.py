@@ -48,20 +48,20 @@ class Worker:
 
     def _try_small(self) -> None:
         """Load what a library loads on its first call, so that it counts as loaded."""
-        from mha_parity.bench.calls import built
+        from mha_parity.bench.calls import build_workload
         from mha_parity.bench.tasks import SMALL, Task
         from mha_parity.bench.workload import draw_task
 
         if self.bound is None:
-            built(self.contender, draw_task(Task(size=SMALL[1]))).call()
+            build_workload(self.contender, draw_task(Task(size=SMALL[1]))).call()
 
     def build(self, request: messages.BuildRequest) -> messages.BuildReply:
         """Build the workload; the peak of memory is looked for from here on."""
         from mha_parity.bench import array_files
-        from mha_parity.bench.calls import built
+        from mha_parity.bench.calls import build_workload
 
         task_arrays = array_files.read_arrays(request.folder)
-        self._workload = workload = built(self.contender, task_arrays, self.bound)
+        self._workload = workload = build_workload(self.contender, task_arrays, self.bound)
         machine.reset_peak_memory()
         start = time.perf_counter()
         result = workload.call()
@@ -82,7 +82,7 @@ class Worker:
 
     def memory(self, _: messages.MemoryRequest) -> messages.BytesReply:
         """Return the growth of memory at its peak."""
-        peak = machine.peak()
+        peak = machine.peak_memory()
         if peak is None or self._baseline is None:
             return messages.BytesReply(count=None)
         return messages.BytesReply(count=peak - self._baseline)
@@ -147,13 +147,13 @@ def serve(requests: int, answers: int) -> None:
         worker = Worker(opening)
         reply = worker.opened()
     except Exception as error:  # noqa: BLE001  (whatever somebody's code raises)
-        reply = unable(error)
+        reply = unable_reply(error)
     send(answers, messages.PROTOCOL.encode(None, reply))
     for request in incoming:
-        send(answers, messages.PROTOCOL.encode(None, answered(worker, request)))
+        send(answers, messages.PROTOCOL.encode(None, reply_to(worker, request)))
 
 
-def answered(worker: Worker | None, request: Any) -> Any:
+def reply_to(worker: Worker | None, request: Any) -> Any:
     """Return the reply to a request; what a contender raises becomes a reason."""
     if worker is None:
         return messages.UnableReply(reason="did not start", failed=True)
@@ -167,10 +167,10 @@ def answered(worker: Worker | None, request: Any) -> Any:
     try:
         return kinds[type(request)](request)
     except Exception as error:  # noqa: BLE001  (as above)
-        return unable(error)
+        return unable_reply(error)
 
 
-def unable(error: Exception) -> messages.UnableReply:
+def unable_reply(error: Exception) -> messages.UnableReply:
     """Return the reason that an exception gives; one that is expected is no failure."""
     text = str(error).strip().splitlines()
     if isinstance(error, NotImplementedError):

@@ -59,12 +59,12 @@ CHECKS = {
 }
 
 
-def false_alarm(number: int) -> float:
+def false_alarm_probability(number: int) -> float:
     """Return the probability of a false alarm that check ``number`` may have: all sum to 1e-15."""
     return FALSE_ALARM / (number * (number + 1))
 
 
-def divergence(share: float) -> float:
+def kl_divergence(share: float) -> float:
     """Return the Kullback-Leibler divergence of a share of dropped weights from p.
 
     By Chernoff's bound a share at least as far from p has, among M weights, a probability below
@@ -76,7 +76,7 @@ def divergence(share: float) -> float:
 
 def dropout_problem(case: Case, offer: Offer, number: int) -> Problem | None:
     """Return a plain problem like ``case`` with enough weights to tell p from 1 - p."""
-    needed = -math.log(false_alarm(number)) / divergence(0.5)
+    needed = -math.log(false_alarm_probability(number)) / kl_divergence(0.5)
     sized = plain_variant(case, offer, 1, 1, 1)
     if sized is None:
         return None
@@ -117,7 +117,7 @@ def check_dropout(bound: Convention, case: Case, number: int) -> Iterator[str]:
     trained = TrainingModeAnswer(unit, clean, first)
     if not trained.readable:  # what is wrong without dropout says nothing about dropout
         return
-    if trained.visible_count * -math.log(1 - P) > -math.log(false_alarm(number)):
+    if trained.visible_count * -math.log(1 - P) > -math.log(false_alarm_probability(number)):
         stuck = equal_up_to_rounding(clean.output, again.output)
         yield f"dropout on again: {NO_DROPOUT_AFTER_EVAL}" if stuck else "dropout on again"
     found = list(_weights(bound, trained, number))
@@ -248,7 +248,9 @@ def _wrong_factor(trained: TrainingModeAnswer) -> str:
 
 def _rate(trained: TrainingModeAnswer, number: int) -> str:
     dropped, count = int((trained.zero & trained.visible).sum()), trained.visible_count
-    if count and count * divergence(dropped / count) > -math.log(false_alarm(number)):
+    if count and count * kl_divergence(dropped / count) > -math.log(
+        false_alarm_probability(number)
+    ):
         return f"dropout rate: {dropped} of {count} weights are dropped, but {P} is the dropout."
     return "dropout rate"
 

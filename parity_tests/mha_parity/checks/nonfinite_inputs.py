@@ -48,12 +48,12 @@ def check_nonfinite_inputs(bound: Convention, case: Case, number: int) -> Iterat
         if found.shape != problem.output_shape:
             return
         yield NAME
-        swallowed = sees(problem) & np.isfinite(found)
+        swallowed = elements_reached(problem) & np.isfinite(found)
         if swallowed.any() and _depends(bound, problem, clean):
             yield (
                 f"{NAME}: with {poison} in the value of a key, {int(swallowed.sum())} of "
-                f"{int(sees(problem).sum())} elements that see it are finite, but should be NaN or "
-                "infinite as torch's are; do not replace NaN and infinity."
+                f"{int(elements_reached(problem).sum())} elements that see it are finite, but "
+                "should be NaN or infinite as torch's are; do not replace NaN and infinity."
             )
         yield from _others(clean, found)
 
@@ -82,7 +82,7 @@ def with_token(problem: Problem, poison: float) -> Problem:
     return problem.replace(value=value, **dict.fromkeys(shared, value))
 
 
-def sees(problem: Problem) -> Array:
+def elements_reached(problem: Problem) -> Array:
     """Return which elements of the output, (N, L, H Dv), see the token in every head."""
     rows = np.zeros(problem.output_shape, dtype=bool)
     hidden = np.asarray(problem.hidden()[SAMPLE, :, :, TOKEN].any(axis=0))

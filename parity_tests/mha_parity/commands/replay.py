@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SKIPPED = ("mha_parity.*", "numpy._core.*", "torch.nn.modules.module")
 
 
-def here(options: Options) -> Options:
+def in_process(options: Options) -> Options:
     """Return the options for a target in this process, where a debugger can stop in it."""
     return dataclasses.replace(options, in_process=True)
 
@@ -69,8 +69,8 @@ def replay(
     case = case.replace(gradients="yes") if options.grad else case
     settings = settings_of(options)
     with using(record_of(options)), opened as candidate:
-        offered(case, candidate.offer, target)
-        solvable(case, getattr(candidate, "own_weights", None))
+        require_offered(case, candidate.offer, target)
+        require_solvable(case, getattr(candidate, "own_weights", None))
         calls: list[str] = []
         if (describe := getattr(candidate, "describe_calls", None)) is not None:
             describe(calls.append)
@@ -84,7 +84,7 @@ def replay(
     return int(case_result.fails)
 
 
-def offered(case: Case, offer: Offer, target: str) -> None:
+def require_offered(case: Case, offer: Offer, target: str) -> None:
     """Make sure that the target offers what the case needs.
 
     Raises
@@ -101,7 +101,7 @@ def offered(case: Case, offer: Offer, target: str) -> None:
             )
 
 
-def solvable(case: Case, own: OwnWeights | None) -> None:
+def require_solvable(case: Case, own: OwnWeights | None) -> None:
     """Make sure that there is a problem of the case, and an answer to it.
 
     Raises

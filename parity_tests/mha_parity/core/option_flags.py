@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mha_parity.core.option_values import (
-    count,
     dtypes,
     feature_pairs,
     mask_meanings,
     modules,
     names,
+    nonnegative_integer,
     one_of,
     policy,
-    positive,
-    whole,
+    positive_integer,
+    positive_number,
 )
 from mha_parity.core.options import Options
 
@@ -37,13 +37,13 @@ def _flag(
 # a tuple's flag may be given several times, and its lists are joined.
 FLAGS: Mapping[str, Mapping[str, Any]] = {
     "convention": _flag("how the target is called (default: recognised)", "NAME"),
-    "cases": _flag("how many cases (%(default)s)", "N", whole),
-    "seed": _flag("which cases (%(default)s)", "N", count),
+    "cases": _flag("how many cases (%(default)s)", "N", positive_integer),
+    "seed": _flag("which cases (%(default)s)", "N", nonnegative_integer),
     "fail-fast": _flag("stop at the first case that fails"),
     "dtypes": _flag("only these dtypes", "A,B", dtypes),
     "features": _flag("only these features", "AXIS=VALUE,...", feature_pairs),
-    "timeout": _flag("seconds a call may take (%(default)s)", "S", positive),
-    "memory": _flag("memory the target may take (%(default)s)", "GIB", positive),
+    "timeout": _flag("seconds a call may take (%(default)s)", "S", positive_number),
+    "memory": _flag("memory the target may take (%(default)s)", "GIB", positive_number),
     "in-process": _flag("run the target here, for debuggers; protects from nothing"),
     "forbid": _flag("fail a target that computes through these modules", "A,B", modules),
     "fully-masked": _flag(
@@ -54,9 +54,9 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     "jobs": _flag(
         "processes to judge in (default: one, or one a core in runs of 2000 cases and more)",
         "N",
-        whole,
+        positive_integer,
     ),
-    "max-times-torch": _flag("fail errors above X times torch's own", "X", positive),
+    "max-times-torch": _flag("fail errors above X times torch's own", "X", positive_number),
     "grad": _flag("judge gradients too"),
     "answers": _flag("judge by answers that `mha-parity record` wrote, without torch", "FILE"),
     "strict-overflow": _flag(
@@ -76,7 +76,7 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     "state-dict": _flag(
         "judge a layer with the weights of this .safetensors file over all else", "FILE[:PREFIX]"
     ),
-    "num-heads": _flag("heads of --state-dict, or of a model", "H", whole),
+    "num-heads": _flag("heads of --state-dict, or of a model", "H", positive_integer),
 }
 
 

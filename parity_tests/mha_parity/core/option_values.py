@@ -12,14 +12,14 @@ from mha_parity.core.options import MEANINGS, POLICIES
 MAX_DIGITS = 18  # of a number that 64 bits hold
 
 
-def whole(text: str) -> int:
+def positive_integer(text: str) -> int:
     """Return a whole number above 0."""
     if not _is_count(text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"got {text!r}, but should be a whole number from 1 up")
     return int(text)
 
 
-def count(text: str) -> int:
+def nonnegative_integer(text: str) -> int:
     """Return a whole number, 0 included."""
     if not _is_count(text):
         raise argparse.ArgumentTypeError(f"got {text!r}, but should be a whole number from 0 up")
@@ -38,7 +38,7 @@ def _is_count(text: str) -> bool:
     return text.isdecimal() and len(text) <= MAX_DIGITS
 
 
-def positive(text: str) -> float:
+def positive_number(text: str) -> float:
     """Return a number above 0."""
     try:
         number = float(text)

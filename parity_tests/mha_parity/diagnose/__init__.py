@@ -68,7 +68,7 @@ def diagnose(
     wrong = (o for o in session.seen if o.failing and not o.problem.masked_rows().any())
     if extra and not findings and not any(wrong):
         return extra
-    if axes := output_axes.exchanged(session.seen):
+    if axes := output_axes.name_axis_order(session.seen):
         return (*findings, *axes)
     named = session.names()
     where = session.measurements.crashes if crashes else ()
@@ -219,7 +219,7 @@ class _Session:
         self, every: list[Hypothesis], first: Observation, partial: list[Hypothesis]
     ) -> list[Hypothesis]:
         """Return pairs that no observation contradicts."""
-        in_time = partial_time(self.running)
+        in_time = time_for_pairs(self.running)
         for fixed in (partial, ()) if partial else ((),):
             pairs = hypotheses.bug_pairs(every, first, fixed, in_time)
             found = [h for h in pairs if not any(o.contradicts(h.kind) for o in self.seen)]
@@ -290,7 +290,7 @@ class _Session:
         return self.measurements.causes or self.measurements.facts(failing)
 
 
-def partial_time(running: Callable[[float], bool]) -> Callable[[], bool]:
+def time_for_pairs(running: Callable[[float], bool]) -> Callable[[], bool]:
     """Return whether there is time for another pair: weighing and measuring need a second."""
     return lambda: running(1.2)
 

@@ -22,7 +22,7 @@ AXES = ("samples", "rows", "columns")
 RIGHT, *ORDERS = permutations(range(len(AXES)))
 
 
-def exchanged(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
+def name_axis_order(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
     """Return in which order the axes of the output come, where that alone is wrong everywhere."""
     wrong = [each for each in seen if each.failing and each.answer is not None]
     if not wrong or any(_is_right_in(each, RIGHT) for each in wrong):  # a matter of digits

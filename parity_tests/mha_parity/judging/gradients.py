@@ -27,7 +27,7 @@ from mha_parity.judging.output import (
     JudgeSettings,
     structure_error,
 )
-from mha_parity.oracle.error_bound import machine, roundoff, smallest_number
+from mha_parity.oracle.error_bound import error_model, roundoff, smallest_number
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, Prepared
 from mha_parity.oracle.eval_orders_vjp import pull_back
 from mha_parity.oracle.reference import EXTENDED
@@ -118,7 +118,7 @@ def _of_shared_heads(problem: Problem, name: str, right: ReferenceGradient) -> R
         return right
     reach = problem.sum_shared_heads(name, np.abs(right.value).astype(np.float64) + right.limit)
     added = problem.num_heads // problem.case.kv_heads_count - 1
-    made = machine(problem.dtype).factor(added, 1) * reach
+    made = error_model(problem.dtype).factor(added, 1) * reach
     return ReferenceGradient(value, problem.sum_shared_heads(name, right.limit) + made)
 
 
@@ -150,7 +150,7 @@ def _summed(
         return right
     parts = [right[name] for name in shared]
     reach = sum(np.abs(part.value).astype(np.float64) + part.limit for part in parts)
-    made = machine(problem.dtype).factor(len(parts) - 1, 1) * np.asarray(reach)
+    made = error_model(problem.dtype).factor(len(parts) - 1, 1) * np.asarray(reach)
     limit = np.asarray(sum(part.limit for part in parts) + made)
     total = ReferenceGradient(np.asarray(sum(part.value for part in parts)), limit)
     kept = {name: each for name, each in right.items() if name not in shared}
@@ -163,7 +163,7 @@ def is_zero_gradient(problem: Problem, scale: Array, limit: Array) -> Array:
     The key bias has none, by the shift invariance of softmax. ``limit`` is in the problem's dtype.
     """
     precise = np.finfo(EXTENDED if problem.dtype == np.float64 else np.float64).eps
-    return np.asarray(scale <= limit * float(precise / machine(problem.dtype).sums))
+    return np.asarray(scale <= limit * float(precise / error_model(problem.dtype).sums))
 
 
 class _OrderSpread:

@@ -21,7 +21,7 @@ from mha_parity.core.compare import as_float64
 from mha_parity.judging import accuracy, infinite_values, nonfinite
 from mha_parity.judging.groups import JudgedArray, judged_array
 from mha_parity.judging.tolerance import OrderSpread
-from mha_parity.oracle.error_bound import bound, machine, roundoff
+from mha_parity.oracle.error_bound import bound, error_model, roundoff
 from mha_parity.oracle.eval_orders import EVAL_ORDERS
 from mha_parity.oracle.probable_error import probable_error
 
@@ -273,7 +273,7 @@ class _OutputJudge:
         limit = judged.of(limits.output, limits.weights)
         if judged.name != "averaged":
             return limit
-        roundings = machine(self.problem.dtype).factor(self.problem.num_heads, 1)
+        roundings = error_model(self.problem.dtype).factor(self.problem.num_heads, 1)
         return np.asarray(limit + roundings * (judged.reference + limit))
 
     def _beyond_every_order(self, judged: JudgedArray, error: Array) -> bool:

@@ -126,7 +126,7 @@ def bound(problem: Problem, reference: Reference, *, probabilistic: bool = False
     """Return the bound for answers in the problem's dtype. Rows without a key are NaN."""
     if not probabilistic and reference in _KEPT:
         return _KEPT[reference]
-    found = bound_in(machine(problem.dtype, probabilistic=probabilistic), problem, reference)
+    found = bound_in(error_model(problem.dtype, probabilistic=probabilistic), problem, reference)
     if not probabilistic:
         _KEPT[reference] = found
     return found
@@ -144,7 +144,7 @@ BOUND = "bound"  # the kind of result of a record
 _KEPT: WeakKeyDictionary[Reference, ErrorBound] = WeakKeyDictionary()
 
 
-def machine(dtype: np.dtype[np.generic], *, probabilistic: bool = False) -> ErrorModel:
+def error_model(dtype: np.dtype[np.generic], *, probabilistic: bool = False) -> ErrorModel:
     """Return the arithmetic of a dtype: sums in float32 at least."""
     unit = roundoff(dtype)
     return ErrorModel(unit, min(unit, 2.0**-24), smallest_number(dtype), probabilistic)

@@ -37,7 +37,7 @@ from mha_parity.oracle.error_bound import (
     MASKING,
     NORMALISING,
     RESCALE,
-    machine,
+    error_model,
     roundoff,
 )
 
@@ -101,7 +101,7 @@ def _row(problem: Problem, reference: Reference, sample: int, row: int) -> Array
         out = problem.w_out.astype(np.float64).reshape(len(problem.w_out), len(parts.v), -1)
         columns = np.einsum("hsd,ehd->hse", parts.v, out)
     random, worst = _heads(parts, scores, columns, most, out)
-    step = machine(problem.dtype).step * (1 + abs(columns).sum())
+    step = error_model(problem.dtype).step * (1 + abs(columns).sum())
     if out is not None:
         inner = np.einsum("hs,hsd->hd", parts.p, parts.v)
         total = np.einsum("hd,ehd->e", abs(inner), abs(out))

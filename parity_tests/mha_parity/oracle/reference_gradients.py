@@ -17,7 +17,7 @@ import mha_torch
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.oracle.backward import backward
-from mha_parity.oracle.error_bound import ErrorModel, machine, smallest_number
+from mha_parity.oracle.error_bound import ErrorModel, error_model, smallest_number
 from mha_parity.oracle.recorded import torch_result
 from mha_parity.oracle.reference import AGREEING_ROUNDINGS
 
@@ -51,7 +51,7 @@ def reference_gradients(problem: Problem, reference: Reference) -> dict[str, Ref
 
     """
     given = cotangent(problem)
-    found = backward(problem, reference, given, machine(problem.dtype))
+    found = backward(problem, reference, given, error_model(problem.dtype))
 
     def met_by_torch() -> dict[str, Array]:
         own = {name: each.value for name, each in found.items()}

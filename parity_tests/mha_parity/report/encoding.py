@@ -17,7 +17,7 @@ HANDLER = "mha-parity-legible"
 INSTEAD = {"✓": "+", "✗": "!", "·": "|", "×": "x", "−": "-", "▼": "v", "’": "'", "–": "-"}
 
 
-def legible(*streams: TextIO) -> None:
+def replace_unencodable(*streams: TextIO) -> None:
     """Let these streams write, in place of a letter they cannot write, one that they can."""
     codecs.register_error(HANDLER, _instead)
     for stream in streams:
@@ -36,9 +36,9 @@ def _instead(error: UnicodeError) -> tuple[str, int]:
     return "".join(INSTEAD.get(letter, "?") for letter in letters), error.end
 
 
-def standard() -> None:
+def prepare_standard_streams() -> None:
     """Make standard output and error legible."""
-    legible(sys.stdout, sys.stderr)
+    replace_unencodable(sys.stdout, sys.stderr)
 
 
 @contextmanager

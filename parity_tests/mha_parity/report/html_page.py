@@ -63,7 +63,7 @@ def document(
         "heads": heads,
         "panels": panels,
         "gradient_matrices": gradient_matrices,
-        "parted": parted,
+        "separator_caption": separator_caption,
         "unit_rows": unit_rows,
         "unit_columns": unit_columns,
         "units": units,
@@ -173,7 +173,7 @@ def _raised(power: int) -> str:
     return str(power).translate(RAISED)
 
 
-def parted(picture: GradientPicture) -> str:
+def separator_caption(picture: GradientPicture) -> str:
     """Say what the lines in the maps part."""
     sides = (picture.rows, picture.columns)
     blocks = any(side.blocks for side in sides)

@@ -29,7 +29,7 @@ def document(verdicts: Sequence[Verdict], refused: Sequence[Refusal] = ()) -> st
 def _verdict(verdict: Verdict) -> Iterator[str]:
     sign = wording.SIGN[verdict.outcome.value]
     yield f"## {sign} {escaped(verdict.sentence)}"
-    yield from ("", escaped(wording.setting(verdict)))
+    yield from ("", escaped(wording.environment_line(verdict)))
     for number, diagnosis in enumerate(verdict.diagnosis):
         lines = [] if number else [("look at", code(each)) for each in wording.suspects(verdict)]
         yield from ("", *_rows([*_diagnosis(diagnosis), *lines]))
@@ -52,7 +52,7 @@ def _diagnosis(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "evidence", escaped(diagnosis.evidence)
     yield "remedy", escaped(diagnosis.remedy)
     yield wording.ALIASES, escaped(", ".join(diagnosis.aliases))
-    named = wording.threads(diagnosis.source)
+    named = wording.source_links(diagnosis.source)
     yield "seen in", ", ".join(f"[{escaped(a)}]({url})" if url else escaped(a) for a, url in named)
 
 
@@ -106,7 +106,7 @@ def _features(verdict: Verdict) -> Iterator[str]:
 
 def _feature(row: FeatureRow) -> str:
     count = f"{row.failed} of {row.cases}" if row.failed else f"{row.cases}"
-    return f"{wording.SIGN[row.status]} {escaped(wording.words(row))} {count}"
+    return f"{wording.SIGN[row.status]} {escaped(wording.feature_words(row))} {count}"
 
 
 def _rows(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:

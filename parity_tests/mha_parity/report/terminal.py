@@ -61,7 +61,7 @@ def show(verdict: Verdict, console: Console, *, verbose: bool = False) -> None:
 def _headline(verdict: Verdict) -> Panel:
     colour = wording.COLOUR[verdict.outcome.value]
     sentence = Text(verdict.sentence, style=f"bold {colour}")
-    setting = (wording.setting(verdict), "dim")
+    setting = (wording.environment_line(verdict), "dim")
     return Panel(Text.assemble(sentence, "\n", setting), border_style=colour, expand=False)
 
 
@@ -211,14 +211,14 @@ def _counted(row: FeatureRow) -> Text:
     status = "fail" if row.failed else "pass"
     none = f" none of {row.cases}" if row.cases else ""
     return _signed(
-        status, wording.words(row), f" {row.failed} of {row.cases}" if row.failed else none
+        status, wording.feature_words(row), f" {row.failed} of {row.cases}" if row.failed else none
     )
 
 
 def _value(row: FeatureRow) -> Text:
     """Return a feature with its count of cases, and how many of them fail."""
     count = f" {row.failed} of {row.cases}" if row.failed else f" {row.cases}"
-    return _signed(row.status, wording.words(row), count)
+    return _signed(row.status, wording.feature_words(row), count)
 
 
 def _check(row: CheckRow) -> Text:

@@ -46,7 +46,7 @@ ISSUE_REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 HARNESS = Path(__file__).resolve().parents[1]
 
 
-def words(row: FeatureRow) -> str:
+def feature_words(row: FeatureRow) -> str:
     """Return a feature in words."""
     return label(row.axis, row.value)
 
@@ -60,7 +60,7 @@ def error(check_result: CheckResult) -> str:
     return f"{actual:.3g}, allowed {allowed:.3g}{times}"
 
 
-def setting(verdict: Verdict) -> str:
+def environment_line(verdict: Verdict) -> str:
     """Return in one line the convention, the versions and the time."""
     names = [name for name in ("torch", "numpy") if name in verdict.environment]
     parts = [f"{name} {verdict.environment[name]}" for name in names]
@@ -116,7 +116,7 @@ def suspects(verdict: Verdict) -> list[str]:
     return [f"{source.file}:{line}: {text.strip()}" for line, text in source.suspects]
 
 
-def threads(source: str) -> list[tuple[str, str]]:
+def source_links(source: str) -> list[tuple[str, str]]:
     """Return where a bug was seen, each with the address of ``owner/repository#number``, or ""."""
     found = []
     for name in filter(None, source.split(", ")):
@@ -162,7 +162,7 @@ def _short(line: str) -> str:
 def judged_counts(verdict: Verdict) -> str:
     """Return in one line how many cases, features, dtypes and checks were judged."""
     tested = [row for row in verdict.features if row.status in {"pass", "fail"}]
-    named = [words(row) for row in tested if row.axis == "dtype"]
+    named = [feature_words(row) for row in tested if row.axis == "dtype"]
     parts = [cases(verdict.run), *named, f"{len(tested)} features", f"{len(verdict.checks)} checks"]
     return " · ".join(parts)
 
@@ -197,20 +197,20 @@ def not_offered(verdict: Verdict, *, whole_reasons: bool = True) -> list[str]:
         missing = [row for row in axis.rows if row.status == "not offered"]
         for row in missing:
             if row.note:
-                tried.setdefault(_reason(row, whole=whole_reasons), []).append(words(row))
+                tried.setdefault(_reason(row, whole=whole_reasons), []).append(feature_words(row))
         untried = [row for row in missing if not row.note]
         if len(untried) > 1 and not axis.varies:
             some = "any" if all(row.value == "none" for row in axis.offered) else "other"
             whole.append(f"{some} {KINDS.get(axis.name, title(axis.name))}")
         else:
-            single += map(words, untried)
+            single += map(feature_words, untried)
     return [f"{', '.join(names)} ({reason})" for reason, names in tried.items()] + single + whole
 
 
 def not_drawn(verdict: Verdict) -> str:
     """Return the features that no case of a short run has, with the remedy; "" without any."""
     rows = [row for row in verdict.features if row.status == "not drawn"]
-    return f"{' · '.join(map(words, rows))} ({rows[0].note})" if rows else ""
+    return f"{' · '.join(map(feature_words, rows))} ({rows[0].note})" if rows else ""
 
 
 def _reason(row: FeatureRow, *, whole: bool) -> str:

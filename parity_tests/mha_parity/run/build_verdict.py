@@ -13,7 +13,7 @@ from mha_parity.run.gradient_pictures import gradient_pictures
 from mha_parity.run.narrowing import narrowed_candidate
 from mha_parity.run.overflow import is_remark
 from mha_parity.run.remarks import remarks
-from mha_parity.run.weights_pictures import can_be_drawn, closest, pictures
+from mha_parity.run.weights_pictures import can_be_drawn, pictures, worst_passing
 
 if TYPE_CHECKING:
     from mha_parity.core.candidate import Candidate
@@ -85,8 +85,8 @@ def build_verdict(
         accuracy=accuracy_rows.accuracies(case_results),
         accuracy_table=accuracy_rows.accuracy_table(case_results),
         worst=summary.worst(check_results),
-        power=summary.powers(case_results),
-        weighed=summary.weighed(case_results),
+        power=summary.exposing_cases(case_results),
+        weighed=summary.measured_cases(case_results),
         notes=(
             *by_answers.remarks(), *torch_changes.notes(target, [r.case for r in case_results]),
             *limits, *overflows, *summary.notes(case_results, parameters),
@@ -108,4 +108,4 @@ def _pictures(
     if failures:
         return pictures(candidate, failures, settings)
     worst = summary.worst(each for each in check_results if can_be_drawn(each.case))
-    return closest(candidate, worst, settings)
+    return worst_passing(candidate, worst, settings)

@@ -16,7 +16,7 @@ from mha_parity.oracle.recorded import active, asks_torch, load_torch, using
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
 from mha_parity.run.chunks import WHOLE, Shard, run_chunks
-from mha_parity.run.executors import STAYS, can_move, jobs, processes, run_chunks_on
+from mha_parity.run.executors import STAYS, can_move, process_count, processes, run_chunks_on
 from mha_parity.run.fresh import SAMPLED_FROM, FreshProcesses, state_findings
 from mha_parity.run.kept import KeptResults
 from mha_parity.run.narrowing import cases_for, restricted, with_own_backward
@@ -93,7 +93,7 @@ def run_all(
     """Return the results of all cases of a shard, and the options with what a record leaves."""
     started = time.perf_counter()
     record = active()
-    here = executor is None and jobs(options, target) == 1
+    here = executor is None and process_count(options, target) == 1
     # A page may be drawn of a shard when it is merged.
     kept = KeptResults(drawn=options.draw or shard != WHOLE)
     case_results = kept.case_results
@@ -186,7 +186,7 @@ def _chunks(
     settings = replace(settings_of(options), brief=shard == WHOLE and not options.draw)
     if executor is not None and not can_move(options, target):
         raise ValueError(f"got an executor of other processes, but {STAYS}.")
-    number = 1 if executor is not None else jobs(options, target)
+    number = 1 if executor is not None else process_count(options, target)
     with nullcontext(executor) if number == 1 else processes(number) as elsewhere:
         if elsewhere is None or target is None:
             fail_fast = options.fail_fast

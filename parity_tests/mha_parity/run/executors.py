@@ -41,7 +41,7 @@ PARALLEL_FROM = 2000
 WAITING = 256  # chunks handed over and not yet collected, at most: what they hold stays in memory
 
 
-def jobs(options: Options, target: str | None) -> int:
+def process_count(options: Options, target: str | None) -> int:
     """Return in how many processes to judge: what was asked for, else a core each in long runs.
 
     Raises

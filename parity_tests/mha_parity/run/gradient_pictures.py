@@ -13,7 +13,7 @@ from mha_parity.core.pictures import GradientMatrix, GradientPicture, MatrixAxis
 from mha_parity.judging.error_map import is_numeric
 from mha_parity.judging.gradient_groups import IN_PROJECTIONS, INPUTS
 from mha_parity.judging.gradients import CHECK, expected_gradients, gradient_units
-from mha_parity.run.weights_pictures import HEADS, SHOWN, failing_again, readable
+from mha_parity.run.weights_pictures import HEADS, SHOWN, at_first_seen_sizes, failing_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +61,7 @@ def _picture(
 def _cases(failure: Failure) -> tuple[Case, ...]:
     """Return the case with several heads, since some may be right, with its own, and as it is."""
     first = failure.first_seen or failure.case
-    larger = readable(failure.case, first, HEAD_DIM)
+    larger = at_first_seen_sizes(failure.case, first, HEAD_DIM)
     heads = larger.heads_count if larger.kv_heads_count else min(first.heads_count, HEADS)
     several = larger.replace(heads_count=max(heads, larger.heads_count))
     return several, larger, failure.case

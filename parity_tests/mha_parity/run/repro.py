@@ -88,16 +88,16 @@ def _as_python(name: str, value: Any) -> str:
 
 def repro_of(subject: object, options: Options) -> Repro:
     """Return the lines for a callable: as a command where a target finds it."""
-    target = spelled(subject)
+    target = importable_target(subject)
     own = _own_name(subject)
     written = own if own.isidentifier() else "..."  # to be replaced by what was judged
     return Repro(target or written, options, as_python=target is None)
 
 
-def named(subject: object) -> str:
+def display_name(subject: object) -> str:
     """Return what to call a callable: the target that finds it, its name, or where it stands."""
     own = _own_name(subject)
-    if (found := spelled(subject)) or own.isidentifier():
+    if (found := importable_target(subject)) or own.isidentifier():
         return found or own
     code = getattr(subject, "__code__", None)
     kind = own.strip("<>")
@@ -108,7 +108,7 @@ def _own_name(subject: object) -> str:
     return str(getattr(subject, "__name__", type(subject).__name__))
 
 
-def spelled(subject: object) -> str | None:
+def importable_target(subject: object) -> str | None:
     """Return the target that finds a function or class; None where none would.
 
     Cells of a notebook have no file, and what is defined inside a function has no name there.

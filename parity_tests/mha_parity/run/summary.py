@@ -198,12 +198,12 @@ def worst(check_results: Iterable[CheckResult]) -> CheckResult | None:
     return max(judged, key=lambda each: each.error / each.allowed, default=None)
 
 
-def powers(case_results: Iterable[CaseResult]) -> dict[str, int]:
+def exposing_cases(case_results: Iterable[CaseResult]) -> dict[str, int]:
     """Return how many cases would have exposed each of the gross errors."""
     return dict(Counter(name for case_result in case_results for name in case_result.exposes or ()))
 
 
-def weighed(case_results: Iterable[CaseResult]) -> int:
+def measured_cases(case_results: Iterable[CaseResult]) -> int:
     """Return in how many cases that was measured."""
     return sum(case_result.exposes is not None for case_result in case_results)
 

@@ -55,16 +55,16 @@ def pictures(
 
 def can_be_drawn(case: Case) -> bool:
     """Return whether a picture can show the case: recorded answers have no other sizes of it."""
-    return asks_torch() or fitting(case) == case
+    return asks_torch() or at_picture_sizes(case) == case
 
 
-def closest(
+def worst_passing(
     candidate: Candidate, worst: CheckResult | None, settings: JudgeSettings
 ) -> tuple[WeightsPicture, ...]:
     """Return what shows a run in which nothing failed: the case of its worst error, cut to size."""
     if worst is None:
         return ()
-    case = fitting(worst.case)
+    case = at_picture_sizes(worst.case)
     if asks_torch() and candidate.offer["weights"] == ("none",):
         case = with_a_column_a_key(case)
     candidate = SingleCalls(candidate)
@@ -83,7 +83,7 @@ def picture_of(
     return _drawn(candidate, "output", problem, reference, answer, settings)
 
 
-def fitting(case: Case) -> Case:
+def at_picture_sizes(case: Case) -> Case:
     """Return ``case`` with sizes that a picture can show."""
     most = {"queries": POSITIONS, "keys": POSITIONS, "head_dim": HEAD_DIM}
     if not case.kv_heads_count:
@@ -102,7 +102,7 @@ def _picture(
     candidate: Candidate, failure: Failure, settings: JudgeSettings
 ) -> WeightsPicture | None:
     check = failure.check_result.check
-    cases = (readable(failure.case, failure.first_seen or failure.case), failure.case)
+    cases = (at_first_seen_sizes(failure.case, failure.first_seen or failure.case), failure.case)
     for problem, reference, answer in failing_again(candidate, failure, cases, settings):
         return _drawn(candidate, check, problem, reference, answer, settings)
     return None
@@ -131,7 +131,7 @@ def _can_be(case: Case, candidate: Candidate) -> bool:
     return offered and possible(features)
 
 
-def readable(case: Case, first_seen: Case, head_dim: int = HEAD_DIM) -> Case:
+def at_first_seen_sizes(case: Case, first_seen: Case, head_dim: int = HEAD_DIM) -> Case:
     """Return ``case`` with the sizes at which it was first seen, as far as a picture shows them."""
     queries, keys = min(first_seen.queries, POSITIONS), min(first_seen.keys, POSITIONS)
     if case.inputs == "self":

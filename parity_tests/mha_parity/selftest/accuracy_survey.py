@@ -23,7 +23,7 @@ from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, ask
 from mha_parity.core.features import AXES, EXTREME_VALUES
-from mha_parity.core.option_values import count, dtypes, whole
+from mha_parity.core.option_values import dtypes, nonnegative_integer, positive_integer
 from mha_parity.core.options import DEFAULT_TARGET, Options
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging.accuracy import measure_errors, times_torch
@@ -208,8 +208,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="mha_parity.selftest.accuracy_survey", description=__doc__
     )
     parser.add_argument("target", nargs="?", default=DEFAULT_TARGET, help="whose attention")
-    parser.add_argument("--cases", type=whole, default=CASES, help="cases a dtype")
-    parser.add_argument("--seed", type=count, default=2, help="which cases")
+    parser.add_argument("--cases", type=positive_integer, default=CASES, help="cases a dtype")
+    parser.add_argument("--seed", type=nonnegative_integer, default=2, help="which cases")
     parser.add_argument("--dtype", type=dtypes, default=tuple(AXES["dtype"]), help="which dtypes")
     parser.add_argument("--to", type=Path, default=DATA, help="folder for the two files")
     asked = parser.parse_args(arguments)

@@ -18,7 +18,7 @@ _MARK = re.compile(rb"\x00mha-parity (-?\d+)\x00")
 _LONGEST = 32  # the largest number of bytes of a mark
 
 
-def mark(number: int) -> bytes:
+def end_mark(number: int) -> bytes:
     """Return what ends the output of case ``number``."""
     return b"\x00mha-parity %d\x00" % number
 

@@ -30,7 +30,7 @@ from mha_parity.worker.messages import (
     Refused,
     Setup,
 )
-from mha_parity.worker.output_capture import START, mark
+from mha_parity.worker.output_capture import START, end_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def serve(requests: int, answers: int) -> None:
     if not isinstance(subject, Command):  # its memory is watched from outside
         _limit(setup.memory)
     printed = os.dup(1)  # the candidate may close or redirect its own
-    os.write(printed, mark(START))
+    os.write(printed, end_mark(START))
     _say(answers, ready)
     with in_one_thread():
         if isinstance(subject, CommandOfFiles):
@@ -119,7 +119,7 @@ def _answer_all(
             continue
         assert number is not None  # noqa: S101  (problems are numbered)
         answer = _answer(candidate, problem)
-        os.write(printed, mark(number))
+        os.write(printed, end_mark(number))
         send(answers, PROTOCOL.encode(number, answer))
 
 

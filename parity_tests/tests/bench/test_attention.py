@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.costs import CONFIGURATIONS
-from mha_parity.bench.calls import built
+from mha_parity.bench.calls import build_workload
 from mha_parity.bench.contenders import CONTENDERS, Contender, reason_left_out
 from mha_parity.bench.judge import Judge
 from mha_parity.bench.tasks import Size, Task
@@ -38,7 +38,7 @@ def test_forward(benchmark: Any, task: Task, contender: Contender) -> None:
     benchmark.group = task.name
     posed = draw_task(task)
     judge = Judge(posed)
-    workload = built(contender, posed)
+    workload = build_workload(contender, posed)
     answer = workload.answer(workload.call())
     finding = judge.finding(judge.part.of(answer, task.size.head_dim))
     timed = workload.answer(benchmark(workload.call))
@@ -58,7 +58,7 @@ def test_a_wrong_contender_is_not_timed() -> None:
     task = TASKS[2]
     posed = draw_task(task)
     judge = Judge(posed)
-    workload = built(CONTENDERS[1], posed)
+    workload = build_workload(CONTENDERS[1], posed)
     answer = workload.answer(workload.call())
     mixed = replace(answer, output=answer.output[..., ::-1].copy())
 

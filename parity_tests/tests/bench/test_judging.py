@@ -11,7 +11,7 @@ import pytest
 
 from mha_parity.bench import array_files, workload
 from mha_parity.bench import judge as judging
-from mha_parity.bench.calls import built
+from mha_parity.bench.calls import build_workload
 from mha_parity.bench.contenders import CONTENDERS, Contender, reason_left_out
 from mha_parity.bench.judge import Judge
 from mha_parity.bench.tasks import Size, Task, tasks
@@ -28,7 +28,7 @@ EPS = np.finfo(np.float64).eps
 
 def answer_of(contender: Contender, task: Task) -> Answer:
     """Return the contender's answer to a task, computed in this process."""
-    stand = built(contender, draw_task(task))
+    stand = build_workload(contender, draw_task(task))
     answer: Answer = stand.answer(stand.call())
     return answer
 
@@ -108,7 +108,7 @@ def test_a_part_is_judged_as_strictly(limit: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(judging, "LARGE", 1)
     posed = draw_task(TASKS[0])
     judge = Judge(posed)
-    stand = built(CONTENDERS[0], posed)
+    stand = build_workload(CONTENDERS[0], posed)
     answer = judge.part.of(stand.answer(stand.call()), SIZE.head_dim)
 
     assert "timed" == judge.finding(answer).status

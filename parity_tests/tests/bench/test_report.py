@@ -86,7 +86,7 @@ def printed(report: BenchReport, width: int) -> str:
 def compared(then: BenchReport, now: BenchReport) -> tuple[bool, str]:
     """Return the verdict of the comparison and what it printed."""
     console = Console(file=io.StringIO(), width=120)
-    grew = compare.show(json_document.of(then), json_document.of(now), console)
+    grew = compare.show(json_document.document(then), json_document.document(now), console)
     return grew, console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
 
@@ -193,7 +193,7 @@ def test_a_document_comes_back_as_it_was_written(tmp_path: Path) -> None:
     json_document.write(DEFAULT, str(file))
     found = json_document.read(str(file))
 
-    assert json.loads(json.dumps(json_document.of(DEFAULT))) == found
+    assert json.loads(json.dumps(json_document.document(DEFAULT))) == found
     assert "mha-parity-bench/1" == found["schema"]
     assert ENVIRONMENT == found["environment"]
     assert 15 == len(found["tasks"][0]["contenders"][0]["times"])
@@ -264,8 +264,8 @@ def test_noise_is_rarely_a_regression() -> None:
         change.grew
         for seed in range(1, 101)
         for change in compare.changes(
-            json_document.of(DEFAULT),
-            json_document.of(report_of(tasks(SETS["default"]), 1000 * seed)),
+            json_document.document(DEFAULT),
+            json_document.document(report_of(tasks(SETS["default"]), 1000 * seed)),
         )
     ]
 

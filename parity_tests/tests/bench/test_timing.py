@@ -15,7 +15,7 @@ from mha_parity.bench.contenders import (
     Contender,
     memory_needed,
     reason_left_out,
-    target,
+    target_contender,
 )
 from mha_parity.bench.messages import BytesReply, SecondsReply, TimeRequest
 from mha_parity.bench.target import target_offer
@@ -66,7 +66,7 @@ class FakeClient:
 def raced(names: str, rounds: int, breaks: int = -1) -> tuple[list[str], list[ContenderTimes]]:
     """Return the order of the measurements and the entries of fakes; the first may fail."""
     log: list[str] = []
-    entries = [ContenderTimes(contender=target(f":{name}")) for name in names]
+    entries = [ContenderTimes(contender=target_contender(f":{name}")) for name in names]
     clients: Any = [
         (entry, FakeClient(name, log, breaks if name == names[0] else -1))
         for entry, name in zip(entries, names, strict=True)
@@ -156,7 +156,7 @@ def test_numpy_is_timed_without_torch_in_its_process() -> None:
     code = (
         "import sys; from mha_parity.bench import worker, calls, workload, tasks, contenders;"
         "c = contenders.CONTENDERS[1]; t = tasks.Task(size=tasks.SMALL[0]);"
-        "calls.built(c, workload.draw_task(t)).call(); print('torch' in sys.modules)"
+        "calls.build_workload(c, workload.draw_task(t)).call(); print('torch' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
@@ -192,7 +192,7 @@ def contested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TaskTimes]:
         file.write_text(LAYER.format(change=change), encoding="utf-8")
         text = f"{file}:Layer"
         settings = BenchSettings(threads=1, rounds=6, text=text)
-        contenders = [BY_NAME["numpy"], target(text)]
+        contenders = [BY_NAME["numpy"], target_contender(text)]
         found[name] = time_task(TASK, contenders, settings, lambda _: None, target_offer(settings))
     return found
 
@@ -263,7 +263,7 @@ def test_a_target_is_left_out_of_what_it_does_not_offer() -> None:
     """One that takes a single float64 sample is not asked for three float32 ones."""
     offered = offer(layout="unbatched", dtype="float64", out_proj="identity")
     task = Task(size=Size(3, 7, 12, 2), causal=True)
-    found = reason_left_out(target("m:f"), task, case_of(task, offered), None, offered)
+    found = reason_left_out(target_contender("m:f"), task, case_of(task, offered), None, offered)
 
     assert "does not offer: causal, float32, several samples at once" == ", ".join(
         sorted(found.removeprefix("does not offer: ").split(", "))
@@ -300,5 +300,5 @@ def test_others_are_seen_on_the_cores() -> None:
 
 def test_expected_reasons_are_no_failures() -> None:
     """What a contender says it cannot do leaves it out; what it raises is its failure."""
-    assert not worker.unable(NotImplementedError("is timed forward alone")).failed
-    assert worker.unable(ValueError("got 3")).failed
+    assert not worker.unable_reply(NotImplementedError("is timed forward alone")).failed
+    assert worker.unable_reply(ValueError("got 3")).failed

@@ -163,19 +163,22 @@ def test_a_right_one_fails_with_less_than_the_chance_allowed(times: int) -> None
     """
     problem = dropout.dropout_problem(LAYER, whole_offer(), times)
     assert problem is not None
-    count, limit = math.prod(problem.weights_shape), -math.log(dropout.false_alarm(times))
+    count, limit = (
+        math.prod(problem.weights_shape),
+        -math.log(dropout.false_alarm_probability(times)),
+    )
 
     def seen(rate: float, *, fails: bool) -> float:
         return math.fsum(
             math.comb(count, k) * rate**k * (1 - rate) ** (count - k)
             for k in range(count + 1)
-            if (count * dropout.divergence(k / count) > limit) is fails
+            if (count * dropout.kl_divergence(k / count) > limit) is fails
         )
 
-    assert seen(dropout.P, fails=True) <= 2 * dropout.false_alarm(times)
-    assert seen(1 - dropout.P, fails=False) <= 2 * dropout.false_alarm(times)
+    assert seen(dropout.P, fails=True) <= 2 * dropout.false_alarm_probability(times)
+    assert seen(1 - dropout.P, fails=False) <= 2 * dropout.false_alarm_probability(times)
     # All that is dropped, or nothing: what "on again" rests on.
-    assert (1 - dropout.P) ** count < dropout.false_alarm(times)
+    assert (1 - dropout.P) ** count < dropout.false_alarm_probability(times)
 
 
 @pytest.mark.parametrize("attn", ["none", "causal"])
@@ -193,14 +196,14 @@ def test_no_more_keys_are_asked_than_are_needed(attn: str, number: int) -> None:
     assert attn == problem.case.attn
     assert queries == keys
     halved = 2 if attn == "causal" else 1
-    needed = -math.log(dropout.false_alarm(number)) / dropout.divergence(0.5)
+    needed = -math.log(dropout.false_alarm_probability(number)) / dropout.kl_divergence(0.5)
     assert samples * heads * (keys - 1) ** 2 / halved < needed
     assert needed <= samples * heads * keys**2 / halved
 
 
 def test_all_questions_together_stay_below_the_chance_of_a_run() -> None:
     """However often a process asks, the chances sum to no more than ``FALSE_ALARM``."""
-    total = math.fsum(dropout.false_alarm(times) for times in range(1, 10_000))
+    total = math.fsum(dropout.false_alarm_probability(times) for times in range(1, 10_000))
     assert total <= dropout.FALSE_ALARM
 
 

@@ -15,7 +15,7 @@ from mha_parity.checks.nonfinite_inputs import (
     NAME,
     SPREADS,
     check_nonfinite_inputs,
-    sees,
+    elements_reached,
     with_token,
 )
 from mha_parity.core.candidate import REMARK
@@ -135,7 +135,7 @@ def test_the_planted_layer_fails_by_its_name() -> None:
 def test_every_row_of_the_first_sample_sees_the_token(attn: str) -> None:
     """Also under the causal rule: kills another token, which the first rows do not see."""
     problem = make_problem(CASE.replace(attn=attn))
-    rows = sees(problem)
+    rows = elements_reached(problem)
     assert rows[0].all()
     assert not rows[1:].any()
     poisoned = with_token(problem, np.nan)

@@ -15,10 +15,10 @@ from mha_parity.core.option_flags import FLAGS, add_options, from_namespace, wit
 from mha_parity.core.options import OptionKeywords, Options
 
 TAKEN: list[tuple[Callable[[str], Any], str, Any]] = [
-    (values.whole, "1", 1), (values.whole, "9" * 18, int("9" * 18)),
-    (values.count, "0", 0), (values.count, "9" * 18, int("9" * 18)),
+    (values.positive_integer, "1", 1), (values.positive_integer, "9" * 18, int("9" * 18)),
+    (values.nonnegative_integer, "0", 0), (values.nonnegative_integer, "9" * 18, int("9" * 18)),
     (values.shard, "1/1", (1, 1)), (values.shard, "2/3", (2, 3)), (values.shard, "3/3", (3, 3)),
-    (values.positive, "1e-300", 1e-300), (values.positive, "0.5", 0.5),
+    (values.positive_number, "1e-300", 1e-300), (values.positive_number, "0.5", 0.5),
     (values.dtypes, "float32,float64", ("float32", "float64")),
     (values.policy, "zero", "zero"),
     (values.modules, " a.b, c,,", ("a.b", "c")), (values.names, "x,y", ("x", "y")),
@@ -27,12 +27,14 @@ TAKEN: list[tuple[Callable[[str], Any], str, Any]] = [
     (values.feature_pairs, "attn=causal, bias = yes", (("attn", "causal"), ("bias", "yes"))),
 ]  # fmt: skip
 REFUSED: list[tuple[Callable[[str], Any], str, str]] = [
-    *((values.whole, text, "a whole number from 1 up")
+    *((values.positive_integer, text, "a whole number from 1 up")
       for text in ("0", "-1", "1.5", "", "x", "1" * 19)),
-    *((values.count, text, "a whole number from 0 up") for text in ("-1", "x", "1" * 19)),
+    *((values.nonnegative_integer, text, "a whole number from 0 up")
+      for text in ("-1", "x", "1" * 19)),
     *((values.shard, text, "K/N with K from 1 to N")
       for text in ("0/1", "2/1", "1", "/1", "1/", "x/2", "1/x", "1/2/3", "")),
-    *((values.positive, text, "a number above 0") for text in ("0", "-1", "inf", "nan", "x")),
+    *((values.positive_number, text, "a number above 0")
+      for text in ("0", "-1", "inf", "nan", "x")),
     (values.dtypes, "float23", "no such dtype; did you mean 'float32'?"),
     (values.policy, "?", "known are nan, zero, uniform"),
     (values.mask_meanings, "m", "but should be NAME=keeps"),

@@ -13,7 +13,7 @@ from mha_parity.core.features import offer
 from mha_parity.core.problem import Problem
 from mha_parity.diagnose import diagnose
 from mha_parity.diagnose.evidence import Observation
-from mha_parity.diagnose.output_axes import exchanged
+from mha_parity.diagnose.output_axes import name_axis_order
 
 CASES = ("qkv-N3-L5-S5-H2-D4-float64-s1", "qkv-N5-L5-S5-H2-D4-causal-float64-s2")
 OFFER = offer(form="qkv", projection="none", inputs=("self", "cross"), attn=("none", "causal"))
@@ -40,7 +40,7 @@ def test_errors_of_digits_and_of_numbers_are_no_exchange(words: str) -> None:
     right = attend(Attention, problem).output
     for off in (right * np.float64(1.01), right[::-1] + 1):
         answer = Answer(output=off.astype(right.dtype))
-        assert () == exchanged([Observation(problem, answer, failing=True)])
+        assert () == name_axis_order([Observation(problem, answer, failing=True)])
 
 
 def test_infinities_of_both_are_compared_by_place() -> None:
@@ -50,4 +50,4 @@ def test_infinities_of_both_are_compared_by_place() -> None:
     off = np.where(right > 0, np.inf, right)
     observed = Observation(problem, Answer(output=off.swapaxes(0, 1)), failing=True)
     assert not any(np.isnan(off.ravel()))
-    assert 1 == len(exchanged([observed]))
+    assert 1 == len(name_axis_order([observed]))

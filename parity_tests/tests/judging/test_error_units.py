@@ -16,7 +16,7 @@ from mha_parity.judging.gradients import expected_gradients
 from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import ROUNDINGS, JudgeSettings
 from mha_parity.judging.tolerance import OrderSpread
-from mha_parity.oracle.error_bound import machine
+from mha_parity.oracle.error_bound import error_model
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.oracle.reference_gradients import reference_gradients
 
@@ -87,7 +87,7 @@ def test_one_array_under_several_names_has_the_sum_of_their_gradients(
     assert np.array_equal(total, found[names[0]].value)
     limits = sum(apart[name].limit for name in names)
     reach = sum(np.abs(apart[name].value).astype(float) + apart[name].limit for name in names)
-    unit = machine(problem.dtype).unit
+    unit = error_model(problem.dtype).unit
     terms = len(names) * unit  # one addition fewer than parts, and the rounding to the dtype
     assert found[names[0]].limit == pytest.approx(limits + terms / (1 - terms) * reach, rel=1e-12)
     for name in found.keys() - set(names):

@@ -21,7 +21,7 @@ from mha_parity.judging.gradient_groups import group_rows
 from mha_parity.judging.gradients import judge_gradients
 from mha_parity.oracle import reference_gradients as module
 from mha_parity.oracle.backward import backward
-from mha_parity.oracle.error_bound import machine
+from mha_parity.oracle.error_bound import error_model
 from mha_parity.oracle.eval_orders import EvalOrder, Prepared
 from mha_parity.oracle.eval_orders_vjp import pull_back
 from mha_parity.oracle.reference import reference_answer
@@ -260,7 +260,7 @@ def test_the_key_bias_has_no_gradient() -> None:
 
 def test_the_bound_holds_and_is_narrow() -> None:
     """Orders stay within the bound; on an ordinary problem it is below 2000 roundoffs."""
-    limits = backward(RICH, reference_answer(RICH), cotangent(RICH), machine(RICH.dtype))
+    limits = backward(RICH, reference_answer(RICH), cotangent(RICH), error_model(RICH.dtype))
     for name, array in pull_back(Prepared(RICH), OTHERS[1], cotangent(RICH)).items():
         assert (np.abs(array - limits[name].value) <= limits[name].error).all(), name
         share = np.median(limits[name].error) / np.abs(limits[name].value).max()

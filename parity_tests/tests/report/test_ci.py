@@ -227,10 +227,10 @@ def test_an_error_over_the_run_says_what_is_wrong() -> None:
 
 def test_seen_in_is_linked() -> None:
     """A thread has its address, anything else none."""
-    assert [("a/b#1", "https://github.com/a/b/issues/1"), ("a book", "")] == wording.threads(
+    assert [("a/b#1", "https://github.com/a/b/issues/1"), ("a book", "")] == wording.source_links(
         "a/b#1, a book"
     )
-    assert [] == wording.threads("")
+    assert [] == wording.source_links("")
 
 
 def closed(required: dict[str, Any], **optional: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def test_signs_stay_signs(name: str, written: str) -> None:
     """Where an encoding lacks a sign, another stands for it; passed and failed stay apart."""
     bytes_ = io.BytesIO()
     stream = io.TextIOWrapper(bytes_, encoding=name)
-    encoding.legible(stream)
+    encoding.replace_unencodable(stream)
     stream.write(SIGNS)
     stream.flush()
     assert written == bytes_.getvalue().decode(name)
@@ -35,7 +35,7 @@ def test_other_letters_become_question_marks() -> None:
     """A letter that no sign stands for is a question mark, and nothing is raised."""
     bytes_ = io.BytesIO()
     stream = io.TextIOWrapper(bytes_, encoding="ascii")
-    encoding.legible(stream)
+    encoding.replace_unencodable(stream)
     stream.write("τό ✓")
     stream.flush()
     assert b"?? +" == bytes_.getvalue()
@@ -51,7 +51,7 @@ def test_without_it_a_report_would_be_lost() -> None:
 def test_what_is_no_stream_is_left_alone() -> None:
     """Output that is caught in a string takes every letter, and is not touched."""
     stream = io.StringIO()
-    encoding.legible(stream)
+    encoding.replace_unencodable(stream)
     stream.write(SIGNS)
     assert stream.getvalue() == SIGNS
 
@@ -76,7 +76,7 @@ def test_the_command_runs_in_ascii() -> None:
 def test_lists_fit_the_width(what: str, width: int) -> None:
     """Every list fits its window, names at the left, and nothing ends in blanks."""
     stream = io.StringIO()
-    listing.show(what, Console(file=stream, width=width, color_system=None))
+    listing.show(what, Console(file=stream, width=width, color_system=None, force_terminal=True))
     lines = stream.getvalue().splitlines()
     assert [] == [line for line in lines if len(line) > width or line != line.rstrip()]
     names = [line.split()[0] for line in lines if not line.startswith("  ")]

@@ -226,17 +226,17 @@ def test_what_the_command_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     own = Path(__file__)
     monkeypatch.chdir(own.parent)
     sys.modules.setdefault(__name__, sys.modules[unscaled.__module__])
-    assert f"{own.name}:unscaled" == repro.spelled(unscaled)
+    assert f"{own.name}:unscaled" == repro.importable_target(unscaled)
     monkeypatch.chdir(tmp_path)
-    assert f"{own}:unscaled" == repro.spelled(unscaled)
+    assert f"{own}:unscaled" == repro.importable_target(unscaled)
     cell = ModuleType("cell")
     exec("def f(Q, K, V): return V", cell.__dict__)  # noqa: S102  (as a notebook does)
     monkeypatch.setitem(sys.modules, "cell", cell)
     for nameless in (cell.f, lambda rows: rows, len, np.float64(1)):
-        assert repro.spelled(nameless) is None
+        assert repro.importable_target(nameless) is None
     layer = mha_numpy.MultiheadAttention
-    assert "mha_numpy.module:MultiheadAttention" == repro.spelled(layer)
-    assert load(str(repro.spelled(layer))) is layer
+    assert "mha_numpy.module:MultiheadAttention" == repro.importable_target(layer)
+    assert load(str(repro.importable_target(layer))) is layer
 
 
 def test_what_is_no_attention_raises_the_error_that_is_exported() -> None:
@@ -251,7 +251,7 @@ def test_what_has_no_name_is_called_by_its_place() -> None:
     """A lambda by its line, in reports; a line to repeat its run leaves its place open."""
     nameless = lambda rows: rows  # noqa: E731  (that is what is named)
     line = nameless.__code__.co_firstlineno
-    assert f"lambda at {Path(__file__).name}:{line}" == repro.named(nameless)
+    assert f"lambda at {Path(__file__).name}:{line}" == repro.display_name(nameless)
     assert 'mha_parity.replay("x", ...)' == repro.repro_of(nameless, Options()).case("x")
 
 

@@ -206,7 +206,7 @@ def test_the_lines_are_explained(graded: Callable[..., Verdict]) -> None:
     }
     for (blocks, heads), sentence in said.items():
         changed = dataclasses.replace(picture, rows=MatrixAxis("row", blocks, heads))
-        assert sentence == html_page.parted(changed)
+        assert sentence == html_page.separator_caption(changed)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,14 @@ from mha_parity.oracle.reference import reference_answer
 from mha_parity.report import html_page
 from mha_parity.run.case_run import run_case
 from mha_parity.run.check import check
-from mha_parity.run.weights_pictures import HEADS, POSITIONS, closest, fitting, pictures, readable
+from mha_parity.run.weights_pictures import (
+    HEADS,
+    POSITIONS,
+    at_first_seen_sizes,
+    at_picture_sizes,
+    pictures,
+    worst_passing,
+)
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 
@@ -185,7 +192,7 @@ def test_a_run_that_holds_is_drawn_once() -> None:
     verdict = check(bound, Options(cases=20, draw=True))
     (picture,) = verdict.pictures
     assert verdict.worst is not None
-    assert fitting(verdict.worst.case) == picture.case
+    assert at_picture_sizes(verdict.worst.case) == picture.case
     assert max(picture.case.queries, picture.case.keys) <= POSITIONS
     assert picture.candidate_weights is not None
     assert (picture.error_units <= 1).all()
@@ -196,16 +203,16 @@ def test_a_run_that_holds_is_drawn_once() -> None:
 def test_what_fails_at_smaller_sizes_is_not_drawn_as_holding() -> None:
     """No picture says that a run holds which would show a failure, and none without a worst."""
     wrong, failure = failing("mha-N1-L2-S2-H1-D1-cross-float64-s0")
-    assert () == closest(wrong, failure.check_result, JudgeSettings())
-    assert () == closest(candidate(), None, JudgeSettings())
-    assert 1 == len(closest(candidate(), failure.check_result, JudgeSettings()))
+    assert () == worst_passing(wrong, failure.check_result, JudgeSettings())
+    assert () == worst_passing(candidate(), None, JudgeSettings())
+    assert 1 == len(worst_passing(candidate(), failure.check_result, JudgeSettings()))
 
 
 def test_a_run_that_holds_shows_weights_that_nobody_returns() -> None:
     """One narrow head with 9 keys, projected: the width is raised to 9, where P V shows P."""
     worst = parse("mha-N2-L71-S71-H1-D5-outproj-padding-maskedrows-float64-peaky-s11")
     (first, *_) = run_case(candidate(SILENT), worst, JudgeSettings()).check_results
-    (picture,) = closest(candidate(SILENT), first, JudgeSettings())
+    (picture,) = worst_passing(candidate(SILENT), first, JudgeSettings())
     assert (9, 9) == (picture.case.keys, picture.case.head_dim)
     seen = np.isfinite(picture.reference_weights)
     assert picture.candidate_weights is not None
@@ -217,18 +224,18 @@ def test_a_run_that_holds_shows_weights_that_nobody_returns() -> None:
 def test_fitting_keeps_groups() -> None:
     """Sizes are cut to what can be drawn, but for the heads of grouped queries."""
     case = parse("qkv-N2-L50-S70-H8-D30-G2-V9-cross-float64-s2")
-    fitted = fitting(case)
+    fitted = at_picture_sizes(case)
     assert (POSITIONS, POSITIONS, 8, 2) == (
         fitted.queries, fitted.keys, fitted.heads_count, fitted.kv_heads_count
     )  # fmt: skip
-    assert HEADS == fitting(parse("mha-N2-L5-S5-H8-D3-float64-s2")).heads_count
+    assert HEADS == at_picture_sizes(parse("mha-N2-L5-S5-H8-D3-float64-s2")).heads_count
 
 
 @pytest.mark.parametrize("first", ["mha-N5-L13-S17-H7-D11-cross-float64-s9", READ[1]])
 def test_readable_sizes(first: str) -> None:
     """Sizes lie between those of the small case and those first seen; features stay."""
     small: Case = parse("mha-N1-L2-S3-H2-D1-cross-causal-float64-s0")
-    large = readable(small, parse(first))
+    large = at_first_seen_sizes(small, parse(first))
     assert small.queries <= large.queries <= POSITIONS
     assert small.keys <= large.keys <= POSITIONS
     assert 2 <= large.heads_count <= HEADS

@@ -19,7 +19,7 @@ from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.case_run import ALL_OF, IN_FLIGHT, THEN_EVERY
 from mha_parity.run.check import check
 from mha_parity.run.chunks import run_chunk
-from mha_parity.run.executors import PARALLEL_FROM, jobs, processes
+from mha_parity.run.executors import PARALLEL_FROM, process_count, processes
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
@@ -100,17 +100,17 @@ def test_the_first_failure_does_not_depend_on_the_number_of_processes(
 
 def test_long_runs_take_every_core_and_short_ones_one_process() -> None:
     """Processes are started where they are worth it, and never for a candidate of this process."""
-    assert jobs(Options(cases=PARALLEL_FROM - 1), "a.py:f") == 1
-    assert jobs(Options(cases=PARALLEL_FROM), "a.py:f") >= 1
-    assert jobs(Options(cases=PARALLEL_FROM), None) == 1
-    assert jobs(Options(cases=PARALLEL_FROM, in_process=True), "a.py:f") == 1
-    assert jobs(Options(jobs=3), "a.py:f") == 3
+    assert process_count(Options(cases=PARALLEL_FROM - 1), "a.py:f") == 1
+    assert process_count(Options(cases=PARALLEL_FROM), "a.py:f") >= 1
+    assert process_count(Options(cases=PARALLEL_FROM), None) == 1
+    assert process_count(Options(cases=PARALLEL_FROM, in_process=True), "a.py:f") == 1
+    assert process_count(Options(jobs=3), "a.py:f") == 3
 
 
 def test_a_candidate_of_this_process_cannot_be_asked_in_several() -> None:
     """Asking for several processes with a candidate that has one is refused in one sentence."""
     with pytest.raises(ValueError, match="got jobs=2, but a candidate in this process has one"):
-        jobs(Options(jobs=2, in_process=True), "a.py:f")
+        process_count(Options(jobs=2, in_process=True), "a.py:f")
 
 
 def _zeros(problem: Problem) -> Array:
@@ -171,8 +171,8 @@ def test_a_long_run_is_measured_on_every_fifth_case_behind_the_first() -> None:
         run_chunk(candidate, cases, settings_of(Options()), _quiet, first).case_results
         for first in (0, ALL_OF)
     )
-    assert summary.weighed(early) == len(cases)
-    assert summary.weighed(late) == len(cases) // THEN_EVERY
+    assert summary.measured_cases(early) == len(cases)
+    assert summary.measured_cases(late) == len(cases) // THEN_EVERY
     assert sum(bool(t.measured) for t in early) > sum(bool(t.measured) for t in late) > 0
     assert [t.check_results[0].severity for t in early] == [
         t.check_results[0].severity for t in late

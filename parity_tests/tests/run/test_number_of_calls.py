@@ -14,7 +14,7 @@ from mha_parity.checks.call_effects import MonitoredCandidate
 from mha_parity.core.options import Options
 from mha_parity.judging.output import JudgeSettings
 from mha_parity.run.case_run import run_case
-from mha_parity.run.weights_pictures import closest
+from mha_parity.run.weights_pictures import worst_passing
 from mha_parity.targets.bind import bind
 
 if TYPE_CHECKING:
@@ -75,6 +75,6 @@ def test_a_picture_is_drawn_from_single_calls() -> None:
     run_case(candidate, worst.case, JudgeSettings())
     assert len(CALLS) > 24  # repeated and altered, as a case is
     CALLS.clear()
-    (picture,) = closest(candidate, worst, JudgeSettings())
+    (picture,) = worst_passing(candidate, worst, JudgeSettings())
     assert picture.candidate_weights is not None
     assert len(CALLS) <= 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mha_parity.worker.output_capture import LINES, START, OutputPerCase, mark
+from mha_parity.worker.output_capture import LINES, START, OutputPerCase, end_mark
 
 
 class TestOutput:
@@ -11,7 +11,13 @@ class TestOutput:
     def test_each_case_has_its_own_words(self) -> None:
         """Marks end the output of a case, in whatever pieces they arrive."""
         stream = (
-            b"loading\n" + mark(START) + b"one\n" + mark(0) + mark(1) + b"th\x00ree\n" + mark(2)
+            b"loading\n"
+            + end_mark(START)
+            + b"one\n"
+            + end_mark(0)
+            + end_mark(1)
+            + b"th\x00ree\n"
+            + end_mark(2)
         )
         for length in (1, 7, len(stream)):
             output = OutputPerCase()
@@ -25,7 +31,7 @@ class TestOutput:
     def test_an_unfinished_case_keeps_its_words(self) -> None:
         """What came after the last mark are the last words of a process that ended."""
         output = OutputPerCase()
-        output.feed(b"before\n" + mark(0) + b"goodbye\n")
+        output.feed(b"before\n" + end_mark(0) + b"goodbye\n")
         assert output.unfinished().last == "goodbye"
 
     def test_of_a_flood_the_end_is_kept(self) -> None:
@@ -33,7 +39,7 @@ class TestOutput:
         output = OutputPerCase()
         for number in range(1000):
             output.feed(b"line %d\n" % number)
-        output.feed(mark(0))
+        output.feed(end_mark(0))
         said = output.take(0)
         assert said.size == sum(len(f"line {n}\n") for n in range(1000))
         assert said.last.splitlines() == [f"line {n}" for n in range(1000 - LINES, 1000)]
@@ -47,7 +53,7 @@ class TestOutput:
     def test_long_lines_are_cut(self) -> None:
         """A line of thousands of characters leaves room for the others."""
         output = OutputPerCase()
-        output.feed(b"x" * 5000 + b"\nshort\n" + mark(0))
+        output.feed(b"x" * 5000 + b"\nshort\n" + end_mark(0))
         first, last = output.take(0).last.splitlines()
         assert (163, "...", "short") == (len(first), first[-3:], last)
 

@@ -25,7 +25,7 @@ SIZES = {"batch": 1, "queries": 5, "keys": 5, "head_dim": 16}  # D = 16: the sca
 SMALL = (0.0, 1.0, 2.0, 3.0, 4.0)  # of one channel of q and of k: scores 0 … 4
 ADDED = (8, 16, 32, 64, 80, 96, 128, 256, 512, 640, 704, 720, 752, 1024, 2048, 4096)
 NO_KEYS = "with no keys (S = 0)"
-REMEDY = "subtract the largest score of each row before exp, in each block of keys, the first too"
+REMEDY = "subtract the largest score of each row before exp; in blocks, from the first block on"
 
 
 @dataclass(frozen=True)
