@@ -39,6 +39,7 @@ SETS = (
     "500 cases",
     "500 cases",
     "500 cases",
+    "500 cases",
 )
 COLUMNS = "| attentions | red | named or described | vague | misleading | found after mending |"
 

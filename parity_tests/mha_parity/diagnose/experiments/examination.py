@@ -30,7 +30,7 @@ from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 from mha_parity.diagnose.experiments.sizes import Scan, scans
 from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
 from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
-from mha_parity.diagnose.experiments.variants import AS_BOOLEAN, OUTPUT_ORDER
+from mha_parity.diagnose.experiments.variants import AS_BOOLEAN, OF_HEADS, OUTPUT_ORDER
 from mha_parity.diagnose.experiments.weights import RESCALED, WeightsFinding, causes, readings
 
 if TYPE_CHECKING:
@@ -49,18 +49,17 @@ MASK_OPERATIONS = {
 }  # fmt: skip
 SEEN = "sees keys"
 MASK_REMEDIES = {
+    OF_HEADS: "say by the number of axes, not by their lengths, what the first axis of a mask is",
     "is repeated in the wrong order":
         "repeat each sample's mask for all its heads: repeat_interleave, not repeat or tile",
     "is inverted: ": "hide where torch's mask is True: ~mask, or masked_fill without the ~",
     AS_BOOLEAN: "add a float mask to the scores; only a boolean one hides where it is not 0",
-    HIDDEN_QUERIES:
-        "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of the keys",
+    HIDDEN_QUERIES: "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of keys",
     NAN_OF_HIDDEN: "let -inf reach the exponential alone: 0 times -inf is NaN",
     "tile of keys is hidden are NaN":
         "take 0 for a running maximum of -inf before it is subtracted",
     "keys are combined in tiles": RESCALED,
-    SEEN:
-        "let each row see the keys that it should: look at the bounds of loops over keys",
+    SEEN: "let each row see the keys that it should: look at the bounds of loops over keys",
 }  # fmt: skip
 UNKNOWN = "no experiment explains it"
 
@@ -229,8 +228,11 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
     """Yield what masks do, kinds of one effect together, that of the most kinds first."""
     kinds: dict[str, list[str]] = {}
     understood = any(each.understood for each in seen.masks)
-    for each in seen.masks:
-        if each.effect and (each.understood or not understood):
+    effects = [e for e in seen.masks if e.effect and (e.understood or not understood)]
+    of_attn = {each.effect for each in effects if each.name.startswith("attn=")}
+    for each in effects:
+        # A padding mask may be passed as an attn_mask too: right in other ways, it is wrong by it.
+        if each.always or each.name.startswith("attn=") or each.effect not in of_attn:
             kinds.setdefault(each.effect, []).append(each.name)
     for effect, names in sorted(kinds.items(), key=lambda item: -len(item[1])):
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN + 1 else ""

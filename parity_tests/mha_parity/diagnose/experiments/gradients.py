@@ -15,6 +15,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.compare import as_float64
+from mha_parity.diagnose.experiments import recomputed_weights
 from mha_parity.diagnose.experiments.places import AXES
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, size_rule
 from mha_parity.diagnose.experiments.sizes import LETTERS
@@ -62,6 +63,7 @@ FACTORS: dict[str, Callable[[Case], float]] = {
     "S": lambda c: c.keys,
     "1/S": lambda c: 1 / c.keys,
     "1/sqrt(H)": lambda c: c.heads_count**-0.5,
+    "1/(query heads of a key head)": lambda c: (c.kv_heads_count or 1) / c.heads_count,
     **{f"sqrt(D / (D rounded up to a multiple of {m}))": _padded(m) for m in (8, 16, 32, 64)},
 }
 NO_FACTOR = "by no one factor"
@@ -134,6 +136,8 @@ def _of_groups(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
     sizes = [_sizes(caller, s) | {"heads_count": 6, "kv_heads_count": 3} for s in SIZES[:2]]
     trials = _answered(caller, [caller.case(**each, **most) for each in sizes])
     read = dict.fromkeys(map(_regrouped, trials))
+    if "" in read:  # a factor may be that of a group's query heads: two and three of them
+        trials += _answered(caller, [caller.case(**sizes[0] | {"kv_heads_count": 2}, **most)])
     for text in _sentences(trials) if "" in read else read:
         yield f"with grouped-query heads: {text}"
 
@@ -171,11 +175,16 @@ def _of_the_softmax(trials: Sequence[CallResult], plain: Sequence[str]) -> tuple
 
 
 def _without_masks(trials: Sequence[CallResult]) -> tuple[str, ...]:
-    """Return that gradients are those without a mask, where they are, and not those with it."""
+    """Return that gradients are those without a mask, in whole or in the weights alone."""
     if not any(any(_departures(each).values()) for each in trials):
         return ()
     bare = [replace(each, problem=without_masks(each.problem)) for each in trials]
-    return () if any(any(_departures(each).values()) for each in bare) else (UNMASKED,)
+    if not any(any(_departures(each).values()) for each in bare):
+        return (UNMASKED,)
+    for kind in recomputed_weights.KINDS:
+        if not any(any(_departures(each, kind).values()) for each in trials):
+            return (recomputed_weights.RECOMPUTED,)
+    return ()
 
 
 def _most(caller: Caller) -> dict[str, str]:

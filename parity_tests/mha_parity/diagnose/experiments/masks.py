@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
@@ -67,13 +67,15 @@ CANNOT = "the weights cannot be read"
 class MaskEffect:
     """One kind of mask: what it does in place of what it should ("" where it is right).
 
-    ``error`` is the largest error of the output; ``trial`` the call.
+    ``error`` is the largest error of the output; ``trial`` the call. ``always``: it is wrong in
+    every way in which the mask is passed.
     """
 
     name: str
     effect: str
     error: float
     trial: CallResult
+    always: bool = False
 
     @property
     def kind(self) -> str:
@@ -95,10 +97,11 @@ def masks(caller: Caller, *, plain_wrong: bool = False) -> Iterator[MaskEffect]:
         for kind in kinds:
             if kind not in caller.candidate.offer[axis] or not caller.running():
                 continue
-            designs = _in_every_way(caller, _designs(caller, {axis: kind}), ALONE)
+            designs, always = _in_every_way(caller, _designs(caller, {axis: kind}), ALONE)
             found = list(_effects(caller, designs[:1] if plain_wrong else designs, plain_wrong))
             wrong = [each for each in found if each.effect]
-            yield from ([each for each in wrong if each.understood] or wrong or found)[:1]
+            chosen = ([each for each in wrong if each.understood] or wrong or found)[:1]
+            yield from (replace(each, always=always) for each in chosen)
 
 
 def mask_pairs(caller: Caller) -> Iterator[MaskEffect]:
@@ -109,7 +112,7 @@ def mask_pairs(caller: Caller) -> Iterator[MaskEffect]:
             if not caller.running():
                 return
             designs = _designs(caller, {"padding": padding, "attn": attn})[:1]
-            designs = _in_every_way(caller, designs, PAIRED)
+            designs, _ = _in_every_way(caller, designs, PAIRED)
             found = [e for e in _effects(caller, designs, plain_wrong=False) if e.effect]
             yield from ([each for each in found if each.understood] or found)[:1]
 
@@ -137,19 +140,21 @@ def _designs(caller: Caller, mask: dict[str, str]) -> list[tuple[str, Case]]:
 
 def _in_every_way(
     caller: Caller, designs: Sequence[tuple[str, Case]], ways: int
-) -> list[tuple[str, Case]]:
+) -> tuple[list[tuple[str, Case]], bool]:
     """Return the designs, the first and the longest with a seed whose call is wrong, if one is.
 
     The seed chooses in which of several ways a mask is passed, and whether it hides whole tiles.
+    The second value: whether all seeds of the first design are wrong.
     """
-    found = []
+    found, always = [], False
     for i, (name, case) in enumerate(designs):
         most = ways if i == 0 or case.keys > TILE else 1
         seeds = _pattern_seeds(case, most)
         trials = caller.pose([pose(case.replace(seed=s)) for s in seeds]) if most > 1 else []
         wrong = next((s for s, t in zip(seeds, trials, strict=False) if t.wrong), seeds[0])
         found.append((name, case.replace(seed=wrong)))
-    return found
+        always = all(t.wrong for t in trials) if i == 0 else always
+    return found, always
 
 
 def _pattern_seeds(case: Case, number: int) -> list[int]:

@@ -64,6 +64,8 @@ def _size_rules(
         name = {2: f"{letter} is odd"}.get(m, f"{letter} % {m} != 0")
         yield name, rest != 0
         yield f"{letter} % {m} = 0", rest == 0
+        if m > 2:
+            yield f"{letter} % {m} = 1", rest == 1
         for t in sorted({m, int(below)}):
             yield f"{letter} > {t} and {name}", (values > t) & (rest != 0)
         yield f"{letter} % {m} > {m // 2} or = 0", (rest > m // 2) | (rest == 0)

@@ -152,12 +152,18 @@ def tiles(found: Curve) -> tuple[int, Array] | None:
         high = np.where(some, by_tile, -np.inf).max(axis=-1)
         low = np.where(some, by_tile, np.inf).min(axis=-1)
         spread = np.where(some.any(axis=-1), high - low, 0)
-        if spread.max() <= 10 * found.atol and some.sum(axis=-1).max() > 1:
-            return width, np.where(some.any(axis=-1), high, np.nan)
+        # Only in a row that is wrong do two right weights of one tile speak for the tile.
+        offsets = np.where(some.any(axis=-1), high, np.nan)
+        wrong = np.asarray(np.nan_to_num(np.abs(offsets)).max(axis=-1) > 10 * found.atol)
+        compared = np.maximum(some.sum(axis=-1) - 1, 0)[wrong].sum()
+        enough = compared >= max(MIN_COMPARED, some.any(axis=-1)[wrong].sum() / 2)
+        if spread.max() <= 10 * found.atol and enough:
+            return width, offsets
     return None
 
 
 MOST_PARTS = 8  # that keys are split in
+MIN_COMPARED = 8  # weights beside the first of their tile, in rows that are wrong
 SUM_LEFT_OUT = (
     "each tile's result is weighted by exp of its maximum alone, and not by its sum of exponentials"
 )

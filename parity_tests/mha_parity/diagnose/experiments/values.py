@@ -2,30 +2,42 @@
 
 One channel of q and k gives every row the same small scores; a second adds a constant to all scores
 of a row. The softmax is that of the small scores, whatever is added: where the output is another,
-the row's maximum is not subtracted, or something else is.
+the row's maximum is not subtracted, or something else is. The same constant on one key of many, the
+first or the last, shows a maximum of some keys alone. One of the small scores is exactly 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mha_parity.diagnose.experiments.calls import DTYPES, pose
 from mha_parity.diagnose.experiments.places import contents
+from mha_parity.diagnose.experiments.variants import is_answered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 SIZES = {"batch": 1, "queries": 5, "keys": 5, "head_dim": 16}  # D = 16: the scale is exactly 1/4
+ROWS = {"all": slice(None), "last": slice(-1, None)}  # of queries whose scores are all shifted
 SMALL = (0.0, 1.0, 2.0, 3.0, 4.0)  # of one channel of q and of k: scores 0 … 4
 ADDED = (8, 16, 32, 64, 80, 96, 128, 256, 512, 640, 704, 720, 752, 1024, 2048, 4096)
 NO_KEYS = "with no keys (S = 0)"
-REMEDY = "subtract the largest score of each row before exp; in blocks, from the first block on"
+MANY = 1030  # keys: more than a block has
+WHOLE_MAXIMUM = (
+    "subtract the maximum over all keys of the row: follow it from block to block, and multiply "
+    "what was accumulated by exp(old maximum - new maximum)"
+)
+ZERO = "keys whose score is exactly 0 get no weight"
+BY_PLACE = "hide keys by their places, from the mask itself, not by the score: a true one may be 0"
+REMEDY = "subtract the maximum of the row's own scores before exp, from the first block on"
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,11 @@ def values(caller: Caller) -> Iterator[ValueEffect]:
         if kinds:
             yield ValueEffect(kinds, REMEDY)
             return
+    for key in ("last", "first"):
+        if text := _one_key(caller, key):
+            yield ValueEffect(text, WHOLE_MAXIMUM)
+            return
+    yield from _zeros(caller)
     yield from _no_keys(caller)
 
 
@@ -54,37 +71,99 @@ def _dtypes(caller: Caller) -> list[str]:
 
 def _shift(caller: Caller, dtype: str, sign: int, rows: str) -> str:
     """Return from which constant on that is added to scores the output is wrong."""
-    trials = []
-    for added in ADDED:
-        problem = _shifted(caller, dtype, float(sign * added), rows)
-        if problem is None or not caller.running():
-            return ""
-        trials += caller.pose([problem])
-    wrong = [added for added, trial in zip(ADDED, trials, strict=False) if trial.wrong]
-    # What is wrong at all scores has another cause: here the wrong ones are all beyond some.
-    if not wrong or min(wrong) == ADDED[0] or len(wrong) < sum(a >= min(wrong) for a in ADDED):
+    found = _limit(caller, lambda added: _shifted(caller, dtype, float(sign * added), rows))
+    if found is None:
         return ""
-    last = max(a for a in ADDED if a < min(wrong))
-    text = contents([t for t in trials if t.wrong]) or "wrong"
+    last, first, text = found
     side = "above" if sign > 0 else "below"
-    limits = f"{side} {sign * last} … {sign * min(wrong)}"
+    limits = f"{side} {sign * last} … {sign * first}"
     besides = " next to rows of small scores" if rows == "last" else ""
     return f"rows whose scores are all {limits}{besides} are {text}"
 
 
-def _shifted(caller: Caller, dtype: str, added: float, rows: str) -> Problem | None:
-    """Return the problem with ``added`` on all scores of all rows or of the last; None without."""
+def _limit(
+    caller: Caller, problem_of: Callable[[int], Problem | None]
+) -> tuple[int, int, str] | None:
+    """Return the last constant that is right, the first that is wrong, and what stands there."""
+    trials: dict[int, CallResult] = {}
+    for added in (ADDED[-1], *ADDED[:-1]):  # what is right at the largest is right at all
+        problem = problem_of(added)
+        if problem is None or not caller.running():
+            return None
+        trials[added] = caller.pose([problem])[0]
+        if not trials[ADDED[-1]].wrong:
+            return None
+    wrong = [added for added in ADDED if trials[added].wrong]
+    # What is wrong at all scores has another cause: here the wrong ones are all beyond some.
+    if min(wrong) == ADDED[0] or len(wrong) < sum(a >= min(wrong) for a in ADDED):
+        return None
+    last = max(a for a in ADDED if a < min(wrong))
+    return last, min(wrong), contents([trials[a] for a in wrong]) or "wrong"
+
+
+def _one_key(caller: Caller, key: str) -> str:
+    """Return by how much the score of one key of many has to be larger, and from how many on."""
+    if caller.base.inputs == "self" and "none" not in caller.candidate.offer["attn"]:
+        return ""  # the last key is seen by one row alone, the first row sees no other
+
+    def problem(dtype: str, added: int, keys: int = MANY) -> Problem | None:
+        return _shifted(caller, dtype, float(added), f"{key} key", keys)
+
+    limits = {name: _limit(caller, partial(problem, name)) for name in _dtypes(caller)}
+    found = {name: limit for name, limit in limits.items() if limit is not None}
+    if not found:
+        return ""
+    by = ", ".join(f"by {low} … {high} in {name}" for name, (low, high, _) in found.items())
+    (name, (_, added, text)), *_ = found.items()
+    right, wrong = 1, MANY
+    while right + 1 < wrong and caller.running():
+        middle = (right + wrong) // 2
+        asked = problem(name, added, middle)
+        is_wrong = asked is not None and caller.pose([asked])[0].wrong
+        right, wrong = (right, middle) if is_wrong else (middle, wrong)
+    return (
+        f"the output is {text} where the score of the {key} key is larger than all others {by}, "
+        f"wherever S > {right}: that key has no part in the maximum that is subtracted"
+    )
+
+
+def _zeros(caller: Caller) -> Iterator[ValueEffect]:
+    """Yield that scores of exactly 0 are taken for hidden ones, where the output shows it."""
+    problem = _shifted(caller, caller.base.dtype, 0.0, "all") or _orthogonal(caller)
+    trial = caller.pose([problem])[0]
+    if not trial.wrong:
+        return
+    scores = trial.right.stages["masked scores"]
+    hidden = (scores == 0) | np.isneginf(scores)
+    case = problem.case.replace(attn="bool3d")
+    changed = problem.replace(case=case, attn_mask=hidden.reshape(-1, *hidden.shape[2:]))
+    if is_answered(trial, changed):
+        yield ValueEffect(ZERO, BY_PLACE)
+
+
+def _shifted(
+    caller: Caller, dtype: str, added: float, rows: str, keys: int = SIZES["keys"]
+) -> Problem | None:
+    """Return the problem with ``added`` on scores; None where none can be made.
+
+    ``rows``: on all scores of "all" rows or of the "last", or on those of the "last key" or of the
+    "first key".
+    """
     case = caller.base
     width = case.heads_count * SIZES["head_dim"]
     kinds = {"kdim": width, "vdim": width} if case.projection == "separate" else {}
-    problem = pose(caller.case(**SIZES, **kinds, dtype=dtype))
+    problem = pose(caller.case(**SIZES | {"keys": keys}, **kinds, dtype=dtype))
+    small = np.resize(SMALL, keys)
+    if rows.endswith("key"):
+        small[0 if rows.startswith("first") else -1] += 4 * added
     if problem.query is problem.key:
-        return None if problem.w_q is None else _from_one_array(problem, added, rows)
+        return None if problem.w_q is None else _from_one_array(problem, added, rows, small)
     query, key = np.zeros_like(problem.query), np.zeros_like(problem.key)
     step = problem.head_dim
     query[:, :, ::step] = 1
-    key[:, :, ::step] = np.array(SMALL)[:, None]
-    query[:, slice(None) if rows == "all" else -1, 1::step] = 4 * added
+    key[:, :, ::step] = small[:, None]
+    if at := ROWS.get(rows):
+        query[:, at, 1::step] = 4 * added
     key[:, :, 1::step] = 1
     changes: dict[str, object] = {"query": query, "key": key}
     if problem.key is problem.value:
@@ -97,26 +176,37 @@ def _shifted(caller: Caller, dtype: str, added: float, rows: str) -> Problem | N
     return problem.replace(**changes)
 
 
-def _from_one_array(problem: Problem, added: float, rows: str) -> Problem:
+def _from_one_array(problem: Problem, added: float, rows: str, small: Array) -> Problem:
     """Return the same scores where q and k are projected from one array, by columns of their own.
 
-    No value has the column that is as large as the constant.
+    No value has a column that is as large as the constant.
     """
     step = problem.head_dim
     x = np.zeros_like(problem.query)
     x[:, :, ::step] = 1
-    x[:, :, 1::step] = np.array(SMALL)[:, None]
-    x[:, slice(None) if rows == "all" else -1, 2::step] = 4 * added
+    x[:, :, 1::step] = small[:, None]
+    if at := ROWS.get(rows):
+        x[:, at, 2::step] = 4 * added
     weights = {name: np.zeros_like(getattr(problem, name)) for name in ("w_q", "w_k")}
     for name, columns in (("w_q", (0, 2)), ("w_k", (1, 0))):  # q: 1 and the constant; k: small, 1
         for channel, column in enumerate(columns):
             for head in range(0, len(weights[name]), step):
                 weights[name][head + channel, head + column] = 1
     w_v = np.array(problem.w_v)
-    w_v[:, 2::step] = 0
+    w_v[:, 1::step] = w_v[:, 2::step] = 0
     biases = {n: np.zeros_like(b) for n in ("b_q", "b_k") if (b := getattr(problem, n)) is not None}
     value = x if problem.value is problem.query else problem.value
     return problem.replace(query=x, key=x, value=value, w_v=w_v, **weights, **biases)
+
+
+def _orthogonal(caller: Caller) -> Problem:
+    """Return a problem of one array whose rows are orthogonal: scores are 0 but of a row's own."""
+    problem = pose(caller.case(**SIZES))
+    x = np.zeros_like(problem.query)
+    for row in range(x.shape[1]):
+        x[:, row, row :: problem.head_dim] = 2
+    value = x if problem.value is problem.query else problem.value
+    return problem.replace(query=x, key=x, value=value)
 
 
 def _no_keys(caller: Caller) -> Iterator[ValueEffect]:

@@ -21,6 +21,10 @@ OUTPUT_ORDER = (
     "the output heads come in the order (query head of a group, key head), where that of the query "
     "heads, (key head, query head of a group), is right"
 )
+OF_HEADS = (
+    "of sample h is applied to head h of every sample: its first axis is taken for that of the "
+    "heads, which is as long"
+)
 INVERTED = "is inverted: what it marks is seen, the rest hidden"
 AS_BOOLEAN = "is taken as boolean: every number but 0 hides its key"
 
@@ -136,6 +140,8 @@ def _padding(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
     yield "is applied with the keys in reverse order", mask[:, ::-1]
     for shift in (1, -1):
         yield f"is shifted by {shift:+d} keys", np.roll(mask, shift, axis=1)
+    if n == heads:
+        yield OF_HEADS, np.repeat(np.tile(mask, (n, 1))[:, None], problem.case.queries, axis=1)
     rows = np.arange(n * heads) % n
     yield (
         "is repeated in the wrong order: head h of sample n has the mask of sample (n H + h) % N",
@@ -156,7 +162,8 @@ def _attn(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
         n = len(mask) // heads
         both = mask.reshape(n, heads, *mask.shape[1:])
         tiled = mask.reshape(heads, n, *mask.shape[1:]).swapaxes(0, 1)
-        orders = {
+        orders = {OF_HEADS: both.swapaxes(0, 1)} if n == heads else {}
+        orders |= {
             "of N * H rows is read as (H, N) in place of (N, H)": tiled,
             "of head 0 is applied to every head": both[:, :1],
             "of sample 0 is applied to all samples": both[:1],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
 from mha_parity.diagnose.experiments.reading import SampleWeights, read
-from mha_parity.diagnose.experiments.rules import OffIndices, index_rule, index_runs
+from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
 from mha_parity.diagnose.experiments.scale import RIGHT_LAW, law, measured, rounded_scale
 
 if TYPE_CHECKING:
@@ -97,7 +97,34 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
         cause = _bent(caller, each, curves[i + 1 :], widths)
         if cause:
             return [cause]
+    if some := _of_some_rows(caller, wrong, widths):
+        return [some]
     return [_unknown(wrong[0], curves[0] if curves else None)]
+
+
+def _of_some_rows(
+    caller: Caller, wrong: Sequence[SampleWeights], widths: Sequence[int]
+) -> WeightsFinding | None:
+    """Return what fits the wrong rows where these follow a rule and all other rows are right."""
+    seen = []
+    for each in wrong:
+        near = np.abs(each.weights - each.expected) <= 10 * each.noise
+        alone = each.visible.sum(axis=-1).max(axis=0) < 2  # one key has the weight 1, whatever else
+        off = np.flatnonzero(~near.all(axis=(0, 2)) | alone)
+        seen.append(OffIndices(len(alone), frozenset(off.tolist())))
+    rule = index_rule("row", seen)
+    if rule is None or rule == EVERYWHERE:
+        return None
+    for each, rows in zip(wrong, seen, strict=True):
+        at = sorted(rows.off)
+        arrays = {n: getattr(each, n)[:, at] for n in ("weights", "expected", "scores", "query")}
+        found = transfer.curve(replace(each, **arrays))
+        cause = None if found is None else _bent(caller, found, [], widths)
+        if cause is not None and cause.understood:
+            return replace(
+                cause, text=f"in {rule}: {cause.text}; all others are right", operation=""
+            )
+    return None
 
 
 def _empty_heads(wrong: list[SampleWeights]) -> WeightsFinding | None:

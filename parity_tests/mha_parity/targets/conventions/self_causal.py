@@ -27,6 +27,8 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
     see everything. The rows between may see too much of the future: that is for the judge, and no
     name of a class or a file has a say. A target that forgets its last key hides no future, nor
     does one whose last row never sees the key before it: it may answer with keys of other calls.
+    A causal rule is one of a single head too: where several are split wrongly, rows are a jumble,
+    in which none of the last may reach the first.
 
     Raises
     ------
@@ -34,6 +36,20 @@ def hides_the_future(convention: Convention, problem: Problem) -> bool:
         The target raised.
 
     """
+    if not _reaches_back_alone(convention, problem):
+        return False
+    single = problem.case.replace(heads_count=1, kv_heads_count=0)
+    has_one = problem.case.heads_count > 1 and "one" in convention.offer["heads"]
+    if not has_one or convention.own_weights is not None:
+        return True
+    try:
+        return _reaches_back_alone(convention, make_problem(single))
+    except CandidateError:
+        return True
+
+
+def _reaches_back_alone(convention: Convention, problem: Problem) -> bool:
+    """Return whether the last row sees the last two, of which one of the first sees neither."""
     before = convention(problem).output
     last = convention(_changed(problem, -1)).output
     unchanged = [row for row in (0, 1) if _equal(before[:, row], last[:, row])]

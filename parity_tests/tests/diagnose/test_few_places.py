@@ -1,0 +1,86 @@
+"""What is wrong at few scores, rows or masks alone is said as that, and of right twins nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.gradients import gradient_effects
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mha_parity.targets.conventions.base import Convention
+
+
+@pytest.fixture(scope="module")
+def bound(subjects: Path) -> Callable[[str], Convention]:
+    """Return a function that makes one of the subjects callable on problems."""
+    return lambda name: bind(load.load(f"{subjects}/wrong_at_few_places.py:{name}"))
+
+
+@pytest.fixture(scope="module")
+def said(bound: Callable[[str], Convention]) -> Callable[[str], list[str]]:
+    """Return a function that gives what the experiments say of one of the subjects."""
+
+    def found(name: str) -> list[str]:
+        return [each.text for each in findings(examine(Caller(bound(name), lambda: True)))]
+
+    return found
+
+
+CAUSES = {
+    "by_threes": "in the last rows beyond a multiple of 3: the effective scale is",
+    "first_maximum": "in float64, wherever S > 48: that key has no part in the maximum",
+    "zeros_hidden": "keys whose score is exactly 0 get no weight",
+    "ByLength": "where N = H: the mask of sample h is applied to head h of every sample",
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_what_is_wrong_at_few_places_is_said(name: str, said: Callable[[str], list[str]]) -> None:
+    """One sentence has the place and the step."""
+    (found,) = said(name)
+    assert CAUSES[name] in found
+
+
+def test_a_mask_is_inverted_where_it_is_passed(said: Callable[[str], list[str]]) -> None:
+    """A padding mask is passed as an attn_mask too, and is right by its own parameter."""
+    (found,) = said("Inverted")
+    assert "the mask is inverted" in found
+    assert "attn=bool2d" in found
+    assert "padding" not in found
+
+
+@pytest.mark.parametrize(
+    "name", ["by_threes_scaled", "followed_maximum", "future_hidden", "Layer", "NotInverted"]
+)
+def test_nothing_is_said_of_the_right_twins(name: str, said: Callable[[str], list[str]]) -> None:
+    """What stands next to each wrong one has no cause."""
+    assert [] == said(name)
+
+
+def test_weights_that_a_backward_pass_computes_without_the_mask_are_said(
+    bound: Callable[[str], Convention],
+) -> None:
+    """By the gradients that they give; where the same keys are hidden again, nothing."""
+    wrong, right = (
+        gradient_effects(Caller(bound(name), lambda: True))
+        for name in ("recomputed_unhidden", "recomputed")
+    )
+    assert ("with padding=bool: hidden keys take part in the backward pass",) == tuple(
+        each.partition(": it computes")[0] for each in wrong
+    )
+    assert () == right
+
+
+def test_jumbled_rows_are_no_causal_rule(bound: Callable[[str], Convention]) -> None:
+    """Several heads that are cut out of memory hide the last rows from the first by chance."""
+    assert not bound("jumbled").hides_future
+    assert bound("future_hidden").hides_future
