@@ -22,6 +22,8 @@ RECOMPUTED = (
     "log-sum-exp of the visible scores), without the mask"
 )
 
+LARGEST = 50.0  # an exponent that a finite number for -inf in a whole row passes, and nothing else
+
 
 class WithoutMask(VJP):
     """The weights of the backward pass are those of all scores; sum(P * dP) is theirs too."""
@@ -34,7 +36,7 @@ class WithoutMask(VJP):
         with np.errstate(all="ignore"):
             top = masked.max(axis=-1, keepdims=True)
             total = np.exp(masked - top).sum(axis=-1, keepdims=True)
-            weights = np.exp(scores - top) / total
+            weights = np.exp(np.minimum(scores - top, LARGEST)) / total
         unseen = np.asarray(self.problem.masked_rows())[..., None]
         self.p = np.where(unseen, 0, weights).astype(self.p.dtype)
 

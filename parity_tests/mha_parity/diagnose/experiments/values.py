@@ -152,7 +152,8 @@ def _shifted(
     case = caller.base
     width = case.heads_count * SIZES["head_dim"]
     kinds = {"kdim": width, "vdim": width} if case.projection == "separate" else {}
-    problem = pose(caller.case(**SIZES | {"keys": keys}, **kinds, dtype=dtype))
+    rows_too = {"queries": keys} if case.inputs == "self" else {}
+    problem = pose(caller.case(**SIZES | {"keys": keys} | rows_too, **kinds, dtype=dtype))
     small = np.resize(SMALL, keys)
     if rows.endswith("key"):
         small[0 if rows.startswith("first") else -1] += 4 * added
