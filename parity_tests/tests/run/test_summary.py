@@ -177,8 +177,8 @@ def test_power_is_counted_where_it_was_measured() -> None:
     """None is not measured, and an empty set shows nothing."""
     results = [RIGHT, result(exposes=frozenset({"zeros", "no scale"})),
                result(exposes=frozenset()), result(exposes=None)]  # fmt: skip
-    assert {"zeros": 2, "no scale": 1} == summary.powers(results)
-    assert 3 == summary.weighed(results)
+    assert {"zeros": 2, "no scale": 1} == summary.exposing_cases(results)
+    assert 3 == summary.measured_cases(results)
 
 
 def test_notes_say_what_a_verdict_leaves_open() -> None:
