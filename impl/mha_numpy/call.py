@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -85,11 +84,7 @@ class CheckedCall(NamedTuple):
         """Return the call of some samples of the batch: views."""
         axis = slice(None), samples
         inputs = _to_each(lambda x, _: x[axis[self.options.batch_first :]], self.inputs)
-        cut = tuple(
-            tuple(mask[samples] if len(mask) > 1 else mask for mask in masks)
-            for masks in (self.masking.hidden, self.masking.bias)
-        )
-        masking = replace(self.masking, hidden=cut[0], bias=cut[1])
+        masking = self.masking.of_samples(samples)
         scores = (samples.stop - samples.start, *self.scores[1:])
         return self._replace(inputs=inputs, masking=masking, scores=scores)
 

@@ -5,7 +5,7 @@ Axes everywhere: N batch, H heads, L queries, S keys (the appended ones included
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,14 @@ class Masking:
     def is_empty(self) -> bool:
         """Whether every query sees every key and nothing is added."""
         return not (self.hidden or self.bias or self.causal)
+
+    def of_samples(self, samples: slice) -> Masking:
+        """Return the masks of some samples: views."""
+        hidden, bias = (
+            tuple(mask[samples] if len(mask) > 1 else mask for mask in masks)
+            for masks in (self.hidden, self.bias)
+        )
+        return replace(self, hidden=hidden, bias=bias)
 
     def additive(
         self, queries: int, keys: int, dtype: DTypeLike, unit: float = 1.0

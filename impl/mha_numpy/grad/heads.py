@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.attention import apply_weights, attend, by_key_head, draw_kept
+from mha_numpy.engines.dispatch import cut_batch
+from mha_numpy.engines.parallel import on_all_threads
 from mha_numpy.engines.threads import holding_blas
 from mha_numpy.grad.flash import attend_flash_vjp
 from mha_numpy.grad.targets import HeadGradients, Pull, sum_to
@@ -32,9 +34,48 @@ def attend_heads_vjp(heads: Heads, engine: str) -> tuple[NDArray[Any], NDArray[A
     """
     options = heads.options
     if engine == "flash":
+        shares = cut_batch(options, heads.scores)
+        if len(shares) > 1 and not heads.masking.bias:
+            return attend_shares_vjp(heads, shares)
         return attend_flash_vjp(*heads[:5], need_weights=options.need_weights)
     kept = draw_kept(heads.scores, options.dropout_p, options.rng, heads.q.dtype)
     return attend_plain_vjp(*heads[:5], kept=kept)
+
+
+def attend_shares_vjp(
+    heads: Heads, shares: list[slice]
+) -> tuple[NDArray[Any], NDArray[Any] | None, Pull]:
+    """Return what `attend_heads_vjp` does, each share of the batch by the plain engine.
+
+    Where heads are short, the calls of flash for each cost more than their arithmetic. Float masks
+    are not taken: samples may share one, and its gradient.
+    """
+    n, num_heads, queries, _ = heads.scores
+    merged = np.empty((n, queries, num_heads, heads.v.shape[3]), heads.q.dtype)
+    heads_out, weights = merged.transpose(0, 2, 1, 3), None
+    if heads.options.need_weights:
+        weights = np.empty(heads.scores, heads.q.dtype)
+    pulls: dict[int, Pull] = {}
+
+    def compute_share(index: int) -> None:
+        own = shares[index]
+        q, k, v, masking, scale, _ = heads
+        masking = masking.of_samples(own)
+        out, found, pulls[index] = attend_plain_vjp(q[own], k[own], v[own], masking, scale)
+        heads_out[own] = out
+        if weights is not None:
+            weights[own] = found
+
+    def pull(d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients) -> None:
+        def pull_share(index: int) -> None:
+            own = shares[index]
+            targets = HeadGradients(into.q[own], into.k[own], into.v[own], ())
+            pulls[index](d_heads[own], None if d_weights is None else d_weights[own], targets)
+
+        on_all_threads(pull_share, len(shares))
+
+    on_all_threads(compute_share, len(shares))
+    return heads_out, weights, pull
 
 
 def attend_plain_vjp(
