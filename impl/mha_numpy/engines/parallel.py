@@ -53,7 +53,7 @@ def affine(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> 
     (32 rows) to 0.9 (128 rows) of the time for it, its others the same. The result is then laid out
     column by column, which costs small problems as much again in what follows.
     """
-    if len(x) <= min(FEW_ROWS, len(weight) // 8):
+    if len(x) <= min(FEW_ROWS, len(weight) // 4):
         return product(weight, x, None if bias is None else bias[:, None]).T
     return product(x, weight, bias)
 
