@@ -72,15 +72,18 @@ def choose_tiles(
     """Return tiles of about `most_keys` keys and as many queries as `most_bytes` hold.
 
     The latter are `tile_bytes` where they are None. Where the scores of all keys are `held`,
-    HELD_BYTES have room for a block. Few heads, counted over all samples, get blocks of fewer
-    queries, so that there are LEAST_TASKS.
+    HELD_BYTES have room for a block, and a tile of few queries has more keys. Few heads, counted
+    over all samples, get blocks of fewer queries, so that there are LEAST_TASKS.
     """
     width = even_share(keys, most_keys)
     rows = (most_bytes or tile_bytes()) // (width * itemsize)
     if held:
         rows = min(rows, HELD_BYTES // (keys * itemsize))
     rows = min(rows, -(-queries * heads // LEAST_TASKS))
-    return Tiles(even_share(queries, max(rows, least_rows)), width)
+    rows = even_share(queries, max(rows, least_rows))
+    if held:
+        width = even_share(keys, max(width, tile_bytes() // (rows * itemsize)))
+    return Tiles(rows, width)
 
 
 def cut_tasks(

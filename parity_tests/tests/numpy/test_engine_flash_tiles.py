@@ -111,6 +111,13 @@ def test_few_heads_get_blocks_of_fewer_queries() -> None:
         assert (600, 80) == (many.queries, few.queries)
 
 
+def test_held_tiles_of_few_queries_have_more_keys() -> None:
+    """One head of 1024 queries has blocks of 128, whose tiles are as large as those of 512."""
+    held, passing = (choose_tiles(1024, 4096, 4, 1, held=held) for held in (True, False))
+    assert 128 == held.queries == passing.queries
+    assert passing.keys < held.keys == tile_bytes() // (128 * 4)
+
+
 def test_causal_rule_halves_the_work(
     monkeypatch: pytest.MonkeyPatch, flash_problem: Callable[..., Any]
 ) -> None:
