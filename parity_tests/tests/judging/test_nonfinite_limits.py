@@ -98,20 +98,18 @@ def test_a_policy_of_the_output_is_met_within_roundings_of_its_largest_terms() -
     Kills a projection, the bias or a magnitude that is left out.
     """
     problem = make_problem(parse(f"mha-N2-L3-S3-H2-D2-bias-outproj-{MASKED}"))
-    assert problem.w_v is not None
-    assert problem.w_out is not None
-    assert problem.b_out is not None
-    problem = problem.replace(
-        w_v=3 * problem.w_v, w_out=-5 * problem.w_out, b_out=-9 - problem.b_out
-    )
+    drawn = (problem.w_v, problem.w_out, problem.b_out)
+    w_v, w_out, b_out = (np.asarray(each) for each in drawn)
+    w_v, w_out, b_out = 3 * w_v, -5 * w_out, -9 - b_out
+    problem = problem.replace(w_v=w_v, w_out=w_out, b_out=b_out)
     reference = reference_answer(problem)
     judged = judged_array("output", problem, reference)
     wanted = reference_under(problem, reference, "zero").output
     rows = np.argwhere(np.asarray(problem.masked_rows()).any(axis=1))
     largest = max(abs(each) for each in reference.v.ravel() if np.isfinite(each))
-    for weight in (problem.w_v, problem.w_out):
+    for weight in (w_v, w_out):
         largest *= max(sum(abs(float(each)) for each in row) for row in weight)
-    largest += max(abs(float(each)) for each in problem.b_out)
+    largest += max(abs(float(each)) for each in b_out)
     reach = (4 + 3 + 2 + 16) * (roundoff(problem.dtype) * largest + smallest_number(problem.dtype))
     for times, name in ((0.99, "zero"), (1.01, "other")):
         found = wanted.astype(np.float64)
