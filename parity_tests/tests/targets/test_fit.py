@@ -255,6 +255,7 @@ def test_refusals_name_their_reason(name: str, sentence: str) -> None:
         ("W_query", "q"), ("toqueries.weight", "q"), ("c_attn.weight", "qkv"), ("W.o", "out"),
         ("in_proj_weight", "qkv"), ("to_kv.weight", "kv"), ("kqv.weight", "kqv"),
         ("heads.0.embeddings_to_queries_layer.weight", "q"),
+        ("_Layer__qkv.weight", "qkv"), ("query_weights_list.0", "q"),
         ("qkv_nets.0.weight", "qkv"), ("rotary.inv_freq", ""), ("linears.3.weight", ""),
     ],
 )  # fmt: skip

@@ -241,7 +241,7 @@ def _with_own_masks(convention: Convention, case: Case) -> Iterator[tuple[str, C
     """Yield the plain case with each mask of floats that the convention passes by itself."""
     for axis, name, values in FLOAT_MASKS:
         for value in [each for each in values if each in convention.offer[axis]][:1]:
-            yield f"a {name} of floats", case.replace(**{axis: value})
+            yield f"floats in `{name}`", case.replace(**{axis: value})
 
 
 def _answered(convention: Convention, case: Case) -> Iterator[tuple[str, str]]:

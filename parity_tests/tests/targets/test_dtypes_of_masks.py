@@ -1,0 +1,34 @@
+"""A dtype in which a mask of floats raises is not offered, in the layer's own words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.core.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.usefixtures("few_further_calls")
+
+
+@pytest.fixture(scope="module")
+def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
+    """Return the function that checks a layer of the file in all dtypes."""
+    return lambda name: check_subject(f"dtypes_of_masks.py:{name}", cases=60)
+
+
+def test_a_dtype_that_masks_raise_in_is_left_out(judged: Callable[[str], Verdict]) -> None:
+    """The layer passes in the other dtypes, and the reason is what it raised with the mask."""
+    verdict = judged("NoShortMasks")
+    assert 0 == verdict.failed, verdict.sentence
+    (row,) = (r for r in verdict.features if (r.axis, r.value) == ("dtype", "bfloat16"))
+    assert 0 == row.cases
+    assert "with floats in `attn_mask` it raised TypeError" in row.note
+
+
+def test_what_is_wrong_in_the_others_fails(judged: Callable[[str], Verdict]) -> None:
+    """The dtype is left out, and not the layer."""
+    assert Outcome.FAIL == judged("NoShortMasksDoubled").outcome
