@@ -31,6 +31,7 @@ SMALL = (0.0, 1.0, 2.0, 3.0, 4.0)  # of one channel of q and of k: scores 0 … 
 ADDED = (8, 16, 32, 64, 80, 96, 128, 256, 512, 640, 704, 720, 752, 1024, 2048, 4096)
 NO_KEYS = "with no keys (S = 0)"
 MANY = 1030  # keys: more than a block has
+MANY_OF_BOTH = 260  # where there are as many rows: a call takes their product
 WHOLE_MAXIMUM = (
     "subtract the maximum over all keys of the row: follow it from block to block, and multiply "
     "what was accumulated by exp(old maximum - new maximum)"
@@ -106,7 +107,9 @@ def _one_key(caller: Caller, key: str) -> str:
     if caller.base.inputs == "self" and "none" not in caller.candidate.offer["attn"]:
         return ""  # the last key is seen by one row alone, the first row sees no other
 
-    def problem(dtype: str, added: int, keys: int = MANY) -> Problem | None:
+    many = MANY_OF_BOTH if caller.base.inputs == "self" else MANY
+
+    def problem(dtype: str, added: int, keys: int = many) -> Problem | None:
         return _shifted(caller, dtype, float(added), f"{key} key", keys)
 
     limits = {name: _limit(caller, partial(problem, name)) for name in _dtypes(caller)}
@@ -115,7 +118,7 @@ def _one_key(caller: Caller, key: str) -> str:
         return ""
     by = ", ".join(f"by {low} … {high} in {name}" for name, (low, high, _) in found.items())
     (name, (_, added, text)), *_ = found.items()
-    right, wrong = 1, MANY
+    right, wrong = 1, many
     while right + 1 < wrong and caller.running():
         middle = (right + wrong) // 2
         asked = problem(name, added, middle)
