@@ -154,7 +154,7 @@ def tiles(found: Curve) -> tuple[int, Array] | None:
         spread = np.where(some.any(axis=-1), high - low, 0)
         # Only in a row that is wrong do two right weights of one tile speak for the tile.
         offsets = np.where(some.any(axis=-1), high, np.nan)
-        wrong = np.asarray(np.nan_to_num(np.abs(offsets)).max(axis=-1) > 10 * found.atol)
+        wrong: Array = np.asarray(np.nan_to_num(np.abs(offsets)).max(axis=-1) > 10 * found.atol)
         compared = np.maximum(some.sum(axis=-1) - 1, 0)[wrong].sum()
         enough = compared >= max(MIN_COMPARED, some.any(axis=-1)[wrong].sum() / 2)
         if spread.max() <= 10 * found.atol and enough:
