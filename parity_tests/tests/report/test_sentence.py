@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from mha_parity.core.parameters import NO_ANSWER, Parameter, Role
-from mha_parity.core.verdict import Outcome, Source, Verdict
+from mha_parity.core.verdict import Diagnosis, Outcome, Source, Verdict
+from mha_parity.report.brief import MORE, brief
 
 MASK = Parameter(name="mask", of="call", role=Role.MASK, reason="no meaning fits")
 LENGTHS = Parameter(name="lens", of="call", role=Role.LENGTHS)
@@ -66,3 +67,32 @@ def test_a_failure_over_the_run_is_no_failure_of_cases(
 def test_the_first_suspect_is_marked_then_the_line_that_raised(source: Source, line: int) -> None:
     """Then the first line of the definition."""
     assert line == source.marked
+
+
+def test_a_verdict_that_fails_says_why_others_are_inconclusive(
+    make_verdict: Callable[..., Verdict],
+) -> None:
+    """The count of inconclusive cases beside those that fail comes with the commonest reason."""
+    verdict = make_verdict(inconclusive=3, reasons={"rounding error too large to tell": 3})
+    assert "fails 40 of 200 cases; 3 inconclusive: rounding error too large" in verdict.sentence
+
+
+@pytest.mark.parametrize("bug", [None, "scale-dmodel"])
+def test_what_was_measured_is_said_once(
+    make_verdict: Callable[..., Verdict], bug: str | None
+) -> None:
+    """The first line of a failed test has the cause; a second has it where it adds the bug's id."""
+    cause = Diagnosis(bug=bug, title="the scale is 1", confident=True, explains=1.0)
+    text = brief(make_verdict(diagnosis=(cause,)))
+    assert (2 if bug else 1) == text.count("the scale is 1")
+
+
+def test_a_failed_test_that_is_cut_says_where_the_rest_stands(
+    make_verdict: Callable[..., Verdict],
+) -> None:
+    """Beyond 25 lines the last one names the option and the attribute that have all of it."""
+    notes = tuple(f"note {number} {'of many words ' * 20}" for number in range(9))
+    whole, cut = brief(make_verdict()), brief(make_verdict(notes=notes))
+    assert not whole.endswith(MORE)
+    assert cut.endswith(MORE)
+    assert 25 >= len(cut.splitlines())

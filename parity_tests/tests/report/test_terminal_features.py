@@ -102,7 +102,7 @@ def test_whole_axes_that_are_not_offered_take_one_entry(
     make_verdict: Callable[..., Verdict], make_rows: Callable[..., list[FeatureRow]]
 ) -> None:
     """An axis with one offered value is named once; single values of others by themselves."""
-    assert {"any other form", "any other bias"}.isdisjoint(wording.not_offered(make_verdict()))
+    assert {"other form", "other bias", "any bias"}.isdisjoint(wording.not_offered(make_verdict()))
     padding = make_verdict(features=tuple(make_rows("padding", none=(10, 0))))
     assert ["any key_padding_mask"] == wording.not_offered(padding)
     some = make_verdict(
