@@ -10,7 +10,7 @@ import pytest
 from mha_parity.cases.generate import cotangent, make_problem
 from mha_parity.core.case import parse
 from mha_parity.oracle.backward import backward
-from mha_parity.oracle.error_bound import ErrorModel, bound_in, machine
+from mha_parity.oracle.error_bound import ErrorModel, bound_in, error_model
 from mha_parity.oracle.reference import reference_answer
 
 
@@ -80,7 +80,7 @@ def test_the_bounds_of_gradients_are_their_formulas(dtype: str) -> None:
     case = f"qkv-N1-L2-S3-H1-D1-cross-floatpadding-floatmask-scaled-grad-{dtype}-s0"
     problem = make_problem(parse(case)).replace(given_scale=-0.75)
     reference, given = reference_answer(problem), cotangent(problem)
-    model = machine(problem.dtype)
+    model = error_model(problem.dtype)
     limits = bound_in(model, problem, reference)
 
     def row(values: np.ndarray, errors: np.ndarray) -> list[Number]:
