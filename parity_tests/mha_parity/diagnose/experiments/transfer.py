@@ -149,14 +149,15 @@ def tiles(found: Curve) -> tuple[int, Array] | None:
         padded[..., :keys] = rest
         by_tile = padded.reshape(*rest.shape[:2], count, width)
         some = np.isfinite(by_tile)
+        any_of: Array = np.asarray(some.any(axis=-1))
         high = np.where(some, by_tile, -np.inf).max(axis=-1)
         low = np.where(some, by_tile, np.inf).min(axis=-1)
-        spread = np.where(some.any(axis=-1), high - low, 0)
+        spread = np.where(any_of, high - low, 0)
         # Only in a row that is wrong do two right weights of one tile speak for the tile.
-        offsets = np.where(some.any(axis=-1), high, np.nan)
+        offsets = np.where(any_of, high, np.nan)
         wrong: Array = np.asarray(np.nan_to_num(np.abs(offsets)).max(axis=-1) > 10 * found.atol)
         compared = np.maximum(some.sum(axis=-1) - 1, 0)[wrong].sum()
-        enough = compared >= max(MIN_COMPARED, some.any(axis=-1)[wrong].sum() / 2)
+        enough = compared >= max(MIN_COMPARED, any_of[wrong].sum() / 2)
         if spread.max() <= 10 * found.atol and enough:
             return width, offsets
     return None
