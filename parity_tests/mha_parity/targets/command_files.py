@@ -42,10 +42,6 @@ class CommandOfFiles(Command):
             There is no such program, or it does not say what it offers.
 
         """
-        self._folder = tempfile.TemporaryDirectory(prefix="mha-parity-")
-        self._requests, self._answers = (
-            Path(self._folder.name) / name for name in ("requests", "answers")
-        )
         # Of requests that were answered ahead: the same request may come several times.
         self._known: defaultdict[bytes, deque[bytes]] = defaultdict(deque)
         super().__init__(text)
@@ -57,66 +53,78 @@ class CommandOfFiles(Command):
         request fails by itself.
         """
         self._known.clear()
-        self._start(blocks)
-        if self._ended(waits) == 0:
+        status, written = self._run(blocks, waits)
+        if status == 0:
             with contextlib.suppress(FormatError, Ended):
-                for block, answer in zip(blocks, list(self._written(len(blocks))), strict=True):
+                answers = list(_messages(written, len(blocks)))
+                for block, answer in zip(blocks, answers, strict=True):
                     self._known[block].append(answer)
 
     def _answer(self, block: bytes) -> bytes:
         if kept := self._known.get(block):
             return kept.popleft()
-        self._start([block])
-        assert self._popen is not None  # noqa: S101  (started)
-        status = self._popen.wait()
+        status, written = self._run([block])
         if status:
             raise Ended(status)
-        (answer,) = self._written(1)
+        (answer,) = _messages(written, 1)
         return answer
 
-    def _start(self, blocks: Sequence[bytes]) -> None:
-        """Start the program on a file of requests."""
-        self._stop()
-        self._requests.write_bytes(b"".join(LENGTH.pack(len(each)) + each for each in blocks))
-        self._answers.unlink(missing_ok=True)
-        names = {REQUESTS: str(self._requests), ANSWERS: str(self._answers)}
-        words = list(self._words)
-        for name, path in names.items():
-            words = [word.replace(name, path) for word in words]
-        self._popen = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+    def _run(
+        self, blocks: Sequence[bytes], waits: Callable[[], None] | None = None
+    ) -> tuple[int | None, bytes]:
+        """Run the program on requests; return its status, None if it stalled, and what it wrote."""
+        # A folder for each run: this process is killed at its end, and cleans nothing up then.
+        with tempfile.TemporaryDirectory(prefix="mha-parity-") as folder:
+            requests, answers = (Path(folder) / name for name in ("requests", "answers"))
+            requests.write_bytes(b"".join(LENGTH.pack(len(each)) + each for each in blocks))
+            words = [
+                word.replace(REQUESTS, str(requests)).replace(ANSWERS, str(answers))
+                for word in self._words
+            ]
+            self._popen = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+            if waits is None or _goes_on(self._popen, answers, waits):
+                status: int | None = self._popen.wait()
+            else:
+                status = None
+            self._stop()
+            return status, answers.read_bytes() if answers.exists() else b""
 
-    def _ended(self, waits: Callable[[], None]) -> int | None:
-        """Return the exit status; None where no further answer came for too long."""
-        assert self._popen is not None  # noqa: S101  (started)
-        size, since = -1, time.monotonic()
-        while self._popen.poll() is None:
-            time.sleep(TICK)
-            waits()
-            now = self._answers.stat().st_size if self._answers.exists() else 0
-            if now != size:
-                size, since = now, time.monotonic()
-            elif time.monotonic() - since > STALLED:
-                self._stop()
-                return None
-        return self._popen.returncode
 
-    def _written(self, count: int) -> Iterator[bytes]:
-        """Yield as many answers from the file.
+def _goes_on(popen: subprocess.Popen[bytes], answers: Path, waits: Callable[[], None]) -> bool:
+    """Wait until the program has ended; return False where no further answer comes for too long."""
+    size, since = -1, time.monotonic()
+    while popen.poll() is None:
+        time.sleep(TICK)
+        waits()
+        now = answers.stat().st_size if answers.exists() else 0
+        if now != size:
+            size, since = now, time.monotonic()
+        elif time.monotonic() - since > STALLED:
+            return False
+    return True
 
-        Raises
-        ------
-        FormatError
-            What should be a length is none.
-        Ended
-            There are fewer.
 
-        """
-        left = self._answers.read_bytes() if self._answers.exists() else b""
-        for _ in range(count):
-            if len(left) >= LENGTH.size and (length := LENGTH.unpack_from(left)[0]) > LARGEST:
-                raise FormatError(NO_LENGTH.format(left[: LENGTH.size]))
-            end = LENGTH.size + length if len(left) >= LENGTH.size else 1
-            if len(left) < end:
-                raise Ended(0)
-            yield left[LENGTH.size : end]
-            left = left[end:]
+def _messages(written: bytes, count: int) -> Iterator[bytes]:
+    """Yield as many messages of a file.
+
+    Raises
+    ------
+    FormatError
+        What should be a length is none.
+    Ended
+        There are fewer.
+
+    """
+    start = 0
+    for _ in range(count):
+        begin = written[start : start + LENGTH.size]
+        if len(begin) < LENGTH.size:
+            raise Ended(0)
+        (length,) = LENGTH.unpack(begin)
+        if length > LARGEST:
+            raise FormatError(NO_LENGTH.format(begin))
+        start += LENGTH.size
+        if start + length > len(written):
+            raise Ended(0)
+        yield written[start : start + length]
+        start += length

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -100,11 +101,11 @@ with processes(1) as executor:
 """
 
 
-@pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])
-def test_a_process_ends_with_a_caller_that_is_killed(signal: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+def test_a_process_ends_with_a_caller_that_is_killed(name: str, tmp_path: Path) -> None:
     """A job that is cancelled leaves nothing: the worker closes the output that it shares."""
     script = tmp_path / "script.py"
-    script.write_text(KILLED.format(signal=signal), encoding="utf-8")
+    script.write_text(KILLED.format(signal=name), encoding="utf-8")
     # Output ends when nobody holds it; a worker that lives on holds it for good.
     done = subprocess.run(
         [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60,
@@ -247,6 +248,36 @@ def _scheduler() -> Iterator[str]:
         threading.Thread(target=process.stderr.read, daemon=True).start()
         assert found is not None
         yield found[0]
+
+
+def test_an_interrupt_leaves_the_cluster_free(subjects: Path) -> None:
+    """Ctrl-C in a long run leaves with 130, says how far it came, and drops what is not begun."""
+    with _scheduler() as address, ExitStack() as stack:
+        own = (address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
+        worker = stack.enter_context(_started("worker", *own))
+        threading.Thread(target=worker.stderr.read, daemon=True).start()  # type: ignore[union-attr]  # a pipe
+
+        from distributed import Client
+
+        client = stack.enter_context(Client(address, set_as_default=False))
+        client.wait_for_workers(1, timeout=STARTED)
+        run = ["check", f"{subjects}/projected.py:f", "--cases", "100000", "--scheduler", address]
+        command = [sys.executable, "-m", "mha_parity", *run]
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stderr is not None
+            assert any(" of 100000 cases" in line for line in process.stderr)
+            process.send_signal(signal.SIGINT)
+            rest = process.stderr.read()
+        assert (130, True) == (
+            process.returncode,
+            "mha-parity: interrupted while judging" in rest and " of 100000 cases" in rest,
+        ), rest
+        until = time.monotonic() + STARTED
+        while any(client.processing().values()) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not any(client.processing().values())
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence(
