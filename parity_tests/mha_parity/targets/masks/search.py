@@ -320,7 +320,7 @@ class _Search:
             return SINGLE_SHAPES
         if self._experiment.convention.library.name not in {"numpy", "torch"}:
             return FEW
-        last = self._experiment.problem.case.layout == "sequence_first"
+        last = self._experiment.problem.case.layout == "sequence_first" and not self._asked.certain
         return (*SHAPES, *SAMPLES_LAST) if last else SHAPES
 
     def _demanded(self) -> list[MaskFormat]:
