@@ -56,7 +56,6 @@ KV_WIDTHS = (
 )  # fmt: skip
 SHARED = 0.85  # of layers with three inputs of one width: L = S, so that one may be another
 DEALT, COINCIDENT, BROAD_AND_LONG = 0.8, 0.25, 0.25
-BATCH_FIRST = 0.15  # of cases whose batch is dealt: a large one fits, and what follows is small
 LONG_SHARES = (0.4, 0.3, 0.3)  # of long cases: keys, queries, both
 FULL_LENGTH = 0.02  # of long cases: what makes self-attention past a thousand keys possible
 # Microseconds that a score, a weight and an element of a row cost oracle, bound and judge together.
@@ -173,15 +172,9 @@ class SizeDraw:
         sizes["head_dim"] += sizes["heads_count"] == sizes["head_dim"]
         limit = FULL_LIMIT if rng.random() < FULL_LENGTH else LONG_LIMIT
         long = self._long(features)
-        # One sample and one head, so that the next length of the round fits and need not wait.
-        least = {"batch": 1} | ({"heads_count": 1} if self._free("heads_count", features) else {})
-        dealt = sizes | least | dict.fromkeys(long, BLOCK + 1)
-        self._deal(dealt, features, limit, tuple(f"long {name}" for name in long))
-        sizes |= {name: dealt[name] for name in long}
-        if cost(sizes, features) > limit:
-            sizes |= least
-        if rng.random() < BROAD_AND_LONG:
-            self._deal(sizes, features, limit, ("head_dim",))
+        sizes |= dict.fromkeys(long, BLOCK + 1)
+        broad = ("head_dim",) * (rng.random() < BROAD_AND_LONG)
+        self._deal(sizes, features, limit, (*(f"long {name}" for name in long), *broad))
 
     def _long(self, features: Features) -> tuple[str, ...]:
         """Return which lengths are long; in self-attention one stands for both."""
@@ -204,12 +197,10 @@ class SizeDraw:
         lengths = ["queries", "keys"]
         if features["inputs"] == "self":
             lengths.remove(self.rng.choice(lengths))
-        axes = tuple(sorted({"head_dim", "heads_count", *lengths} - {least}))
-        batch = ("batch",) if least != "batch" else ()
-        # A large batch leaves no time for other large sizes, and they leave none for it.
-        order = (batch, axes) if self.rng.random() < BATCH_FIRST else (axes, batch)
-        for each in order:
-            self._deal(sizes, features, LIMIT, each)
+        axes = {"head_dim", "heads_count", *lengths} - {least}
+        self._deal(sizes, features, LIMIT, sorted(axes))
+        if least != "batch":  # the last one, lest a large one leave no time for the others
+            self._deal(sizes, features, LIMIT, ("batch",))
         if features["inputs"] == "self":
             sizes["queries"] = sizes[lengths[0]]
 

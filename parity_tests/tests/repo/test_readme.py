@@ -171,7 +171,7 @@ def test_a_broken_example_fails() -> None:
     ("bug", "command"),
     [
         ("softmax-add-eps", f"{EXAMPLES}/assert_close_misjudges.py:attention_with_epsilon"),
-        ("scale-dmodel", "parity_tests/subjects/wrong_scale.py:f"),
+        ("scale-dmodel", "parity_tests/subjects/wrong_scale.py:f --cases 100"),
     ],
     ids=["epsilon", "scale"],
 )
