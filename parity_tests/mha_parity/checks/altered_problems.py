@@ -138,9 +138,11 @@ def with_masks_of(
 def after_keys_of(problem: Problem, earlier: Problem) -> Problem | None:
     """Return the problem with the keys and values of an earlier one before its own.
 
-    In self-attention with its rows before those of the problem, which are the last ones then.
+    In self-attention with its rows before those of the problem, which are the last ones then. None
+    where masks hide some of them, or the earlier problem has other samples.
     """
-    if problem.is_causal or any(getattr(problem, name) is not None for name in MASKS):
+    masked = problem.is_causal or any(getattr(problem, name) is not None for name in MASKS)
+    if masked or earlier.case.batch != problem.case.batch:
         return None
     names = ROWS if problem.query is problem.key is problem.value else ROWS[1:]
     joined: dict[int, Array] = {}

@@ -72,7 +72,7 @@ SENTENCES: list[tuple[Verdict, str]] = [
     (verdict(FAIL, 4), "Parity does not hold: f fails 4 of 9 cases."),
     (
         verdict(FAIL, 4, 2),
-        "Parity does not hold: f fails 4 of 9 cases; 2 could not be judged.",
+        "Parity does not hold: f fails 4 of 9 cases; 2 inconclusive.",
     ),
     (
         verdict(FAIL, 4, dtype_finding="answers in float32"),

@@ -14,7 +14,8 @@ from mha_parity.core.arrays import Array, merge_heads, split_heads
 from mha_parity.core.case import parse
 from mha_parity.core.problem import Problem
 from mha_parity.oracle.error_bound import bound
-from mha_parity.oracle.reference import Reference, reference_answer
+from mha_parity.oracle.reference import Reference, reference_answer, stages_in_float64
+from mha_torch.plain import Stages
 
 # Of each dtype: the roundoff of its numbers, that of its sums, its smallest number.
 MACHINES = {
@@ -100,7 +101,7 @@ def masks(problem: Problem) -> list[Array]:
     return [np.abs(each.additive()) for each in alone]
 
 
-def exponents(problem: Problem, reference: Reference, errors: Any, m: Machine) -> Array:
+def exponents(problem: Problem, reference: Stages | Reference, errors: Any, m: Machine) -> Array:
     """Return how far each score may move: its inner product, the masks, maximum and exp."""
     q, k = size(reference.q), size(reference.k)
     dq, dk = errors
@@ -128,7 +129,7 @@ def exponents(problem: Problem, reference: Reference, errors: Any, m: Machine) -
     return found
 
 
-def by_hand(problem: Problem, reference: Reference, m: Machine) -> dict[str, Array]:
+def by_hand(problem: Problem, reference: Stages | Reference, m: Machine) -> dict[str, Array]:
     """Return the bounds of output, weights, weights formed anew, and heads."""
     dq, dk, dv = (
         projection(problem, which, getattr(reference, which), m) for which in ("q", "k", "v")
@@ -190,7 +191,7 @@ def test_the_bound_is_its_formulas(case: str, probabilistic: bool) -> None:
     reference = reference_answer(problem)
     machine = Machine(*MACHINES[problem.case.dtype], probabilistic)
     with np.errstate(all="ignore"):
-        expected = by_hand(problem, reference, machine)
+        expected = by_hand(problem, stages_in_float64(reference), machine)
     found = bound(problem, reference, probabilistic=probabilistic)
     assert np.isfinite(expected["output"]).any()
     # Of weights near 1 float64 leaves two digits of what their exponents move by.
@@ -208,7 +209,9 @@ def test_exponents_are_cut_where_exp_is_finite() -> None:
     problem = make_problem(parse("qkv-N1-L2-S3-H1-D3-cross-float32-s21")).replace(given_scale=2e8)
     reference = reference_answer(problem)
     found = bound(problem, reference)
-    expected = by_hand(problem, reference, Machine(*MACHINES["float32"], probabilistic=False))
+    expected = by_hand(
+        problem, stages_in_float64(reference), Machine(*MACHINES["float32"], probabilistic=False)
+    )
     assert 600 < np.log(expected["recomputed"].max()) < 709
     for name in ("weights", "recomputed"):
         np.testing.assert_allclose(getattr(found, name), expected[name], rtol=1e-9)
