@@ -142,6 +142,8 @@ class Layers:
             ):
                 if answers and roles in masked:
                     break
+                if arrangement == "axial" and len(roles.inputs) > 1:
+                    continue  # along the rows of a table: self-attention
                 many = by_name and heads > 1
                 if not projected:
                     many = arrangement in OF_HEADS or (
