@@ -1,8 +1,8 @@
 """Calls of one object after each other, and the answers of new objects to the same problems.
 
-First the shorter, then the longer problem, one sample of it, wider heads where there are no
-weights, other rows of its shapes, other masks, none, the shorter again; then the same in evaluation
-mode and without autograd, as inference runs.
+First the shorter, then the longer problem, wider heads where there are no weights, other rows of
+its shapes, other masks, none, the shorter again; then the same in evaluation mode and without
+autograd, as inference runs. One sample after several is a sequence of its own.
 """
 
 from __future__ import annotations
@@ -98,7 +98,10 @@ class CallSequence:
     def single(self) -> list[Step]:
         """The call with the first sample alone: what is kept by lengths may have another batch."""
         one = altered.first_sample(self.other.problem)
-        return [] if one is None else [Step(one, "a problem of one sample")]
+        if one is None or self.expected(one) is None:
+            return []
+        same = self.bound.switches(one) == self.bound.switches(self.this.problem)
+        return [Step(one, "a problem of one sample")] if same else []
 
     @cached_property
     def wide(self) -> list[Step]:
@@ -126,7 +129,7 @@ class CallSequence:
             )
             if each is not None
         ]
-        called = [*self.half, self.this, *self.single, *self.wide, self.other, *masks, *self.half]
+        called = [*self.half, self.this, *self.wide, self.other, *masks, *self.half]
         called += [self.this._replace(mode=mode) for mode in self.modes[:-1]]
         for mode in self.modes[-1:]:  # of inference: lengths and values change in it as well
             again = (*self.half, self.this, self.other, *self.half)

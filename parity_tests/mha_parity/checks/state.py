@@ -87,7 +87,13 @@ def check_statelessness(bound: Convention, problem: Problem, number: int) -> Ite
     # What a new object answers in two ways is not deterministic, which is another check.
     if sequence.departure(sequence.this, _after(sequence, (), sequence.this)):
         return
-    checks = (_in_sequence, _rewritten, _reloaded, *([_repeated] if number % 3 == 1 else []))
+    checks = (
+        _in_sequence,
+        _fewer_samples,
+        _rewritten,
+        _reloaded,
+        *([_repeated] if number % 3 == 1 else []),
+    )
     sequence.mode = sequence.modes[-1] if number % 4 > 1 and sequence.modes else AS_BUILT
     yield from itertools.islice(itertools.chain(*(each(sequence) for each in checks)), 1)
 
@@ -144,6 +150,15 @@ def _in_sequence(sequence: CallSequence) -> Iterator[str]:
         if part := _overwritten(sequence, step, response):
             later = _overwriting(sequence, step, sequence.steps[number + 1 :])
             yield f"output aliasing: {OVERWRITES.format(part)}: {later} after {step}."
+
+
+def _fewer_samples(sequence: CallSequence) -> Iterator[str]:
+    """Yield what is answered otherwise to one sample by an object that answered several."""
+    for step in sequence.single:
+        found = _after(sequence, (sequence.this,), step)
+        if departure := sequence.departure(step, found):
+            cause = _cause(sequence, *_without_masks(sequence, sequence.this, step, found))
+            yield f"statelessness: {_said(departure, step)} {sequence.this} before: {cause}."
 
 
 def _explained(sequence: CallSequence, number: int, response: Response) -> Iterator[str]:
