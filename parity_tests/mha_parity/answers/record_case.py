@@ -13,9 +13,8 @@ from mha_parity.judging import infinite_values, nonfinite, power
 from mha_parity.judging.accuracy import TORCH_PATHS, torch_output
 from mha_parity.judging.gradients import judge_gradients
 from mha_parity.judging.groups import judged_array
-from mha_parity.judging.output import ROUNDINGS, K
+from mha_parity.judging.output import allowed_error
 from mha_parity.judging.systematic_error import first_order_error, is_tested
-from mha_parity.judging.tolerance import OrderSpread
 from mha_parity.oracle.error_bound import bound, output_bound
 from mha_parity.oracle.recorded import problem_of, using
 from mha_parity.oracle.reference import reference_answer
@@ -81,7 +80,6 @@ def _limits(problem: Problem, reference: Reference) -> tuple[dict[str, Array], d
     errors = bound(problem, reference)
     for name in ("output", *asked[problem.case.weights]):
         judged = judged_array(name, problem, reference)
-        *_, spread = OrderSpread.of(problem, reference).errors(judged)
-        allowed[name] = K * spread + ROUNDINGS * judged.rounding
+        allowed[name] = allowed_error(problem, reference, judged)
         bounds[name] = judged.worst(judged.of(errors.output, errors.weights)).astype(np.float64)
     return allowed, bounds

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.judging.groups import judged_array
-from mha_parity.judging.output import ROUNDINGS
-from mha_parity.judging.tolerance import OrderSpread
+from mha_parity.judging.output import allowed_error
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -32,8 +31,7 @@ def error_units(
     judged = judged_array("output", problem, reference)
     if np.shape(answer.output) != judged.reference.shape or not is_numeric(answer.output):
         return None
-    *_, yard = OrderSpread.of(problem, reference).errors(judged)
-    allowed = settings.k * yard + ROUNDINGS * judged.rounding
+    allowed = allowed_error(problem, reference, judged, settings.k)
     error = np.abs(np.asarray(judged.difference(np.asarray(answer.output)), dtype=np.float64))
     units = np.nan_to_num(error, nan=np.inf, posinf=np.inf) / np.maximum(
         judged.spread(allowed), TINY

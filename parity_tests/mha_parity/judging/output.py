@@ -58,6 +58,14 @@ class JudgeSettings:
 DEFAULT_SETTINGS = JudgeSettings()
 
 
+def allowed_error(
+    problem: Problem, reference: Reference, judged: JudgedArray, k: float = K
+) -> Array:
+    """Return the largest error of each group that is a match, all legitimate orders measured."""
+    *_, spread = OrderSpread.of(problem, reference).errors(judged)
+    return np.asarray(k * spread + ROUNDINGS * judged.rounding)
+
+
 def judge_answer(
     problem: Problem,
     reference: Reference,

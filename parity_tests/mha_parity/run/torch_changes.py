@@ -18,8 +18,7 @@ from mha_parity.core.threads import in_one_thread
 from mha_parity.core.verdict import PINNED_PATH
 from mha_parity.judging.accuracy import OUTPUT, TORCH_PATHS, computed_output
 from mha_parity.judging.groups import judged_array
-from mha_parity.judging.output import ROUNDINGS, K
-from mha_parity.judging.tolerance import OrderSpread
+from mha_parity.judging.output import allowed_error
 from mha_parity.oracle.recorded import active, digest, load_torch
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.targets import load
@@ -125,8 +124,7 @@ def _units(problem: Problem, then: Array, now: Array) -> float:
         return float("inf")
     reference = reference_answer(problem)
     judged = judged_array("output", problem, reference)
-    *_, spread = OrderSpread.of(problem, reference).errors(judged)
-    allowed = K * spread + ROUNDINGS * judged.rounding
+    allowed = allowed_error(problem, reference, judged)
     with np.errstate(all="ignore"):
         signed = now.astype(np.longdouble) - then.astype(np.longdouble)
         difference = np.where(np.isfinite(signed), signed, 0)
