@@ -100,3 +100,27 @@ def test_keys_are_taken_over_or_put_before(problem: Problem) -> None:
     half = altered.shortened(bare)
     assert half is not None
     assert altered.with_keys_of(bare, half) is None
+
+
+@pytest.mark.parametrize(("attn", "rows"), [("bool2d", 5), ("bool3d", 2)])
+def test_one_sample_is_the_first(attn: str, rows: int) -> None:
+    """Its arrays are copies, of masks of heads its own; no keys of several samples precede its own.
+
+    Kills the masks of all samples, a view, and keys of another batch, which cannot be joined.
+    """
+    problem = make_problem(CASE.replace(attn=attn))
+    one = altered.first_sample(problem)
+    assert one is not None
+    assert 1 == one.case.batch
+    for name in ("query", "key", "value", "key_padding_mask"):
+        assert np.array_equal(getattr(problem, name)[:1], getattr(one, name))
+        assert not np.shares_memory(getattr(problem, name), getattr(one, name))
+    assert problem.attn_mask is not None
+    assert one.attn_mask is not None
+    assert np.array_equal(problem.attn_mask[:rows], one.attn_mask)
+    assert altered.first_sample(one) is None
+    bare = altered.without_masks(problem, whole_offer())
+    assert bare is not None
+    single = altered.first_sample(bare)
+    assert single is not None
+    assert altered.after_keys_of(single, bare) is None
