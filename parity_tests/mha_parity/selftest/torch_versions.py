@@ -1,4 +1,4 @@
-"""Compare two versions of torch path by path: ``make torch-versions``.
+"""Compare two versions of torch path by path: ``make torch-versions``; `data/torch-versions.md`.
 
 ``python -m mha_parity.selftest.torch_versions FILE`` holds the torch that is installed against the
 one that answered FILE, recorded by ``mha-parity record torch.nn:MultiheadAttention``.
@@ -20,11 +20,11 @@ HEAD = (
     "path",
     "cases",
     "equal to the bit",
-    "rounding",
-    "more",
-    "newly taken",
-    "no longer",
-    "worst",
+    "within rounding",
+    "beyond rounding",
+    "taken by the newer alone",
+    "taken by the older alone",
+    "largest difference, of what is allowed",
 )
 
 

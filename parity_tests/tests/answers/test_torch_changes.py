@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import mha_parity
+from mha_parity import selftest
 from mha_parity.judging.accuracy import computed_output
 from mha_parity.run import torch_changes
 from mha_parity.selftest import torch_versions
@@ -15,7 +17,6 @@ from mha_torch import PathNotTakenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 TORCH = "torch.nn:MultiheadAttention"
 LAYER = "mha_numpy:MultiheadAttention"
 FEW = ("--cases", "40")
+PUBLISHED = Path(selftest.__file__).parent / "data" / "torch-versions.md"
 
 
 def said(target: str, path: str) -> dict[str, str]:
@@ -77,3 +79,21 @@ def test_the_table_has_a_row_for_each_path(
     assert {line.count("|") for line in rows} == {len(torch_versions.HEAD) + 1}
     assert 2 == torch_versions.main(["nowhere"])
     assert 1 == capsys.readouterr().err.count("\n")
+
+
+def test_the_published_table_counts_each_case_once() -> None:
+    """Its columns are those that are written today; each path is taken or not in 500 cases."""
+    text = PUBLISHED.read_text(encoding="utf-8")
+    head, _, *rows = [line for line in text.splitlines() if line[:1] == "|"]
+    assert list(torch_versions.HEAD) == cells(head)
+    counts = {path: [int(n) for n in numbers] for path, *numbers, _ in map(cells, rows)}
+    assert {"weights", "no-weights", "fast", "sdpa-math", "sdpa-flash"} == set(counts)
+    for compared, equal, rounding, more, new, gone in counts.values():
+        assert compared == equal + rounding + more
+        assert 500 >= compared + new + gone
+    assert {0} == {more for _, _, _, more, _, _ in counts.values()}
+
+
+def cells(row: str) -> list[str]:
+    """Return the cells of a row in Markdown."""
+    return [cell.strip() for cell in row.strip("|\n").split("|")]
