@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from mha_parity.targets import backends
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.fitted import Fitted
-from mha_parity.targets.fit import skeleton
+from mha_parity.targets.fit import adapter_source
 from mha_parity.targets.load import load
 
 
@@ -27,8 +27,8 @@ def source(target: str) -> str:
             bound = bind(subject, Fitted.name)
         except ValueError as error:
             library = next(iter(backends.likely_libraries(subject)))
-            return skeleton.empty_adapter(target, subject, str(error), library)
+            return adapter_source.empty_adapter(target, subject, str(error), library)
         reason = "its heads are as wide as the input, and weights of E x E do not fill them"
         if isinstance(bound, Fitted) and not bound.how.full_width:
-            return skeleton.filled_adapter(target, bound)
-        return skeleton.empty_adapter(target, subject, reason, bound.library.name)
+            return adapter_source.filled_adapter(target, bound)
+        return adapter_source.empty_adapter(target, subject, reason, bound.library.name)

@@ -154,3 +154,9 @@ def has_one_kv_head(offer: Offer) -> bool:
 def label(axis: str, value: str) -> str:
     """Return the words a report uses for one feature."""
     return AXES[axis][value]
+
+
+def feature_label(feature: str) -> str:
+    """Return the words for a feature given as ``axis=value``, the text itself for any other."""
+    axis, _, value = feature.partition("=")
+    return label(axis, value) if value else feature

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.core.features import feature_label
 from mha_parity.core.identity import ExperimentResult
 from mha_parity.diagnose.evidence import ROUNDINGS
 from mha_parity.diagnose.experiments import transfer
@@ -230,9 +231,10 @@ def _features(seen: Examination) -> Iterator[ExperimentResult]:
     right = [each for each in seen.features if not each.effect]
     if right:
         error = max(each.error for each in right)
+        named = ", ".join(feature_label(each.name) for each in right)
         yield ExperimentResult(
             experiment="features", value=error, unit="error of the output",
-            sentence=f"{', '.join(each.name for each in right)}: each at most {error:.2g} off",
+            sentence=f"{named}: each at most {error:.2g} off",
         )  # fmt: skip
     for each in seen.features:
         if each.effect:

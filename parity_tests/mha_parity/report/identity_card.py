@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.panel import Panel
 from rich.text import Text
 
+from mha_parity.core.features import label
 from mha_parity.report import wording
 from mha_parity.report.columns import Pairs, ReportText
 
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
     from mha_parity.core.identity import ExperimentResult, IdentityCard
     from mha_parity.core.verdict import Diagnosis
 
+MASK_AXES = ("padding", "attn")
 SCHEMA = "mha-parity-identity/1"
 STATUS = {True: "pass", False: "fail", None: "inconclusive"}  # of a measure, in the report's words
 
 
 def show(card: IdentityCard, console: Console) -> None:
     """Print the card: what the target computes, a line for each experiment, then what departs."""
-    page = ReportText(console.width, names=max(len(each.experiment) for each in card.measures) + 2)
+    page = ReportText(console.width, names=max(len(named(each)[0]) for each in card.measures) + 2)
     page.block([_line(each) for each in card.measures])
     for cause in card.causes:
         page.block(_cause(cause))
@@ -46,7 +48,17 @@ def show(card: IdentityCard, console: Console) -> None:
 
 def _line(each: ExperimentResult) -> tuple[str, Text]:
     status = STATUS[each.as_torch]
-    return f"{wording.SIGN[status]} {each.experiment}", Text(each.sentence)
+    name, sentence = named(each)
+    return f"{wording.SIGN[status]} {name}", Text(sentence)
+
+
+def named(each: ExperimentResult) -> tuple[str, str]:
+    """Return the name of an experiment and its sentence; a feature's own words start that."""
+    axis, _, value = each.experiment.partition("=")
+    if not value:
+        return each.experiment, each.sentence
+    kind = "mask" if axis in MASK_AXES else "feature"
+    return kind, f"{label(axis, value)}: {each.sentence}"
 
 
 def _cause(cause: Diagnosis) -> Pairs:

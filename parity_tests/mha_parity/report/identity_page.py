@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.report import wording
-from mha_parity.report.identity_card import STATUS
+from mha_parity.report.identity_card import STATUS, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,8 @@ def _article(card: IdentityCard) -> Iterator[str]:
         mark = (
             f'<span class="sign {sign}" role="img" aria-label="{sign}">{wording.SIGN[sign]}</span>'
         )
-        yield f"<dt>{mark} {escape(each.experiment)}</dt><dd>{escape(each.sentence)}</dd>"
+        name, sentence = named(each)
+        yield f"<dt>{mark} {escape(name)}</dt><dd>{escape(sentence)}</dd>"
     yield "</dl>"
     if card.transfer is not None:
         yield "<h2>Transfer curve</h2>\n<figure>" + transfer_plot(card.transfer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,9 @@ RECOGNISED = {
     "own_layers.py:OfMaps": "call.query.swapaxes(1, 2)[..., None]",
     "styles.py:Grid": "call.query[:, :, None]",
     "styles.py:OnlyMatrices": "for query in call.query]",
-    "styles.py:Normed": "layer.set_submodule('norm', torch.nn.Identity())",
+    "styles.py:Normed": 'layer.set_submodule("norm", torch.nn.Identity())',
     "functions_of_weights.py:lists": "for head in range(call.num_heads)]",
-    "functions_of_weights.py:ByName": "layer.W['q'] = call.q_proj_weight.T",
+    "functions_of_weights.py:ByName": 'layer.W["q"] = call.q_proj_weight.T',
     "layers_in_the_wild.py:ListOfHeads": "for head in range(call.num_heads):",
     "given_weights.py:OneKernel": "kernel=np.zeros((call.embed_dim, 3 * call.embed_dim))",
     "given_weights.py:rows_of_heads": "call.query.reshape(*call.query.shape[:2], call.num_",
@@ -45,9 +47,31 @@ def printed(name: str) -> tuple[str, dict[str, Any]]:
 def test_the_skeleton_runs_as_it_is(name: str, line: str) -> None:
     """What was recognised stands in the source, and the adapter has no wrong case."""
     source, scope = printed(name)
-    assert line in source
+    assert "".join(line.split()) in "".join(source.split())
     verdict = check(bind(scope["attention"]), RUN)
     assert (RUN.cases, 0) == (verdict.run, verdict.failed)
+
+
+FORMATTED = (
+    "functions_of_weights.py:ByName",
+    "functions_of_weights.py:lists",
+    "mask_meanings.py:Keeps",
+    "mask_meanings.py:TorchNames",
+    "styles.py:Configured",
+    "styles.py:Normed",
+)
+
+
+@pytest.mark.parametrize("name", FORMATTED)
+def test_formatter_and_linter_have_nothing_to_change(name: str, tmp_path: Path) -> None:
+    """No import is unused or out of order, and no line is broken in another way."""
+    source, _ = printed(name)
+    for words in (("format", "--diff"), ("check", "--select=E,F,I")):
+        command = [sys.executable, "-m", "ruff", *words, "--quiet", "--isolated", "-"]
+        done = subprocess.run(
+            command, input=source, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert ("", 0) == (done.stdout + done.stderr, done.returncode)
 
 
 def test_a_wrong_target_stays_wrong_behind_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +39,8 @@ def test_a_right_attention_leaves_with_0(
     assert 0 == status, printed
     assert "softmax(q k^T / sqrt(D)) v" in printed
     assert "✗" not in printed
+    assert re.search(r"✓ mask +causal: row i keeps keys j <= i; ", printed)
+    assert "attn=causal" not in printed
 
 
 def test_options_are_those_of_check() -> None:

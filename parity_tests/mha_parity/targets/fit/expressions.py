@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ class Expressions:
         """Yield lines that put every slot's array at its path; ``form`` takes path and array."""
         for slot in slots:
             if slot.head is None:
-                yield "    " + form.format(repr(slot.path), self.whole(slot))
+                yield "    " + form.format(json.dumps(slot.path), self.whole(slot))
         by_head = [slot for slot in slots if slot.head in {0, 1}]
         if not by_head:
             return
@@ -41,7 +42,11 @@ class Expressions:
         yield "        rows = slice(head * call.head_dim, (head + 1) * call.head_dim)"
         for first in (slot for slot in by_head if slot.head == 0):
             paths = [s.path for s in by_head if s.head == 1 and same_place(s, first)]
-            path = f"f{_counted(first.path, paths[0])!r}" if paths else repr(first.path)
+            path = (
+                f"f{json.dumps(_counted(first.path, paths[0]))}"
+                if paths
+                else json.dumps(first.path)
+            )
             yield "        " + form.format(path, self.of_head(first))
 
     def whole(self, slot: Slot) -> str:
@@ -75,8 +80,8 @@ class Expressions:
     def of_argument(self, given: WeightArgument) -> str:
         """Return the expression of what a function takes."""
         if given.container == "params":
-            held = [f"{key!r}: {self.of_argument(each)}" for key, each in given.entries]
-            held += [f"{key!r}: {NUMBERS[meaning]}" for key, meaning in given.sizes]
+            held = [f"{json.dumps(key)}: {self.of_argument(each)}" for key, each in given.entries]
+            held += [f"{json.dumps(key)}: {NUMBERS[meaning]}" for key, meaning in given.sizes]
             return f"{{{', '.join(held)}}}"
         if given.container == "tuple":
             return f"({', '.join(self.of_argument(each) for _, each in given.entries)},)"

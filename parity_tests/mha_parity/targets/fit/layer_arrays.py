@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import FrozenInstanceError, dataclass
 from typing import TYPE_CHECKING, Any
@@ -96,7 +97,7 @@ def path_expression(layer: Any, path: str, name: str) -> str:
     """Return the expression of where an array of the layer called ``name`` is set."""
     holder, said = layer, name
     for step in path.split("."):
-        index = step if isinstance(holder, list | tuple) else repr(step)
+        index = step if isinstance(holder, list | tuple) else json.dumps(step)
         said += f".{step}" if not isinstance(holder, dict | list | tuple) else f"[{index}]"
         holder = _step(holder, step)
     return said

@@ -1,14 +1,12 @@
-"""The source of an adapter for a target, filled in with how experiments showed it is called."""
+"""The lines of an adapter for a target, from how experiments showed it is called."""
 
 from __future__ import annotations
 
-import re
-import textwrap
+import json
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import ADAPTER
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.calls import Arguments, target_errors
 from mha_parity.targets.conventions.signatures import forward
@@ -44,55 +42,8 @@ SIZES = {
     "packed_columns": "np.zeros((call.embed_dim, 3 * call.embed_dim))",
     "packed_vector": "np.zeros(3 * call.embed_dim)",
 }  # fmt: skip
-NUMPY = "import numpy as np"
-IMPORTS = {"torch": "import torch", "jax": "import jax.numpy as jnp"}
-HEAD = """\
-# Judge it with `mha-parity check THIS_FILE.py:attention`.
-
-{library}
-
-import mha_parity
-from mha_parity.targets.load import load
-
-Target = load({target!r})
-
-
-@mha_parity.adapter
-def attention(call: mha_parity.AttentionCall):
-"""
-EMPTY = '''\
-    """Call {signature}."""
-{reason}
-    # The call has query, key, value (N, L, E); q_proj_weight, k_proj_weight, v_proj_weight,
-    # out_proj_weight (E, E) and q_proj_bias ...; attn_mask, key_padding_mask, is_causal, or all
-    # masks as one: hidden("N 1 L S"), added("N H L S"), lengths("N"); embed_dim, num_heads,
-    # head_dim, num_kv_heads, scale, need_weights. Return the output, or output and weights.
-    raise NotImplementedError("call the target here")
-'''
-
-
-def empty_adapter(target: str, subject: Any, reason: str, library: str) -> str:
-    """Return the source of an adapter in this library for a target that was not recognised."""
-    named = ", ".join(str(each) for each in parameters.of_callable(subject))
-    signature = f"{getattr(subject, '__name__', 'the target')}({named})"
-    head = HEAD.format(target=target, library=IMPORTS.get(library, NUMPY))
-    return head + EMPTY.format(signature=signature, reason=_comment(f"Not recognised: {reason}"))
-
-
-def _comment(text: str) -> str:
-    """Return a sentence as lines of comments; what remedy is left when this is the adapter."""
-    said = re.sub(r"[,;:]?( or)? $", "", text.partition(ADAPTER)[0])
-    return textwrap.indent(textwrap.fill(said, 94), "    # ")
-
-
-def filled_adapter(target: str, fitted: Fitted) -> str:
-    """Return the source of an adapter for a target that was recognised."""
-    library = IMPORTS.get(fitted.library.name, NUMPY)
-    how = [f'    """Call it as {fitted.how}."""']
-    if not fitted.fit.exact:  # the target may be wrong, or its call: its owner knows
-        how.append(_comment(f"As it is called here, {fitted.fit.missed}: check the call."))
-    lines = (*how, *Skeleton(fitted).lines())
-    return HEAD.format(target=target, library=library) + "\n".join(lines) + "\n"
+WEIGHTS = "result[1]"
+WEIGHTS = "result[1]"
 
 
 class Skeleton:
@@ -117,16 +68,19 @@ class Skeleton:
         if self._how.layout == "unbatched":
             yield from self._sample_by_sample(call, place)
             return
-        yield f"    result = {call}"
         output = self._canonical(f"result{place}")
+        if output == "result" and not self._how.residual:
+            yield f"    return {call}"
+            return
+        yield f"    result = {call}"
         numbered = place[1:-1].isdigit()
-        weights = "result[1]" if numbered and len(self._fitted.offer["weights"]) > 1 else ""
+        weights = WEIGHTS if numbered and len(self._fitted.offer["weights"]) > 1 else ""
         output = f"{output} - call.query" if self._how.residual else output
         yield f"    return {output}{', ' * bool(weights)}{weights}"
 
     def _built(self, construction: Construction) -> Iterator[str]:
         for name, meaning in globals_read(self._fitted.subject).items():
-            yield f"    Target.__init__.__globals__[{name!r}] = {SIZES[meaning]}"
+            yield f"    Target.__init__.__globals__[{json.dumps(name)}] = {SIZES[meaning]}"
         given = [f"{name}={SIZES[meaning]}" for name, meaning in construction.meanings]
         if construction.config:
             yield from self._configured(construction)
@@ -150,7 +104,7 @@ class Skeleton:
                 place = layer_arrays.path_expression(self._layer, slot.path, "layer")
                 yield f"    {place} = {self._write.whole(slot)}"
         for path in (*self._how.norms, *self._how.around):
-            yield f"    layer.set_submodule({path!r}, torch.nn.Identity())"
+            yield f"    layer.set_submodule({json.dumps(path)}, torch.nn.Identity())"
 
     def _configured(self, construction: Construction) -> Iterator[str]:
         """Yield the lines that make the configuration that the constructor asks for."""
@@ -164,7 +118,7 @@ class Skeleton:
             return
         kind = type(config).__name__
         required = ", ".join(f"{n}={SIZES[m]}" for n, m in required_of(type(config)).items())
-        yield f"    config = Target.__init__.__globals__[{kind!r}]({required})"
+        yield f"    config = Target.__init__.__globals__[{json.dumps(kind)}]({required})"
         for name, meaning in settable_of(config).items():
             yield f"    config.{name} = {SIZES[meaning]}"
         if hasattr(config, "_attn_implementation"):
@@ -177,7 +131,7 @@ class Skeleton:
         several = self._fitted.several(result)
         place, _ = self._fitted.output_of(problem, several)
         if isinstance(result, dict):
-            return f"[{list(result)[place]!r}]"
+            return f"[{json.dumps(list(result)[place])}]"
         if is_dataclass(result):
             return f".{fields(result)[place].name}"
         return f"[{place}]" if isinstance(result, tuple | list) else ""
@@ -291,7 +245,7 @@ class Skeleton:
 
 def _inner(inner: InnerAttention) -> str:
     """Return the argument that is an attention of the target's own module."""
-    source = f"Target.__init__.__globals__[{inner.subject.__name__!r}]"
+    source = f"Target.__init__.__globals__[{json.dumps(inner.subject.__name__)}]"
     if inner.construction is not None:
         held = (f"{name}={SIZES[meaning]}" for name, meaning in inner.construction.meanings)
         source += f"({', '.join(held)})"

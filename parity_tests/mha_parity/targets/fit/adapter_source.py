@@ -1,0 +1,86 @@
+"""The source of an adapter for a target: its imports, and its lines or what is to be filled in."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.core.candidate import ADAPTER
+from mha_parity.targets import parameters
+from mha_parity.targets.fit.code_lines import WIDTH, wrapped
+from mha_parity.targets.fit.skeleton import WEIGHTS, Skeleton
+
+if TYPE_CHECKING:
+    from mha_parity.targets.conventions.fitted import Fitted
+
+NUMPY = "import numpy as np"
+IMPORTS = {"torch": "import torch", "jax": "import jax.numpy as jnp"}
+ARRAYS = {NUMPY: "np.ndarray", IMPORTS["torch"]: "torch.Tensor", IMPORTS["jax"]: "jnp.ndarray"}
+HEAD = """\
+# Judge it with `mha-parity check THIS_FILE.py:attention`.
+
+{imports}
+from mha_parity.targets.load import load
+
+Target = load({target})
+
+
+@mha_parity.adapter
+def attention(call: mha_parity.AttentionCall) -> {returned}:
+"""
+EMPTY = '''\
+    """Call {signature}."""
+{reason}
+    # The call has query, key, value (N, L, E); q_proj_weight, k_proj_weight, v_proj_weight,
+    # out_proj_weight (E, E) and q_proj_bias ...; attn_mask, key_padding_mask, is_causal, or all
+    # masks as one: hidden("N 1 L S"), added("N H L S"), lengths("N"); embed_dim, num_heads,
+    # head_dim, num_kv_heads, scale, need_weights. Return the output, or output and weights.
+    raise NotImplementedError("call the target here")
+'''
+
+
+def empty_adapter(target: str, subject: Any, reason: str, library: str) -> str:
+    """Return the source of an adapter in this library for a target that was not recognised."""
+    named = ", ".join(str(each) for each in parameters.of_callable(subject))
+    signature = f"{getattr(subject, '__name__', 'the target')}({named})"
+    head = _head(target, IMPORTS.get(library, NUMPY))
+    return head + EMPTY.format(signature=signature, reason=_comment(f"Not recognised: {reason}"))
+
+
+def _docstring(text: str) -> str:
+    """Return a text as the docstring of a function, its lines no longer than those of code."""
+    quotes, indent = '"' * 3, " " * 4
+    lines = textwrap.wrap(text, WIDTH - len(indent) - 2 * len(quotes))
+    return textwrap.indent(quotes + "\n".join(lines) + quotes, indent)
+
+
+def _comment(text: str) -> str:
+    """Return a sentence as lines of comments; what remedy is left when this is the adapter."""
+    said = re.sub(r"[,;:]?( or)? $", "", text.partition(ADAPTER)[0])
+    return textwrap.indent(textwrap.fill(said, 94), "    # ")
+
+
+def filled_adapter(target: str, fitted: Fitted) -> str:
+    """Return the source of an adapter for a target that was recognised."""
+    library = IMPORTS.get(fitted.library.name, NUMPY)
+    how = [_docstring(f"Call it as {fitted.how}.")]
+    if not fitted.fit.exact:  # the target may be wrong, or its call: its owner knows
+        how.append(_comment(f"As it is called here, {fitted.fit.missed}: check the call."))
+    lines = [*how, *(wrapped(line) for line in Skeleton(fitted).lines())]
+    two = lines[-1].endswith(WEIGHTS)
+    return _head(target, library, arrays=1 + two) + "\n".join(lines) + "\n"
+
+
+def _head(target: str, library: str, arrays: int = 1) -> str:
+    """Return the lines above the body of an adapter that returns so many arrays.
+
+    What it returns says which arrays the call has: those of the library that is imported.
+    """
+    imports = "\n".join(sorted(("import mha_parity", library)))
+    kind = {"torch": "torch.Tensor", "jnp": "jnp.ndarray", "np": "np.ndarray"}[
+        library.rsplit(maxsplit=1)[-1]
+    ]
+    returned = kind if arrays == 1 else f"tuple[{', '.join([kind] * arrays)}]"
+    return HEAD.format(target=json.dumps(target), imports=imports, returned=returned)
