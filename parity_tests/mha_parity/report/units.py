@@ -30,7 +30,12 @@ def share(value: float | None) -> str:
 
 
 def two_decimals(value: float) -> str:
-    """Return a number with two digits behind its point, and fewer from 10 and 100 on."""
+    """Return a number with two digits behind its point, and fewer from 10 and 100 on.
+
+    One that would be rounded to 0.00 is given to one significant digit.
+    """
+    if 0 < value < 0.005:
+        return f"{value:.1g}"
     if value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
