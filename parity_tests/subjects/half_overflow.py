@@ -26,6 +26,11 @@ def scales_queries(Q, K, V, n_heads):
     return _attend(Q, K, V, n_heads, before=True, after=False)
 
 
+def replaces_nan(Q, K, V, n_heads):
+    """Multiply q k^T by the scale, and put 0 where the overflow made NaN."""
+    return np.nan_to_num(scales_scores(Q, K, V, n_heads), nan=0.0)
+
+
 def divides_last(query, key, value, keys=None):
     """Divide exp(scores) V by the sum of exp, as tiled kernels do, of (N, H, L, D)."""
     key, value = key[:, :, :keys], value[:, :, :keys]

@@ -193,8 +193,17 @@ def check_rows(
 
 
 def worst(check_results: Iterable[CheckResult]) -> CheckResult | None:
-    """Return the check result whose error is largest in units of what was allowed."""
-    judged = [each for each in check_results if each.where is not None and each.allowed > 0]
+    """Return the check result whose error is largest in units of what was allowed.
+
+    An error that rounding may reach whatever is allowed as a match proves nothing: it is left out.
+    """
+    judged = [
+        each
+        for each in check_results
+        if each.where is not None
+        and each.allowed > 0
+        and each.severity is not Severity.INCONCLUSIVE
+    ]
     return max(judged, key=lambda each: each.error / each.allowed, default=None)
 
 

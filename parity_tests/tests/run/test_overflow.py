@@ -76,6 +76,15 @@ def test_an_overflow_is_named_and_red_only_on_demand(name: str, overflows: bool,
         assert failure.replay.endswith("--strict-overflow")
 
 
+def test_an_overflow_that_is_replaced_by_zeros_is_named_too() -> None:
+    """The output is finite and another: the remark says both numbers, and is red on demand."""
+    candidate = bind(load(f"{SUBJECT}:replaces_nan"))
+    (note,) = [each for each in check(candidate, RUN).notes if "overflows" in each]
+    assert "the output is 0 where torch's is 80; scale q first" in note
+    strict = check(candidate, replace(RUN, strict_overflow=True))
+    assert [note] == [each.check_result.detail for each in strict.failures]
+
+
 DRAWN = "mha-N2-L71-S71-H2-D72-weights-float16-widerange-fortran-s13"
 # One head of twelve overflows; the identity of the output projection makes NaN of its whole row.
 ONE_HEAD = "mha-N2-L20-S20-H12-D12-float16-widerange-s461"

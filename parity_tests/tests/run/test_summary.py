@@ -93,14 +93,16 @@ def test_the_largest_factor_of_an_improbable_error_is_kept() -> None:
 def test_the_worst_error_is_the_largest_in_units_of_what_is_allowed() -> None:
     """Of a target that is less accurate and nowhere wrong, too; what has no place counts not.
 
-    Kills the largest error by itself, and the worst among failures alone.
+    An inconclusive one counts not: rounding may reach it. Kills the largest error by itself, and
+    the worst among failures alone.
     """
     place = Place(0, 0, 1, 2)
     small = check(MATCH, error=5.0, allowed=9.0, where=place)
     worst = check(LESS, error=2.0, allowed=1.0, where=place)
     nowhere = check(WRONG, error=99.0, allowed=1.0)
     exact = check(WRONG, error=99.0, allowed=0.0, where=place)
-    assert summary.worst([small, worst, nowhere, exact]) is worst
+    void = check(Severity.INCONCLUSIVE, error=99.0, allowed=1.0, where=place)
+    assert summary.worst([small, worst, nowhere, exact, void]) is worst
     assert summary.worst([nowhere, exact]) is None
 
 
