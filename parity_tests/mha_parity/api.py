@@ -98,8 +98,9 @@ def judge(
     Parameters
     ----------
     target
-        A function, a class, or the text of a target. Text runs in a process of its own; an object
-        runs in this one, where ``timeout`` and ``memory`` cannot be kept and are refused.
+        A function, a class, or the text of a target, as for the command: a file that defines one
+        function or class needs no name. Text runs in a process of its own; an object runs in this
+        one, where ``timeout`` and ``memory`` cannot be kept and are refused.
     options
         Options of the run; the keywords below change single fields.
     executor
@@ -122,6 +123,7 @@ def judge(
     from mha_parity.report.progress import progress
 
     asked = with_keywords(options or Options(draw=can_draw()), keywords)
+    target = _named(target)
     name = target if isinstance(target, str) else display_name(target)
     with progress(console(stderr=True), name, status=status_line()) as tick:
         return _judge(target, asked, tick, executor)
@@ -156,7 +158,7 @@ def assert_parity(
 
     """
     __tracebackhide__ = True
-    verdict = _judge(target, with_keywords(options or Options(), keywords))
+    verdict = _judge(_named(target), with_keywords(options or Options(), keywords))
     if not verdict.holds:
         raise ParityError(verdict)
     return verdict
@@ -210,9 +212,16 @@ def replay(
     from mha_parity.report.notebook_view import console, picture_display
 
     asked = with_keywords(options or Options(), keywords)
-    bound, name = _opened(target, replaying.in_process(asked) if pdb else asked)
+    bound, name = _opened(_named(target), replaying.in_process(asked) if pdb else asked)
     display = picture_display()
     replaying.replay(case, bound, name, asked, console(), pdb=pdb, display=display)
+
+
+def _named(target: object) -> object:
+    """Return a target; the text of a file that defines one function or class gets its name."""
+    from mha_parity.targets.unnamed import with_only_name
+
+    return with_only_name(target) if isinstance(target, str) else target
 
 
 def _judge(

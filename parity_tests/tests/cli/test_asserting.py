@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity import assert_parity
+from mha_parity import assert_parity, judge, replay
 from mha_parity.api import ParityError
 from mha_parity.core.options import Options
 from mha_parity.targets import load
@@ -35,6 +35,17 @@ def test_right_ones_return_their_verdict(candidate: object) -> None:
     """Functions and classes run here, a text in a process of its own; all come to a verdict."""
     verdict = assert_parity(candidate, cases=80)
     assert (0, 80) == (verdict.failed, verdict.run)
+
+
+def test_a_file_of_one_function_needs_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """``judge``, ``assert_parity`` and ``replay`` find it as the command does."""
+    path = str(SUBJECTS / "overflowing.py")
+    verdict = judge(path, cases=3, in_process=True, diagnose=False, draw=False)
+    assert f"{path}:attention" == verdict.target
+    with pytest.raises(ParityError, match=r"overflowing\.py:attention"):
+        assert_parity(path, cases=3, in_process=True, diagnose=False, draw=False)
+    replay("qkv-N1-L4-S4-H2-D3-unbatched-float64-s1", path, in_process=True)
+    assert "the target" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")
