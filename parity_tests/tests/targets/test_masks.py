@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -82,6 +83,14 @@ def test_what_a_name_promises_says_how_to_mean_the_opposite() -> None:
     assert mask.meaning.endswith(
         f"; found by trial, --masks {mask.name}=hides demands the opposite"
     )
+
+
+def test_a_function_promises_by_torchs_names_too(check_subject: Callable[..., Verdict]) -> None:
+    """`key_padding_mask` of a function hides where it is True: one that keeps there is wrong."""
+    verdict = check_subject("returned_scores.py:keeps_padding", cases=80, dtypes=("float64",))
+    assert Outcome.FAIL == verdict.outcome, verdict
+    (said,) = [each.meaning for each in verdict.parameters if each.meaning]
+    assert "judged so by its name" in said
 
 
 @pytest.mark.parametrize("name", WRONG)

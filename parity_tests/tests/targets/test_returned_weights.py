@@ -49,6 +49,21 @@ def test_scores_are_no_weights(judged: Callable[[str], Verdict]) -> None:
     assert Outcome.PASS == judged("ReturnsScores").outcome
 
 
+def test_scores_by_name_are_no_weights_either(check_subject: Callable[..., Verdict]) -> None:
+    """What is named as scores is not judged as weights, and the reason says so."""
+    verdict = check_subject("returned_scores.py:Logits", cases=60)
+    assert Outcome.PASS == verdict.outcome, verdict
+    (row,) = [r for r in verdict.features if (r.axis, r.value) == ("weights", "per_head")]
+    assert "what comes with the output is `qk`: no weights" in row.note
+
+
+def test_scores_that_are_named_weights_are_wrong(check_subject: Callable[..., Verdict]) -> None:
+    """The same array under a name of weights is judged as weights."""
+    verdict = check_subject("returned_scores.py:LogitsForWeights", cases=60)
+    assert Outcome.FAIL == verdict.outcome, verdict
+    assert {"weights"} == {failure.check_result.check for failure in verdict.failures}
+
+
 @pytest.mark.parametrize("name", ["BiasForgotten", "HeadsFirst"])
 def test_what_is_wrong_only_when_asked_for_is_seen(
     judged: Callable[[str], Verdict], name: str

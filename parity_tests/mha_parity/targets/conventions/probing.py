@@ -16,6 +16,7 @@ from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.claims import claimed_cases
+from mha_parity.targets.conventions.returned_names import named_scores
 from mha_parity.targets.conventions.self_causal import CAUSAL
 from mha_parity.targets.masks.find import fill_required, find_masks
 
@@ -163,6 +164,9 @@ def accepts(convention: Convention, case: Case) -> ProbeResult:
         return ProbeResult(offered=False, reason=reason)
     if case.gradients == "yes" and not answer.gradients:
         return ProbeResult(offered=False, reason="no gradients are returned")
+    if case.weights != "none" and (name := named_scores(convention.entry(), answer.weights)):
+        reason = f"what comes with the output is `{name}`: no weights, since some are negative"
+        return ProbeResult(offered=False, reason=reason)
     return _has_weights(case, problem.weights_shape, answer)
 
 

@@ -83,12 +83,12 @@ class MaskExperiment:
         """
         return weights_shown(self.problem, self.convention.answer_with(self.problem, given).output)
 
-    def answers(self, parameter: Parameter, taken: MaskFormat, queries: int, keys: int) -> bool:
-        """Return whether a call of these lengths does not raise: with a switch, or hiding nothing.
+    def answers(self, parameter: Parameter, taken: MaskFormat, **sizes: int) -> bool:
+        """Return whether a call of these sizes does not raise: with a switch, or hiding nothing.
 
         A switch is passed as True.
         """
-        problem = make_problem(self.problem.case.replace(queries=queries, keys=keys))
+        problem = make_problem(self.problem.case.replace(**sizes))
         nothing = MaskContent(np.zeros(problem.weights_shape, dtype=bool))
         value = True if taken.kind == SWITCH else taken.value(nothing, problem.dtype)
         try:

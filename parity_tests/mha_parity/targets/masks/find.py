@@ -139,12 +139,12 @@ def _by_option(given: str) -> MaskRequirement:
 
 
 def _by_torchs_name(convention: Convention, name: str) -> MaskRequirement:
-    """Return what a layer promises by a parameter of torch.nn.MultiheadAttention's name."""
+    """Return what a target promises by a parameter of torch.nn.MultiheadAttention's name."""
     if convention.convention == "sdpa" and name == "attn_mask":
         return MaskRequirement(False, (("L", "S"), ("N", "H", "L", "S")))
-    if isinstance(convention.subject, type) and name == "key_padding_mask":
+    if name == "key_padding_mask":
         return MaskRequirement(True, (("N", "S"), ("S",)))
-    if isinstance(convention.subject, type) and name == "attn_mask" and _is_torchs(convention):
+    if name == "attn_mask" and _is_torchs(convention):
         return MaskRequirement(True, (("L", "S"), ("NH", "L", "S")))
     return MaskRequirement()
 
@@ -174,6 +174,8 @@ def _is_torchs(convention: Convention) -> bool:
     names = [p.name for p in convention.parameters if p.of == "call"]
     if TORCH_COMPANIONS & set(names):
         return True
+    if not isinstance(convention.subject, type):  # sdpa is a function of query, key, value too
+        return False
     return tuple(names[:3]) == TORCH_ROWS and "is_causal" not in names
 
 

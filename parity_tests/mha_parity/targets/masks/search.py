@@ -28,7 +28,12 @@ from mha_parity.targets.masks.mask_format import (
     MaskSearchResult,
     axes_text,
 )
-from mha_parity.targets.masks.served_shapes import of_all_lengths, serves_unequal, undisturbed
+from mha_parity.targets.masks.served_shapes import (
+    of_all_lengths,
+    of_few_queries,
+    serves_unequal,
+    undisturbed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +91,7 @@ def search(
             square = raised and not serves_unequal(experiment, found)
             taken = tuple(replace(t, square=square) for t in found.taken)
             found = undisturbed(experiment, replace(found, taken=taken), asked.shapes)
+            found = of_few_queries(experiment, found, asked.shapes)
             return of_all_lengths(experiment, found, asked.shapes)
         raised = tried.raised
     return found

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # (L, S) at which what raised at one of unequal lengths is called again.
 UNEQUAL = ((4, 6), (4, 5), (3, 8), (4, 8), (6, 4), (5, 4), (8, 3), (8, 4))
 LONG = (131, 137)  # (L, S) beyond what is done at once in tiles of 128
+# Fewer queries and keys than heads and samples, so that a slice of the first L cuts those.
+FEW, SAMPLES = 2, 3
 
 
 def undisturbed(
@@ -59,11 +61,12 @@ def of_all_lengths(
     """
     parameter, cross = found.parameter, "cross" in experiment.convention.offer["inputs"]
     square = not cross or any(each.square for each in found.taken)
-    lengths = (LONG[1], LONG[1]) if square else LONG
+    queries, keys = LONG
+    lengths = {"queries": keys if square else queries, "keys": keys}
     short = [
         each
         for each in found.taken
-        if each.axes not in promised and not experiment.answers(parameter, each, *lengths)
+        if each.axes not in promised and not experiment.answers(parameter, each, **lengths)
     ]
     if not short or len(short) == len(found.taken):
         return found
@@ -72,11 +75,30 @@ def of_all_lengths(
     return replace(found, taken=kept, short=axes)
 
 
+def of_few_queries(
+    experiment: MaskExperiment, found: MaskSearchResult, promised: tuple[Axes, ...]
+) -> MaskSearchResult:
+    """Return what is taken without shapes that raise where L is below N and H, if others do not.
+
+    A target that cuts its mask by ``mask[:L, :L]`` takes (N, H, L, S) where L is no less than N and
+    H, by chance. A shape that is promised stays, and so do all where each raises.
+    """
+    case = experiment.problem.case
+    samples = 1 if case.layout == "unbatched" else SAMPLES
+    sizes = {"queries": FEW, "keys": FEW, "batch": samples}
+    kept = tuple(
+        each
+        for each in found.taken
+        if each.axes in promised or experiment.answers(found.parameter, each, **sizes)
+    )
+    return replace(found, taken=kept) if kept else found
+
+
 def serves_unequal(experiment: MaskExperiment, found: MaskSearchResult) -> bool:
     """Return whether a call of other keys than queries does not raise with what is taken."""
     by_axes = {each.axes: each for each in found.taken}.values()
     return any(
-        experiment.answers(found.parameter, each, *lengths)
-        for lengths in UNEQUAL
+        experiment.answers(found.parameter, each, queries=queries, keys=keys)
+        for queries, keys in UNEQUAL
         for each in by_axes
     )
