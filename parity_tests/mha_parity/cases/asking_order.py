@@ -2,7 +2,8 @@
 
 The first ``FIRST`` cases keep their places: they begin the pairwise cover, and on each of them
 calls are repeated. Of the others of the first ``WINDOW`` cases, ``EARLY`` come next, chosen one by
-one: the case with most pairs of features and size classes that no case before it has, for its time.
+one: the case with most pairs of features, size classes and interactions that no case before it has,
+for its time.
 All others follow as drawn. The order does not depend on the number of cases: a shorter run asks the
 first cases of a longer one.
 """
@@ -16,6 +17,7 @@ import numpy as np
 
 from mha_parity.cases.covering import FIRST, REPEAT_EVERY, case_index, drawing
 from mha_parity.cases.generate import scale_factor
+from mha_parity.cases.interactions import INTERACTIONS
 from mha_parity.cases.sizes import cost
 from mha_parity.core.features import PLAIN
 
@@ -38,7 +40,8 @@ def asked_cases(offer: Offer, count: int, seed: int) -> Iterator[Case]:
         return
     drawn = drawing(offer, max(count, WINDOW), seed)
     window = list(itertools.islice(drawn, WINDOW))
-    order = _order([_traits(case) for case in window], [_time(case) for case in window])
+    traits = [_traits(case) | _interactions(case, offer) for case in window]
+    order = _order(traits, [_time(case) for case in window])
     yield from itertools.islice(itertools.chain((window[i] for i in order), drawn), count)
 
 
@@ -77,6 +80,10 @@ def _traits(case: Case) -> set[tuple[str, object]]:
         ("sign of the scale", _sign_of_the_scale(case)),
         ("form whose calls are repeated", repeated and case.form),
     }
+
+
+def _interactions(case: Case, offer: Offer) -> set[tuple[str, object]]:
+    return {("interaction", each.name) for each in INTERACTIONS if each.shown_by(case, offer)}
 
 
 def _sign_of_the_scale(case: Case) -> float | None:

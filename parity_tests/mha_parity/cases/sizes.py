@@ -17,7 +17,9 @@ from mha_parity.core.case import BLOCK
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    Change = Callable[[Mapping[str, int], random.Random], Mapping[str, int]]
 
 Features = dict[str, str]
 Sizes = dict[str, int]
@@ -120,6 +122,18 @@ class SizeDraw:
             sizes["queries"] = sizes["keys"] = sizes[kept]
         if features["inputs"] == "self":
             sizes["queries"] = sizes["keys"] = _one_length(sizes, kind)
+        return sizes | self._derived(sizes, features)
+
+    def changed(self, features: Features, change: Change) -> Sizes:
+        """Return small sizes, some of them changed, with those that follow from them."""
+        sizes = self._plain(features)
+        sizes["keys"] = sizes["queries"] if features["inputs"] == "self" else sizes["keys"]
+        changed = change(sizes, self.rng)
+        sizes |= changed
+        if features["inputs"] == "self":
+            length = changed.get("keys", sizes["queries"])
+            sizes |= {"queries": length, "keys": length}
+        sizes["head_dim"] += sizes["heads_count"] == sizes["head_dim"]
         return sizes | self._derived(sizes, features)
 
     def _plain(self, features: Features) -> Sizes:

@@ -7,7 +7,7 @@ import pdb  # noqa: T100  (what --pdb asks for)
 import shlex
 from typing import TYPE_CHECKING, cast
 
-from mha_parity.cases.covering import possible
+from mha_parity.cases.clashes import possible
 from mha_parity.core.case import parse
 from mha_parity.oracle.recorded import NotRecordedError, problem_of, using
 from mha_parity.oracle.reference import reference_answer

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mha_parity.cases.covering import possible
+from mha_parity.cases.clashes import possible
 from mha_parity.core.check_result import Severity
 from mha_parity.core.features import PLAIN
 from mha_parity.run.case_run import run_case

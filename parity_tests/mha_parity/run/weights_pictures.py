@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.covering import possible
+from mha_parity.cases.clashes import possible
 from mha_parity.core.candidate import CandidateError, ask
 from mha_parity.core.compare import as_float64
 from mha_parity.core.pictures import WeightsPicture

@@ -19,6 +19,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import whole_offer
 from mha_parity.catalogue.arguments import planted_arguments
 from mha_parity.catalogue.extreme_values import planted_extreme_values
+from mha_parity.catalogue.interactions import planted_interactions
 from mha_parity.catalogue.sizes import planted_sizes
 from mha_parity.catalogue.values import planted_values
 from mha_parity.core.candidate import CandidateError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from mha_parity.catalogue.planted import Planted
     from mha_parity.core.case import Case
+    from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
     from mha_parity.oracle.reference import Reference
 
@@ -59,7 +61,10 @@ class Detection:
 
 def planted() -> tuple[Planted, ...]:
     """Return all planted bugs."""
-    return (*planted_sizes(), *planted_arguments(), *planted_values(), *planted_extreme_values())
+    return (
+        *planted_sizes(), *planted_arguments(), *planted_interactions(), *planted_values(),
+        *planted_extreme_values(),
+    )  # fmt: skip
 
 
 def detections(
@@ -67,9 +72,13 @@ def detections(
     seeds: Sequence[int] = range(SEEDS),
     count: int = Options().cases,
     tick: Callable[[int, int], None] | None = None,
+    offer: Offer | None = None,
 ) -> list[Detection]:
-    """Return how each bug fares in runs of ``count`` cases, one run a seed."""
-    offer, first = whole_offer(), defaultdict(list)
+    """Return how each bug fares in runs of ``count`` cases, one run a seed.
+
+    Cases are drawn for a target that offers everything, or for ``offer``.
+    """
+    offer, first = offer or whole_offer(), defaultdict(list)
     held: dict[Planted, int] = defaultdict(int)
     for done, seed in enumerate(seeds):
         cases = draw_cases(offer, count, seed)

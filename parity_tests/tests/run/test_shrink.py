@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_parity.cases.covering import draw_cases, possible
+from mha_parity.cases.clashes import possible
+from mha_parity.cases.covering import draw_cases
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.case import Case, parse, plain_distance
 from mha_parity.core.check_result import CheckResult, Severity

@@ -10,9 +10,12 @@ import pytest
 
 from mha_parity.catalogue.base import Attention
 from mha_parity.catalogue.extreme_values import planted_extreme_values
+from mha_parity.catalogue.interactions import planted_interactions
 from mha_parity.catalogue.planted import Planted
+from mha_parity.catalogue.registry import whole_offer
 from mha_parity.catalogue.sizes import planted_sizes
 from mha_parity.catalogue.values import planted_values
+from mha_parity.core.features import Offer, offer
 from mha_parity.selftest import planted_run
 from mha_parity.selftest.planted_run import (
     SEEDS,
@@ -24,6 +27,18 @@ from mha_parity.selftest.planted_run import (
 )
 
 DATA = Path(planted_run.__file__).parent / "data"
+
+FUNCTION = {"form": "qkv", "projection": "none", "inputs": ("self", "cross")}
+OFFERS: dict[str, Offer] = {
+    "everything": whole_offer(),
+    "switch": offer(**FUNCTION, attn=("none", "causal")),
+    "function": offer(**FUNCTION, attn=("none", "bool2d", "float2d", "causal"),
+                      padding=("none", "bool"), kv_heads=("equal", "fewer"), dtype="float32"),
+    "layer": offer(inputs=("self", "distinct"), attn=("none", "causal"), bias_kv=("no", "yes")),
+    "half": offer(**FUNCTION, attn=("none", "causal"), dtype=("float16", "bfloat16")),
+}  # fmt: skip
+# How many of the planted interactions a target with these features can have.
+INTERACTIONS = {"everything": 21, "switch": 4, "function": 12, "layer": 6, "half": 4}
 
 QUICK_SIZES = ("D % 8 == 0", "D > 64", "S % 16 == 0", "17 <= S <= 48", "S > 128", "S == 2", "H > 7",
          "N == L", "N H == L", "D == 128", "keys of a partial tile of 64",
@@ -51,6 +66,15 @@ def test_planted_bugs_of_extreme_values_are_seen(seed: int) -> None:
     assert [] == [
         s.bug.condition for s in detections(planted_extreme_values(), [seed]) if not s.seen
     ]
+
+
+@pytest.mark.parametrize(("name", "count"), INTERACTIONS.items(), ids=list(INTERACTIONS))
+def test_planted_bugs_of_interactions_are_seen(name: str, count: int) -> None:
+    """Under ten seeds, 500 cases fail each of them that the target's features do not exclude."""
+    found = detections(planted_interactions(), range(SEEDS), offer=OFFERS[name])
+
+    assert count * SEEDS == sum(each.seen for each in found)
+    assert {0, SEEDS} >= {each.seen for each in found}
 
 
 def test_a_right_attention_is_not_seen() -> None:

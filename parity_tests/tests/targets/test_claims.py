@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mha_parity.cases.covering import possible
+from mha_parity.cases.clashes import possible
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.report import wording

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.cases.covering import possible
+from mha_parity.cases.clashes import possible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -50,6 +50,7 @@ class MaskPlan:
 
         Where a mask's shape fits two readings by the sizes of the problem, such a mask is passed;
         where L and S differ, a switch rather than an array: few cases can show its rule there.
+        Elsewhere a switch as often as an array, however many shapes of it are taken.
 
         Raises
         ------
@@ -60,11 +61,14 @@ class MaskPlan:
         ways = list(self._ways(problem))
         if not ways:
             raise CandidateError("inconclusive", self._why_not(problem))
-        if problem.case.queries != problem.case.keys:
-            fewest = min(map(_arrays, ways))
-            ways = [way for way in ways if _arrays(way) == fewest]
+        rng = random.Random(problem.case.seed)
+        counts = sorted({*map(_arrays, ways)})
+        if len(counts) > 1:
+            is_square = problem.case.queries == problem.case.keys
+            count = rng.choice(counts) if is_square else counts[0]
+            ways = [way for way in ways if _arrays(way) == count]
         read_twice = [way for way in ways if _fits_two_readings(way, problem)]
-        return random.Random(problem.case.seed).choice(read_twice or ways)
+        return rng.choice(read_twice or ways)
 
     def only_square(self, case: Case) -> bool:
         """Return whether the masks of a case can be passed at L = S alone."""
