@@ -3,9 +3,8 @@
 The first ``FIRST`` cases keep their places: they begin the pairwise cover, and on each of them
 calls are repeated. Of the others of the first ``WINDOW`` cases, ``EARLY`` come next, chosen one by
 one: the case with most pairs of features, size classes and interactions that no case before it has,
-for its time.
-All others follow as drawn. The order does not depend on the number of cases: a shorter run asks the
-first cases of a longer one.
+for its time. All others follow as drawn. The order does not depend on the number of cases: a
+shorter run asks the first cases of a longer one.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from functools import partial
 from operator import eq, gt, lt
 from typing import TYPE_CHECKING
 
-from mha_parity.cases.generate import query_shared_with
+from mha_parity.cases.generate import query_shared_with, scale_factor
 from mha_parity.cases.interaction import Interaction, changed_to, has_size, made_equal
 from mha_parity.cases.masks import may_hide_by_numbers
 from mha_parity.cases.sizes import LONG, LONG_LIMIT, PLAIN_LENGTHS, SHORT, SizeDraw, cost
@@ -78,6 +78,13 @@ class MissingInteractions:
 def _interactions() -> Iterable[Interaction]:
     """Yield the interactions, those that most targets offer first."""
     yield from _causal("causal", {})
+    yield Interaction(
+        name="causal, weights asked for", holds=lambda c: min(c.queries, c.keys) > 1,
+        features={
+            "attn": ("causal",), "padding": ("none",), "weights": ("per_head", "averaged"),
+            "size": ("small",),
+        },
+    )  # fmt: skip
     yield from _causal("causal, grouped heads", {"kv_heads": ("fewer",)})
     yield from _read_twice()
     yield from _causal("causal, padding", {"padding": ("bool", "lengths", "float")})
@@ -91,6 +98,7 @@ def _interactions() -> Iterable[Interaction]:
         )
     yield from _causal("causal, bias_kv", {"bias_kv": ("yes",)})
     yield from _causal("causal, zero_attn", {"zero_attn": ("yes",)})
+    yield from _scales()
     yield from _arguments()
     yield from _sizes()
 
@@ -139,6 +147,20 @@ def _read_twice() -> Iterable[Interaction]:
             features={**kept, "attn": (f"{kind}3d",), "padding": ("none",), "heads": ("many",)},
             holds=lambda c: c.batch == c.heads_count, change=made_equal("batch", "heads_count"),
         )  # fmt: skip
+
+
+def _scales() -> Iterable[Interaction]:
+    """Yield a scale of 0, which is no default, and one that turns the order of the keys."""
+    signs: Mapping[str, Callable[[float], bool]] = {"0": lambda x: x == 0, "< 0": lambda x: x < 0}
+    for name, suits in signs.items():
+
+        def holds(case: Case, suits: Callable[[float], bool] = suits) -> bool:
+            factor = scale_factor(case)
+            return factor is not None and suits(factor)
+
+        yield Interaction(
+            name=f"scale {name}", features={"scale": ("given",), "size": ("small",)}, holds=holds
+        )
 
 
 def _arguments() -> Iterable[Interaction]:
