@@ -67,14 +67,15 @@ def test_names_what_it_says(text: str, name: str) -> None:
 
 
 def test_a_file_is_not_the_main_program(write: Callable[[str], str]) -> None:
-    """What stands under `if __name__ == "__main__"` is not executed."""
-    text = write("def f(): pass\nif __name__ == '__main__':\n    raise RuntimeError('run')\n")
-    assert callable(load.load(text))
+    """What stands under `if __name__ == "__main__"` is not executed, and the rest is."""
+    text = write("ran = []\nif __name__ == '__main__':\n    ran.append(1)\ndef f(): return ran\n")
+    assert [] == load.load(text)()
 
 
 def test_a_file_finds_its_neighbours() -> None:
     """A file imports modules that lie beside it, as it would when run."""
-    assert callable(load.load(f"{SUBJECTS}/misbehaving.py:right"))
+    found = load.load(f"{SUBJECTS}/misbehaving.py:right")
+    assert ("f", f"{SUBJECTS}/projected.py") == (found.__name__, found.__code__.co_filename)
 
 
 REFUSED = {
@@ -312,7 +313,7 @@ def test_a_notebook_without_nbformat_is_refused_with_the_extra(
     monkeypatch.setattr(notebook, "installed", lambda name: name != "nbformat")
     with pytest.raises(TargetError, match=r"nbformat.*pip install 'mha-parity\[notebook\]'"):
         load.load(f"{SUBJECTS}/attention.ipynb:f")
-    assert callable(load.load(f"{SUBJECTS}/projected.py:f"))
+    assert "f" == load.load(f"{SUBJECTS}/projected.py:f").__name__
 
 
 def test_the_notebook_computes_what_the_file_does() -> None:
