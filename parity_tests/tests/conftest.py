@@ -9,7 +9,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,24 +28,11 @@ def subjects() -> Path:
 
 
 @pytest.fixture(scope="session")
-def check_subject(subjects: Path) -> Callable[..., Verdict]:
-    """Return a function that checks a target of that folder, or of a library, in this process.
+def check_subject() -> Callable[..., Verdict]:
+    """Return the function that checks a target of that folder, or of a library."""
+    import subject_checks
 
-    Its calls are monitored, with the modules of ``forbid`` forbidden; the rest are options of the
-    run: 18 cases, no diagnosis and no shrinking by default.
-    """
-    from mha_parity.checks.call_effects import MonitoredCandidate
-    from mha_parity.core.options import Options
-    from mha_parity.run.check import check
-    from mha_parity.targets import load
-    from mha_parity.targets.bind import bind
-
-    def check_target(target: str, *, forbid: tuple[str, ...] = (), **options: Any) -> Verdict:
-        path = f"{subjects}/{target}" if ".py:" in target else target
-        few = {"cases": 18, "diagnose": False, "shrink": False} | options
-        return check(MonitoredCandidate(bind(load.load(path)), forbid=forbid), Options(**few))
-
-    return check_target
+    return subject_checks.check_subject
 
 
 @pytest.fixture

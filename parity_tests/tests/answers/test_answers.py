@@ -23,11 +23,11 @@ from mha_parity.oracle import error_bound
 from mha_parity.oracle.recorded import NotRecordedError, using
 from mha_parity.oracle.reference import EXTENDED, reference_answer
 from mha_torch import plain
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = f"{SUBJECTS / 'projected.py'}:f"
 WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
 LAYER = "mha_numpy:MultiheadAttention"

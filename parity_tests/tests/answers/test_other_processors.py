@@ -8,15 +8,15 @@ import os
 import platform
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from subject_checks import SUBJECTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = f"{SUBJECTS / 'projected.py'}:f"
 WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
 LAYER = "mha_numpy:MultiheadAttention"

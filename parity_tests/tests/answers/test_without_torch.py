@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from subject_checks import SUBJECTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = f"{SUBJECTS / 'projected.py'}:f"
 WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
 # Python imports `sitecustomize` in every process: each finds no torch, as where none is installed.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,10 +28,10 @@ from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.client import isolated
+from subject_checks import SUBJECTS, check_subject
 
 CASES = 18
 FEW = Options(cases=CASES, diagnose=False, shrink=False)
-CheckSubject = Callable[..., Verdict]
 
 
 def failing(verdict: Verdict) -> set[str]:
@@ -83,9 +81,7 @@ def found(verdict: Verdict, name: str) -> str:
 
 
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in MISDEEDS.items()])
-def test_a_misdeed_has_a_check_of_its_own(
-    subject: str, name: str, said: str, check_subject: CheckSubject
-) -> None:
+def test_a_misdeed_has_a_check_of_its_own(subject: str, name: str, said: str) -> None:
     """The check of that name fails, the failure says what was seen, and the verdict is fail."""
     verdict = check_subject(f"misbehaving.py:{subject}")
     assert name in failing(verdict)
@@ -93,7 +89,7 @@ def test_a_misdeed_has_a_check_of_its_own(
     assert said in found(verdict, name)
 
 
-def test_a_zero_of_the_other_sign_is_a_write(check_subject: CheckSubject) -> None:
+def test_a_zero_of_the_other_sign_is_a_write() -> None:
     """0 equals -0, but the caller's array has other bits. Kills a comparison by values."""
     verdict = check_subject("misbehaving.py:flips_zeros", features=(("regime", "zeros"),))
     assert "inputs unchanged" in failing(verdict)
@@ -101,9 +97,7 @@ def test_a_zero_of_the_other_sign_is_a_write(check_subject: CheckSubject) -> Non
 
 
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in OF_LAYERS.items()])
-def test_a_layer_s_misdeed_has_a_check_of_its_own(
-    subject: str, name: str, said: str, check_subject: CheckSubject
-) -> None:
+def test_a_layer_s_misdeed_has_a_check_of_its_own(subject: str, name: str, said: str) -> None:
     """Layers are asked with other weights and in eval mode, too."""
     verdict = check_subject(f"misbehaving_layers.py:{subject}")
     assert name in failing(verdict)
@@ -111,9 +105,7 @@ def test_a_layer_s_misdeed_has_a_check_of_its_own(
 
 
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in FORBIDDEN.items()])
-def test_a_forbidden_module_is_seen(
-    subject: str, name: str, said: str, check_subject: CheckSubject
-) -> None:
+def test_a_forbidden_module_is_seen(subject: str, name: str, said: str) -> None:
     """Computing through torch fails where torch is forbidden, and there only."""
     verdict = check_subject(f"misbehaving.py:{subject}", forbid=("torch",))
     assert name in failing(verdict)
@@ -129,21 +121,21 @@ HARMLESS = (
 
 
 @pytest.mark.parametrize("subject", HARMLESS)
-def test_what_only_looks_like_a_misdeed_passes(subject: str, check_subject: CheckSubject) -> None:
+def test_what_only_looks_like_a_misdeed_passes(subject: str) -> None:
     """No check is a false alarm, and none of them changes an answer."""
     verdict = check_subject(f"behaving.py:{subject}", forbid=("torch",))
     assert (set(), 0) == (failing(verdict), verdict.failed)
 
 
 @pytest.mark.parametrize("text", ["keep_mask.py:Stacked", "like_torch.py:Attention"])
-def test_layers_that_behave_pass(text: str, check_subject: CheckSubject) -> None:
+def test_layers_that_behave_pass(text: str) -> None:
     """Layers in eval mode, and with weights loaded anew, answer as those made anew do."""
     assert 0 == check_subject(text).failed
 
 
-def test_notes_travel_from_the_candidate_s_process(subjects: Path) -> None:
+def test_notes_travel_from_the_candidate_s_process() -> None:
     """The same checks are made where the candidate runs in a process of its own."""
-    with isolated(f"{subjects}/misbehaving.py:writes_inputs") as candidate:
+    with isolated(f"{SUBJECTS}/misbehaving.py:writes_inputs") as candidate:
         verdict = check(candidate, FEW)
     assert "inputs unchanged" in failing(verdict)
 
@@ -158,7 +150,7 @@ def test_every_check_has_a_candidate_that_fails_it() -> None:
     assert set(CHECKS) == proved | {"output limit", FURTHER} | EXTRA_CHECKS
 
 
-def test_what_held_has_a_row(check_subject: CheckSubject) -> None:
+def test_what_held_has_a_row() -> None:
     """A reader sees in how many cases conduct was watched, and what was asked of some alone."""
     rows = {
         row.name: row.cases for row in check_subject("behaving.py:plain", forbid=("torch",)).checks
@@ -169,11 +161,11 @@ def test_what_held_has_a_row(check_subject: CheckSubject) -> None:
     assert "weights reloaded" not in rows  # a function has none
 
 
-def test_state_is_put_back_for_the_next_case(subjects: Path) -> None:
+def test_state_is_put_back_for_the_next_case() -> None:
     """A candidate's changed error state ends with its call, whatever was asked beside the case."""
     before = np.geterr(), np.get_printoptions()
     for name in ("changes_error_state", "changes_print_options"):
-        candidate = MonitoredCandidate(bind(load.load(f"{subjects}/misbehaving.py:{name}")))
+        candidate = MonitoredCandidate(bind(load.load(f"{SUBJECTS}/misbehaving.py:{name}")))
         for case in draw_cases(candidate.offer, 6, 0):
             candidate(make_problem(case))
             assert before == (np.geterr(), np.get_printoptions())
@@ -192,9 +184,9 @@ def test_whose_turn_it_is_follows_from_the_place_in_the_run() -> None:
         ]
 
 
-def test_a_related_problem_is_no_second_case(subjects: Path) -> None:
+def test_a_related_problem_is_no_second_case() -> None:
     """What a relation makes of a case is answered, and asked nothing more."""
-    candidate = MonitoredCandidate(bind(load.load(f"{subjects}/behaving.py:plain")))
+    candidate = MonitoredCandidate(bind(load.load(f"{SUBJECTS}/behaving.py:plain")))
     plain = candidate.offer | {"regime": ("normal",), "size": ("small",)}
     problem = make_problem(draw_cases(plain, 1, 0)[0])
     first, related, again = (candidate(problem).held for _ in range(3))
@@ -203,9 +195,9 @@ def test_a_related_problem_is_no_second_case(subjects: Path) -> None:
     assert first == again
 
 
-def test_answers_without_a_number_show_no_state(subjects: Path) -> None:
+def test_answers_without_a_number_show_no_state() -> None:
     """Two problems of one shape whose answers are NaN throughout: nothing is remembered."""
-    bound = bind(load.load(f"{subjects}/behaving.py:plain"))
+    bound = bind(load.load(f"{SUBJECTS}/behaving.py:plain"))
     case = plain_case(bound.offer).replace(seed=0)  # the first of a run: its call is repeated
     shape = make_problem(case).output_shape
     bound.answer = lambda *_: Answer(output=np.full(shape, np.nan))  # type: ignore[method-assign]  # of this one object

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 
@@ -18,8 +17,8 @@ from mha_parity.run.check import check
 from mha_parity.selftest.mutant import run_mutants, suite_cases
 from mha_parity.selftest.mutation_run import GRADIENT_CASES, controls
 from mha_parity.worker.client import isolated
+from subject_checks import check_subject
 
-CheckSubject = Callable[..., Verdict]
 FEW = {"cases": 18, "diagnose": False, "shrink": False}
 LAYER = Case(seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=2)
 
@@ -54,16 +53,14 @@ def held(verdict: Verdict) -> set[str]:
 
 
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in WRONG.items()])
-def test_a_wrong_way_of_dropping_fails_one_check(
-    subject: str, name: str, said: str, check_subject: CheckSubject
-) -> None:
+def test_a_wrong_way_of_dropping_fails_one_check(subject: str, name: str, said: str) -> None:
     """A candidate that is right in all else fails that check alone, and is told what was seen."""
     verdict = check_subject(subject)
     assert {name} == failing(verdict)
     assert said in next(each.check_result.detail for each in verdict.failures)
 
 
-def test_a_way_back_that_drops_anew_is_seen(check_subject: CheckSubject) -> None:
+def test_a_way_back_that_drops_anew_is_seen() -> None:
     """Gradients of a layer that draws again for them belong to another call."""
     subject, name, said = BACKWARDS
     verdict = check_subject(subject, grad=True)
@@ -91,9 +88,7 @@ def test_every_check_has_a_candidate_that_fails_it() -> None:
         ("valid_dropout.py:Dropping", {"dropped weights returned"}),
     ],
 )
-def test_right_dropout_passes_and_is_seen_to_be_asked(
-    target: str, without: set[str], check_subject: CheckSubject
-) -> None:
+def test_right_dropout_passes_and_is_seen_to_be_asked(target: str, without: set[str]) -> None:
     """Right ones hold every check, whatever they draw, and each has a row with its cases."""
     verdict = check_subject(target)
     assert set() == failing(verdict)
@@ -101,16 +96,14 @@ def test_right_dropout_passes_and_is_seen_to_be_asked(
 
 
 @pytest.mark.parametrize("target", ["torch.nn:MultiheadAttention", "mha_numpy:MultiheadAttention"])
-def test_right_gradients_with_dropout_pass(target: str, check_subject: CheckSubject) -> None:
+def test_right_gradients_with_dropout_pass(target: str) -> None:
     """The gradients of torch's module and of ours are those of the weights that were dropped."""
     verdict = check_subject(target, grad=True)
     assert set() == failing(verdict)
     assert "gradients with dropout" in held(verdict)
 
 
-def test_dropout_that_does_nothing_is_not_failed_nor_said_to_hold(
-    check_subject: CheckSubject,
-) -> None:
+def test_dropout_that_does_nothing_is_not_failed_nor_said_to_hold() -> None:
     """A layer that takes a dropout and ignores it passes; that it was not judged is seen."""
     verdict = check_subject("dropping.py:Ignores")
     assert set() == failing(verdict)
@@ -118,9 +111,7 @@ def test_dropout_that_does_nothing_is_not_failed_nor_said_to_hold(
 
 
 @pytest.mark.parametrize("subject", ["dropping.py:fills_like_q", "dropping.py:casts_to_q"])
-def test_who_cuts_integers_down_is_told_so_and_not_failed(
-    subject: str, check_subject: CheckSubject
-) -> None:
+def test_who_cuts_integers_down_is_told_so_and_not_failed(subject: str) -> None:
     """Nobody can be unlike torch, which refuses integers: the report has a note, and no failure."""
     verdict = check_subject(subject)
     assert set() == failing(verdict)
@@ -128,9 +119,7 @@ def test_who_cuts_integers_down_is_told_so_and_not_failed(
     assert rejected_inputs.INTEGER_REMARK not in check_subject("dropping.py:right").notes
 
 
-def test_values_without_a_key_that_get_an_answer_are_no_failure_of_a_linear_layer(
-    check_subject: CheckSubject,
-) -> None:
+def test_values_without_a_key_that_get_an_answer_are_no_failure_of_a_linear_layer() -> None:
     """Who does not promise torch's own layer is told what torch refuses, and not failed."""
     verdict = check_subject("linear_layers.py:FirstValues")
     assert set() == failing(verdict)
@@ -138,9 +127,7 @@ def test_values_without_a_key_that_get_an_answer_are_no_failure_of_a_linear_laye
     assert rejected_inputs.LENGTH_REMARK not in check_subject("linear_layers.py:Attention").notes
 
 
-def test_dropout_of_the_output_too_is_no_failure_of_a_linear_layer(
-    check_subject: CheckSubject,
-) -> None:
+def test_dropout_of_the_output_too_is_no_failure_of_a_linear_layer() -> None:
     """Who does not promise torch's own layer may drop elsewhere: its weights are not judged."""
     verdict = check_subject("linear_dropout.py:OfOutputToo")
     assert set() == failing(verdict)

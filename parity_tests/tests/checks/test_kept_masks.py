@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
 
-import pytest
-
-from mha_parity.core.verdict import Outcome, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+judged = checks_of("kept_masks.py", cases=32, dtypes=("float64",))
 
 
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
-    """Return the function that checks a layer of the file in float64."""
-    return lambda name: check_subject(f"kept_masks.py:{name}", cases=32, dtypes=("float64",))
-
-
-def test_a_mask_kept_for_a_length_holds(judged: Callable[[str], Verdict]) -> None:
+def test_a_mask_kept_for_a_length_holds() -> None:
     """One sample after several is answered as by a new layer."""
     assert Outcome.PASS == judged("KeptByLength").outcome
 
 
-def test_a_mask_kept_for_the_samples_of_a_call_fails(judged: Callable[[str], Verdict]) -> None:
+def test_a_mask_kept_for_the_samples_of_a_call_fails() -> None:
     """Each call of a new layer is right; the second, of one sample, has the shape of the first."""
     verdict = judged("KeptByLengthOfAll")
     assert Outcome.FAIL == verdict.outcome, verdict.sentence

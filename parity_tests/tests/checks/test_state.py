@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +20,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Verdict
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from subject_checks import check_subject
 
 
 def kept_state_bugs() -> list[str]:
@@ -299,9 +297,7 @@ def test_a_layer_without_state_passes(target: type) -> None:
 @pytest.mark.parametrize(
     ("name", "fails"), [("OfEachCall", False), ("OfConstructor", False), ("OfFirstCall", True)]
 )
-def test_heads_of_another_width_follow_in_one_object(
-    name: str, fails: bool, check_subject: Callable[..., Verdict]
-) -> None:
+def test_heads_of_another_width_follow_in_one_object(name: str, fails: bool) -> None:
     """Where an object takes any width, a scale that its first call left shows; a constructor's is.
 
     Kills the calls of one width alone.

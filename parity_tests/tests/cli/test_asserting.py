@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +13,10 @@ from mha_parity.api import ParityError
 from mha_parity.core.options import Options
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 
 
 def subject(text: str) -> object:

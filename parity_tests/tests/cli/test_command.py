@@ -16,11 +16,11 @@ from mha_parity.__main__ import entry, main
 from mha_parity.command_line import GROUPS, parser
 from mha_parity.commands import check as checking
 from mha_parity.run import case_run, chunks
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 LAYER_CASE = "mha-N3-L67-S67-H4-D6-bias-boolmask-avgweights-float32-widerange-s98"
 Said = tuple[int, str, str]  # exit status, output, errors
 

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,13 +15,13 @@ from mha_parity import pytest_plugin
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.option_flags import add_options, from_namespace
 from mha_parity.core.options import Options
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     RunPytest = Callable[..., pytest.RunResult]
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = f"{SUBJECTS}/projected.py:f"
 WRONG = f"{SUBJECTS}/wrong_scale.py:f"
 CASES = 24

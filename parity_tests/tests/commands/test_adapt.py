@@ -13,8 +13,8 @@ from mha_parity.commands import adapt
 from mha_parity.core.options import Options
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
+from subject_checks import SUBJECTS
 
-SUBJECTS = f"{Path(__file__).parents[2]}/subjects"
 RUN = Options(cases=12, shrink=False, diagnose=False)
 RECOGNISED = {
     "styles.py:Configured": "config = Target.__init__.__globals__[",

@@ -10,18 +10,19 @@ import pytest
 
 from mha_parity.__main__ import main
 from mha_parity.command_line import IDENTIFY_OPTIONS, parser
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_a_wrong_scale_is_printed_and_written(
-    subjects: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 1; terminal, JSON and page say the same formula."""
     written, page = tmp_path / "card.json", tmp_path / "card.html"
     files = ["--json", str(written), "--html", str(page)]
-    status = main(["identify", f"{subjects}/wrong_scale.py:f", "--in-process", *files])
+    status = main(["identify", f"{SUBJECTS}/wrong_scale.py:f", "--in-process", *files])
     assert 1 == status
     formula = "softmax(q k^T / sqrt(E)) v"
     assert formula in capsys.readouterr().out
@@ -29,12 +30,10 @@ def test_a_wrong_scale_is_printed_and_written(
     assert formula in page.read_text("utf-8")
 
 
-def test_a_right_attention_leaves_with_0(
-    subjects: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_right_attention_leaves_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     """No experiment departs, and the options narrow what is asked: float32 alone."""
     narrowing = ["--dtypes", "float32", "--features", "attn=causal"]
-    status = main(["identify", f"{subjects}/like_torch.py:Attention", "--in-process", *narrowing])
+    status = main(["identify", f"{SUBJECTS}/like_torch.py:Attention", "--in-process", *narrowing])
     printed = capsys.readouterr().out
     assert 0 == status, printed
     assert "softmax(q k^T / sqrt(D)) v" in printed

@@ -28,8 +28,8 @@ from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import opened
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 WRONG = f"{SUBJECTS}/wrong_scale.py:f"
 OWN = "mha_numpy:MultiheadAttention"
 SMALL = "qkv-N1-L2-S2-H2-D1-unbatched-float64-s0"

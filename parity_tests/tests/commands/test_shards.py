@@ -18,11 +18,11 @@ from mha_parity.run import shard_file
 from mha_parity.run.case_run import CaseResult
 from mha_parity.run.chunks import Shard
 from mha_parity.run.shards import _kept
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = f"{SUBJECTS / 'projected.py'}:f"
 WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
 # Off by 64 roundings in the same direction: it shows over many cases.

@@ -34,6 +34,7 @@ from mha_parity.run.check import check
 from mha_parity.run.summary import PARTIAL_BIASES
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
+from subject_checks import SUBJECTS
 
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-causal-float32-s11")
 FIRST = parse("mha-N3-L13-S17-H5-D7-cross-bias-outproj-causal-weights-float32-peaky-fortran-s11")
@@ -221,11 +222,11 @@ def _shown(subject: Verdict, width: int = 80, height: int = 100, *, verbose: boo
 
 
 @pytest.fixture(scope="session")
-def judged(subjects: Path) -> Callable[..., Verdict]:
+def judged() -> Callable[..., Verdict]:
     """Return a function that judges one of the subjects in this process, with the options given."""
 
     def judge(target: str, **options: Any) -> Verdict:
-        return check(bind(load.load(f"{subjects}/{target}")), Options(**options), target=target)
+        return check(bind(load.load(f"{SUBJECTS}/{target}")), Options(**options), target=target)
 
     return judge
 

@@ -28,6 +28,7 @@ from mha_parity.core.verdict import (
 )
 from mha_parity.report import files, github, markdown, sarif, wording
 from mha_parity.run.source import source_of
+from subject_checks import SUBJECTS
 
 CASE = parse("qkv-N1-L2-S2-H2-D1-unbatched-float64-s0")
 TEXT = """import numpy as np
@@ -297,14 +298,11 @@ def test_sarif_follows_the_rules_of_its_format() -> None:
 
 
 def test_check_writes_all_of_it(
-    tmp_path: Path,
-    subjects: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One run annotates the line, adds the summary with a picture, and writes both files."""
     monkeypatch.chdir(tmp_path)
-    text = (subjects / "wrong_scale.py").read_text("utf-8")
+    text = (SUBJECTS / "wrong_scale.py").read_text("utf-8")
     Path("scale.py").write_text(text, encoding="utf-8")
     Path("summary.md").write_text("before\n", encoding="utf-8")
     monkeypatch.setenv(github.SUMMARY, "summary.md")

@@ -33,8 +33,8 @@ from mha_parity.report.junit import COUNTED
 from mha_parity.run.check import check
 from mha_parity.worker import client
 from mha_parity.worker.open_target import opened
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-outproj-causal-float32-s11")
 
 

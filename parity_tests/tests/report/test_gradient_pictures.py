@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,8 +26,8 @@ from mha_parity.run.gradient_pictures import HEAD_DIM, gradient_pictures
 from mha_parity.run.weights_pictures import HEADS
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
 LAYER = "mha-N2-L4-S5-H3-D2-cross-bias-biaskv-outproj-floatpadding-floatmask-grad-float64-s3"
 SEPARATE = "mha-N2-L4-S5-H3-D2-Ek7-Ev9-distinct-separate-grad-float64-s3"

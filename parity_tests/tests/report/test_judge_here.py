@@ -22,8 +22,7 @@ from mha_parity.core.options import OptionKeywords, Options
 from mha_parity.report import notebook_view, progress
 from mha_parity.run import repro
 from mha_parity.targets.load import load
-
-SUBJECTS = Path(__file__).parents[2] / "subjects"
+from subject_checks import SUBJECTS
 
 
 def unscaled(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.worker.open_target import opened
+from subject_checks import SUBJECTS
 
-SUBJECT = f"{Path(__file__).parents[2]}/subjects/float32_inside.py"
+SUBJECT = f"{SUBJECTS}/float32_inside.py"
 RIGHT = ("projected", "with_weights", "by_torch", "one_head")
 
 

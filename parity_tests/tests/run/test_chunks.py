@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from mha_parity.run.check import check
 from mha_parity.run.chunks import run_chunk
 from mha_parity.run.executors import PARALLEL_FROM, process_count, processes
 from mha_parity.worker.open_target import opened
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.core.verdict import Verdict
-
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 
 
 def _quiet() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +18,9 @@ from mha_parity.oracle.reference import reference_answer
 from mha_parity.run.check import check
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.calls import Call
+from subject_checks import SUBJECTS
 
-SUBJECT = f"{Path(__file__).parents[2]}/subjects/miscalled.py"
+SUBJECT = f"{SUBJECTS}/miscalled.py"
 REFUSED = {
     "needs_a_keyword": ("qkv-heads", "missing 1 required keyword-only argument: 'cache'"),
     "NeedsAConfiguration": ("torch-module", "raised"),

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import pytest
 
 from mha_parity.core.options import Policy
 from mha_parity.run.demanded_rows import REMEDIES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mha_parity.core.verdict import Verdict
+from subject_checks import check_subject
 
 TORCH = "torch.nn:MultiheadAttention"
 
 
 @pytest.mark.parametrize(("wanted", "words"), [("zero", "zero"), ("uniform", "the mean")])
 def test_a_right_layer_that_answers_otherwise_has_no_other_cause(
-    wanted: Policy, words: str, check_subject: Callable[..., Verdict]
+    wanted: Policy, words: str
 ) -> None:
     """Torch's NaN under another demand: one line, with what is found, asked for and to do."""
     verdict = check_subject(TORCH, cases=40, diagnose=True, fully_masked=wanted)
@@ -30,7 +26,7 @@ def test_a_right_layer_that_answers_otherwise_has_no_other_cause(
     assert REMEDIES[wanted] == cause.remedy
 
 
-def test_a_bug_is_named_before_the_rows(check_subject: Callable[..., Verdict]) -> None:
+def test_a_bug_is_named_before_the_rows() -> None:
     """A layer without scale gets its name, and the rows are said behind it."""
     subject = "linear_layers.py:Unscaled"
     verdict = check_subject(subject, cases=40, diagnose=True, fully_masked="zero")

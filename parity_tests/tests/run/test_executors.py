@@ -31,6 +31,7 @@ from mha_parity.run.cluster import dask_cluster
 from mha_parity.run.executors import run_chunks_on
 from mha_parity.run.narrowing import cases_for
 from mha_parity.worker.open_target import opened
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,9 +49,9 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mha_parity.run.chunks.CHUNK_SIZE", SIZE)
 
 
-def test_any_executor_gives_the_verdict_of_one_process(subjects: Path) -> None:
+def test_any_executor_gives_the_verdict_of_one_process() -> None:
     """A wrong target gets the same counts, checks and failures from an executor."""
-    target, options = f"{subjects}/wrong_scale.py:f", {"cases": SIZE + 7, "seed": 5, **QUICK}
+    target, options = f"{SUBJECTS}/wrong_scale.py:f", {"cases": SIZE + 7, "seed": 5, **QUICK}
     with ThreadPoolExecutor(2) as executor:
         there = mha_parity.judge(target, executor=executor, **options)  # type: ignore[arg-type]  # options vary
     here = mha_parity.judge(target, jobs=1, **options)  # type: ignore[arg-type]  # options vary
@@ -58,10 +59,10 @@ def test_any_executor_gives_the_verdict_of_one_process(subjects: Path) -> None:
         assert _without_seconds(getattr(here, field)) == _without_seconds(getattr(there, field))
 
 
-def test_a_worker_opens_a_target_anew_for_each_run(subjects: Path, tmp_path: Path) -> None:
+def test_a_worker_opens_a_target_anew_for_each_run(tmp_path: Path) -> None:
     """A file that is edited between two runs on the same workers is judged as it is then."""
     file = tmp_path / "edited.py"
-    wrong = (subjects / "wrong_scale.py").read_text(encoding="utf-8")
+    wrong = (SUBJECTS / "wrong_scale.py").read_text(encoding="utf-8")
     right = wrong.replace("np.sqrt(d_model)", "np.sqrt(d_model // n_heads)")
     assert right != wrong
     found = []
@@ -126,13 +127,13 @@ def test_an_executor_is_refused_a_candidate_of_this_process() -> None:
         mha_parity.judge(lambda Q, K, V: Q + K + V, executor=executor, convention="qkv")
 
 
-def test_a_target_that_a_worker_cannot_open_is_refused(subjects: Path) -> None:
+def test_a_target_that_a_worker_cannot_open_is_refused() -> None:
     """What a worker raises as a user's mistake is one here too."""
     options = Options(cases=SIZE)
-    with opened(f"{subjects}/projected.py:f", options) as candidate:
+    with opened(f"{SUBJECTS}/projected.py:f", options) as candidate:
         cases = cases_for(candidate, candidate.offer, options)
         chunks = run_chunks_on(
-            _Here(), f"{subjects}/no_such.py:f", options, cases, settings_of(options), print
+            _Here(), f"{SUBJECTS}/no_such.py:f", options, cases, settings_of(options), print
         )
         with pytest.raises(ValueError, match=r"no_such\.py"):
             next(chunks)
@@ -250,7 +251,7 @@ def _scheduler() -> Iterator[str]:
         yield found[0]
 
 
-def test_an_interrupt_leaves_the_cluster_free(subjects: Path) -> None:
+def test_an_interrupt_leaves_the_cluster_free() -> None:
     """Ctrl-C in a long run leaves with 130, says how far it came, and drops what is not begun."""
     with _scheduler() as address, ExitStack() as stack:
         own = (address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
@@ -261,7 +262,7 @@ def test_an_interrupt_leaves_the_cluster_free(subjects: Path) -> None:
 
         client = stack.enter_context(Client(address, set_as_default=False))
         client.wait_for_workers(1, timeout=STARTED)
-        run = ["check", f"{subjects}/projected.py:f", "--cases", "100000", "--scheduler", address]
+        run = ["check", f"{SUBJECTS}/projected.py:f", "--cases", "100000", "--scheduler", address]
         command = [sys.executable, "-m", "mha_parity", *run]
         with subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -290,16 +291,13 @@ def test_a_cluster_that_is_not_there_is_one_sentence(
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_verdict_of_one_process(
-    subjects: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One of two workers is killed in the middle; the verdict is that of one process.
 
     Before they start, exit status 2 says that there are none, and the command that starts one.
     """
-    target, cases = f"{subjects}/wrong_scale.py:f", 5 * SIZE
+    target, cases = f"{SUBJECTS}/wrong_scale.py:f", 5 * SIZE
     options = Options(cases=cases, seed=5, **QUICK)  # type: ignore[arg-type]  # options vary
     with opened(target, options) as candidate:
         here = check(candidate, replace(options, jobs=1), target=target)

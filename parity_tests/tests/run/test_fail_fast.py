@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from mha_parity.report.json_document import document
 from mha_parity.run.check import check
 from mha_parity.run.narrowing import cases_for
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 QUICK = {"shrink": False, "diagnose": False, "fail_fast": True}
 
 

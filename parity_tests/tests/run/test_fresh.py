@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,10 +25,10 @@ from mha_parity.run import fresh
 from mha_parity.run.check import check
 from mha_parity.run.fresh import CHECK
 from mha_parity.worker.open_target import opened
+from subject_checks import SUBJECTS
 
 Function = Callable[[Problem], Array]
 FEW = 8
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 PLAIN = whole_offer() | {
     "weights": ("none",), "dtype": ("float64",), "size": ("small",), "attn": ("none",),
     "padding": ("none",), "masked_rows": ("none",), "regime": ("normal",), "scale": ("default",),

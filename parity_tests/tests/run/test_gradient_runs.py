@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,11 +15,11 @@ from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from mha_parity.core.verdict import Verdict
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 CASES = 20
 
 

@@ -19,10 +19,10 @@ from mha_parity.run.kept import KeptResults
 from mha_parity.run.narrowing import cases_for
 from mha_parity.run.repro import Repro
 from mha_parity.worker.open_target import opened
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from mha_parity.core.verdict import Verdict
     from mha_parity.run.case_run import CaseResult
@@ -31,12 +31,12 @@ CASES = 48
 
 
 @pytest.fixture
-def judged_cases(subjects: Path) -> Callable[..., list[CaseResult]]:
+def judged_cases() -> Callable[..., list[CaseResult]]:
     """Return a function that judges a subject in the cases of one seed, without their arrays."""
 
     def results(name: str, seed: int = 5, **options: object) -> list[CaseResult]:
         asked = Options(cases=CASES, seed=seed, in_process=True, **options)  # type: ignore[arg-type]  # of any option
-        with opened(f"{subjects}/{name}", asked) as candidate:
+        with opened(f"{SUBJECTS}/{name}", asked) as candidate:
             cases = list(cases_for(candidate, candidate.offer, asked))
             found = run_cases(candidate, cases, settings_of(asked))
             return [each.without_arrays() for each in found]
@@ -69,10 +69,7 @@ def test_equal_values_of_two_cases_are_one_object(
     "name", ["projected.py:f", "wrong_scale.py:f", "float32_inside.py:cast_back"]
 )
 def test_a_verdict_on_what_is_kept_is_that_on_everything(
-    name: str,
-    subjects: Path,
-    judged_cases: Callable[..., list[CaseResult]],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, judged_cases: Callable[..., list[CaseResult]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counts, rows of checks, worst error, accuracy and notes do not depend on what is left out."""
     everything = judged_cases(name)
@@ -87,7 +84,7 @@ def test_a_verdict_on_what_is_kept_is_that_on_everything(
 
     def verdict(case_results: list[CaseResult]) -> Verdict:
         options = Options(cases=CASES, seed=5, in_process=True, shrink=False, diagnose=False)
-        target = f"{subjects}/{name}"
+        target = f"{SUBJECTS}/{name}"
         found = RunResult(case_results, SystematicErrorTest(), [], {}, 0.0)
         with opened(target, options) as candidate:
             judged = verdict_of(candidate, options, target, Repro(target, options), found)
@@ -111,11 +108,11 @@ def test_a_page_is_given_the_error_of_every_case(
     ]
 
 
-def test_a_shard_keeps_everything(subjects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_keeps_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of merged shards draws the error of each case too, so that a shard keeps them all."""
     monkeypatch.setattr(kept, "ALL_OF", 0)
     options = Options(cases=CASES, seed=5, in_process=True, diagnose=False)
-    with opened(f"{subjects}/projected.py:f", options) as candidate:
+    with opened(f"{SUBJECTS}/projected.py:f", options) as candidate:
         whole, part = (
             run_all(candidate, options, None, None, shard)[0].case_results
             for shard in (WHOLE, Shard(1, 2))

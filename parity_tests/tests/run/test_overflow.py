@@ -23,8 +23,9 @@ from mha_parity.run.check import check
 from mha_parity.run.overflow import CHECK, SENTENCE, overflow_problem
 from mha_parity.targets.bind import bind
 from mha_parity.targets.load import load
+from subject_checks import SUBJECTS
 
-SUBJECT = f"{Path(__file__).parents[2]}/subjects/half_overflow.py"
+SUBJECT = f"{SUBJECTS}/half_overflow.py"
 HALF = offer(dtype=("float16", "float32"), inputs=("self", "cross"), bias=("no", "yes"))
 OFFERS = {
     "layer": HALF,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +20,8 @@ from mha_parity.oracle.reference import reference_answer
 from mha_parity.run import shrink
 from mha_parity.run.case_run import run_case
 from mha_parity.worker import client
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
 SIZES = ("batch", "queries", "keys", "heads_count", "head_dim")
 LARGE = parse(

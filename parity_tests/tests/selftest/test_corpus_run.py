@@ -25,8 +25,8 @@ from mha_parity.selftest.corpus_run import (
     read_manifest,
     table,
 )
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = {"repository": "a/right", "commit": "0" * 40, "path": "projected.py", "name": "f"}
 OPTIONS = "--options=--cases 40 --in-process"
 WRONG = {"repository": "b/wrong", "commit": "0" * 40, "path": "wrong_scale.py", "name": "f"}

@@ -22,8 +22,6 @@ from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.conventions.calls import Arguments
 from mha_parity.targets.conventions.self_causal import CAUSAL
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 SUBJECTS = f"{Path(__file__).parents[2]}/subjects/adapters.py"
 RUN = Options(cases=20, shrink=False, diagnose=False)
 CASE = Case(seed=1, batch=2, queries=3, keys=4, heads_count=2, head_dim=5, inputs="cross")

@@ -13,8 +13,6 @@ from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.attended_axis import BATCH_FIRST
 from mha_parity.targets.load import load
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 SUBJECTS = Path(__file__).parents[2] / "subjects" / "without_batch_first.py"
 
 

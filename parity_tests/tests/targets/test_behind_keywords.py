@@ -12,8 +12,6 @@ from mha_parity.core.verdict import Outcome, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 FILE = "behind_keywords.py"
 MASKS = {
     "PassedOn": {"score_mask", "keep_mask"},

@@ -11,7 +11,6 @@ from mha_parity.core.verdict import Outcome, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
 SUBJECTS = {
     "FirstCall": "FirstCallByWidth",
     "OwnKernel": "OwnKernelUnscaled",

@@ -11,8 +11,6 @@ from mha_parity.core.verdict import Outcome, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 FILE = "called_otherwise.py"
 # A right subject, and one that is wrong in the same call.
 SUBJECTS = {

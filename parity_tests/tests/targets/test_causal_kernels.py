@@ -13,8 +13,6 @@ from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.self_causal import CAUSAL
 from mha_parity.targets.load import load
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 SUBJECTS = Path(__file__).parents[2] / "subjects" / "causal_kernels.py"
 
 

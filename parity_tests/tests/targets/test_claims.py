@@ -17,8 +17,6 @@ from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.conventions.claims import claimed_cases
 from mha_parity.targets.load import load
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 SUBJECT = f"{Path(__file__).parents[2]}/subjects/partly_served.py"
 # What each of them raises on: axis, value, and a word of its own.
 RAISES = {

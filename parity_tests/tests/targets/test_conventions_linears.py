@@ -20,8 +20,6 @@ from mha_parity.targets.conventions.signatures import Signature
 from mha_parity.targets.fit.construct import LENGTH, Sizes
 from mha_parity.worker.open_target import bind_in_process
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = [
     "ClonedLinears", "Packed", "HeadByHead", "ColumnByColumn", "Sequenced", "Crossed", "Configured",

@@ -25,8 +25,6 @@ from mha_parity.targets.bind import KNOWN, bind
 from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.detect import recognise
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 # The five documents the project grew from, each style as functions and as classes or objects.
 RIGHT = {

@@ -13,8 +13,6 @@ from mha_parity.targets import load
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.worker.open_target import bind_in_process
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = {
     "WithMask": "module-valid-lens",

@@ -40,7 +40,7 @@ def test_a_finite_fill_takes_back_regimes_of_larger_scores(
 )
 def test_wrong_twins_fail(check_subject: Callable[..., Verdict], name: str) -> None:
     """Each is the right one of this file but for one line."""
-    verdict = check_subject(f"{FILE}:{name}", cases=200, diagnose=False)
+    verdict = check_subject(f"{FILE}:{name}", cases=200, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict
 
 

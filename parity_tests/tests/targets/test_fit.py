@@ -24,8 +24,6 @@ from mha_parity.targets.fit.construct import globals_read, meanings
 from mha_parity.targets.fit.search import TRIALS, Search, attention_in_float64
 from mha_parity.worker.open_target import bind_in_process
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = {
     "styles.py:Widths": "toqueries",

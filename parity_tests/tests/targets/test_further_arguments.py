@@ -11,8 +11,6 @@ from mha_parity.core.verdict import Outcome, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 
 @pytest.fixture(scope="module")
 def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:

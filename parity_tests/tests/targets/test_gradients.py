@@ -14,8 +14,6 @@ from mha_parity.targets import load
 from mha_parity.targets.conventions.packing import ProjectionSlot, unpack
 from mha_parity.worker.open_target import bind_in_process
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = [
     "gradients_of_layers.py:Packed", "gradients_of_layers.py:of_weights",

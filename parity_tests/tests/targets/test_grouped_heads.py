@@ -14,8 +14,6 @@ from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.grouped_heads import NO_GROUPS
 from mha_parity.targets.load import load
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 SUBJECTS = Path(__file__).parents[2] / "subjects" / "grouped_heads.py"
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 RIGHT = {
     "inner_attentions.py:Layer": (
         "built with an instance of ScaledDotAttention of its module as `attention`"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.verdict import Verdict
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 # Masks and causality are the class's affair, and a run this short meets few of them.
 FEW = {"cases": 20, "features": (("attn", "none"), ("padding", "none"))}
 

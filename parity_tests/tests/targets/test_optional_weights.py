@@ -12,8 +12,6 @@ from mha_parity.core.verdict import Outcome, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 
 @pytest.mark.parametrize(("name", "axis"), [("biases", "bias"), ("output", "out_proj")])
 def test_right_ones_pass_with_and_without(

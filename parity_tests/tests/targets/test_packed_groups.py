@@ -12,7 +12,6 @@ from mha_parity.core.verdict import Outcome, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
 FEWER = (("kv_heads", "fewer"),)
 
 
@@ -38,7 +37,10 @@ def test_what_is_wrong_of_groups_alone_fails_by_itself(
 
 def test_keys_and_values_exchanged_fail(check_subject: Callable[..., Verdict]) -> None:
     """Of one head for all, the order of the last rows shows."""
-    assert Outcome.FAIL == check_subject("packed_groups.py:OneForAllExchanged", cases=24).outcome
+    assert (
+        Outcome.FAIL
+        == check_subject("packed_groups.py:OneForAllExchanged", cases=24, fail_fast=True).outcome
+    )
 
 
 def test_as_many_key_heads_are_no_trial_of_fewer(check_subject: Callable[..., Verdict]) -> None:

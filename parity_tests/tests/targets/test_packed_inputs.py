@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("few_further_calls")
-
 FILE = "packed_inputs.py"
 RIGHT = {
     "stacked": "`qkv` query, key and value in one array (N, L, 3, H, D)",

@@ -9,11 +9,12 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-SUBJECT = f"{Path(__file__).parents[2]}/subjects/projected.py:f"
+from subject_checks import SUBJECTS
+
+SUBJECT = f"{SUBJECTS}/projected.py:f"
 CASES = "500"
 PAIRS = 2
 MOST = 1.25  # times the processor time without isolation

@@ -21,8 +21,8 @@ from mha_parity.run.case_run import CaseResult, run_cases
 from mha_parity.run.check import check
 from mha_parity.worker.client import GIB, IsolatedCandidate, isolated
 from mha_parity.worker.process import Process
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 PLAIN = Case(
     seed=0, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none",
     layout="unbatched",

@@ -18,8 +18,8 @@ from mha_parity.worker.client import isolated
 from mha_parity.worker.framing import PIECE, frame
 from mha_parity.worker.messages import PROTOCOL, Refused
 from mha_parity.worker.process import Process, WorkerLost
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 PLAIN = Case(
     seed=0, batch=1, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none",
     layout="unbatched",

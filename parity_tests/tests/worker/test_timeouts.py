@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,8 @@ from mha_parity.run import summary
 from mha_parity.run.case_run import ANSWERED, CaseResult
 from mha_parity.run.check import check
 from mha_parity.worker.client import TIMEOUTS, isolated
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 TIMEOUT = 1.5
 
 

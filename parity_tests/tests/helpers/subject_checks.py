@@ -1,0 +1,43 @@
+"""Check the attentions of the folder of subjects in this process, by few cases.
+
+``pythonpath`` of pytest's settings has this folder: tests import the module by its name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mha_parity.core.options import Options
+from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.worker.open_target import bind_in_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.verdict import Verdict
+
+SUBJECTS = Path(__file__).parents[2] / "subjects"
+
+
+def load_subject(target: str) -> Any:
+    """Return what ``file.py:name`` of the subjects names, or a target of a library."""
+    return load.load(f"{SUBJECTS}/{target}" if ".py:" in target else target)
+
+
+def check_subject(target: str, **options: Any) -> Verdict:
+    """Return the verdict on a subject, or on a target of a library.
+
+    ``options`` are those of a run: 18 cases, no diagnosis and no shrinking by default.
+    """
+    asked = Options(**({"cases": 18, "diagnose": False, "shrink": False} | options))
+    return check(bind_in_process(load_subject(target), asked), asked)
+
+
+def checks_of(file: str, **options: Any) -> Callable[..., Verdict]:
+    """Return a function that checks one of a file's subjects by its name, with those options.
+
+    It takes further options, or other values of the same ones.
+    """
+    return lambda name, **changes: check_subject(f"{file}:{name}", **(options | changes))
