@@ -1,4 +1,4 @@
-"""Fixtures that the tests of several rooms share: the subjects, and a check of one of them."""
+"""Fixtures that the tests of several rooms share: fewer calls, and runs of pytest."""
 
 from __future__ import annotations
 
@@ -16,23 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mha_parity.core.verdict import Verdict
-
     RunPytest = Callable[..., pytest.RunResult]
-
-
-@pytest.fixture(scope="session")
-def subjects() -> Path:
-    """Return the folder of the attentions that are judged, written as other people write."""
-    return Path(__file__).parents[1] / "subjects"
-
-
-@pytest.fixture(scope="session")
-def check_subject() -> Callable[..., Verdict]:
-    """Return the function that checks a target of that folder, or of a library."""
-    import subject_checks
-
-    return subject_checks.check_subject
 
 
 @pytest.fixture

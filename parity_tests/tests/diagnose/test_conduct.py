@@ -10,6 +10,7 @@ from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.run.check import check
 from mha_parity.worker.open_target import opened
+from subject_checks import SUBJECTS
 
 CASES = 80
 SEED = 2
@@ -62,10 +63,10 @@ def verdict(folder: Path, target: str, **options: object) -> Verdict:
         for target, name in DISHONEST.items()
     ],
 )
-def test_each_is_named(target: str, name: str, subjects: Path) -> None:
+def test_each_is_named(target: str, name: str) -> None:
     """What no formula explains gets its name first, with the remedy and the evidence for it."""
     forbid = ("torch",) if name == "torch-behind" else ()
-    found = verdict(subjects, target, forbid=forbid)
+    found = verdict(SUBJECTS, target, forbid=forbid)
     assert Outcome.FAIL is found.outcome
     first = found.diagnosis[0]
     assert name == first.bug
@@ -75,13 +76,13 @@ def test_each_is_named(target: str, name: str, subjects: Path) -> None:
 
 
 @pytest.mark.parametrize("target", HONEST, ids=[f"{t}-seed{SEED}" for t in HONEST])
-def test_nothing_is_said_of_the_honest(target: str, subjects: Path) -> None:
+def test_nothing_is_said_of_the_honest(target: str) -> None:
     """A candidate without memory passes, and no diagnosis is made."""
-    found = verdict(subjects, target)
+    found = verdict(SUBJECTS, target)
     assert Outcome.FAIL is not found.outcome
     assert () == found.diagnosis
 
 
-def test_torch_is_let_pass_where_nobody_forbids_it(subjects: Path) -> None:
+def test_torch_is_let_pass_where_nobody_forbids_it() -> None:
     """A target that hands its work to torch is right; only who promised otherwise is at fault."""
-    assert Outcome.FAIL is not verdict(subjects, "dishonest.py:asks_torch").outcome
+    assert Outcome.FAIL is not verdict(SUBJECTS, "dishonest.py:asks_torch").outcome

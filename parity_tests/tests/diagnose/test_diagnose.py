@@ -11,7 +11,6 @@ import sys
 from dataclasses import replace
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +32,7 @@ from mha_parity.run.check import check
 from mha_parity.run.narrowing import NarrowedCandidate, restricted
 from mha_parity.selftest.mutant import monitored_candidate
 from mha_parity.targets.bind import bind
+from subject_checks import SUBJECTS, check_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Candidate
     from mha_parity.core.problem import Problem
-    from mha_parity.core.verdict import Diagnosis, Verdict
+    from mha_parity.core.verdict import Diagnosis
 
-FOLDER = Path(__file__).parents[2] / "subjects" / "wrong"
+FOLDER = SUBJECTS / "wrong"
 STYLES = ("einsums", "layers", "lengths", "loops", "streams", "tensors")
 LOOPS = ("loops",)  # Python loops over every number: their bugs show at small sizes
 SEED = 5
@@ -316,7 +316,7 @@ def test_nothing_is_said_of_right_gradients() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:(overflow|invalid value)")  # what the subject does wrong
-def test_an_overflow_in_16_bits_is_named(check_subject: Callable[..., Verdict]) -> None:
+def test_an_overflow_in_16_bits_is_named() -> None:
     """Float16 overflows past 11 where exp is computed in it: the name fits the cases of each dtype.
 
     The plainest failing cases are those of float16, since others overflow at wild scores alone.

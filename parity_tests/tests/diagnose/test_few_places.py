@@ -11,18 +11,18 @@ from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.gradients import gradient_effects
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from mha_parity.targets.conventions.base import Convention
 
 
 @pytest.fixture(scope="module")
-def bound(subjects: Path) -> Callable[[str], Convention]:
+def bound() -> Callable[[str], Convention]:
     """Return a function that makes one of the subjects callable on problems."""
-    return lambda name: bind(load.load(f"{subjects}/wrong_at_few_places.py:{name}"))
+    return lambda name: bind(load.load(f"{SUBJECTS}/wrong_at_few_places.py:{name}"))
 
 
 @pytest.fixture(scope="module")

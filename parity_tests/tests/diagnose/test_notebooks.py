@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mha_parity.__main__ import main
+from subject_checks import SUBJECTS
 
 OPTIONS = ("--cases", "60", "--seed", "1", "--in-process")
 # Notebook and target; what the terminal says; what a reader changes; into what.
@@ -41,12 +42,10 @@ def printed(target: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("target", REMEDIES)
-def test_the_terminal_tells_the_remedy(
-    target: str, subjects: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_terminal_tells_the_remedy(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Without the diagnosis a user has numbers; with it the words for what to change."""
     remedy, _ = REMEDIES[target]
-    status, shown = printed(f"{subjects}/{target}", capsys)
+    status, shown = printed(f"{SUBJECTS}/{target}", capsys)
     assert 1 == status
     assert remedy in shown
     assert f"replay mha-parity replay {shown.split('mha-parity replay ')[1].split()[0]}" in shown
@@ -54,11 +53,11 @@ def test_the_terminal_tells_the_remedy(
 
 @pytest.mark.parametrize("target", REMEDIES)
 def test_the_remedy_mends_it(
-    target: str, subjects: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Changed as the words say, the notebook's attention equals torch."""
     file, _, name = target.partition(":")
-    text = (subjects / file).read_text(encoding="utf-8")
+    text = (SUBJECTS / file).read_text(encoding="utf-8")
     for before, after in REMEDIES[target][1]:
         assert before in text
         text = text.replace(before, after)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from subject_checks import check_subject
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def diagnosed(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
+def diagnosed() -> Callable[[str], Verdict]:
     """Return a function that gives the verdict on one of the subjects, with causes."""
 
     def verdict(name: str) -> Verdict:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mha_parity.core.options import Options
@@ -11,8 +9,8 @@ from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
 from mha_parity.targets.load import load
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 OWN = {
     "mha_numpy:MultiheadAttention": "torch-module",
     "mha_numpy:scaled_dot_product_attention": "sdpa",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,15 +20,16 @@ from mha_parity.targets.conventions.adapted import NO_MASKS
 from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.conventions.calls import Arguments
 from mha_parity.targets.conventions.self_causal import CAUSAL
+from subject_checks import SUBJECTS
 
-SUBJECTS = f"{Path(__file__).parents[2]}/subjects/adapters.py"
+FILE = SUBJECTS / "adapters.py"
 RUN = Options(cases=20, shrink=False, diagnose=False)
 CASE = Case(seed=1, batch=2, queries=3, keys=4, heads_count=2, head_dim=5, inputs="cross")
 
 
 def bound(name: str) -> Convention:
     """Return an adapter as a candidate."""
-    return bind(load.load(f"{SUBJECTS}:{name}"))
+    return bind(load.load(f"{FILE}:{name}"))
 
 
 def call_of(case: Case) -> AttentionCall:

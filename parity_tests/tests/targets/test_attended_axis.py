@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mha_parity.core.options import Options
@@ -12,8 +10,9 @@ from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.attended_axis import BATCH_FIRST
 from mha_parity.targets.load import load
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects" / "without_batch_first.py"
+FILE = SUBJECTS / "without_batch_first.py"
 
 
 @pytest.mark.parametrize(
@@ -30,21 +29,21 @@ def test_the_layout_is_that_of_the_axis(name: str, first: str) -> None:
 
     What mixes both is judged in torch's default.
     """
-    bound = bind(load(f"{SUBJECTS}:{name}"))
+    bound = bind(load(f"{FILE}:{name}"))
     assert bound.offer["layout"][0] == first
     assert (BATCH_FIRST in bound.remarks) is (first == "batch_first")
 
 
 def test_a_right_layer_that_is_batch_first_passes() -> None:
     """All cases are drawn batch first or of one sample."""
-    verdict = check(bind(load(f"{SUBJECTS}:BatchFirst")), Options(cases=30, seed=3))
+    verdict = check(bind(load(f"{FILE}:BatchFirst")), Options(cases=30, seed=3))
     assert verdict.outcome is Outcome.PASS
     assert BATCH_FIRST in verdict.notes
 
 
 def test_linears_are_judged_along_their_axis_though_the_output_is_wrong() -> None:
     """The axis follows from what moves, not from right numbers: the cause that is left is said."""
-    target = bind(load(f"{SUBJECTS}:BiasTwice"))
+    target = bind(load(f"{FILE}:BiasTwice"))
     assert target.offer["layout"] == ("sequence_first",)
     verdict = check(target, Options(cases=30, seed=3, shrink=False))
     assert "the bias of the output projection is added 2 times" in verdict.diagnosis[0].title

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mha_parity.core.parameters import Status
-from mha_parity.core.verdict import Outcome, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
 
 FILE = "behind_keywords.py"
 MASKS = {
@@ -22,18 +18,11 @@ MASKS = {
 }
 
 
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
-    """Return the function that checks a subject of the file in float64."""
-
-    def check(name: str, **options: object) -> Verdict:
-        return check_subject(f"{FILE}:{name}", cases=36, dtypes=("float64",), **options)
-
-    return check
+judged = checks_of(FILE, cases=36, dtypes=("float64",))
 
 
 @pytest.mark.parametrize("name", MASKS)
-def test_right_masks_behind_keywords_are_tried(judged: Callable[..., Verdict], name: str) -> None:
+def test_right_masks_behind_keywords_are_tried(name: str) -> None:
     """Followed to a method, a class above, a layer held, a function, or read by name."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict.sentence
@@ -45,9 +34,7 @@ def test_right_masks_behind_keywords_are_tried(judged: Callable[..., Verdict], n
     "name",
     [pytest.param(n, marks=() if n in {"Held", "passed_on"} else pytest.mark.slow) for n in MASKS],
 )
-def test_wrong_masks_behind_keywords_are_not_green(
-    judged: Callable[..., Verdict], name: str
-) -> None:
+def test_wrong_masks_behind_keywords_are_not_green(name: str) -> None:
     """The same with masks that are subtracted from the scores."""
     wrong = f"{name}_subtracted" if name.islower() else f"{name}Subtracted"
     verdict = judged(wrong)
@@ -55,9 +42,7 @@ def test_wrong_masks_behind_keywords_are_not_green(
     assert any(name in verdict.sentence for name in MASKS[name]) or verdict.failed
 
 
-def test_what_cannot_be_followed_is_no_green_and_names_the_way_out(
-    judged: Callable[..., Verdict],
-) -> None:
+def test_what_cannot_be_followed_is_no_green_and_names_the_way_out() -> None:
     """The keywords themselves are untried, until they are excluded."""
     verdict = judged("NotFollowed")
     assert Outcome.INCONCLUSIVE == verdict.outcome, verdict.sentence
@@ -68,9 +53,7 @@ def test_what_cannot_be_followed_is_no_green_and_names_the_way_out(
 
 
 @pytest.mark.parametrize("name", ["Swallowed", "Refused"])
-def test_keywords_that_nothing_reads_are_no_reason(
-    judged: Callable[..., Verdict], name: str
-) -> None:
+def test_keywords_that_nothing_reads_are_no_reason(name: str) -> None:
     """They hide nothing."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict.sentence

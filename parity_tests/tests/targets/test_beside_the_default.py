@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mha_parity.core.verdict import Verdict
-
-
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
-    """Return a function that gives the verdict on one of the subjects."""
-
-    def verdict(name: str, **options: object) -> Verdict:
-        return check_subject(f"beside_the_default.py:{name}", cases=30, **options)
-
-    return verdict
+judged = checks_of("beside_the_default.py", cases=30)
 
 
 @pytest.mark.parametrize(
@@ -32,18 +18,14 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
         ("NoDropout", Outcome.PASS, False),
     ],
 )
-def test_dropout_of_a_configuration_is_asked_for(
-    name: str, outcome: Outcome, asked: bool, judged: Callable[..., Verdict]
-) -> None:
+def test_dropout_of_a_configuration_is_asked_for(name: str, outcome: Outcome, asked: bool) -> None:
     """A layer whose configuration sets dropout is built with it; of another nothing is claimed."""
     verdict = judged(name)
     assert outcome is verdict.outcome
     assert asked == any(row.name == "dropout off" for row in verdict.checks)
 
 
-def test_an_input_that_nearly_is_the_keys_leaves_the_run_open(
-    judged: Callable[..., Verdict],
-) -> None:
+def test_an_input_that_nearly_is_the_keys_leaves_the_run_open() -> None:
     """What may be left out and nearly gives attention where it is passed is said in a sentence."""
     verdict = judged("ForgetsABias")
     assert Outcome.INCONCLUSIVE is verdict.outcome
@@ -51,7 +33,7 @@ def test_an_input_that_nearly_is_the_keys_leaves_the_run_open(
     assert "only correlates with attention over it by 0." in verdict.sentence
 
 
-def test_a_backward_pass_of_its_own_is_judged_unasked(judged: Callable[..., Verdict]) -> None:
+def test_a_backward_pass_of_its_own_is_judged_unasked() -> None:
     """Gradients are judged where the target brings their formula, and the verdict says so."""
     wrong, right = judged("backward_wrong"), judged("backward_right")
     assert (Outcome.FAIL, Outcome.PASS) == (wrong.outcome, right.outcome)
@@ -62,12 +44,12 @@ def test_a_backward_pass_of_its_own_is_judged_unasked(judged: Callable[..., Verd
     assert Outcome.PASS is plain.outcome
 
 
-def test_heads_projected_one_by_one_are_right(judged: Callable[..., Verdict]) -> None:
+def test_heads_projected_one_by_one_are_right() -> None:
     """An output projection for each head, of whatever plural, is the columns of torch's."""
     assert Outcome.PASS is judged("HeadsSummed").outcome
 
 
-def test_samples_that_are_mixed_do_not_hide_the_axis(judged: Callable[..., Verdict]) -> None:
+def test_samples_that_are_mixed_do_not_hide_the_axis() -> None:
     """A layer that is right for one sample along the first axis is judged along that axis."""
     verdict = judged("MergedAcrossSamples", diagnose=True, shrink=True)
     assert Outcome.FAIL is verdict.outcome

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-SUBJECTS = {
+WRONG_OF = {
     "FirstCall": "FirstCallByWidth",
     "OwnKernel": "OwnKernelUnscaled",
     "by_heads": "by_heads_of_one",
 }
 
 
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
-    """Return the function that checks a subject of the file in float64."""
-
-    def check(name: str, **options: object) -> Verdict:
-        return check_subject(f"built_late.py:{name}", cases=24, dtypes=("float64",), **options)
-
-    return check
+judged = checks_of("built_late.py", cases=24, dtypes=("float64",))
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_right_ones_hold(judged: Callable[..., Verdict], name: str) -> None:
+@pytest.mark.parametrize("name", WRONG_OF)
+def test_right_ones_hold(name: str) -> None:
     """The weights of the first call are found, and no rows kept next to them are taken for some.
 
     A switch without a default is off, and an output weight (H, D, E) is filled head by head.
@@ -38,8 +27,8 @@ def test_right_ones_hold(judged: Callable[..., Verdict], name: str) -> None:
     assert Outcome.PASS == verdict.outcome, verdict.sentence
 
 
-@pytest.mark.parametrize("name", SUBJECTS.values())
-def test_wrong_ones_fail(judged: Callable[..., Verdict], name: str) -> None:
+@pytest.mark.parametrize("name", WRONG_OF.values())
+def test_wrong_ones_fail(name: str) -> None:
     """The same calls, and wrong numbers."""
     verdict = judged(name, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict.sentence

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mha_parity.core.candidate import TargetError
-from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
-    """Return the function that checks a layer of the file in float64."""
-    return lambda name: check_subject(
-        f"built_otherwise.py:{name}", cases=24, dtypes=("float64",), shrink=False
-    )
+judged = checks_of("built_otherwise.py", cases=24, dtypes=("float64",))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +20,7 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
         ("FromGenerator", "W_q, W_k, W_v, W_o applied as X @ W"),
     ],
 )
-def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str) -> None:
+def test_right_ones_pass(name: str, said: str) -> None:
     """Their weights are found, and what is peculiar to them is said."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
@@ -47,13 +37,13 @@ def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str)
         "EvenHeads",
     ],
 )
-def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
+def test_wrong_ones_fail(name: str) -> None:
     """The same styles, with a scale or heads that are not torch's."""
-    verdict = judged(name)
+    verdict = judged(name, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict
 
 
-def test_more_heads_than_asked_for_are_refused(judged: Callable[[str], Verdict]) -> None:
+def test_more_heads_than_asked_for_are_refused() -> None:
     """Arrays of heads that torch's layer does not have are named, and nothing is filled."""
     with pytest.raises(TargetError, match=r"keeps heads\.4\.query_network\.weight .* do not fit"):
         judged("TwiceTheHeads")

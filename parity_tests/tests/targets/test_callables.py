@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,7 @@ from mha_parity.run.narrowing import cases_for, restricted
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import bind_in_process
-
-SUBJECTS = Path(__file__).parents[2] / "subjects"
+from subject_checks import SUBJECTS, checks_of
 
 
 def loaded(name: str) -> Any:
@@ -25,10 +23,7 @@ def loaded(name: str) -> Any:
     return load.load(f"{SUBJECTS}/held_by_torch.py:{name}")
 
 
-def judged(name: str, **options: Any) -> Verdict:
-    """Return the verdict on a subject."""
-    asked = Options(**{"cases": 24, "diagnose": False, "shrink": False, **options})
-    return check(bind_in_process(loaded(name), asked), asked)
+judged = checks_of("held_by_torch.py", cases=24)
 
 
 def failing(verdict: Verdict) -> set[str]:

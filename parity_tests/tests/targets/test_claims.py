@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,9 @@ from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.conventions.claims import claimed_cases
 from mha_parity.targets.load import load
+from subject_checks import SUBJECTS
 
-SUBJECT = f"{Path(__file__).parents[2]}/subjects/partly_served.py"
+SUBJECT = f"{SUBJECTS}/partly_served.py"
 # What each of them raises on: axis, value, and a word of its own.
 RAISES = {
     "self_attention_only": [("inputs", "cross", "reshape")],

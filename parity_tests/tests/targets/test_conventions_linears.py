@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mha_parity.core.options import Options
-from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
@@ -19,8 +19,8 @@ from mha_parity.targets.conventions.self_causal import CAUSAL
 from mha_parity.targets.conventions.signatures import Signature
 from mha_parity.targets.fit.construct import LENGTH, Sizes
 from mha_parity.worker.open_target import bind_in_process
+from subject_checks import SUBJECTS, checks_of
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = [
     "ClonedLinears", "Packed", "HeadByHead", "ColumnByColumn", "Sequenced", "Crossed", "Configured",
     "WithContextLength", "ValuesFirst", "ListOfHeads",
@@ -36,10 +36,7 @@ def subject(name: str) -> object:
 CASES = {"InATuple": 60}  # some with weights, some of normal scores
 
 
-def judged(name: str, cases: int = 40, *, diagnose: bool = False) -> Verdict:
-    """Return the verdict on one of the layers."""
-    options = Options(cases=cases, diagnose=diagnose, shrink=False)
-    return check(bind_in_process(subject(name), Options()), options)
+judged = checks_of("layers_in_the_wild.py", cases=40)
 
 
 @pytest.mark.parametrize(("name", "failed"), [("FromTorch", False), ("FromTorchHeadByHead", True)])
@@ -73,7 +70,7 @@ def test_wrong_ones_are_named(name: str, bug: str) -> None:
 @pytest.mark.parametrize("name", ["ByColumnsCrossed", "PackedInterleaved"])
 def test_orders_that_no_name_and_no_torch_has_are_not_explained_away(name: str) -> None:
     """Parts in neither the order of the name nor torch's, and interleaved heads, are red."""
-    assert Outcome.FAIL == judged(name, 24).outcome
+    assert Outcome.FAIL == judged(name, cases=24, fail_fast=True).outcome
 
 
 def test_what_was_found_out_is_said() -> None:

@@ -24,8 +24,8 @@ from mha_parity.targets.backends.numpy_arrays import NumpyArrays
 from mha_parity.targets.bind import KNOWN, bind
 from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.detect import recognise
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 # The five documents the project grew from, each style as functions and as classes or objects.
 RIGHT = {
     "projected.py:f": "qkv-heads",

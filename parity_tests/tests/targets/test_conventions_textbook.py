@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from mha_parity.core.options import Options
-from mha_parity.core.verdict import Outcome, Verdict
-from mha_parity.run.check import check
+from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
 from mha_parity.targets.conventions.signatures import by_letter
-from mha_parity.worker.open_target import bind_in_process
+from subject_checks import SUBJECTS, checks_of
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = {
     "WithMask": "module-valid-lens",
     "MaskNeeded": "module-valid-lens",
@@ -32,11 +27,7 @@ def subject(name: str) -> object:
     return load.load(f"{SUBJECTS}/textbook_layers.py:{name}")
 
 
-def judged(name: str) -> Verdict:
-    """Return the verdict on one of them."""
-    return check(
-        bind_in_process(subject(name), Options()), Options(cases=24, diagnose=False, shrink=False)
-    )
+judged = checks_of("textbook_layers.py", cases=24)
 
 
 @pytest.mark.parametrize(("name", "convention"), RIGHT.items(), ids=RIGHT)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.core.verdict import Outcome
 from mha_parity.targets.masks.documented import documented_hides
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from subject_checks import checks_of
 
 SAID = {
     "0 = mask, 1 = keep": False,
@@ -24,14 +20,7 @@ SAID = {
 }
 
 
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
-    """Return the function that checks a subject of the file in float64."""
-
-    def check(name: str) -> Verdict:
-        return check_subject(f"documented_masks.py:{name}", cases=40, dtypes=("float64",))
-
-    return check
+judged = checks_of("documented_masks.py", cases=40, dtypes=("float64",))
 
 
 @pytest.mark.parametrize("text", SAID)
@@ -45,7 +34,7 @@ def test_a_value_and_what_it_does_are_read_and_nothing_else(text: str) -> None:
     assert documented_hides(entry, entry, "other") is None
 
 
-def test_a_documented_mask_is_judged_as_documented(judged: Callable[..., Verdict]) -> None:
+def test_a_documented_mask_is_judged_as_documented() -> None:
     """`attn_mask` keeps where its documentation has it so, and the report names the source."""
     verdict = judged("ZeroHides")
     assert Outcome.PASS == verdict.outcome, verdict.sentence
@@ -55,8 +44,6 @@ def test_a_documented_mask_is_judged_as_documented(judged: Callable[..., Verdict
 
 
 @pytest.mark.parametrize("name", ["ZeroHidesInverted", "ZeroHidesUnsaid"])
-def test_another_meaning_than_documented_or_than_torchs_fails(
-    judged: Callable[..., Verdict], name: str
-) -> None:
+def test_another_meaning_than_documented_or_than_torchs_fails(name: str) -> None:
     """The mask of torch's meaning where its opposite is documented, and the opposite unsaid."""
-    assert Outcome.FAIL == judged(name).outcome
+    assert Outcome.FAIL == judged(name, fail_fast=True).outcome

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
 
-import pytest
-
-from mha_parity.core.verdict import Outcome, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+judged = checks_of("dtypes_of_masks.py", cases=60)
 
 
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
-    """Return the function that checks a layer of the file in all dtypes."""
-    return lambda name: check_subject(f"dtypes_of_masks.py:{name}", cases=60)
-
-
-def test_a_dtype_that_masks_raise_in_is_left_out(judged: Callable[[str], Verdict]) -> None:
+def test_a_dtype_that_masks_raise_in_is_left_out() -> None:
     """The layer passes in the other dtypes, and the reason is what it raised with the mask."""
     verdict = judged("NoShortMasks")
     assert 0 == verdict.failed, verdict.sentence
@@ -27,6 +17,6 @@ def test_a_dtype_that_masks_raise_in_is_left_out(judged: Callable[[str], Verdict
     assert "with floats in `attn_mask` it raised TypeError" in row.note
 
 
-def test_what_is_wrong_in_the_others_fails(judged: Callable[[str], Verdict]) -> None:
+def test_what_is_wrong_in_the_others_fails() -> None:
     """The dtype is left out, and not the layer."""
-    assert Outcome.FAIL == judged("NoShortMasksDoubled").outcome
+    assert Outcome.FAIL == judged("NoShortMasksDoubled", fail_fast=True).outcome

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mha_parity.core.parameters import Status
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.masks import finite_fill
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mha_parity.core.verdict import Verdict
+from subject_checks import check_subject
 
 FILE = "fills_and_tiles.py"
 
 
 @pytest.mark.parametrize("name", ["CausalFilled", "filled_by_lengths"])
-def test_a_finite_fill_takes_back_regimes_of_larger_scores(
-    check_subject: Callable[..., Verdict], name: str
-) -> None:
+def test_a_finite_fill_takes_back_regimes_of_larger_scores(name: str) -> None:
     """Whether a mask, lengths or the layer's own causal rule hides: a note, and no failure."""
     verdict = check_subject(f"{FILE}:{name}", cases=200, diagnose=False)
     assert Outcome.PASS == verdict.outcome, verdict
@@ -38,31 +30,27 @@ def test_a_finite_fill_takes_back_regimes_of_larger_scores(
         "KeyTilesDropped",
     ],
 )
-def test_wrong_twins_fail(check_subject: Callable[..., Verdict], name: str) -> None:
+def test_wrong_twins_fail(name: str) -> None:
     """Each is the right one of this file but for one line."""
     verdict = check_subject(f"{FILE}:{name}", cases=200, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict
 
 
-def test_a_required_mask_of_ones_and_zeros_is_passed(check_subject: Callable[..., Verdict]) -> None:
+def test_a_required_mask_of_ones_and_zeros_is_passed() -> None:
     """A layer takes 1 - mask, which torch refuses for booleans: ones of the inputs' dtype."""
     verdict = check_subject(f"{FILE}:OneMinusMask", cases=200, diagnose=False)
     assert Outcome.PASS == verdict.outcome, verdict
     assert any("`attention_mask`: True or 1 keeps" in note for note in verdict.notes)
 
 
-def test_a_switch_that_raises_beside_some_shapes_of_a_mask_is_passed_alone(
-    check_subject: Callable[..., Verdict],
-) -> None:
+def test_a_switch_that_raises_beside_some_shapes_of_a_mask_is_passed_alone() -> None:
     """Every shape is tried beside it, not the first alone."""
     verdict = check_subject(f"{FILE}:SwitchOrShape", cases=200, diagnose=False)
     assert Outcome.PASS == verdict.outcome, verdict
     assert any("`is_causal` and `attn_mask` are not passed" in n for n in verdict.notes)
 
 
-def test_a_tile_stays_at_its_default_and_a_bound_grows(
-    check_subject: Callable[..., Verdict],
-) -> None:
+def test_a_tile_stays_at_its_default_and_a_bound_grows() -> None:
     """`block_size` is not passed where longer inputs are answered without, and is elsewhere."""
     tiles, bound = (
         check_subject(f"{FILE}:{name}", cases=200, diagnose=False)

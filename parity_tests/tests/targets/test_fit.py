@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from itertools import count, repeat
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,8 +22,8 @@ from mha_parity.targets.fit import names
 from mha_parity.targets.fit.construct import globals_read, meanings
 from mha_parity.targets.fit.search import TRIALS, Search, attention_in_float64
 from mha_parity.worker.open_target import bind_in_process
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = {
     "styles.py:Widths": "toqueries",
     "styles.py:Configured": "qkv, proj as Linears; (N, L, E)",

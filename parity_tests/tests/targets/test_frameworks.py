@@ -21,7 +21,6 @@ from mha_parity.run.check import check
 from mha_parity.targets.conventions.keras_layer import to_keras
 from mha_parity.worker.client import isolated
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 LAYER = Case(
     seed=3, batch=2, queries=5, keys=7, heads_count=3, head_dim=2, inputs="distinct", bias="yes"
 )

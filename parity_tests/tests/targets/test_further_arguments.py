@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
-    """Return the function that checks a subject of the file in float64."""
-
-    def check(name: str, **options: object) -> Verdict:
-        return check_subject(
-            f"further_arguments.py:{name}", cases=32, dtypes=("float64",), **options
-        )
-
-    return check
+judged = checks_of("further_arguments.py", cases=32, dtypes=("float64",))
 
 
 RIGHT = (
@@ -35,7 +21,7 @@ WRONG = (
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_right_ones_hold(judged: Callable[..., Verdict], name: str) -> None:
+def test_right_ones_hold(name: str) -> None:
     """The height and width of a map are numbers, and `kv` that changes no answer is no input.
 
     A switch that leaves a mask unread is no causal rule, and a mask may have its samples last.
@@ -46,13 +32,13 @@ def test_right_ones_hold(judged: Callable[..., Verdict], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_ones_fail(judged: Callable[..., Verdict], name: str) -> None:
+def test_wrong_ones_fail(name: str) -> None:
     """The same calls, and wrong numbers; a context that is not read is a mistake."""
     verdict = judged(name, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict.sentence
 
 
-def test_what_was_found_is_said(judged: Callable[..., Verdict]) -> None:
+def test_what_was_found_is_said() -> None:
     """The report has the meaning of the switch, and the axes of the mask."""
     said = {each.name: each.meaning for each in judged("MaskFlag").parameters}
     assert "False leaves `attn_mask` unread" == said["mask_flag"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,8 +11,8 @@ from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.conventions.packing import ProjectionSlot, unpack
 from mha_parity.worker.open_target import bind_in_process
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 RIGHT = [
     "gradients_of_layers.py:Packed", "gradients_of_layers.py:of_weights",
     "mask_meanings.py:TorchNames", "mask_meanings.py:PairMask",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mha_parity.core.options import Options
@@ -13,14 +11,15 @@ from mha_parity.run.check import check
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.grouped_heads import NO_GROUPS
 from mha_parity.targets.load import load
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects" / "grouped_heads.py"
+FILE = SUBJECTS / "grouped_heads.py"
 
 
 @pytest.mark.parametrize("name", ["grouped", "grouped_kernel", "repeated"])
 def test_a_right_one_passes_with_fewer_key_heads(name: str) -> None:
     """Cases with fewer key heads are drawn, and all pass."""
-    verdict = check(bind(load(f"{SUBJECTS}:{name}")), Options(cases=30, seed=3, shrink=False))
+    verdict = check(bind(load(f"{FILE}:{name}")), Options(cases=30, seed=3, shrink=False))
     drawn = next(row for row in verdict.features if (row.axis, row.value) == ("kv_heads", "fewer"))
     assert drawn.cases >= 5
     assert verdict.outcome is Outcome.PASS
@@ -28,7 +27,7 @@ def test_a_right_one_passes_with_fewer_key_heads(name: str) -> None:
 
 def test_three_axes_whose_lengths_are_taken_for_heads_are_not_asked() -> None:
     """They get the right answer at L = S, and that of no keys at others."""
-    found = bind(load(f"{SUBJECTS}:repeated"))
+    found = bind(load(f"{FILE}:repeated"))
     assert "unbatched" not in found.offer["layout"]
     assert "zero-size" in found.reasons["layout", "unbatched"]
 
@@ -39,7 +38,7 @@ def test_three_axes_whose_lengths_are_taken_for_heads_are_not_asked() -> None:
 )
 def test_a_wrong_order_of_heads_is_said(name: str, effect: str) -> None:
     """Each output head is the attention of one query head and one key head: of which is said."""
-    verdict = check(bind(load(f"{SUBJECTS}:{name}")), Options(cases=30, seed=3, shrink=False))
+    verdict = check(bind(load(f"{FILE}:{name}")), Options(cases=30, seed=3, shrink=False))
     assert verdict.outcome is Outcome.FAIL
     assert effect in verdict.diagnosis[0].title
     assert "look at" not in verdict.diagnosis[0].remedy
@@ -50,6 +49,6 @@ def test_a_wrong_order_of_heads_is_said(name: str, effect: str) -> None:
 )
 def test_what_groups_nothing_is_not_asked_for_it(name: str, reason: str) -> None:
     """An answer of the right shape to fewer key heads is no grouping."""
-    bound = bind(load(f"{SUBJECTS}:{name}"))
+    bound = bind(load(f"{FILE}:{name}"))
     assert ("equal",) == bound.offer["kv_heads"]
     assert reason in bound.reasons["kv_heads", "fewer"]

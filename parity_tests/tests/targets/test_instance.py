@@ -16,21 +16,18 @@ from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.torch_module import TorchModule
 from mha_parity.targets.instance import layer_of
+from subject_checks import SUBJECTS, check_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from mha_parity.core.own_weights import OwnWeights
-    from mha_parity.core.verdict import Verdict
 
 # Masks and causality are the class's affair, and a run this short meets few of them.
 FEW = {"cases": 20, "features": (("attn", "none"), ("padding", "none"))}
 
 
-def own_weights(subjects: Path, name: str) -> OwnWeights:
+def own_weights(name: str) -> OwnWeights:
     """Return the weights that are read out of a subject."""
-    bound = bind(load.load(f"{subjects}/loaded.py:{name}"))
+    bound = bind(load.load(f"{SUBJECTS}/loaded.py:{name}"))
     assert isinstance(bound, TorchModule)
     assert bound.own_weights is not None
     return bound.own_weights
@@ -45,7 +42,7 @@ def own_weights(subjects: Path, name: str) -> OwnWeights:
     ],
 )
 def test_a_loaded_layer_passes_and_the_report_says_what_went_where(
-    check_subject: Callable[..., Verdict], name: str, sentence: str
+    name: str, sentence: str
 ) -> None:
     """Torch's own layer, NumPy's and one of Linears hold with their own weights."""
     verdict = check_subject(f"loaded.py:{name}", **FEW)
@@ -53,37 +50,35 @@ def test_a_loaded_layer_passes_and_the_report_says_what_went_where(
     assert sentence in verdict.notes[0]
 
 
-def test_a_layer_that_differs_from_its_class_fails_by_its_bug_s_name(
-    check_subject: Callable[..., Verdict], subjects: Path
-) -> None:
+def test_a_layer_that_differs_from_its_class_fails_by_its_bug_s_name() -> None:
     """The layer whose scale was changed fails, though its class is right."""
     verdict = check_subject("loaded.py:changed", diagnose=True, **FEW)
     assert "scale-dmodel" == verdict.diagnosis[0].bug
     sizes = {(f.case.heads_count, f.case.head_dim) for f in verdict.failures}
     assert {(2, 4)} == sizes
-    right = bind(load.load(f"{subjects}/loaded.py:Attention"))
+    right = bind(load.load(f"{SUBJECTS}/loaded.py:Attention"))
     assert not run_case(MonitoredCandidate(right), right.plain_case(), DEFAULT_SETTINGS).fails
 
 
-def test_the_layer_s_own_numbers_are_the_problem_s(subjects: Path) -> None:
+def test_the_layer_s_own_numbers_are_the_problem_s() -> None:
     """Weights go in as the layer has them, a lacking bias as zeros, and dropout is off."""
     import torch
 
-    module = load.load(f"{subjects}/loaded.py:of_torch")
-    own = own_weights(subjects, "of_torch")
+    module = load.load(f"{SUBJECTS}/loaded.py:of_torch")
+    own = own_weights("of_torch")
     case = own.case(Case(seed=3, batch=2, queries=4, keys=6, heads_count=1, head_dim=1))
     assert (3, 4, 7, 5) == (case.heads_count, case.head_dim, case.kdim, case.vdim)
     problem = own.problem(make_problem(case.replace(inputs="distinct")))
     with torch.no_grad():
         np.testing.assert_array_equal(problem.w_k, module.k_proj_weight.numpy())
-    lacking = own_weights(subjects, "linear")
+    lacking = own_weights("linear")
     assert not lacking.arrays["b_v"].any()
     assert lacking.arrays["b_q"].any()
 
 
-def test_other_sizes_keep_their_weights_without_the_lacking_bias(subjects: Path) -> None:
+def test_other_sizes_keep_their_weights_without_the_lacking_bias() -> None:
     """A smaller case has drawn weights, and a bias of 0 where the layer's class has none."""
-    own = own_weights(subjects, "linear")
+    own = own_weights("linear")
     case = own.case(Case(seed=3, batch=2, queries=4, keys=4, heads_count=1, head_dim=1))
     smaller = make_problem(case.replace(heads_count=1, head_dim=3))
     found = own.problem(smaller)
@@ -93,17 +88,17 @@ def test_other_sizes_keep_their_weights_without_the_lacking_bias(subjects: Path)
     np.testing.assert_array_equal(found.b_q, smaller.b_q)
 
 
-def test_a_layer_without_a_number_of_heads_is_refused(subjects: Path) -> None:
+def test_a_layer_without_a_number_of_heads_is_refused() -> None:
     """Where no attribute says how many heads there are, one sentence names the attributes."""
     with pytest.raises(ValueError, match=r"none of its attributes num_heads, .* is a number of h"):
-        bind(load.load(f"{subjects}/loaded.py:headless"))
+        bind(load.load(f"{SUBJECTS}/loaded.py:headless"))
 
 
-def test_a_function_without_parameters_makes_the_layer(subjects: Path) -> None:
+def test_a_function_without_parameters_makes_the_layer() -> None:
     """The layer that it returns is judged, and what it raises is one sentence."""
 
     def made() -> Any:
-        return load.load(f"{subjects}/loaded.py:of_torch")
+        return load.load(f"{SUBJECTS}/loaded.py:of_torch")
 
     def raising() -> Any:
         raise RuntimeError("no weights")

@@ -14,8 +14,8 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.targets import definitions, load, notebook, stand_ins
 from mha_parity.targets.bind import KNOWN, bind
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 # Modules that a test leaves behind.
 HERE = (
     "broken",

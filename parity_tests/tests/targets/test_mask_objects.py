@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
-    """Return the function that checks a layer of the file in float64."""
-    return lambda name: check_subject(
-        f"mask_objects.py:{name}", cases=40, dtypes=("float64",), shrink=False
-    )
+judged = checks_of("mask_objects.py", cases=40, dtypes=("float64",))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +18,7 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
         ("Flagged", "`attn_mask` is read where `mask_flag` is on alone."),
     ],
 )
-def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str) -> None:
+def test_right_ones_pass(name: str, said: str) -> None:
     """The masks of the cases are in the object, and what it is like is said."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
@@ -37,7 +27,7 @@ def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str)
 
 
 @pytest.mark.parametrize("name", ["HidesNoFirst", "FlaggedSoftly"])
-def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
+def test_wrong_ones_fail(name: str) -> None:
     """A mask in an object is judged as an array is."""
-    verdict = judged(name)
+    verdict = judged(name, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict

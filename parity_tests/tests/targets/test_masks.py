@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from mha_parity.core.options import Options
 from mha_parity.core.parameters import Role, Status
-from mha_parity.core.verdict import Outcome, Verdict
-from mha_parity.run.check import check
+from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.masks import finite_fill
-from mha_parity.worker.open_target import bind_in_process
+from subject_checks import SUBJECTS, checks_of
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 KEEPS = "True or 1 keeps, the opposite of torch.nn.MultiheadAttention's"
 HIDES = "True or 1 hides, as in torch.nn.MultiheadAttention"
 # Right ones: what is said of their first mask, and features that are drawn.
@@ -43,15 +39,7 @@ WRONG = (
 )  # fmt: skip
 
 
-@cache
-def judged(name: str, **options: object) -> Verdict:
-    """Return the verdict on one of the subjects, in float64."""
-    subject = load.load(f"{SUBJECTS}/mask_meanings.py:{name}")
-    asked = Options(
-        cases=40, dtypes=("float64",), diagnose=False, shrink=False,
-        **options,  # type: ignore[arg-type]  # they vary
-    )  # fmt: skip
-    return check(bind_in_process(subject, asked), asked)
+judged = cache(checks_of("mask_meanings.py", cases=40, dtypes=("float64",)))
 
 
 def test_floats_that_are_no_addends_are_said_to_be_none() -> None:

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from mha_parity.core.verdict import TOO_COARSE, Outcome, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from mha_parity.core.verdict import TOO_COARSE, Outcome
+from subject_checks import checks_of
 
 FILE = "masks_in_part.py"
 ALONE = "taken at L = S alone"
 
 
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[..., Verdict]:
-    """Return the function that checks a layer of the file in float64."""
-
-    def check(name: str, **options: object) -> Verdict:
-        few = {"cases": 48, "dtypes": ("float64",)} | options
-        return check_subject(f"{FILE}:{name}", **few)
-
-    return check
+judged = checks_of(FILE, cases=48, dtypes=("float64",))
 
 
-def test_a_switch_of_equal_lengths_holds_there_and_the_sentence_says_so(
-    judged: Callable[..., Verdict],
-) -> None:
+def test_a_switch_of_equal_lengths_holds_there_and_the_sentence_says_so() -> None:
     """No case of other lengths asks for it, and the sentence says that."""
     verdict = judged("CausalAtEqualLengths")
     assert Outcome.PASS == verdict.outcome, verdict
@@ -39,9 +25,7 @@ def test_a_switch_of_equal_lengths_holds_there_and_the_sentence_says_so(
 
 
 @pytest.mark.parametrize("name", ["MaskOfEqualLengths", "TokensOfEqualLengths"])
-def test_a_mask_of_equal_lengths_holds_there_and_the_sentence_says_so(
-    judged: Callable[..., Verdict], name: str
-) -> None:
+def test_a_mask_of_equal_lengths_holds_there_and_the_sentence_says_so(name: str) -> None:
     """Masks for self-attention alone are asked there, and cases of other lengths have none."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
@@ -51,15 +35,13 @@ def test_a_mask_of_equal_lengths_holds_there_and_the_sentence_says_so(
 
 
 @pytest.mark.parametrize("name", ["MaskOfEqualLengthsTransposed", "MaskOfSomeLengths"])
-def test_a_wrong_mask_of_some_lengths_fails(judged: Callable[..., Verdict], name: str) -> None:
+def test_a_wrong_mask_of_some_lengths_fails(name: str) -> None:
     """One by its other axis is seen at L = S, one that answers some unequal lengths is judged."""
     assert Outcome.FAIL == judged(name, fail_fast=True).outcome
 
 
 @pytest.mark.parametrize("name", ["CausalAtTheEnd", "CausalAtTheEndOfFewer"])
-def test_a_switch_that_answers_some_unequal_lengths_is_judged_there(
-    judged: Callable[..., Verdict], name: str
-) -> None:
+def test_a_switch_that_answers_some_unequal_lengths_is_judged_there(name: str) -> None:
     """One raised call at unequal lengths hides no rule that is wrong at others."""
     verdict = judged(name)
     assert Outcome.FAIL == verdict.outcome, verdict
@@ -69,7 +51,7 @@ def test_a_switch_that_answers_some_unequal_lengths_is_judged_there(
     assert not any(ALONE in note for note in verdict.notes)
 
 
-def test_three_axes_that_are_samples_are_not_torchs(judged: Callable[..., Verdict]) -> None:
+def test_three_axes_that_are_samples_are_not_torchs() -> None:
     """A mask (N, L, S) read sample by sample holds, and the note says that it is no (N*H, L, S)."""
     verdict = judged("BySamples")
     assert Outcome.PASS == verdict.outcome, verdict
@@ -77,23 +59,21 @@ def test_three_axes_that_are_samples_are_not_torchs(judged: Callable[..., Verdic
 
 
 @pytest.mark.parametrize("name", ["BySamplesOfOthers", "BySamplesHeadsFirst"])
-def test_wrong_three_axes_fail(judged: Callable[..., Verdict], name: str) -> None:
+def test_wrong_three_axes_fail(name: str) -> None:
     """The mask of another sample, and torch's read in another order beside one of samples."""
     verdict = judged(name)
     assert Outcome.FAIL == verdict.outcome, verdict
     assert not any("its three axes are" in note for note in verdict.notes)
 
 
-def test_a_switch_and_a_mask_that_raise_together_are_passed_one_by_one(
-    judged: Callable[..., Verdict],
-) -> None:
+def test_a_switch_and_a_mask_that_raise_together_are_passed_one_by_one() -> None:
     """A mask that says all is passed instead, and the note says why."""
     verdict = judged("SwitchOrMask", cases=160)
     assert Outcome.PASS == verdict.outcome, verdict
     assert any("`is_causal` and `mask` are not passed together" in n for n in verdict.notes)
 
 
-def test_a_mask_beside_torchs_own_is_searched_for(judged: Callable[..., Verdict]) -> None:
+def test_a_mask_beside_torchs_own_is_searched_for() -> None:
     """What it means is found and said, and cases pass all three."""
     verdict = judged("padded")
     assert Outcome.PASS == verdict.outcome, verdict
@@ -101,14 +81,12 @@ def test_a_mask_beside_torchs_own_is_searched_for(judged: Callable[..., Verdict]
 
 
 @pytest.mark.parametrize("name", ["SwitchOverMask", "padded_after_softmax", "padded_hiding"])
-def test_wrong_masks_beside_others_fail(judged: Callable[..., Verdict], name: str) -> None:
+def test_wrong_masks_beside_others_fail(name: str) -> None:
     """One that is dropped, one behind the softmax, and torch's own of the other polarity."""
     assert Outcome.FAIL == judged(name, fail_fast=True).outcome
 
 
-def test_a_shape_that_short_calls_alone_take_is_said_and_not_asked(
-    judged: Callable[..., Verdict],
-) -> None:
+def test_a_shape_that_short_calls_alone_take_is_said_and_not_asked() -> None:
     """One row for all queries has no second part of 64 queries; whole masks are judged at all L."""
     verdict = judged("in_parts")
     assert Outcome.PASS == verdict.outcome, verdict
@@ -118,8 +96,6 @@ def test_a_shape_that_short_calls_alone_take_is_said_and_not_asked(
     assert short.startswith("short calls alone take (N, 1, 1, S), which is not asked"), note
 
 
-def test_where_every_shape_raises_in_long_calls_the_cases_show_it(
-    judged: Callable[..., Verdict],
-) -> None:
+def test_where_every_shape_raises_in_long_calls_the_cases_show_it() -> None:
     """Nothing is taken back, since no call of that length would be left."""
     assert Outcome.FAIL == judged("in_parts_of_few", fail_fast=True).outcome

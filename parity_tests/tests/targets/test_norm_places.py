@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mha_parity.core.candidate import TargetError
-from mha_parity.core.verdict import Outcome, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from mha_parity.core.verdict import Outcome
+from subject_checks import checks_of
 
 FILE = "norm_places.py"
 INSIDE = ("OfProjectedQueries", "OfMergedHeads", "OfEveryHead", "OfTheOutput")
 
 
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
-    """Return the function that checks a subject of the file in float64."""
-    return lambda name: check_subject(f"{FILE}:{name}", cases=40, dtypes=("float64",))
+judged = checks_of(FILE, cases=40, dtypes=("float64",))
 
 
 @pytest.mark.parametrize("name", ["Before", "Behind", "BehindSum", "BeforeBoth", "OfKeys"])
-def test_norms_of_inputs_and_of_the_output_are_taken_out(
-    judged: Callable[[str], Verdict], name: str
-) -> None:
+def test_norms_of_inputs_and_of_the_output_are_taken_out(name: str) -> None:
     """A norm before the projections, or of what is added to the input, stands around torch's."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
@@ -37,26 +28,24 @@ def test_norms_of_inputs_and_of_the_output_are_taken_out(
 
 
 @pytest.mark.parametrize("name", INSIDE)
-def test_norms_between_the_projections_and_of_what_is_returned_are_refused(
-    judged: Callable[[str], Verdict], name: str
-) -> None:
+def test_norms_between_the_projections_and_of_what_is_returned_are_refused(name: str) -> None:
     """Without such a norm the layer would be another one, and pass."""
     with pytest.raises(TargetError, match="`norm` has no counterpart in torch's layer"):
         judged(name)
 
 
-def test_a_wrong_layer_with_a_norm_of_the_output_fails(judged: Callable[[str], Verdict]) -> None:
+def test_a_wrong_layer_with_a_norm_of_the_output_fails() -> None:
     """The norm is no reason to leave a bug in the attention unsaid."""
-    assert Outcome.FAIL == judged("OfTheOutputUnscaled").outcome
+    assert Outcome.FAIL == judged("OfTheOutputUnscaled", fail_fast=True).outcome
 
 
 @pytest.mark.parametrize("name", ["Named", "named_scores"])
-def test_an_output_in_a_dataclass_is_found(judged: Callable[[str], Verdict], name: str) -> None:
+def test_an_output_in_a_dataclass_is_found(name: str) -> None:
     """By its shape, whatever stands before it."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
 
 
-def test_an_output_in_a_dataclass_is_judged(judged: Callable[[str], Verdict]) -> None:
+def test_an_output_in_a_dataclass_is_judged() -> None:
     """Keys in the place of values are seen."""
-    assert Outcome.FAIL == judged("NamedOfKeys").outcome
+    assert Outcome.FAIL == judged("NamedOfKeys", fail_fast=True).outcome

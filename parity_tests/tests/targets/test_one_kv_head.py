@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mha_parity.core.options import Options
-from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.core.verdict import Outcome
 from mha_parity.run.narrowing import cases_for
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import bind_in_process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from subject_checks import SUBJECTS, check_subject
 
 
 @pytest.mark.parametrize("name", ["MultiQuery", "PackedKeys"])
-def test_right_ones_pass(check_subject: Callable[..., Verdict], name: str) -> None:
+def test_right_ones_pass(name: str) -> None:
     """Separate and packed: which is said, and masks reach it."""
     verdict = check_subject(f"one_kv_head.py:{name}", cases=60)
     assert Outcome.PASS == verdict.outcome, verdict
@@ -29,14 +24,14 @@ def test_right_ones_pass(check_subject: Callable[..., Verdict], name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["MultiQueryReversed", "PackedInOtherOrder"])
-def test_wrong_ones_fail(check_subject: Callable[..., Verdict], name: str) -> None:
+def test_wrong_ones_fail(name: str) -> None:
     """The order of the heads, and of what is packed, shows."""
     assert Outcome.FAIL == check_subject(f"one_kv_head.py:{name}", cases=24).outcome
 
 
-def test_all_cases_have_one_key_head(subjects: Path) -> None:
+def test_all_cases_have_one_key_head() -> None:
     """Two key heads have no place in the weights; one has gradients."""
-    subject = load.load(f"{subjects}/one_kv_head.py:MultiQuery")
+    subject = load.load(f"{SUBJECTS}/one_kv_head.py:MultiQuery")
     options = Options(cases=60)
     candidate = bind_in_process(subject, options)
     counts = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,9 @@ from mha_parity.core.verdict import Outcome
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
+from subject_checks import SUBJECTS
 
-SUBJECTS = f"{Path(__file__).parents[2]}/subjects/optional_inputs.py"
+FILE = SUBJECTS / "optional_inputs.py"
 RUN = Options(cases=30, dtypes=("float64", "float32"), shrink=False, diagnose=False, draw=False)
 # Name of the right one, its wrong twin, the features that tell them apart.
 PAIRS = [
@@ -32,8 +32,8 @@ def test_the_wrong_twin_fails_by_its_feature_alone(
     right: str, wrong: str, features: set[tuple[str, str]]
 ) -> None:
     """What the call or the constructor may leave out is passed: the right one passes all cases."""
-    assert 0 == check(bind(load.load(f"{SUBJECTS}:{right}")), RUN).failed
-    verdict = check(bind(load.load(f"{SUBJECTS}:{wrong}")), RUN)
+    assert 0 == check(bind(load.load(f"{FILE}:{right}")), RUN).failed
+    verdict = check(bind(load.load(f"{FILE}:{wrong}")), RUN)
     rows = {(row.axis, row.value): row for row in verdict.features}
     assert all("fail" == rows[feature].status for feature in features)
     plain = [("inputs", "self"), ("kv_heads", "equal")]
@@ -59,7 +59,7 @@ def test_a_layer_with_keys_of_their_own_is_not_green_where_s_unlike_l_raises(
     name: str, key: str
 ) -> None:
     """It is inconclusive, names the input and what it raised, and passes for S = L alone."""
-    bound = bind(load.load(f"{SUBJECTS}:{name}"))
+    bound = bind(load.load(f"{FILE}:{name}"))
     verdict = check(bound, RUN)
     assert (Outcome.INCONCLUSIVE, 0) == (verdict.outcome, verdict.failed)
     said = f"`{key}` is an input of its own, and every call with S unlike L raised RuntimeError"
@@ -72,5 +72,5 @@ def test_a_layer_with_keys_of_their_own_is_not_green_where_s_unlike_l_raises(
 @pytest.mark.parametrize("name", ["Grouped", "OptionalContext"])
 def test_self_attention_and_keys_that_are_served_stay_green(name: str) -> None:
     """A layer of one input promises no other keys, and one that serves them keeps its promise."""
-    verdict = check(bind(load.load(f"{SUBJECTS}:{name}")), RUN)
+    verdict = check(bind(load.load(f"{FILE}:{name}")), RUN)
     assert verdict.holds, verdict

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mha_parity.core.parameters import Status
-from mha_parity.core.verdict import Outcome, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from mha_parity.core.verdict import Outcome
+from subject_checks import check_subject
 
 
 @pytest.mark.parametrize(("name", "axis"), [("biases", "bias"), ("output", "out_proj")])
-def test_right_ones_pass_with_and_without(
-    check_subject: Callable[..., Verdict], name: str, axis: str
-) -> None:
+def test_right_ones_pass_with_and_without(name: str, axis: str) -> None:
     """All parameters are tried, in cases that have what they are for and in others."""
     verdict = check_subject(f"optional_weights.py:{name}", cases=30)
     assert Outcome.PASS == verdict.outcome, verdict
@@ -27,9 +21,7 @@ def test_right_ones_pass_with_and_without(
 @pytest.mark.parametrize(
     ("name", "axis"), [("bias_of_keys", "bias"), ("output_turned", "out_proj")]
 )
-def test_wrong_ones_fail_by_them_alone(
-    check_subject: Callable[..., Verdict], name: str, axis: str
-) -> None:
+def test_wrong_ones_fail_by_them_alone(name: str, axis: str) -> None:
     """Without the optional weights all is right."""
     verdict = check_subject(f"optional_weights.py:{name}", cases=30)
     assert Outcome.FAIL == verdict.outcome
@@ -39,7 +31,7 @@ def test_wrong_ones_fail_by_them_alone(
     assert 0 < other
 
 
-def test_what_raises_is_left_at_its_default(check_subject: Callable[..., Verdict]) -> None:
+def test_what_raises_is_left_at_its_default() -> None:
     """A parameter that is called a weight and is none is said to be untried."""
     verdict = check_subject("optional_weights.py:another_meaning", cases=30)
     assert Outcome.PASS == verdict.outcome

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mha_parity.core.parameters import Status
-from mha_parity.core.verdict import Outcome, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from mha_parity.core.verdict import Outcome
+from subject_checks import check_subject
 
 FEWER = (("kv_heads", "fewer"),)
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["forward", "gradients"])
 @pytest.mark.parametrize("name", ["InParts", "ByGroups", "OneForAll"])
-def test_right_ones_pass(check_subject: Callable[..., Verdict], name: str, *, grad: bool) -> None:
+def test_right_ones_pass(name: str, *, grad: bool) -> None:
     """The gradient of a shared head's weights is the sum over the heads that share it."""
     verdict = check_subject(f"packed_groups.py:{name}", cases=40, features=FEWER, grad=grad)
     assert Outcome.PASS == verdict.outcome, verdict
 
 
 @pytest.mark.parametrize("name", ["InPartsTiled", "ByGroupsScaledTwice"])
-def test_what_is_wrong_of_groups_alone_fails_by_itself(
-    check_subject: Callable[..., Verdict], name: str
-) -> None:
+def test_what_is_wrong_of_groups_alone_fails_by_itself(name: str) -> None:
     """Both are right with as many key heads as query heads."""
     found = check_subject(f"packed_groups.py:{name}", cases=60)
     assert Outcome.FAIL == found.outcome
@@ -35,7 +29,7 @@ def test_what_is_wrong_of_groups_alone_fails_by_itself(
     assert 0 < rows["fewer"]
 
 
-def test_keys_and_values_exchanged_fail(check_subject: Callable[..., Verdict]) -> None:
+def test_keys_and_values_exchanged_fail() -> None:
     """Of one head for all, the order of the last rows shows."""
     assert (
         Outcome.FAIL
@@ -43,7 +37,7 @@ def test_keys_and_values_exchanged_fail(check_subject: Callable[..., Verdict]) -
     )
 
 
-def test_as_many_key_heads_are_no_trial_of_fewer(check_subject: Callable[..., Verdict]) -> None:
+def test_as_many_key_heads_are_no_trial_of_fewer() -> None:
     """A layer that raises for fewer passes, and its parameter for them is said to be untried."""
     verdict = check_subject("packed_groups.py:EqualAlone", cases=24)
     assert Outcome.PASS == verdict.outcome

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import TargetError
-from mha_parity.core.verdict import Outcome, Verdict
-from mha_parity.targets import load
+from mha_parity.core.verdict import Outcome
 from mha_parity.targets.bind import bind
 from mha_parity.targets.fit.packed_inputs import AXES, PackedInput
 from mha_parity.targets.fit.search import SMALL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from subject_checks import check_subject, load_subject
 
 FILE = "packed_inputs.py"
 RIGHT = {
@@ -34,15 +30,13 @@ SQUARE = ["stacked", "rows_of_numpy", "PartsOfChannels", "HeadsOfChannels", "One
 ONE_ARRAY = "S unlike L is not served (its queries and keys lie in one array)"
 
 
-def bound(subjects: Path, name: str) -> Any:
+def bound(name: str) -> Any:
     """Return a subject as it is recognised."""
-    return bind(load.load(f"{subjects}/{FILE}:{name}"))
+    return bind(load_subject(f"{FILE}:{name}"))
 
 
 @pytest.mark.parametrize(("name", "said"), RIGHT.items(), ids=RIGHT)
-def test_right_ones_pass_with_gradients(
-    check_subject: Callable[..., Verdict], name: str, said: str
-) -> None:
+def test_right_ones_pass_with_gradients(name: str, said: str) -> None:
     """How they are packed is said, and that one array has as many keys as queries."""
     verdict = check_subject(f"{FILE}:{name}", cases=24, grad=name != "rows_of_numpy")
     assert 0 == verdict.failed, verdict
@@ -57,13 +51,13 @@ def test_right_ones_pass_with_gradients(
     ["stacked_late", "keys_stacked_late", "in_a_tuple_by_width", "HeadsOfChannelsHalfScaled",
      "ForgetsHeads"],
 )  # fmt: skip
-def test_wrong_ones_fail(check_subject: Callable[..., Verdict], name: str) -> None:
+def test_wrong_ones_fail(name: str) -> None:
     """A wrong scale, rule or number of heads is no other way to pack."""
-    verdict = check_subject(f"{FILE}:{name}", cases=24)
+    verdict = check_subject(f"{FILE}:{name}", cases=24, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict
 
 
-def test_wrong_gradients_fail(check_subject: Callable[..., Verdict]) -> None:
+def test_wrong_gradients_fail() -> None:
     """The part of the array's gradient that is the values' is compared with theirs."""
     assert 0 == check_subject(f"{FILE}:values_detached", cases=24).failed
     verdict = check_subject(f"{FILE}:values_detached", cases=24, grad=True)
@@ -73,15 +67,15 @@ def test_wrong_gradients_fail(check_subject: Callable[..., Verdict]) -> None:
     assert "gradient of query" not in wrong
 
 
-def test_parts_in_another_order_than_the_name_says_are_no_reading(subjects: Path) -> None:
+def test_parts_in_another_order_than_the_name_says_are_no_reading() -> None:
     """What would be right with values for keys is refused: the name has keys first."""
     with pytest.raises(TargetError, match=r"\(N, S, 2, H, D\) the output correlates"):
-        bound(subjects, "keys_stacked_crossed")
+        bound("keys_stacked_crossed")
 
 
-def test_what_an_array_cannot_hold_is_not_offered(subjects: Path) -> None:
+def test_what_an_array_cannot_hold_is_not_offered() -> None:
     """Keys of another number or width; key and value alone may have fewer heads."""
-    stacked, keys = (bound(subjects, name).offer for name in ("stacked", "keys_stacked"))
+    stacked, keys = (bound(name).offer for name in ("stacked", "keys_stacked"))
     assert ("self",) == stacked["inputs"]
     assert ("equal",) == stacked["kv_heads"]
     assert ("equal",) == stacked["v_dim"]

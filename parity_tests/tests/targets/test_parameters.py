@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +15,7 @@ from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.parameters import role
 from mha_parity.worker.open_target import bind_in_process
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from subject_checks import SUBJECTS
 
 ROLES = {
     Role.MASK: "mask attn_mask key_padding_mask src_mask causal_mask pad memory_mask",
@@ -101,9 +99,9 @@ def test_constructor_and_call_are_listed_apart() -> None:
     assert "self" not in {each.name for each in listed}
 
 
-def test_what_is_only_filled_up_is_not_tried(subjects: Path) -> None:
+def test_what_is_only_filled_up_is_not_tried() -> None:
     """A required parameter that gets None, or a mask that hides nothing, is in the verdict."""
-    target = load.load(f"{subjects}/given_weights.py:numbered")
+    target = load.load(f"{SUBJECTS}/given_weights.py:numbered")
     options = Options(cases=24, diagnose=False, dtypes=("float64",))
     verdict = check(bind_in_process(target, options), options)
     assert 0 == verdict.failed, verdict

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from mha_parity.core.verdict import Outcome, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from mha_parity.core.verdict import Outcome
+from subject_checks import check_subject
 
 VALUES = {"NoneOfKeys": "yes", "NoneOfOutput": "in", "OfOutputAlone": "out"}
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["forward", "gradients"])
 @pytest.mark.parametrize("name", VALUES)
-def test_right_ones_pass(check_subject: Callable[..., Verdict], name: str, *, grad: bool) -> None:
+def test_right_ones_pass(name: str, *, grad: bool) -> None:
     """The gradient of a key's bias is 0: one that is not there is right."""
     features = (("bias", VALUES[name]),)
     verdict = check_subject(f"partial_biases.py:{name}", cases=60, features=features, grad=grad)
@@ -24,9 +20,7 @@ def test_right_ones_pass(check_subject: Callable[..., Verdict], name: str, *, gr
 
 
 @pytest.mark.parametrize("name", ["NoneOfOutputForgotten", "OfOutputAloneTwice"])
-def test_wrong_ones_fail_where_there_are_biases(
-    check_subject: Callable[..., Verdict], name: str
-) -> None:
+def test_wrong_ones_fail_where_there_are_biases(name: str) -> None:
     """Without biases both are right; the reason says of whose there is none."""
     verdict = check_subject(f"partial_biases.py:{name}", cases=30)
     assert Outcome.FAIL == verdict.outcome

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mha_parity.core.candidate import TargetError
@@ -13,8 +11,8 @@ from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import bind_in_process
+from subject_checks import SUBJECTS
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 FILE = SUBJECTS / "reached.py"
 RIGHT = [
     "ProjectsOutManyHeads", "ConfiguredWithin", "ConfiguredScale", "Temperature", "width_given",

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mha_parity.core.case import parse
-from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.core.verdict import Outcome
 from mha_parity.targets.conventions.returned_weights import weights_switches
+from subject_checks import checks_of
 
 FILE = "weights_on_request.py"
 
 
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
-    """Return the function that checks a layer of the file in float64."""
-    return lambda name: check_subject(f"{FILE}:{name}", cases=40, dtypes=("float64",))
+judged = checks_of(FILE, cases=40, dtypes=("float64",))
 
 
 @pytest.mark.parametrize("name", ["OnRequest", "TwoAxes"])
-def test_weights_are_asked_for(judged: Callable[[str], Verdict], name: str) -> None:
+def test_weights_are_asked_for(name: str) -> None:
     """Both forms of weights are drawn, no switch is left unpassed, and the right layer passes."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
@@ -33,9 +30,7 @@ def test_weights_are_asked_for(judged: Callable[[str], Verdict], name: str) -> N
     assert ("bool3d" in masks) is (name == "OnRequest")
 
 
-def test_a_default_that_returns_weights_of_another_form_is_judged(
-    judged: Callable[[str], Verdict],
-) -> None:
+def test_a_default_that_returns_weights_of_another_form_is_judged() -> None:
     """Where weights are not offered, the call is made as it is by default, and fails."""
     verdict = judged("WrongByDefault")
     assert Outcome.FAIL == verdict.outcome, verdict
@@ -44,7 +39,7 @@ def test_a_default_that_returns_weights_of_another_form_is_judged(
     }
 
 
-def test_scores_are_no_weights(judged: Callable[[str], Verdict]) -> None:
+def test_scores_are_no_weights() -> None:
     """A switch that returns what is before the softmax is not passed."""
     assert Outcome.PASS == judged("ReturnsScores").outcome
 
@@ -65,9 +60,7 @@ def test_scores_that_are_named_weights_are_wrong(check_subject: Callable[..., Ve
 
 
 @pytest.mark.parametrize("name", ["BiasForgotten", "HeadsFirst"])
-def test_what_is_wrong_only_when_asked_for_is_seen(
-    judged: Callable[[str], Verdict], name: str
-) -> None:
+def test_what_is_wrong_only_when_asked_for_is_seen(name: str) -> None:
     """The output beside weights, and a mask of a sample and head, are held to torch's."""
     verdict = judged(name)
     assert Outcome.FAIL == verdict.outcome, verdict

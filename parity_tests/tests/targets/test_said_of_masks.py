@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
-from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from mha_parity.worker.open_target import bind_in_process
+from subject_checks import SUBJECTS, checks_of
 
-if TYPE_CHECKING:
-    from mha_parity.core.verdict import Verdict
-
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 ADAPTER = "judge an adapter that passes {}, which `mha-parity adapt` begins, name another"
 
 
@@ -26,10 +19,7 @@ def subject(name: str) -> Any:
     return load.load(f"{SUBJECTS}/wants_masks.py:{name}")
 
 
-def judged(name: str, **options: Any) -> Verdict:
-    """Return the verdict on it."""
-    asked = Options(cases=24, diagnose=False, shrink=False, dtypes=("float64",), **options)
-    return check(bind_in_process(subject(name), asked), asked)
+judged = checks_of("wants_masks.py", cases=24, dtypes=("float64",))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +55,7 @@ def test_a_mask_that_may_not_be_left_out_hides_nothing() -> None:
     assert any("`mask`: True or 1 hides" in note for note in verdict.notes), verdict.notes
     said = "`mask` passed in every call, as one without it raises"
     assert any(said in note for note in verdict.notes), verdict.notes
-    assert Outcome.FAIL == judged("RepeatsEachMask").outcome
+    assert Outcome.FAIL == judged("RepeatsEachMask", fail_fast=True).outcome
 
 
 def test_each_parameter_has_its_role() -> None:
@@ -77,7 +67,7 @@ def test_a_meaning_helps_where_calls_are_answered() -> None:
     """A mask that changes nothing is judged, and fails, once the option says what it means."""
     verdict = judged("of_nothing")
     assert "; say what it means by --masks mask=hides, keeps or additive, name" in verdict.sentence
-    assert Outcome.FAIL == judged("of_nothing", masks=(("mask", "hides"),)).outcome
+    assert Outcome.FAIL == judged("of_nothing", masks=(("mask", "hides"),), fail_fast=True).outcome
 
 
 def test_a_dtype_that_a_mask_raises_in_is_said_so() -> None:

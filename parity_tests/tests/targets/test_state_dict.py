@@ -16,6 +16,7 @@ from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.client import isolated
+from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,16 +88,14 @@ def verdict(target: str, file: str) -> Verdict:
     return check(candidate, Options(cases=15, shrink=False, features=(("attn", "none"),)))
 
 
-def test_a_class_is_judged_with_the_file_and_its_bug_is_named(
-    tmp_path: Path, subjects: Path
-) -> None:
+def test_a_class_is_judged_with_the_file_and_its_bug_is_named(tmp_path: Path) -> None:
     """Of two classes with Linears of other names the right one holds, in the file's sizes."""
     state = drawn({f"{p}.weight": "w" for p in ("to_q", "to_k", "to_v", "to_out")})
     file = saved(tmp_path, state)
-    right = verdict(f"{subjects}/linear_layers.py:Attention", file)
+    right = verdict(f"{SUBJECTS}/linear_layers.py:Attention", file)
     assert right.holds, str(right)
     assert "to_q.weight as w_q" in right.notes[0]
-    wrong = verdict(f"{subjects}/linear_layers.py:Unscaled", file)
+    wrong = verdict(f"{SUBJECTS}/linear_layers.py:Unscaled", file)
     assert "scale-none" == wrong.diagnosis[0].bug
     assert {(2, 3)} == {(f.case.heads_count, f.case.head_dim) for f in wrong.failures}
 
@@ -136,14 +135,14 @@ def test_weights_of_no_layer_are_refused(
     ],
 )
 def test_targets_that_take_no_such_weights_are_refused(
-    tmp_path: Path, subjects: Path, target: str, sentence: str
+    tmp_path: Path, target: str, sentence: str
 ) -> None:
     """A layer that has its own, a function without biases, and one without weights."""
     named = STYLES["plain"][0]
     names = named if "packed" in target else {n: k for n, k in named.items() if k == "w"}
     file = saved(tmp_path, drawn({n: k for n, k in names.items() if n != "Wo"}))
     with pytest.raises(TargetError, match=sentence):
-        bound(f"{subjects}/{target}", file)
+        bound(f"{SUBJECTS}/{target}", file)
 
 
 def test_half_precision_is_judged_in_a_fresh_process_too(tmp_path: Path) -> None:
@@ -172,12 +171,12 @@ def test_a_damaged_file_ends_the_command_with_one_sentence(
         assert said in line
 
 
-def test_the_usual_names_fill_what_the_class_s_names_lack(tmp_path: Path, subjects: Path) -> None:
+def test_the_usual_names_fill_what_the_class_s_names_lack(tmp_path: Path) -> None:
     """With W_o called o_proj it is read all the same; by a name that says nothing, it is refused.
 
     Were it left over, the layer would be judged with the identity in its place.
     """
-    target = f"{subjects}/linear_layers.py:Attention"
+    target = f"{SUBJECTS}/linear_layers.py:Attention"
     state = drawn({f"{name}.weight": "w" for name in ("W_q", "W_k", "W_v", "o_proj")})
     own = bound(target, saved(tmp_path, state)).own_weights
     np.testing.assert_array_equal(state["o_proj.weight"], own.arrays["w_out"])

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.core.verdict import Outcome
+from subject_checks import check_subject
 
 FILE = "two_readings.py"
-Judge = Callable[..., Verdict]
 
 RIGHT = ["Padding", "EitherLayout", "Pictures", "Hints", "AllAmongThem", "switched"]
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_right_ones_hold(check_subject: Judge, name: str) -> None:
+def test_right_ones_hold(name: str) -> None:
     """No reading is taken that the target has not."""
     verdict = check_subject(f"{FILE}:{name}", cases=60, dtypes=("float64",))
     assert Outcome.PASS == verdict.outcome, verdict
@@ -31,7 +29,7 @@ def test_right_ones_hold(check_subject: Judge, name: str) -> None:
     ],
 )
 def test_one_that_is_wrong_by_one_reading_fails(
-    check_subject: Judge, name: str, seed: int, axis: str, right: str
+    name: str, seed: int, axis: str, right: str
 ) -> None:
     """Whatever the seed is, some of 500 cases have the sizes or the lengths at which it shows."""
     few = {"cases": 500, "dtypes": ("float64",), "fail_fast": True}
@@ -41,7 +39,7 @@ def test_one_that_is_wrong_by_one_reading_fails(
     assert failing - {right}
 
 
-def test_an_input_that_is_no_key_is_left_at_its_default(check_subject: Judge) -> None:
+def test_an_input_that_is_no_key_is_left_at_its_default() -> None:
     """What is added to the queries gives no attention as keys, and is named as untried."""
     verdict = check_subject(f"{FILE}:Hints", cases=60, dtypes=("float64",))
     assert "parameters not tried: hint" in verdict.sentence

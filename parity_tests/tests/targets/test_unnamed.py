@@ -12,8 +12,7 @@ from mha_parity.__main__ import main
 from mha_parity.core.candidate import TargetError
 from mha_parity.targets import unnamed
 from mha_parity.targets.load import load
-
-SUBJECTS = Path(__file__).parents[2] / "subjects"
+from subject_checks import SUBJECTS
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,12 @@ import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import Case
-from mha_parity.core.options import Options
 from mha_parity.core.parameters import Status
-from mha_parity.core.verdict import Verdict
-from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.targets.conventions.varlen import Varlen
-from mha_parity.worker.open_target import bind_in_process
+from subject_checks import SUBJECTS, checks_of
 
-SUBJECTS = Path(__file__).parents[2] / "subjects"
 LENGTHS = Case(
     seed=5, batch=3, queries=9, keys=6, heads_count=2, head_dim=3, form="qkv", projection="none",
     inputs="cross", padding="lengths",
@@ -31,10 +26,7 @@ def loaded(name: str) -> Any:
     return load.load(f"{SUBJECTS}/packed_samples.py:{name}")
 
 
-def judged(name: str, **options: Any) -> Verdict:
-    """Return the verdict on a subject."""
-    asked = Options(**{"cases": 40, "diagnose": False, "shrink": False, **options})
-    return check(bind_in_process(loaded(name), asked), asked)
+judged = checks_of("packed_samples.py", cases=40)
 
 
 def bound(name: str) -> Varlen:

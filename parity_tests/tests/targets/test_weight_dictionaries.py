@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from mha_parity.core.verdict import Outcome, Verdict
+from mha_parity.core.verdict import Outcome
 from mha_parity.targets import load
 from mha_parity.targets.fit.construct import keys_read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from subject_checks import SUBJECTS, checks_of
 
 FILE = "weight_dictionaries.py"
 
 
-@pytest.fixture(scope="module")
-def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
-    """Return the function that checks a function of the file in float64."""
-    return lambda name: check_subject(f"{FILE}:{name}", cases=20, dtypes=("float64",))
+judged = checks_of(FILE, cases=20, dtypes=("float64",))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +27,7 @@ def judged(check_subject: Callable[..., Verdict]) -> Callable[[str], Verdict]:
         ("in_a_tuple", "w_k, w_q, w_v, w_o applied as X @ W"),
     ],
 )
-def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str) -> None:
+def test_right_ones_pass(name: str, said: str) -> None:
     """Flat, nested or in a tuple, also with the number of heads; what is read is said."""
     verdict = judged(name)
     assert Outcome.PASS == verdict.outcome, verdict
@@ -45,13 +37,13 @@ def test_right_ones_pass(judged: Callable[[str], Verdict], name: str, said: str)
 @pytest.mark.parametrize(
     "name", ["crossed", "doubled", "doubled_heads", "in_a_tuple_crossed", "by_letter_crossed"]
 )
-def test_wrong_ones_fail(judged: Callable[[str], Verdict], name: str) -> None:
+def test_wrong_ones_fail(name: str) -> None:
     """A key's matrix is never given as the value's, whatever would fit."""
     verdict = judged(name)
     assert Outcome.FAIL == verdict.outcome, verdict
 
 
-def test_keys_of_what_is_called_are_read(subjects: Path) -> None:
+def test_keys_of_what_is_called_are_read() -> None:
     """The names stand in tuples, and in functions of the same file."""
-    assert {"qkv", "out", "kernel", "bias"} <= {*keys_read(load.load(f"{subjects}/{FILE}:nested"))}
-    assert {"wq", "wk", "wv", "wo"} <= {*keys_read(load.load(f"{subjects}/{FILE}:flat"))}
+    assert {"qkv", "out", "kernel", "bias"} <= {*keys_read(load.load(f"{SUBJECTS}/{FILE}:nested"))}
+    assert {"wq", "wk", "wv", "wo"} <= {*keys_read(load.load(f"{SUBJECTS}/{FILE}:flat"))}
