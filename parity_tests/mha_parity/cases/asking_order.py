@@ -40,11 +40,13 @@ def asked_cases(offer: Offer, count: int, seed: int) -> Iterator[Case]:
     drawn = drawing(offer, max(count, WINDOW), seed)
     window = list(itertools.islice(drawn, WINDOW))
     traits = [_traits(case) | _interactions(case, offer) for case in window]
-    order = _order(traits, [_time(case) for case in window])
+    order = order_by_new_pairs(traits, [_time(case) for case in window])
     yield from itertools.islice(itertools.chain((window[i] for i in order), drawn), count)
 
 
-def _order(traits: Sequence[set[tuple[str, object]]], times: Sequence[float]) -> list[int]:
+def order_by_new_pairs(
+    traits: Sequence[set[tuple[str, object]]], times: Sequence[float]
+) -> list[int]:
     """Return the places of the cases in the order of asking."""
     names = {trait: i for i, trait in enumerate(dict.fromkeys(itertools.chain(*traits)))}
     has = np.zeros((len(traits), len(names)), dtype=np.float32)  # sums stay exact integers

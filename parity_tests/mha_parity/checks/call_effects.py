@@ -121,7 +121,7 @@ class MonitoredCandidate:
         with ForbiddenModules(self._forbid) as forbidden:
             result = call.make()
         seconds = time.perf_counter() - started
-        failed = [*before_call.changed(), *forbidden.findings(), *_inputs_changed(call, before)]
+        failed = [*before_call.changed(), *forbidden.findings(), *written_inputs(call, before)]
         before_call.restore()
         answer = self.bound.answered(problem, call, result)
         failed += _aliases(call, answer)
@@ -131,7 +131,7 @@ class MonitoredCandidate:
         related = problem.single_call or problem.case == self._last
         self._last = None if related else problem.case
         self._lost = []
-        if not related and not failed and REPEAT.number(problem.case) and _repeatable(problem):
+        if not related and not failed and REPEAT.number(problem.case) and is_repeatable(problem):
             repeated = self._repeated(problem, call, answer, kept)
             findings += self._further("repeated calls", repeated)
         if not related and (number := EXTRA.number(problem.case)):
@@ -201,7 +201,7 @@ class MonitoredCandidate:
         elif (
             np.array_equal(kept.output, second, equal_nan=True)
             and np.nan_to_num(second).any()
-            and (not problem.appended or _sees_own_keys(problem))
+            and (not problem.appended or sees_own_keys(problem))
         ):
             yield "statelessness: another problem of these shapes got the same answer."
         yield from self._unchanged("after another problem", self.bound(problem), kept)
@@ -248,7 +248,7 @@ class MonitoredCandidate:
             yield dropout.dropout_off(kept.output, evaluated)
 
 
-def _sees_own_keys(problem: Problem) -> bool:
+def sees_own_keys(problem: Problem) -> bool:
     """Return whether a query sees a key that is not appended, with a mask that leaves it weight.
 
     Where padding leaves the appended row of zeros alone, any inputs have the same answer.
@@ -276,14 +276,15 @@ def with_findings(answer: Answer, findings: list[str]) -> Answer:
     )
 
 
-def _repeatable(problem: Problem) -> bool:
+def is_repeatable(problem: Problem) -> bool:
     """Return whether a repeated call is comparable: where rounding is not amplified."""
     case = problem.case
     plain = case.regime == "normal" and case.masked_rows == "none"
     return plain and problem.query.size > 0 and case.keys > 0
 
 
-def _inputs_changed(call: Call, before: list[Array]) -> Iterator[str]:
+def written_inputs(call: Call, before: list[Array]) -> Iterator[str]:
+    """Yield a finding where an array of a call has other bits than before it."""
     for (name, after), first in zip(call.given, before, strict=True):
         # By bits: NaN equals itself, and 0 differs from -0.
         if after.tobytes() != first.tobytes():

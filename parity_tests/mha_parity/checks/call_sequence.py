@@ -196,7 +196,7 @@ class CallSequence:
         """Return the answer of a call made in the mode of a step."""
         try:
             self._switch(_layer(call.function), step.mode)
-            with _autograd(off=step.mode.without_autograd):
+            with autograd_state(off=step.mode.without_autograd):
                 result = call.make()
             return Response(result, copied(self.bound.answer(step.problem, result)))
         except CandidateError as error:
@@ -217,7 +217,7 @@ class CallSequence:
         """Write the rows of another problem into the arrays of a call; return whether it could."""
         other = self._call(problem)
         pairs = zip(_arrays(call), _arrays(other), strict=True)
-        with _autograd(off=self.bound.library.name == "torch"):
+        with autograd_state(off=self.bound.library.name == "torch"):
             for old, new in pairs:
                 if isinstance(old, np.ndarray) and old.flags.writeable:
                     np.copyto(old, new)
@@ -243,7 +243,7 @@ def _arrays(call: Call) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _autograd(*, off: bool) -> Iterator[None]:
+def autograd_state(*, off: bool) -> Iterator[None]:
     """Switch torch's autograd off, where asked."""
     if not off:
         yield

@@ -49,11 +49,13 @@ def check_rejected_inputs(bound: Convention, case: Case) -> Iterator[str]:
     if sized is None:
         return
     problem = make_problem(sized.replace(gradients="no"))
-    yield from _integers(bound, make_problem(problem.case.replace(dtype="float64", memory="c")))
-    yield from _lengths(bound, problem)
+    yield from check_integers(
+        bound, make_problem(problem.case.replace(dtype="float64", memory="c"))
+    )
+    yield from check_lengths(bound, problem)
 
 
-def _integers(bound: Convention, problem: Problem) -> Iterator[str]:
+def check_integers(bound: Convention, problem: Problem) -> Iterator[str]:
     """Ask for the same small whole numbers as floats and as integers.
 
     In float64 alone: NumPy promotes float32 with integers to float64.
@@ -85,7 +87,7 @@ def _of_integers(call: Call) -> Call:
     return dataclasses.replace(call, args=args)
 
 
-def _lengths(bound: Convention, problem: Problem) -> Iterator[str]:
+def check_lengths(bound: Convention, problem: Problem) -> Iterator[str]:
     """Ask for one key less than values, where both are given and nothing is masked.
 
     Not for functions like scaled_dot_product_attention: torch's own answers on a CPU

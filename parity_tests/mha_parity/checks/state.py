@@ -92,7 +92,7 @@ def check_statelessness(bound: Convention, problem: Problem, number: int) -> Ite
         _fewer_samples,
         _rewritten,
         _reloaded,
-        *([_repeated] if number % 3 == 1 else []),
+        *([repeated_calls] if number % 3 == 1 else []),
     )
     sequence.mode = sequence.modes[-1] if number % 4 > 1 and sequence.modes else AS_BUILT
     yield from itertools.islice(itertools.chain(*(each(sequence) for each in checks)), 1)
@@ -299,7 +299,7 @@ def _rewritten(sequence: CallSequence) -> Iterator[str]:
     sequence.restore(call.function)
 
 
-def _repeated(sequence: CallSequence) -> Iterator[str]:
+def repeated_calls(sequence: CallSequence) -> Iterator[str]:
     """Yield the number of the first of some equal calls that is answered otherwise."""
     step = sequence.this._replace(mode=sequence.mode)
     function = sequence.new()

@@ -73,7 +73,7 @@ def judge_answer(
     settings: JudgeSettings = DEFAULT_SETTINGS,
 ) -> list[CheckResult]:
     """Return the check results on output and weights, and on rows that see no key."""
-    bench = _OutputJudge(problem, reference, answer, settings)
+    bench = OutputJudge(problem, reference, answer, settings)
     wanted = problem.case.weights
     with np.errstate(all="ignore"):  # errors of the largest number's size pass the range
         found = bench.judged("output", answer.output)
@@ -83,7 +83,7 @@ def judge_answer(
     return found
 
 
-class _OutputJudge:
+class OutputJudge:
     """One answer before the judge; what both of its quantities need is computed once."""
 
     def __init__(
@@ -157,7 +157,7 @@ class _OutputJudge:
         expected = self.determined.expected(judged)
         vary = self.determined.vary(judged, found)
         judged = replace(judged, reference=expected, whole=False)
-        bench = _OutputJudge(*self.determined.clean, self.answer, self.settings)
+        bench = OutputJudge(*self.determined.clean, self.answer, self.settings)
         places = nonfinite.kind_mismatch(judged, found, vary)
         if places.any():
             return bench._misplaced(check, judged, found, places)
@@ -171,7 +171,7 @@ class _OutputJudge:
 
     def _sanitised(self, name: str, found: Array) -> list[CheckResult]:
         """Judge by the problem without the poison, and say so."""
-        bench = _OutputJudge(*self.clean, self.answer, self.settings)
+        bench = OutputJudge(*self.clean, self.answer, self.settings)
         *check_results, last = bench.judged(name, found)
         return [*check_results, replace(last, detail=f"{last.detail} {_SANITISES}".lstrip())]
 

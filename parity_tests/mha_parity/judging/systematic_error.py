@@ -118,9 +118,9 @@ def is_tested(case: Case) -> bool:
 class SystematicErrorTest:
     """Gathers the signed errors of a run.
 
-    ``sums`` has by (dtype, group) and per direction the sums of the rows that ``_terms`` returns;
-    ``spread_counts`` by dtype the number of cases, and of those whose errors spread too far;
-    ``last`` the last case of each dtype.
+    ``sums`` has by (dtype, group) and per direction the sums of the rows that ``case_terms``
+    returns; ``spread_counts`` by dtype the number of cases, and of those whose errors spread too
+    far; ``last`` the last case of each dtype.
     """
 
     def __init__(self) -> None:
@@ -160,9 +160,9 @@ class SystematicErrorTest:
         pushed, norms = pushed / sigma**2 / unit, norms / sigma**2
         energy = (error**2).sum(axis=(0, 2, 3))[:, None] / sigma**2 / unit**2
         for head in range(0 if problem.w_out is not None else min(HEADS, problem.num_heads)):
-            terms = _terms(pushed[head], norms[head], energy[head])
+            terms = case_terms(pushed[head], norms[head], energy[head])
             self.sums[case.dtype, f"head {head}"] += terms
-        terms = _terms(pushed.sum(axis=0), norms.sum(axis=0), energy.sum(axis=0))
+        terms = case_terms(pushed.sum(axis=0), norms.sum(axis=0), energy.sum(axis=0))
         for group in ("all", *(f"{axis}={value}" for axis, value in case.features().items())):
             self.sums[case.dtype, group] += terms
 
@@ -180,8 +180,8 @@ class SystematicErrorTest:
         for (dtype, group), sums in self.sums.items():
             tested = len(DIRECTIONS) if group == "all" else 2
             with np.errstate(all="ignore"):
-                statistic = np.nan_to_num(_statistic(sums))
-                effect, shares = sums[2] / sums[1], _shares(sums)
+                statistic = np.nan_to_num(larger_statistic(sums))
+                effect, shares = sums[2] / sums[1], mean_shares(sums)
             found += [
                 SystematicError(dtype, DIRECTIONS[i], group, int(sums[0, i]), float(effect[i]),
                         float(statistic[i]), shares[DIRECTIONS[i]], self.last[dtype])
@@ -210,7 +210,7 @@ class SystematicErrorTest:
         A finding in some heads alone is named by its head, one with some feature by the feature.
         """
         best: dict[str, SystematicError] = {}
-        for finding in sorted(self.findings(), key=_telling):
+        for finding in sorted(self.findings(), key=finding_order):
             best[finding.dtype] = finding
         return [
             CheckResult(
@@ -236,13 +236,13 @@ def _no_cases() -> Array:
     return np.zeros(2, dtype=np.int64)
 
 
-def _telling(finding: SystematicError) -> tuple[bool, float, float]:
+def finding_order(finding: SystematicError) -> tuple[bool, float, float]:
     """Return how much a finding says: over all cases or a head, explaining much, surely."""
     broad = finding.group == "all" or finding.group.startswith("head")
     return broad, round(finding.share, 1), finding.statistic
 
 
-def _shares(sums: Array) -> dict[str, float]:
+def mean_shares(sums: Array) -> dict[str, float]:
     """Return the mean share of the error along each direction; for exp, along all its bins."""
     means = dict(zip(DIRECTIONS, np.nan_to_num(sums[6] / sums[0]).tolist(), strict=True))
     for bins in (FRACTION_BINS, DISTANCE_BINS):
@@ -250,7 +250,7 @@ def _shares(sums: Array) -> dict[str, float]:
     return means
 
 
-def _statistic(sums: Array) -> Array:
+def larger_statistic(sums: Array) -> Array:
     """Return the larger of the two one-sided statistics."""
     _, w, wb, ww, wwb, wwbb, _ = sums
     above = (wb - LEAST_EFFECTS * w) / np.sqrt(
@@ -262,7 +262,7 @@ def _statistic(sums: Array) -> Array:
     return np.asarray(np.maximum(above, below))
 
 
-def _terms(pushed: Array, norms: Array, energy: Array) -> Array:
+def case_terms(pushed: Array, norms: Array, energy: Array) -> Array:
     """Return what one case adds to the sums, for each direction, with b = pushed / norms.
 
     1, w, w b, w^2, w^2 b, w^2 b^2, and the share of the error along the direction. The weight

@@ -173,7 +173,7 @@ def _bound(problem: Problem, reference: Reference, arithmetic: ErrorModel) -> Er
     heads = _heads(stages, (p, dp), dv, normalising)
     heads = heads + arithmetic.step * (1 + v.sum(-2, keepdims=True))
     reach = np.abs(stages.heads.astype(np.float64))
-    output = _output(problem, merge_heads(reach), merge_heads(heads), arithmetic)
+    output = output_error(problem, merge_heads(reach), merge_heads(heads), arithmetic)
     return ErrorBound(output, weights, recomputed, (dq, dk, dv, heads))
 
 
@@ -278,7 +278,7 @@ def _heads(
     )
 
 
-def _output(problem: Problem, heads: Array, error: Array, arithmetic: ErrorModel) -> Array:
+def output_error(problem: Problem, heads: Array, error: Array, arithmetic: ErrorModel) -> Array:
     """Bound the error of the output projection, where there is one."""
     if problem.w_out is None:
         return error

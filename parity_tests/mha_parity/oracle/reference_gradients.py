@@ -57,7 +57,7 @@ def reference_gradients(problem: Problem, reference: Reference) -> dict[str, Ref
         own = {name: each.value for name, each in found.items()}
         unseen = np.asarray(problem.masked_rows()).any()
         by_torch = {} if unseen else torch_gradients(problem, given)
-        _agree(problem, reference, given, own, by_torch)
+        require_agreement(problem, reference, given, own, by_torch)
         return by_torch
 
     by_torch = torch_result(GRADIENTS, problem, met_by_torch)
@@ -103,7 +103,7 @@ def _torch_core(problem: Problem, given: Array) -> dict[str, Array]:
     return rows | problem.mask_sums(found["attn_mask"])
 
 
-def _agree(
+def require_agreement(
     problem: Problem,
     reference: Reference,
     given: Array,

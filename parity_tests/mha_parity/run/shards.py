@@ -95,7 +95,7 @@ def _with_arrays(
     candidate: Candidate, results: list[CaseResult], options: Options
 ) -> list[CaseResult]:
     """Return the results with the arrays of those failures that a run in one piece keeps."""
-    kept = list(_kept(results))
+    kept = list(kept_places(results))
     again = run_cases(candidate, [results[place].case for place in kept], settings_of(options))
     for place, case_result in zip(kept, again, strict=True):
         results[place] = replace(
@@ -107,7 +107,7 @@ def _with_arrays(
     return results
 
 
-def _kept(results: Sequence[CaseResult]) -> Iterator[int]:
+def kept_places(results: Sequence[CaseResult]) -> Iterator[int]:
     """Yield the places of the failures that keep their arrays, chunk by chunk."""
     kept = 0
     for start in range(0, len(results), CHUNK_SIZE):

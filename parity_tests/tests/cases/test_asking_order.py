@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mha_parity.cases.asking_order import WINDOW, _order, asked_cases
+from mha_parity.cases.asking_order import WINDOW, asked_cases, order_by_new_pairs
 from mha_parity.cases.covering import FIRST, draw_cases
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.features import offer
@@ -36,5 +36,5 @@ def test_what_the_first_cases_show_is_not_sought_again() -> None:
     """Of a case with two features that the first ones have and one with a new one, it is first."""
     old: set[tuple[str, object]] = {("a", 1), ("b", 1)}
     new: set[tuple[str, object]] = {("c", 1)}
-    order = _order([*[old] * FIRST, old, new], [1.0] * (FIRST + 2))
+    order = order_by_new_pairs([*[old] * FIRST, old, new], [1.0] * (FIRST + 2))
     assert [FIRST + 1, FIRST] == order[FIRST:]

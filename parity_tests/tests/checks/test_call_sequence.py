@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mha_parity.checks.call_sequence import _autograd, copied, differs
+from mha_parity.checks.call_sequence import autograd_state, copied, differs
 from mha_parity.core.candidate import Answer
 
 OUTPUT = np.linspace(-1, 1, 12).reshape(1, 3, 4)
@@ -15,7 +15,7 @@ OUTPUT = np.linspace(-1, 1, 12).reshape(1, 3, 4)
 @pytest.mark.parametrize("off", [False, True])
 def test_autograd_is_off_where_asked_and_there_alone(*, off: bool) -> None:
     """Kills `not not off`: inference would be asked as training is, and training as inference."""
-    with _autograd(off=off):
+    with autograd_state(off=off):
         assert torch.is_grad_enabled() is not off
     assert torch.is_grad_enabled()
 

@@ -16,7 +16,7 @@ from mha_parity.checks.call_effects import (
     FURTHER,
     MonitoredCandidate,
     Schedule,
-    _inputs_changed,
+    written_inputs,
 )
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
@@ -222,8 +222,8 @@ def test_a_write_is_seen_whichever_way_it_moves(step: int) -> None:
     """Kills an order of bytes in the place of equality, which sees larger ones alone."""
     before = np.zeros(3)
     call: Any = SimpleNamespace(given=[("query", before.copy()), ("key", before + step)])
-    (told,) = _inputs_changed(call, [before, before])
+    (told,) = written_inputs(call, [before, before])
     assert "wrote into `key`" in told
-    (told,) = _inputs_changed(call, [before + step, before + step])
+    (told,) = written_inputs(call, [before + step, before + step])
     assert "wrote into `query`" in told
-    assert [] == list(_inputs_changed(call, [before, before + step]))
+    assert [] == list(written_inputs(call, [before, before + step]))

@@ -11,8 +11,8 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import whole_offer
 from mha_parity.checks.rejected_inputs import (
     LENGTH_REMARK,
-    _integers,
-    _lengths,
+    check_integers,
+    check_lengths,
     check_rejected_inputs,
 )
 from mha_parity.core.candidate import REMARK, CandidateError
@@ -52,9 +52,9 @@ def test_integers_go_to_numpy_in_float64_alone(
     bound: Any = Bound(library=SimpleNamespace(name=library), offer={"dtype": dtypes})
     if asked:
         with pytest.raises(CandidateError, match="It was asked"):
-            list(_integers(bound, make_problem(PLAIN)))
+            list(check_integers(bound, make_problem(PLAIN)))
     else:
-        assert [] == list(_integers(bound, make_problem(PLAIN)))
+        assert [] == list(check_integers(bound, make_problem(PLAIN)))
 
 
 @pytest.mark.parametrize("refuses", [True, False])
@@ -62,7 +62,7 @@ def test_integers_go_to_numpy_in_float64_alone(
 def test_lengths_that_differ_fail_torchs_own_layer_alone(convention: str, *, refuses: bool) -> None:
     """Kills changes of which cases are asked, and of who promises what torch refuses."""
     bound: Any = Bound(convention=convention, refuses=refuses)
-    (told,) = _lengths(bound, make_problem(PLAIN))
+    (told,) = check_lengths(bound, make_problem(PLAIN))
     if refuses:
         assert told == NAME
     elif convention == "sdpa":
@@ -71,7 +71,7 @@ def test_lengths_that_differ_fail_torchs_own_layer_alone(convention: str, *, ref
         assert told.startswith(f"{NAME}: 6 keys and 7 values get an answer")
     for other in ({"attn": "causal"}, {"padding": "bool"}, {"inputs": "self", "keys": 5},
                   {"form": "qkv", "projection": "none"}):  # fmt: skip
-        assert [] == list(_lengths(bound, make_problem(PLAIN.replace(**other)))), other
+        assert [] == list(check_lengths(bound, make_problem(PLAIN.replace(**other)))), other
 
 
 def test_who_has_few_digits_is_not_asked() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.checks.call_effects import LEAST_MASK, MonitoredCandidate, _sees_own_keys
+from mha_parity.checks.call_effects import LEAST_MASK, MonitoredCandidate, sees_own_keys
 from mha_parity.core.arrays import Array
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
@@ -144,7 +144,7 @@ def test_appended_keys_are_not_the_callers() -> None:
     problem = make_problem(parse(text))
 
     def sees(mask: Array) -> bool:
-        return _sees_own_keys(problem.replace(key_padding_mask=mask))
+        return sees_own_keys(problem.replace(key_padding_mask=mask))
 
     hidden = np.full((2, 3), -np.inf)
     assert not sees(hidden)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.checks.call_effects import _repeatable
-from mha_parity.checks.state import REPEATS, _repeated
+from mha_parity.checks.call_effects import is_repeatable
+from mha_parity.checks.state import REPEATS, repeated_calls
 from mha_parity.core.case import parse
 
 
@@ -49,7 +49,7 @@ class Sequence:
 def test_the_first_call_that_is_answered_otherwise_is_told_once(first: int) -> None:
     """Kills `continue` for `break`, which tells each later call too, and other numbers of calls."""
     sequence: Any = Sequence(first)
-    (told,) = _repeated(sequence)
+    (told,) = repeated_calls(sequence)
     assert told == (
         f"statelessness: other output in the answer to call {first} of 32 equal calls of one "
         "object, a call in inference."
@@ -60,17 +60,17 @@ def test_the_first_call_that_is_answered_otherwise_is_told_once(first: int) -> N
 def test_thirty_two_equal_answers_tell_nothing() -> None:
     """What departs later is not asked."""
     sequence: Any = Sequence(33)
-    assert [] == list(_repeated(sequence))
+    assert [] == list(repeated_calls(sequence))
     assert (32, 32, 1) == (REPEATS, sequence.calls, sequence.restored)
 
 
 def test_a_first_call_without_an_answer_is_another_checks_matter() -> None:
     """It tells nothing; a later one without an answer departs."""
     first: Any = Sequence(99, refuses=1)
-    assert [] == list(_repeated(first))
+    assert [] == list(repeated_calls(first))
     assert first.calls == 1
     later: Any = Sequence(99, refuses=2)
-    (told,) = _repeated(later)
+    (told,) = repeated_calls(later)
     assert "call 2 of 32" in told
 
 
@@ -86,4 +86,4 @@ def test_calls_are_compared_where_there_is_something_plain_to_compare(
     words: str, repeatable: bool
 ) -> None:
     """One number is enough. Kills each limit moved by one, and each condition left out."""
-    assert _repeatable(make_problem(parse(f"qkv-{words}-cross-float64-s1"))) is repeatable
+    assert is_repeatable(make_problem(parse(f"qkv-{words}-cross-float64-s1"))) is repeatable

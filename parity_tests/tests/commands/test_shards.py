@@ -17,7 +17,7 @@ from mha_parity.core.check_result import SYSTEMATIC
 from mha_parity.run import shard_file
 from mha_parity.run.case_run import CaseResult
 from mha_parity.run.chunks import Shard
-from mha_parity.run.shards import _kept
+from mha_parity.run.shards import kept_places
 from subject_checks import SUBJECTS
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def test_as_many_failures_keep_their_arrays_as_in_one_piece() -> None:
     class Failing:
         fails = True
 
-    found = list(_kept([Failing()] * 300))  # type: ignore[list-item]
+    found = list(kept_places([Failing()] * 300))  # type: ignore[list-item]
     assert list(range(40)) == found
 
 

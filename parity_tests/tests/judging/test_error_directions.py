@@ -25,10 +25,10 @@ from mha_parity.judging.systematic_error import (
     NO_DIRECTION,
     SPREAD_RATE,
     SystematicErrorTest,
-    _shares,
-    _statistic,
-    _telling,
-    _terms,
+    case_terms,
+    finding_order,
+    larger_statistic,
+    mean_shares,
 )
 from mha_parity.oracle.reference import Reference, reference_answer
 
@@ -168,25 +168,25 @@ def test_the_statistic_is_the_one_that_is_documented() -> None:
     norms[3] = 0
     energy = 100 + chance.random(shape)
     rows = zip(beta, norms, energy, strict=True)
-    sums = np.sum([_terms(b * n, n, e) for b, n, e in rows], axis=0)
+    sums = np.sum([case_terms(b * n, n, e) for b, n, e in rows], axis=0)
     weight = np.sqrt(norms)
     above, below = (
         (weight * (sign * beta - LEAST_EFFECTS)).sum(axis=0)
         / np.sqrt((norms * (sign * beta - LEAST_EFFECTS) ** 2).sum(axis=0))
         for sign in (1, -1)
     )
-    assert _statistic(sums) == pytest.approx(np.maximum(above, below))
+    assert larger_statistic(sums) == pytest.approx(np.maximum(above, below))
     assert sums[0] == pytest.approx(29)
     assert sums[2] / sums[1] == pytest.approx((weight * beta).sum(axis=0) / weight.sum(axis=0))
     shares = (beta**2 * norms / energy).sum(axis=0) / 29
-    found = _shares(sums)
+    found = mean_shares(sums)
     assert [found["gain"], found["scale"]] == pytest.approx(shares[:2])
     ends = (2, 2 + FRACTIONS, len(DIRECTIONS))
     for first, last in itertools.pairwise(ends):
         for name in DIRECTIONS[first:last]:
             assert found[name] == pytest.approx(shares[first:last].sum()), name
-    assert not _terms(np.ones(2), np.zeros(2), np.zeros(2)).any()
-    assert not _terms(np.ones(2), np.ones(2), np.ones(2))[:, 2:].any(), "no bins, no terms"
+    assert not case_terms(np.ones(2), np.zeros(2), np.zeros(2)).any()
+    assert not case_terms(np.ones(2), np.ones(2), np.ones(2))[:, 2:].any(), "no bins, no terms"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_run_in_parts_gathers_what_it_gathers_whole() -> None:
     for test, case in ((first, early), (second, late)):
         test.last["float64"] = case
         test.spread_counts["float64"] += (40, 0)
-        test.sums["float64", "head 1"] += 40 * _terms(9 * norms, norms, 81 * norms)
+        test.sums["float64", "head 1"] += 40 * case_terms(9 * norms, norms, 81 * norms)
     first.merge(second)
     assert [80, 0] == first.spread_counts["float64"].tolist()
     findings = first.findings()
@@ -237,7 +237,7 @@ def test_a_run_in_parts_gathers_what_it_gathers_whole() -> None:
     assert "over 80 cases in float64 (head 1)" in result.detail
     assert "too large" in result.detail
     broad, narrow = (
-        max(findings, key=_telling),
+        max(findings, key=finding_order),
         replace(findings[0], group="attn=none", share=2.0),
     )
-    assert _telling(narrow) < _telling(broad), "a head says more than a feature"
+    assert finding_order(narrow) < finding_order(broad), "a head says more than a feature"

@@ -10,7 +10,7 @@ from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import Severity
 from mha_parity.judging.groups import judged_array
-from mha_parity.judging.output import JudgeSettings, _OutputJudge, judge_answer
+from mha_parity.judging.output import JudgeSettings, OutputJudge, judge_answer
 from mha_parity.oracle.error_bound import bound, error_model
 from mha_parity.oracle.reference import reference_answer
 
@@ -19,7 +19,7 @@ def test_an_averaged_weight_is_allowed_the_mean_of_its_heads_and_its_own_sum() -
     """Head by head, with one rounding for each head and one for the quotient."""
     problem = make_problem(parse("mha-N2-L3-S5-H3-D2-cross-avgweights-float32-s1"))
     reference = reference_answer(problem)
-    judge = _OutputJudge(problem, reference, Answer(output=reference.output), JudgeSettings())
+    judge = OutputJudge(problem, reference, Answer(output=reference.output), JudgeSettings())
     mean = sum(bound(problem, reference).weights[:, head] for head in range(3)) / 3
     once = error_model(problem.dtype).factor(3, 1)
     limit = judge._limit(judged_array("averaged", problem, reference))

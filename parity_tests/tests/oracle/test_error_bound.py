@@ -18,7 +18,7 @@ from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.case import parse
 from mha_parity.core.features import AXES, offer
 from mha_parity.core.problem import Problem
-from mha_parity.oracle.error_bound import ErrorModel, _output, bound, roundoff, smallest_number
+from mha_parity.oracle.error_bound import ErrorModel, bound, output_error, roundoff, smallest_number
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.oracle.reference_gradients import reference_gradients
 from mha_parity.oracle.row_tails import nan_past_rows
@@ -209,7 +209,7 @@ def test_the_output_projection_sums_one_term_a_column_and_its_bias() -> None:
     ones = problem.replace(w_out=np.ones_like(problem.w_out), b_out=None)
     arithmetic = ErrorModel(2**-24, 2**-24, 2**-126)
     heads = np.ones(problem.output_shape)
-    found = _output(ones, heads, np.zeros_like(heads), arithmetic)
+    found = output_error(ones, heads, np.zeros_like(heads), arithmetic)
     np.testing.assert_allclose(found, 3 * arithmetic.factor(4, 2), rtol=1e-12)
 
 

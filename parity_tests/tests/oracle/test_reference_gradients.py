@@ -14,7 +14,7 @@ from mha_parity.oracle import recorded
 from mha_parity.oracle.backward import backward
 from mha_parity.oracle.error_bound import ErrorModel, smallest_number
 from mha_parity.oracle.reference import reference_answer
-from mha_parity.oracle.reference_gradients import _agree, reference_gradients
+from mha_parity.oracle.reference_gradients import reference_gradients, require_agreement
 from mha_torch import OraclesDisagreeError
 
 UNIT = 2.0**-52  # twice the roundoff of float64: either may err by one
@@ -32,9 +32,9 @@ def test_gradients_may_differ_by_twice_the_bound_and_no_more() -> None:
         {name: own[name] + share * each.error for name, each in both.items()}
         for share in (0.99, 1.01)
     )
-    _agree(problem, reference, given, own, within)
+    require_agreement(problem, reference, given, own, within)
     with pytest.raises(OraclesDisagreeError, match="which rounding does not explain"):
-        _agree(problem, reference, given, own, beyond)
+        require_agreement(problem, reference, given, own, beyond)
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -73,6 +73,10 @@ def test_a_difference_as_large_as_the_bound_is_explained(monkeypatch: pytest.Mon
     limits = {"query": SimpleNamespace(error=np.ones(1))}
     monkeypatch.setattr("mha_parity.oracle.reference_gradients.backward", lambda *_: limits)
     problem: Any = None
-    _agree(problem, problem, np.ones(1), {"query": np.ones(1)}, {"query": np.full(1, 2.0)})
+    require_agreement(
+        problem, problem, np.ones(1), {"query": np.ones(1)}, {"query": np.full(1, 2.0)}
+    )
     with pytest.raises(OraclesDisagreeError, match=r"differ by 1\.5, which"):
-        _agree(problem, problem, np.ones(1), {"query": np.ones(1)}, {"query": np.full(1, 2.5)})
+        require_agreement(
+            problem, problem, np.ones(1), {"query": np.ones(1)}, {"query": np.full(1, 2.5)}
+        )

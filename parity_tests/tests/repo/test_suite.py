@@ -1,0 +1,94 @@
+"""Tests ask public names, and what they share is written once."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from subject_checks import SUBJECTS
+
+ROOT = Path(__file__).parents[3]
+TESTS = ROOT / "parity_tests" / "tests"
+HELPER = TESTS / "helpers" / "subject_checks.py"
+SOURCES = {"mha_numpy": "impl", "mha_parity": "parity_tests", "mha_torch": "reference"}
+FILES = sorted(TESTS.rglob("*.py"))
+
+
+def private_imports(text: str) -> list[str]:
+    """Return the private names of our packages that a test imports; a module's name is none."""
+    imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    return [
+        f"{node.module}.{each.name}"
+        for node in imports
+        for each in node.names
+        if each.name.startswith("_")
+        and not each.name.startswith("__")
+        and node.module is not None
+        and (source := SOURCES.get(node.module.partition(".")[0])) is not None
+        and not (ROOT / source).joinpath(*node.module.split("."), f"{each.name}.py").is_file()
+    ]
+
+
+def own_folders(text: str) -> list[int]:
+    """Return the lines of a test that write anew where the subjects lie, or name something so."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(
+                isinstance(each, ast.Name) and each.id == SUBJECTS.name.upper() for each in targets
+            ):
+                found.append(node.lineno)
+        elif isinstance(node, ast.BinOp | ast.JoinedStr):
+            parts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+            named = any(SUBJECTS.name in str(each).split("/") for each in parts)
+            here = any(isinstance(e, ast.Name) and e.id == "__file__" for e in ast.walk(node))
+            if named and here:
+                found.append(node.lineno)
+    return sorted(set(found))
+
+
+def test_no_test_imports_a_private_name() -> None:
+    """What a test holds has a name that others may use too."""
+    found = {path.name: private_imports(path.read_text(encoding="utf-8")) for path in FILES}
+    assert {} == {name: names for name, names in found.items() if names}
+
+
+def test_where_the_subjects_lie_is_written_once() -> None:
+    """Tests take their folder from the module that checks them."""
+    found = {path: own_folders(path.read_text(encoding="utf-8")) for path in FILES}
+    assert [HELPER] == [path for path, lines in found.items() if lines]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from mha_parity.run.shards import _kept", ["mha_parity.run.shards._kept"]),
+        ("def f():\n    from mha_numpy.state import _a, b", ["mha_numpy.state._a"]),
+        ("from mha_parity import __version__", []),
+        ("from mha_torch import _trial_masks", []),
+        ("from mha_torch._paths import Path", []),
+        ("from json import _default_decoder", []),
+    ],
+)
+def test_a_private_import_is_found(text: str, found: list[str]) -> None:
+    """Wherever it stands; modules of a package that is private as a whole are none."""
+    assert found == private_imports(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("SUBJECTS = 3", [1]),
+        ("SUBJECTS: int = 3", [1]),
+        ('\nFILE = Path(__file__).parents[2] / "subjects" / "styles.py"', [2]),
+        ('FILE = f"{Path(__file__).parents[2]}/subjects/styles.py"', [1]),
+        ('FILE = SUBJECTS / "styles.py"', []),
+        ('DOCS = Path(__file__).parents[2] / "docs"', []),
+    ],
+)
+def test_a_second_folder_is_found(text: str, found: list[int]) -> None:
+    """By its name, or by its way from the test's own file."""
+    assert found == own_folders(text)
