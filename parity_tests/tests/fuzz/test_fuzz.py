@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from mha_parity.__main__ import main
@@ -164,8 +164,17 @@ NOTEBOOKS = st.one_of(
     ),
 )
 
+READABLE = {
+    "cells": [{
+        "cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None,
+        "source": "def f(q, k, v):\n    return v",
+    }],
+    "metadata": {}, "nbformat": 4, "nbformat_minor": 4,
+}  # fmt: skip
+
 
 @given(notebook=NOTEBOOKS, cut=st.integers(0, 30))
+@example(notebook=READABLE, cut=0)
 @fuzzed(60)
 def test_a_notebook_is_read_or_refused(
     notebook: Any, cut: int, tmp_path_factory: pytest.TempPathFactory

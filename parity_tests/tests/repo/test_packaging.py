@@ -204,11 +204,11 @@ def test_heavy_import_is_seen(tmp_path: Path) -> None:
     assert {"numpy"} == loaded_by("leaky", HEAVY, tmp_path)
 
 
-def import_share(module: str, path: Path | None = None) -> float:
-    """Return the processor time that an import takes after numpy's, as a share of numpy's.
+def adds_little(module: str, path: Path | None = None, tries: int = 9) -> bool:
+    """Return whether an import takes less than half of the processor time of numpy's before it.
 
-    It is the least of 9 processes: whoever else is at work makes both longer, not always alike. The
-    first process only fills the caches.
+    One of the processes has to show it: whoever else is at work makes both longer, not always
+    alike, and the first one may have to fill the caches.
     """
     code = f"""
 import time
@@ -218,20 +218,19 @@ middle = time.process_time()
 import {module}
 print((time.process_time() - middle) / (middle - start))
 """
-    fresh(code, path)
-    return min(float(fresh(code, path)) for _ in range(9))
+    return any(float(fresh(code, path)) < 0.5 for _ in range(tries))
 
 
 def test_import_adds_little_to_numpy() -> None:
     """`import mha_numpy` takes less than half of what `import numpy` takes."""
-    assert import_share("mha_numpy") < 0.5
+    assert adds_little("mha_numpy")
 
 
 def test_slow_import_is_measured(tmp_path: Path) -> None:
-    """A module that imports nothing and computes for 0.5 s is measured as slow."""
+    """A module that imports nothing and computes for 0.5 s is measured as slow, each time."""
     source = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
     (tmp_path / "slow.py").write_text(source, encoding="utf-8")
-    assert import_share("slow", tmp_path) >= 0.5
+    assert not adds_little("slow", tmp_path, tries=2)
 
 
 def make(*arguments: str) -> subprocess.CompletedProcess[str]:
