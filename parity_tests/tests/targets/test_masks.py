@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -73,9 +72,9 @@ def test_what_a_name_promises_says_how_to_mean_the_opposite() -> None:
     )
 
 
-def test_a_function_promises_by_torchs_names_too(check_subject: Callable[..., Verdict]) -> None:
+def test_a_function_promises_by_torchs_names_too() -> None:
     """`key_padding_mask` of a function hides where it is True: one that keeps there is wrong."""
-    verdict = check_subject("returned_scores.py:keeps_padding", cases=80, dtypes=("float64",))
+    verdict = checks_of("returned_scores.py", cases=80, dtypes=("float64",))("keeps_padding")
     assert Outcome.FAIL == verdict.outcome, verdict
     (said,) = [each.meaning for each in verdict.parameters if each.meaning]
     assert "judged so by its name" in said

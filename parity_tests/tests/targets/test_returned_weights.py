@@ -13,9 +13,8 @@ from mha_parity.targets.conventions.returned_weights import weights_switches
 from subject_checks import checks_of
 
 FILE = "weights_on_request.py"
-
-
 judged = checks_of(FILE, cases=40, dtypes=("float64",))
+judged_scores = checks_of("returned_scores.py", cases=40, dtypes=("float64",))
 
 
 @pytest.mark.parametrize("name", ["OnRequest", "TwoAxes"])
@@ -44,17 +43,17 @@ def test_scores_are_no_weights() -> None:
     assert Outcome.PASS == judged("ReturnsScores").outcome
 
 
-def test_scores_by_name_are_no_weights_either(check_subject: Callable[..., Verdict]) -> None:
+def test_scores_by_name_are_no_weights_either() -> None:
     """What is named as scores is not judged as weights, and the reason says so."""
-    verdict = check_subject("returned_scores.py:Logits", cases=60)
+    verdict = judged_scores("Logits")
     assert Outcome.PASS == verdict.outcome, verdict
     (row,) = [r for r in verdict.features if (r.axis, r.value) == ("weights", "per_head")]
     assert "what comes with the output is `qk`: no weights" in row.note
 
 
-def test_scores_that_are_named_weights_are_wrong(check_subject: Callable[..., Verdict]) -> None:
+def test_scores_that_are_named_weights_are_wrong() -> None:
     """The same array under a name of weights is judged as weights."""
-    verdict = check_subject("returned_scores.py:LogitsForWeights", cases=60)
+    verdict = judged_scores("LogitsForWeights")
     assert Outcome.FAIL == verdict.outcome, verdict
     assert {"weights"} == {failure.check_result.check for failure in verdict.failures}
 
