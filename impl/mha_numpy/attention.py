@@ -17,23 +17,23 @@ from mha_numpy.masks import NO_MASK, Masking
 from mha_numpy.softmax import exponential, exponentiate, trusted
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from mha_numpy.dtypes import Array
 
 RUN = 512  # keys in one product of weights and values
 
 
 def attend(
-    q: NDArray[Any],
-    k: NDArray[Any],
-    v: NDArray[Any],
+    q: Array,
+    k: Array,
+    v: Array,
     masking: Masking = NO_MASK,
     scale: float = 1.0,
     *,
     need_weights: bool = True,
     average_weights: bool = False,
-    kept: NDArray[Any] | None = None,
+    kept: Array | None = None,
     empty_rows_are_zero: bool = False,
-) -> tuple[NDArray[Any], NDArray[Any] | None]:
+) -> tuple[Array, Array | None]:
     """Return (heads_out, weights) of softmax(scale * q k^T + M) v.
 
     q (N, H, L, D), k (N, Hkv, S, D) and v (N, Hkv, S, Dv) are all float32 or all float64. Hkv
@@ -76,21 +76,19 @@ def attend(
     return heads_out, weights
 
 
-def masked_scores(
-    q: NDArray[Any], k: NDArray[Any], masking: Masking, scale: float, unit: float
-) -> NDArray[Any]:
+def masked_scores(q: Array, k: Array, masking: Masking, scale: float, unit: float) -> Array:
     """Return scale * q k^T + M, (N, H, L, S), times the unit of `softmax.exponential`.
 
     The scale goes onto the queries: fewer numbers than the scores, and no overflow on the way.
     """
     scaled = by_key_head(q * (scale * unit), k.shape[1])
-    scores: NDArray[Any] = (scaled @ k.swapaxes(2, 3)).reshape(*q.shape[:3], k.shape[2])
+    scores: Array = (scaled @ k.swapaxes(2, 3)).reshape(*q.shape[:3], k.shape[2])
     if not masking.is_empty:
         scores += masking.additive(q.shape[2], k.shape[2], scores.dtype, unit)
     return scores
 
 
-def subtract_maxima(scores: NDArray[Any], *, empty_rows_are_zero: bool) -> None:
+def subtract_maxima(scores: Array, *, empty_rows_are_zero: bool) -> None:
     """Subtract each row's maximum in place: exp is then at most 1, and 1 at least once.
 
     The maximum of a row of -inf makes it NaN; the least finite number instead leaves it -inf.
@@ -101,30 +99,30 @@ def subtract_maxima(scores: NDArray[Any], *, empty_rows_are_zero: bool) -> None:
     np.subtract(scores, maxima, out=scores)
 
 
-def apply_weights(weights: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+def apply_weights(weights: Array, v: Array) -> Array:
     """Return weights @ v, (N, H, L, Dv), summed over runs of keys.
 
     A product of few rows may be one running sum over all keys, whose rounding errors grow with
     their number: those of a run are smaller.
     """
     rows = by_key_head(weights, v.shape[1])
-    mixed: NDArray[Any] = rows[..., :RUN] @ v[:, :, :RUN]
+    mixed: Array = rows[..., :RUN] @ v[:, :, :RUN]
     for start in range(RUN, v.shape[2], RUN):
         mixed += rows[..., start : start + RUN] @ v[:, :, start : start + RUN]
     return mixed.reshape(*weights.shape[:3], v.shape[3])
 
 
-def mean_weights(exponentials: NDArray[Any], sums: NDArray[Any]) -> NDArray[Any]:
+def mean_weights(exponentials: Array, sums: Array) -> Array:
     """Return the mean over the heads of exponentials / sums, (N, L, S): a product for each query.
 
     Its factors are 1 / (H * sums): a third of the time of a division and a sum over the heads.
     """
     factors = 1 / (sums * exponentials.shape[1])
-    mean: NDArray[Any] = factors.transpose(0, 2, 3, 1) @ exponentials.swapaxes(1, 2)
+    mean: Array = factors.transpose(0, 2, 3, 1) @ exponentials.swapaxes(1, 2)
     return mean[:, :, 0]
 
 
-def by_key_head(array: NDArray[Any], key_heads: int) -> NDArray[Any]:
+def by_key_head(array: Array, key_heads: int) -> Array:
     """Return (N, H, L, .) as (N, Hkv, H / Hkv * L, .): the rows of all heads that share a key."""
     n, heads, queries, width = array.shape
     if heads == key_heads:
@@ -134,7 +132,7 @@ def by_key_head(array: NDArray[Any], key_heads: int) -> NDArray[Any]:
 
 def draw_kept(
     shape: tuple[int, ...], p: float, rng: np.random.Generator | None, dtype: np.dtype[Any]
-) -> NDArray[Any] | None:
+) -> Array | None:
     """Return the factors of dropout: 0 with probability p, else 1 / (1 - p); None where p is 0."""
     if not p:
         return None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
+from mha_numpy.dtypes import BOOL, Array, require_same, to_floating, to_mask, working_dtype
 from mha_numpy.masks import NO_MASK, Masking, causal_hidden, from_module_masks
 from mha_numpy.validation import (
     check_attn_mask,
@@ -18,11 +18,11 @@ from mha_numpy.validation import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from mha_numpy.projections import Projections
 
-    Three = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+    Three = tuple[Array, Array, Array]
 
 
 class CallOptions(NamedTuple):
@@ -40,8 +40,8 @@ class CallOptions(NamedTuple):
     rng: np.random.Generator | None = None
     engine: str = "auto"
     precise: bool = False
-    static_k: NDArray[Any] | None = None
-    static_v: NDArray[Any] | None = None
+    static_k: Array | None = None
+    static_v: Array | None = None
     always_share: bool = False
     """Whether small batches are shared out too; see `engines.dispatch.cut_batch`."""
 
@@ -52,9 +52,9 @@ class Heads(NamedTuple):
     The first five are the first arguments of every engine, in their order.
     """
 
-    q: NDArray[Any]
-    k: NDArray[Any]
-    v: NDArray[Any]
+    q: Array
+    k: Array
+    v: Array
     masking: Masking
     scale: float
     options: CallOptions
@@ -135,7 +135,7 @@ def _check_statics(inputs: Three, parameters: Projections, options: CallOptions)
         )
 
 
-def _floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
     """Return an input as an array of the parameters' dtype, or raise TypeError."""
     if type(value) is np.ndarray and value.dtype == dtype:
         return value
@@ -144,7 +144,7 @@ def _floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArray[Any]
     return array
 
 
-def _to_each(change: Callable[[Any, str], NDArray[Any]], inputs: tuple[Any, Any, Any]) -> Three:
+def _to_each(change: Callable[[Any, str], Array], inputs: tuple[Any, Any, Any]) -> Three:
     """Apply `change` to the inputs and their names; one array stays one: it is projected once."""
     query, key, value = inputs
     new_query = change(query, "query")
@@ -188,7 +188,7 @@ def _masking(
     return from_module_masks(None if causal else attn, pad, heads, causal=causal, appended=appended)
 
 
-def _is_the_causal_mask(mask: NDArray[Any]) -> bool:
+def _is_the_causal_mask(mask: Array) -> bool:
     """Whether a mask hides exactly what the causal rule hides, and adds nothing."""
     if mask.ndim != 2:
         return False

@@ -7,13 +7,16 @@ step. Everything else is refused: an integer array would be truncated somewhere 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import DTypeLike
 
+
+Array: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
+"""An array of any shape and dtype."""
 FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
 BOOL = np.dtype(np.bool_)
@@ -50,7 +53,7 @@ def working_dtype(dtype: np.dtype[Any], *, precise: bool = False) -> np.dtype[An
     return FLOAT64 if precise or dtype == FLOAT64 else FLOAT32
 
 
-def to_array(value: object, name: str) -> NDArray[Any]:
+def to_array(value: object, name: str) -> Array:
     """Return the argument as a plain native-endian array, without a copy where it is one.
 
     Takes whatever NumPy can read, torch tensors on the CPU among it. Raises TypeError for what
@@ -71,7 +74,7 @@ def to_array(value: object, name: str) -> NDArray[Any]:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def to_floating(value: object, name: str) -> NDArray[Any]:
+def to_floating(value: object, name: str) -> Array:
     """Return the argument as an array of a supported dtype, or raise TypeError."""
     array = to_array(value, name)
     if not is_supported(array.dtype):
@@ -82,7 +85,7 @@ def to_floating(value: object, name: str) -> NDArray[Any]:
     return array
 
 
-def to_mask(value: object, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+def to_mask(value: object, name: str, dtype: np.dtype[Any]) -> Array:
     """Return a mask as a boolean or float array that goes with inputs of `dtype`.
 
     float32 masks go with every input dtype, as in torch's scaled_dot_product_attention.
@@ -96,7 +99,7 @@ def to_mask(value: object, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     )
 
 
-def require_same(dtype: np.dtype[Any], whose: str, **arrays: NDArray[Any] | None) -> None:
+def require_same(dtype: np.dtype[Any], whose: str, **arrays: Array | None) -> None:
     """Raise TypeError unless every array given has `dtype`; nothing is promoted, as in torch."""
     for name, array in arrays.items():
         if array is not None and array.dtype != dtype:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mha_numpy.call import CallOptions
-from mha_numpy.dtypes import require_same, to_floating
+from mha_numpy.dtypes import Array, require_same, to_floating
 from mha_numpy.multihead import multi_head_attention
 from mha_numpy.projections import Projections, parameter_shapes
 from mha_numpy.validation import check_options, check_shapes, check_sizes, quiet
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 
 @quiet
@@ -46,7 +46,7 @@ def multi_head_attention_forward(
     rng: np.random.Generator | None = None,
     engine: str = "auto",
     precise: bool = False,
-) -> tuple[NDArray[Any], NDArray[Any] | None]:
+) -> tuple[Array, Array | None]:
     """Compute multi-head attention from sequences and parameters, as torch's function does.
 
     Formula
@@ -126,7 +126,7 @@ def multi_head_attention_forward(
 
 
 def _parameters(
-    arrays: dict[str, NDArray[Any]], embed_dim: int, num_heads: int, *, separate: bool
+    arrays: dict[str, Array], embed_dim: int, num_heads: int, *, separate: bool
 ) -> Projections:
     """Return the parameters as a layer has them, or raise unless all fit each other."""
     check_sizes(embed_dim, num_heads, embed_dim, embed_dim)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_numpy.dtypes import BOOL
+from mha_numpy.dtypes import BOOL, Array
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -28,7 +28,7 @@ class Masking:
 
     hidden: tuple[NDArray[np.bool_], ...] = ()
     """Boolean arrays that broadcast to (N, H, L, S); True = hidden."""
-    bias: tuple[NDArray[Any], ...] = ()
+    bias: tuple[Array, ...] = ()
     """Float arrays that broadcast to (N, H, L, S), added to the scaled logits."""
     causal: bool = False
     """Query i sees key j only if j <= i, counted from the top left, as torch counts."""
@@ -50,7 +50,7 @@ class Masking:
 
     def additive(
         self, queries: int, keys: int, dtype: DTypeLike, unit: float = 1.0
-    ) -> NDArray[Any] | None:
+    ) -> Array | None:
         """Return all masks as one array to add to the scores, None where there is nothing.
 
         Its shape is the smallest that holds them all and broadcasts to (N, H, L, S). A bias of
@@ -65,7 +65,7 @@ class Masking:
             parts.append(np.where(union, np.asarray(-np.inf, dtype), np.asarray(0, dtype)))
         if not parts:
             return None
-        total: NDArray[Any] = reduce(np.add, parts)
+        total: Array = reduce(np.add, parts)
         return total if unit == 1 or not self.bias else total * np.asarray(unit, dtype)
 
     def exceeds(self, limit: float, dtype: DTypeLike) -> bool:
@@ -87,7 +87,7 @@ class Masking:
 NO_MASK = Masking()
 
 
-def _exceeds(bias: NDArray[Any], limit: float) -> bool:
+def _exceeds(bias: Array, limit: float) -> bool:
     for beyond, infinite in ((bias < -limit, np.isneginf), (bias > limit, np.isposinf)):
         count = np.count_nonzero(beyond)
         if count and count != np.count_nonzero(infinite(bias)):
@@ -104,8 +104,8 @@ def causal_hidden(queries: int, keys: int, appended: int = 0) -> NDArray[np.bool
 
 
 def from_module_masks(
-    attn_mask: NDArray[Any] | None,
-    key_padding_mask: NDArray[Any] | None,
+    attn_mask: Array | None,
+    key_padding_mask: Array | None,
     num_heads: int,
     *,
     causal: bool = False,
@@ -116,7 +116,7 @@ def from_module_masks(
     `attn_mask` is (L, S) or (N*H, L, S), `key_padding_mask` is (N, S), S without the `appended`
     keys: those are always visible, so each mask grows by as many columns of False or 0.
     """
-    masks: list[NDArray[Any]] = []
+    masks: list[Array] = []
     if attn_mask is not None:
         shape = attn_mask.shape
         lead = (1, 1) if attn_mask.ndim == 2 else (shape[0] // num_heads, num_heads)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mha_numpy.call import CallOptions
-from mha_numpy.dtypes import require_same, resolve_dtype, to_floating
+from mha_numpy.dtypes import Array, require_same, resolve_dtype, to_floating
 from mha_numpy.multihead import multi_head_attention
 from mha_numpy.projections import Linear, Projections, parameter_shapes
 from mha_numpy.state import IncompatibleKeys, check_state, initial_parameter
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Self
 
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
+    from numpy.typing import ArrayLike, DTypeLike
 
     from mha_numpy.prepared import PreparedAttention
 
@@ -150,7 +150,7 @@ class MultiheadAttention(Projections):
                 f"{'None' if own is None else 'an array'} in this layer; make another layer."
             )
 
-    def _check(self, arrays: dict[str, NDArray[Any] | None]) -> None:
+    def _check(self, arrays: dict[str, Array | None]) -> None:
         check_shapes(arrays, self._shapes)
         require_same(self.dtype, "the layer's dtype", **arrays)
 
@@ -165,7 +165,7 @@ class MultiheadAttention(Projections):
         attn_mask: ArrayLike | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    ) -> tuple[Array, Array | None]:
         """Return (output, weights), weights None unless `need_weights`.
 
         Shapes
@@ -211,7 +211,7 @@ class MultiheadAttention(Projections):
         attn_mask: ArrayLike | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[tuple[NDArray[Any], NDArray[Any] | None], Callable[..., dict[str, NDArray[Any]]]]:
+    ) -> tuple[tuple[Array, Array | None], Callable[..., dict[str, Array]]]:
         """Return ((output, weights), pull): what `forward` returns, and its backward pass.
 
         `pull(output_cotangent, weights_cotangent=None)` returns the gradients of
@@ -266,7 +266,7 @@ class MultiheadAttention(Projections):
         """Switch dropout off; returns the layer."""
         return self.train(mode=False)
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, Array]:
         """Return copies of all parameters under torch's names, in torch's order."""
         return {name: array.copy() for name, array in self.named_arrays().items()}
 

@@ -10,7 +10,7 @@ The module and the functional form share this page; `call` checks what they are 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,11 +21,12 @@ from mha_numpy.engines.threads import owning_cores
 from mha_numpy.projections import append_keys, linear, merge_heads, project_to_heads
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mha_numpy.dtypes import Array
     from mha_numpy.projections import Projections
 
-    Results = tuple[NDArray[Any], NDArray[Any] | None]
+    Results = tuple[Array, Array | None]
 
 
 def multi_head_attention(
@@ -70,7 +71,7 @@ def compute_shares(call: CheckedCall, shares: list[slice]) -> Results:
     return output, weights
 
 
-def as_given(call: CheckedCall, output: NDArray[Any], weights: NDArray[Any] | None) -> Results:
+def as_given(call: CheckedCall, output: Array, weights: Array | None) -> Results:
     """Return the results in the caller's dtype, without a batch axis where there was none."""
     if output.dtype != call.dtype:
         output = output.astype(call.dtype)

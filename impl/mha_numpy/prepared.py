@@ -10,7 +10,7 @@ weights gives the row sums too; divided by itself it is 1 again, and meets the o
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,9 +20,10 @@ from mha_numpy.softmax import exponential
 from mha_numpy.validation import quiet
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from mha_numpy.call import CallOptions
+    from mha_numpy.dtypes import Array
     from mha_numpy.projections import Projections
 
 MOST_SCORES = 4096
@@ -69,7 +70,7 @@ class PreparedAttention:
         key_padding_mask: ArrayLike | None = None,
         attn_mask: ArrayLike | None = None,
         is_causal: bool = False,
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Return the output alone, as `MultiheadAttention.forward` without weights and dropout."""
         plain = key_padding_mask is attn_mask is None and query is key is value and not is_causal
         if plain and type(query) is np.ndarray and query.ndim == 3:
@@ -81,7 +82,7 @@ class PreparedAttention:
         )
         return multi_head_attention(query, key, value, self._parameters, options)[0]
 
-    def _fits(self, x: NDArray[Any]) -> bool:
+    def _fits(self, x: Array) -> bool:
         """Whether the short way takes x (N, L, E): its width, dtype, and number of scores."""
         n, length, width = x.shape
         if width != self._width or x.dtype != self._dtype or not x.size:
@@ -89,7 +90,7 @@ class PreparedAttention:
         few = n * self._shape[1] * length * length <= MOST_SCORES
         return bool(few and length * self._in_weight.size <= BLAS_SPREADS_FROM)
 
-    def _short(self, x: NDArray[Any]) -> NDArray[Any]:
+    def _short(self, x: Array) -> Array:
         """Return the layer's output for x (N, L, E)."""
         n, length, width = x.shape
         projected = x @ self._in_weight  # sample by sample: BLAS then stays on this thread
@@ -102,5 +103,5 @@ class PreparedAttention:
         mixed = scores @ v
         merged = np.empty((n, length, *self._shape[1:]), mixed.dtype)
         np.divide(mixed, mixed[..., -1:], merged.transpose(0, 2, 1, 3))
-        out: NDArray[Any] = merged.reshape(n * length, -1).dot(self._out_weight)
+        out: Array = merged.reshape(n * length, -1).dot(self._out_weight)
         return out.reshape(n, length, width)

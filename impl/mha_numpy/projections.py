@@ -12,14 +12,14 @@ from mha_numpy.engines.parallel import affine
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from mha_numpy.dtypes import Array
 
 
 class Linear(NamedTuple):
     """The parameters of y = x @ weight.T + bias, weight (out, in) as torch keeps it."""
 
-    weight: NDArray[Any]
-    bias: NDArray[Any] | None = None
+    weight: Array
+    bias: Array | None = None
 
 
 @dataclass(eq=False)
@@ -32,13 +32,13 @@ class Projections:
     `bias_v` are (1, 1, E).
     """
 
-    in_proj_weight: NDArray[Any] | None
-    q_proj_weight: NDArray[Any] | None
-    k_proj_weight: NDArray[Any] | None
-    v_proj_weight: NDArray[Any] | None
-    in_proj_bias: NDArray[Any] | None
-    bias_k: NDArray[Any] | None
-    bias_v: NDArray[Any] | None
+    in_proj_weight: Array | None
+    q_proj_weight: Array | None
+    k_proj_weight: Array | None
+    v_proj_weight: Array | None
+    in_proj_bias: Array | None
+    bias_k: Array | None
+    bias_v: Array | None
     out_proj: Linear
 
     @property
@@ -49,14 +49,14 @@ class Projections:
             return embed_dim, embed_dim, embed_dim
         return embed_dim, k.shape[1], v.shape[1]
 
-    def named_arrays(self) -> dict[str, NDArray[Any]]:
+    def named_arrays(self) -> dict[str, Array]:
         """Return the parameters that are there by torch's names, in torch's order."""
         named = {name: getattr(self, name) for name in _INPUT_NAMES}
         named |= {"out_proj.weight": self.out_proj.weight, "out_proj.bias": self.out_proj.bias}
         return {name: array for name, array in named.items() if array is not None}
 
     @classmethod
-    def from_named(cls, named: Mapping[str, NDArray[Any] | None]) -> Projections:
+    def from_named(cls, named: Mapping[str, Array | None]) -> Projections:
         """Return the parameters that `named_arrays` names; what is not named is not there."""
         out_weight = named["out_proj.weight"]
         if out_weight is None:
@@ -90,27 +90,27 @@ def parameter_shapes(embed_dim: int, kdim: int, vdim: int) -> dict[str, tuple[in
     }
 
 
-def linear(x: NDArray[Any], layer: Linear) -> NDArray[Any]:
+def linear(x: Array, layer: Linear) -> Array:
     """Return x @ weight.T + bias over the last axis, a new array; one product for all rows."""
     rows = affine(x.reshape(-1, x.shape[-1]), layer.weight, layer.bias)
     return rows.reshape(*x.shape[:-1], len(layer.weight))
 
 
 def project_to_heads(
-    query: NDArray[Any],
-    key: NDArray[Any],
-    value: NDArray[Any],
+    query: Array,
+    key: Array,
+    value: Array,
     parameters: Projections,
     num_heads: int,
     *,
     batch_first: bool,
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+) -> tuple[Array, Array, Array]:
     """Return q (N, H, L, D), k and v (N, H, S, D): the projected inputs, as views of new arrays.
 
     Inputs are (N, L, E) where `batch_first`, else (L, N, E). Where the same array comes in
     as key and value, or as all three, one product projects it for all of them.
     """
-    found: list[NDArray[Any]] = []
+    found: list[Array] = []
     for x, layer, parts in joint_projections(query, key, value, parameters):
         found.extend(split_heads(linear(x, layer), parts, num_heads, batch_first))
     q, k, v = found
@@ -118,8 +118,8 @@ def project_to_heads(
 
 
 def joint_projections(
-    query: NDArray[Any], key: NDArray[Any], value: NDArray[Any], parameters: Projections
-) -> list[tuple[NDArray[Any], Linear, int]]:
+    query: Array, key: Array, value: Array, parameters: Projections
+) -> list[tuple[Array, Linear, int]]:
     """Return each input with its projection, and for how many of q, k, v it is, in their order."""
     packed, bias = parameters.in_proj_weight, parameters.in_proj_bias
     weights = [parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight]
@@ -128,7 +128,7 @@ def joint_projections(
     inputs = [(query, 1), (key, 1), (value, 1)]
     if packed is not None and key is value:
         inputs = [(query, 1), (key, 2)]
-    found: list[tuple[NDArray[Any], Linear, int]] = []
+    found: list[tuple[Array, Linear, int]] = []
     width, start = parameters.out_proj.weight.shape[1], 0
     for x, parts in inputs:
         rows = slice(start, start + parts * width)
@@ -139,16 +139,14 @@ def joint_projections(
     return found
 
 
-def split_heads(
-    projected: NDArray[Any], parts: int, num_heads: int, batch_first: bool
-) -> NDArray[Any]:
+def split_heads(projected: Array, parts: int, num_heads: int, batch_first: bool) -> Array:
     """Return (parts, N, H, L, D), a view of (N, L, parts*H*D), or of (L, N, parts*H*D)."""
     first, second, width = projected.shape
     split = projected.reshape(first, second, parts, num_heads, width // (parts * num_heads))
     return split.transpose(2, 0, 3, 1, 4) if batch_first else split.transpose(2, 1, 3, 0, 4)
 
 
-def merge_heads(heads_out: NDArray[Any], *, batch_first: bool) -> NDArray[Any]:
+def merge_heads(heads_out: Array, *, batch_first: bool) -> Array:
     """Return (N, L, H*D), or (L, N, H*D), from (N, H, L, D)."""
     n, heads, queries, width = heads_out.shape
     if batch_first:
@@ -156,7 +154,7 @@ def merge_heads(heads_out: NDArray[Any], *, batch_first: bool) -> NDArray[Any]:
     return heads_out.transpose(2, 0, 1, 3).reshape(queries, n, heads * width)
 
 
-def append_keys(heads: NDArray[Any], bias: NDArray[Any] | None, *, zero_key: bool) -> NDArray[Any]:
+def append_keys(heads: Array, bias: Array | None, *, zero_key: bool) -> Array:
     """Return k or v (N, H, S + appended, D): first bias_k or bias_v, then a key of zeros.
 
     The bias counts as projected already: it gets no in_proj_bias.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mha_numpy.call import CallOptions, Heads
-from mha_numpy.dtypes import BOOL, require_same, to_floating, to_mask, working_dtype
+from mha_numpy.dtypes import BOOL, Array, require_same, to_floating, to_mask, working_dtype
 from mha_numpy.engines.dispatch import attend_heads, choose_engine
 from mha_numpy.masks import NO_MASK, Masking
 from mha_numpy.validation import check_number, check_options, quiet
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 
 @quiet
@@ -31,7 +31,7 @@ def scaled_dot_product_attention(
     rng: np.random.Generator | None = None,
     engine: str = "auto",
     precise: bool = False,
-) -> NDArray[Any]:
+) -> Array:
     """Return softmax(scale * query key^T + mask) value over the last two axes.
 
     Shapes
@@ -125,7 +125,7 @@ def check_heads(
     return HeadsCall(heads, choose_engine(options, heads.scores), lead, dtype)
 
 
-def _check_pair_shapes(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]) -> None:
+def _check_pair_shapes(q: Array, k: Array, v: Array) -> None:
     """Raise unless the last two axes of the three fit each other."""
     for name, array in (("query", q), ("key", k), ("value", v)):
         if array.ndim < 2:
@@ -166,7 +166,7 @@ def _masking(
     return Masking(hidden=(~mask,)) if mask.dtype == BOOL else Masking(bias=(mask,))
 
 
-def broadcast_axes(*arrays: NDArray[Any], end: int = -2) -> tuple[int, ...]:
+def broadcast_axes(*arrays: Array, end: int = -2) -> tuple[int, ...]:
     """Return what the axes before `end` broadcast to."""
     shapes = [array.shape[:end] for array in arrays]
     if shapes[0] == shapes[1] == shapes[2]:
@@ -180,9 +180,7 @@ def broadcast_axes(*arrays: NDArray[Any], end: int = -2) -> tuple[int, ...]:
         ) from None
 
 
-def grouped_axes(
-    q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]
-) -> tuple[tuple[int, ...], NDArray[Any], NDArray[Any]]:
+def grouped_axes(q: Array, k: Array, v: Array) -> tuple[tuple[int, ...], Array, Array]:
     """Return query's leading axes, and key and value with one number of heads."""
     if min(q.ndim, k.ndim, v.ndim) < 3:
         raise ValueError(
@@ -201,7 +199,7 @@ def grouped_axes(
     return (*outer, heads), k, v
 
 
-def as_heads(array: NDArray[Any], lead: tuple[int, ...], *, grouped: bool = False) -> NDArray[Any]:
+def as_heads(array: Array, lead: tuple[int, ...], *, grouped: bool = False) -> Array:
     """Return (N, H, length, width), H the last leading axis (its own where grouped)."""
     if grouped:
         lead = (*lead[:-1], array.shape[-3])
@@ -219,7 +217,7 @@ def broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return len(shape) <= len(wanted) and all(size in {1, full} for size, full in pairs)
 
 
-def mask_as_heads(mask: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def mask_as_heads(mask: Array, shape: tuple[int, ...]) -> Array:
     """Return a mask that broadcasts to (..., H, L, S) as one that broadcasts to (N, H, L, S)."""
     tail = (1, 1, *mask.shape)[-3:]
     if math.prod(mask.shape[:-3]) == 1:

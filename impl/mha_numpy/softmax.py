@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.dtypes import FLOAT32, FLOAT64
+from mha_numpy.dtypes import FLOAT32, FLOAT64, Array
 from mha_numpy.masks import NO_MASK, Masking
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import DTypeLike
 
 
 FLOAT64_UP_TO = 262_144
@@ -83,7 +83,7 @@ def least_sum(dtype: np.dtype[Any]) -> float:
     return math.pow(float(np.finfo(dtype).tiny), 1 / 6)
 
 
-def trusted(sums: NDArray[Any], result: NDArray[Any]) -> bool:
+def trusted(sums: Array, result: Array) -> bool:
     """Whether E without a shift was good enough: no row sum below `least_sum`, nothing overflowed.
 
     The sum of squares is finite only where every number is below the root of the largest; where
@@ -96,15 +96,13 @@ def trusted(sums: NDArray[Any], result: NDArray[Any]) -> bool:
     )
 
 
-def exponentiate(
-    scores: NDArray[Any], function: np.ufunc, *, float64_sums: bool = False
-) -> NDArray[Any]:
+def exponentiate(scores: Array, function: np.ufunc, *, float64_sums: bool = False) -> Array:
     """Turn scores, in units of `exponential`, into E in their own memory; return z (..., 1)."""
     function(scores, out=scores)
     return row_sums(scores, float64_sums=float64_sums)
 
 
-def row_sums(rows: NDArray[Any], *, float64_sums: bool = False) -> NDArray[Any]:
+def row_sums(rows: Array, *, float64_sums: bool = False) -> Array:
     """Return the sums over the last axis, which stays with size 1: a product with ones.
 
     BLAS takes a third of the time of np.add.reduce. `float64_sums` adds in float64, up to
@@ -113,12 +111,12 @@ def row_sums(rows: NDArray[Any], *, float64_sums: bool = False) -> NDArray[Any]:
     """
     length = rows.shape[-1]
     dtype = FLOAT64 if float64_sums and rows.size <= FLOAT64_UP_TO else rows.dtype
-    sums: NDArray[Any] = rows.reshape(-1, length).dot(_ones(length, dtype))
+    sums: Array = rows.reshape(-1, length).dot(_ones(length, dtype))
     return sums.astype(rows.dtype, copy=False).reshape(*rows.shape[:-1], 1)
 
 
 @lru_cache(maxsize=64)
-def _ones(length: int, dtype: DTypeLike) -> NDArray[Any]:
+def _ones(length: int, dtype: DTypeLike) -> Array:
     ones = np.ones(length, dtype)
     ones.flags.writeable = False
     return ones

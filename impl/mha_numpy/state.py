@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.dtypes import is_supported
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from mha_numpy.dtypes import Array, is_supported
 
 
 class IncompatibleKeys(NamedTuple):
@@ -22,8 +19,8 @@ class IncompatibleKeys(NamedTuple):
 
 
 def check_state(
-    state: Mapping[str, object], own: Mapping[str, NDArray[Any]], *, strict: bool
-) -> tuple[dict[str, NDArray[Any]], IncompatibleKeys]:
+    state: Mapping[str, object], own: Mapping[str, Array], *, strict: bool
+) -> tuple[dict[str, Array], IncompatibleKeys]:
     """Return the entries that go into `own` in its dtypes, and the keys that do not match.
 
     Nothing is written yet: a state dict is taken whole or not at all. Raises ValueError where a
@@ -56,7 +53,7 @@ def check_state(
     return taken, left
 
 
-def entry_to_array(entry: object, name: str) -> NDArray[Any]:
+def entry_to_array(entry: object, name: str) -> Array:
     """Return one entry as a floating array; torch tensors come in without torch being imported.
 
     A tensor is detached and fetched from its device first. NumPy cannot read torch's bfloat16, so
@@ -78,7 +75,7 @@ def entry_to_array(entry: object, name: str) -> NDArray[Any]:
 
 def initial_parameter(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator
-) -> NDArray[Any]:
+) -> Array:
     """Draw one parameter as torch does: zero biases, normal bias_k and bias_v, uniform weights.
 
     Weights of the input projections are U(-a, a) with a = sqrt(6 / (rows + columns)), taken over

@@ -6,14 +6,15 @@ first, then what should be, then the remedy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from mha_numpy.dtypes import Array
+
 
 quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore")
 """Decorator of every public function that computes: NaN and infinity pass in silence, as in torch.
@@ -74,11 +75,7 @@ def check_options(name: str, p: float, rng: object, engine: str, *, drops: bool 
 
 
 def check_sequences(
-    query: NDArray[Any],
-    key: NDArray[Any],
-    value: NDArray[Any],
-    widths: tuple[int, int, int],
-    batch_first: bool,
+    query: Array, key: Array, value: Array, widths: tuple[int, int, int], batch_first: bool
 ) -> bool:
     """Return whether the inputs are batched (3-D), or raise unless they fit each other."""
     rank = query.ndim
@@ -115,9 +112,7 @@ def check_sequences(
     return rank == 3
 
 
-def check_attn_mask(
-    mask: NDArray[Any], batch: int, num_heads: int, queries: int, keys: int
-) -> None:
+def check_attn_mask(mask: Array, batch: int, num_heads: int, queries: int, keys: int) -> None:
     """Raise unless the mask is (L, S) or (N*H, L, S)."""
     flat, full = (queries, keys), (batch * num_heads, queries, keys)
     if mask.shape not in {flat, full}:
@@ -127,9 +122,7 @@ def check_attn_mask(
         )
 
 
-def check_key_padding_mask(
-    mask: NDArray[Any], batch: int, keys: int, batched: bool
-) -> NDArray[Any]:
+def check_key_padding_mask(mask: Array, batch: int, keys: int, batched: bool) -> Array:
     """Return the mask as (N, S), or raise unless it is that, or (S,) without a batch."""
     wanted = (batch, keys) if batched else (keys,)
     if mask.shape != wanted:
@@ -141,9 +134,7 @@ def check_key_padding_mask(
     return mask if batched else mask[None]
 
 
-def check_shapes(
-    arrays: Mapping[str, NDArray[Any] | None], shapes: Mapping[str, tuple[int, ...]]
-) -> None:
+def check_shapes(arrays: Mapping[str, Array | None], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raise unless every array that is there has the shape named for it."""
     for name, array in arrays.items():
         if array is not None and array.shape != shapes[name]:

@@ -12,8 +12,9 @@ import numpy as np
 from mha_numpy.engines.tiles import HeadMasks
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import DTypeLike
 
+    from mha_numpy.dtypes import Array
     from mha_numpy.engines.tiles import Tiles
     from mha_numpy.masks import Masking
     from mha_numpy.softmax import Exponential
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 class TiledCall:
     """q (N, H, L, D), k (N, Hkv, S, D), v (N, Hkv, S, Dv), out (N, H, L, Dv), and their masks."""
 
-    q: NDArray[Any]
-    k: NDArray[Any]
-    v: NDArray[Any]
-    out: NDArray[Any]
+    q: Array
+    k: Array
+    v: Array
+    out: Array
     masking: Masking
     scale: float
     tiles: Tiles
@@ -37,7 +38,7 @@ class TiledCall:
         group = self.q.shape[1] // self.k.shape[1]
         return range(key_head * group, (key_head + 1) * group)
 
-    def keys(self, sample: int, head: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def keys(self, sample: int, head: int) -> tuple[Array, Array]:
         """Return k and v of a key head, contiguous, in scratch memory where they are copied for it.
 
         Products of such rows are faster.
@@ -53,9 +54,7 @@ class TiledCall:
 class Block:
     """Some queries of one head, times the scale and the unit of exp, and the keys they may see."""
 
-    def __init__(
-        self, problem: TiledCall, sample: int, head: int, rows: slice, k: NDArray[Any]
-    ) -> None:
+    def __init__(self, problem: TiledCall, sample: int, head: int, rows: slice, k: Array) -> None:
         self.place = sample, head, rows
         self.rows, self.k, self.num_heads = rows, k, problem.q.shape[1]
         q = problem.q[self.place]
@@ -64,17 +63,17 @@ class Block:
         self.masks = HeadMasks.of(problem.masking, sample, head, len(k), unit)
         self.key_tiles = self.masks.key_tiles(rows, problem.tiles.keys)
 
-    def tile(self, keys: slice, name: str = "scores") -> NDArray[Any]:
+    def tile(self, keys: slice, name: str = "scores") -> Array:
         """Return scratch memory for one tile."""
         return scratch((len(self.q), keys.stop - keys.start), self.q.dtype, name)
 
-    def held_tile(self, keys: slice) -> NDArray[Any]:
+    def held_tile(self, keys: slice) -> Array:
         """Return the tile's own part of scratch memory for all keys, contiguous."""
         rows = len(self.q)
         every = scratch((rows * len(self.k),), self.q.dtype, "held")
         return every[rows * keys.start : rows * keys.stop].reshape(rows, -1)
 
-    def write_powers(self, keys: slice, shift: NDArray[Any] | None, tile: NDArray[Any]) -> None:
+    def write_powers(self, keys: slice, shift: Array | None, tile: Array) -> None:
         """Write E = exp(scale * q k^T + M - shift) of one tile, 0 where it is hidden.
 
         Without a shift the hidden are multiplied by 0: the exponential of -inf takes longer.
@@ -87,7 +86,7 @@ class Block:
             for hidden in self.masks.hidden_tiles(self.rows, keys):
                 tile *= (~hidden).astype(tile.dtype)
 
-    def maxima(self) -> NDArray[Any]:
+    def maxima(self) -> Array:
         """Return the largest score of each row, (rows, 1), and 0 for a row that sees no key."""
         maxima = np.full((len(self.q), 1), -np.inf, self.q.dtype)
         for keys in self.key_tiles:
@@ -97,7 +96,7 @@ class Block:
         maxima[maxima == -np.inf] = 0
         return maxima
 
-    def _write_scores(self, keys: slice, tile: NDArray[Any], *, hide: bool = True) -> None:
+    def _write_scores(self, keys: slice, tile: Array, *, hide: bool = True) -> None:
         np.matmul(self.q, self.k[keys].T, out=tile)
         self.masks.add_bias(tile, self.rows, keys)
         for hidden in self.masks.hidden_tiles(self.rows, keys) if hide else ():
@@ -107,14 +106,14 @@ class Block:
 _own = threading.local()
 
 
-def scratch(shape: tuple[int, ...], dtype: DTypeLike, name: str = "scores") -> NDArray[Any]:
+def scratch(shape: tuple[int, ...], dtype: DTypeLike, name: str = "scores") -> Array:
     """Return an array of this thread's scratch memory, contiguous, its contents left over.
 
     Each name has memory of its own. It is kept: a fresh half megabyte costs more in page faults
     than a tile's exp.
     """
     size = prod(shape)
-    held: dict[Any, NDArray[Any]] = _own.__dict__
+    held: dict[Any, Array] = _own.__dict__
     key = (name, dtype)
     if key not in held or held[key].size < size:
         held[key] = np.empty(size, dtype)

@@ -8,7 +8,7 @@ it by a factor of two costs some per cent near it.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,11 +18,10 @@ from mha_numpy.engines.threads import holding_blas, threads_for_a_job
 from mha_numpy.engines.tiles import spans
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from mha_numpy.call import CallOptions, Heads
+    from mha_numpy.dtypes import Array
 
-    Results = tuple[NDArray[Any], NDArray[Any] | None]
+    Results = tuple[Array, Array | None]
 
 MOST_PLAIN = 524_288
 """Scores of all heads from which a second thread for them pays: two megabytes of float32."""
@@ -88,8 +87,8 @@ def attend_heads(heads: Heads, engine: str) -> Results:
         )
 
 
-def average_heads(weights: NDArray[Any]) -> NDArray[Any]:
+def average_heads(weights: Array) -> Array:
     """Return the mean (N, L, S) over the heads of weights (N, H, L, S)."""
-    mean: NDArray[Any] = np.add.reduce(weights, axis=1)
+    mean: Array = np.add.reduce(weights, axis=1)
     mean /= weights.shape[1]
     return mean

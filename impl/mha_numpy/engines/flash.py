@@ -14,7 +14,7 @@ Source: Dao, FlashAttention-2 (2023), section 3.1, without its running maximum.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from mha_numpy.softmax import exponential, row_sums, trusted
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from mha_numpy.dtypes import Array
+
 
 class RowSums(NamedTuple):
     """What the weights are computed again from: E / total, E = exp(scores - shift), both (N, H, L).
@@ -35,15 +37,15 @@ class RowSums(NamedTuple):
     be 0: without, what is hidden may overflow, and 0 * inf is NaN.
     """
 
-    shift: NDArray[Any]
-    total: NDArray[Any]
+    shift: Array
+    total: Array
     shifted: NDArray[np.bool_]
 
 
 def attend_flash(
-    q: NDArray[Any],
-    k: NDArray[Any],
-    v: NDArray[Any],
+    q: Array,
+    k: Array,
+    v: Array,
     masking: Masking = NO_MASK,
     scale: float = 1.0,
     *,
@@ -51,7 +53,7 @@ def attend_flash(
     average_weights: bool = False,
     tiles: Tiles | None = None,
     sums: RowSums | None = None,
-) -> tuple[NDArray[Any], NDArray[Any] | None]:
+) -> tuple[Array, Array | None]:
     """Return (heads_out, weights), arguments and results as in `attention.attend`.
 
     The weights are (N, L, S), their mean over the heads, where `average_weights`. Rows that see no
@@ -88,7 +90,7 @@ def attend_flash(
 
 
 def _attend_task(
-    problem: TiledCall, task: Task, weights: NDArray[Any] | None, sums: RowSums | None
+    problem: TiledCall, task: Task, weights: Array | None, sums: RowSums | None
 ) -> None:
     """Compute one task's rows of heads_out, of the weights and of the sums."""
     sample, key_heads, run = task
@@ -103,7 +105,7 @@ def _attend_task(
                     sums.shifted[block.place] = isinstance(shift, np.ndarray)
 
 
-def contiguous(heads: NDArray[Any]) -> NDArray[Any]:
+def contiguous(heads: Array) -> Array:
     """Return a contiguous copy of heads (N, H, L, D), made on all threads."""
     copy = np.empty(heads.shape, heads.dtype)
 
@@ -116,10 +118,10 @@ def contiguous(heads: NDArray[Any]) -> NDArray[Any]:
 
 
 def _attend_block(
-    block: Block, v: NDArray[Any], out: NDArray[Any], weights: NDArray[Any] | None
-) -> tuple[NDArray[Any] | float, NDArray[Any]]:
+    block: Block, v: Array, out: Array, weights: Array | None
+) -> tuple[Array | float, Array]:
     """Write a block of heads_out, and its weights where they are needed; return shift and z."""
-    shift: NDArray[Any] | float = 0.0
+    shift: Array | float = 0.0
     held = weights is not None
     total, mixed = _pass(block, v, None, held=held)
     if not trusted(total, mixed):
@@ -133,9 +135,7 @@ def _attend_block(
     return shift, total
 
 
-def _pass(
-    block: Block, v: NDArray[Any], shift: NDArray[Any] | None, *, held: bool
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def _pass(block: Block, v: Array, shift: Array | None, *, held: bool) -> tuple[Array, Array]:
     """Return z = E 1, (rows, 1), and E v, (rows, Dv), over all tiles."""
     q = block.q
     total = np.zeros((len(q), 1), q.dtype)
@@ -149,7 +149,7 @@ def _pass(
     return total, mixed
 
 
-def _write_weights(block: Block, total: NDArray[Any], weights: NDArray[Any]) -> None:
+def _write_weights(block: Block, total: Array, weights: Array) -> None:
     """Write E / z from the held tiles, or, for weights (N, L, S), add it to the mean over heads."""
     sample, head, rows = block.place
     averaged = weights.ndim == 3

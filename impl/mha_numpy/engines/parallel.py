@@ -6,7 +6,7 @@ BLAS packs an operand anew for each, which costs up to 15 % where there are more
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from mha_numpy.engines.tiles import even_share, spans
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from mha_numpy.dtypes import Array
+
 
 LEAST_ROWS = 128
 LEAST_COLUMNS = 128
@@ -46,7 +47,7 @@ def on_all_threads(work: Callable[[int], None], pieces: int) -> None:
         run(quietly, pieces, threads_for_a_job())
 
 
-def affine(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> NDArray[Any]:
+def affine(x: Array, weight: Array, bias: Array | None) -> Array:
     """Return x @ weight.T + bias, x (rows, in), weight (out, in), bias (out,): a new array.
 
     Few rows of a wide layer are computed as (weight @ x.T).T: OpenBLAS's AVX-512 kernels take 0.66
@@ -58,7 +59,7 @@ def affine(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> 
     return product(x, weight, bias)
 
 
-def product(left: NDArray[Any], right: NDArray[Any], bias: NDArray[Any] | None) -> NDArray[Any]:
+def product(left: Array, right: Array, bias: Array | None) -> Array:
     """Return left @ right.T + bias, a bias that broadcasts to the product: a new array.
 
     Large ones are done on BLAS's threads, or on the pool's where BLAS is held to one.
@@ -67,15 +68,13 @@ def product(left: NDArray[Any], right: NDArray[Any], bias: NDArray[Any] | None) 
     if multiplications >= SHARED_FROM and single_threaded_blas.held and threads_for_a_job() > 1:
         return spread_product(left, right, bias)
     with holding_blas(multiplications):
-        out: NDArray[Any] = left.dot(right.T)
+        out: Array = left.dot(right.T)
     if bias is not None:
         out += bias
     return out
 
 
-def spread_product(
-    left: NDArray[Any], right: NDArray[Any], bias: NDArray[Any] | None
-) -> NDArray[Any]:
+def spread_product(left: Array, right: Array, bias: Array | None) -> Array:
     """Return what `product` does, computed in pieces on the pool."""
     out = np.empty((len(left), len(right)), left.dtype)
     pieces = cut_product(len(left), len(right), threads_for_a_job())

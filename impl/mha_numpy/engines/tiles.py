@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from mha_numpy.dtypes import Array
     from mha_numpy.masks import Masking
 
 LEAST_TILE_BYTES, MOST_TILE_BYTES = 512 * 1024, 1024 * 1024
@@ -123,7 +124,7 @@ class HeadMasks:
     """The keys under the causal rule: S without the appended ones."""
     causal: bool
     hidden: tuple[NDArray[np.bool_], ...]
-    bias: tuple[NDArray[Any], ...]
+    bias: tuple[Array, ...]
     unit: float
     """What the biases are multiplied with; see `softmax.exponential`."""
 
@@ -148,7 +149,7 @@ class HeadMasks:
         appended = [min(max(bound, first), last) for bound in (self.past, self.keys)]
         return _tiles_between(bounds, most) + _tiles_between(appended, most)
 
-    def add_bias(self, scores: NDArray[Any], queries: slice, keys: slice) -> None:
+    def add_bias(self, scores: Array, queries: slice, keys: slice) -> None:
         """Add the float masks to a tile."""
         for mask in self.bias:
             scores += part(mask, queries, keys).astype(scores.dtype, copy=False) * self.unit
@@ -175,12 +176,12 @@ class HeadMasks:
         return first, max(first, last)
 
 
-def of_head(masks: tuple[NDArray[Any], ...], sample: int, head: int) -> tuple[NDArray[Any], ...]:
+def of_head(masks: tuple[Array, ...], sample: int, head: int) -> tuple[Array, ...]:
     """Return the views of one head of masks that broadcast to (N, H, L, S)."""
     return tuple(mask[sample * (len(mask) > 1), head * (mask.shape[1] > 1)] for mask in masks)
 
 
-def part(mask: NDArray[Any], queries: slice, keys: slice) -> NDArray[Any]:
+def part(mask: Array, queries: slice, keys: slice) -> Array:
     """Return the tile's part of a mask, axes of size 1 left alone."""
     rows, columns = mask.shape
     return mask[queries if rows > 1 else slice(None), keys if columns > 1 else slice(None)]

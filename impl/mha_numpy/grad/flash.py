@@ -23,7 +23,7 @@ Source: Dao, FlashAttention-2 (2023), section 3.1, for the recomputation by tile
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,8 +44,7 @@ from mha_numpy.grad.targets import HeadGradients, Pull, sum_to
 from mha_numpy.softmax import exponential
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from mha_numpy.dtypes import Array
     from mha_numpy.masks import Masking
 
 TILE_KEYS, TILE_BYTES = 256, LEAST_TILE_BYTES
@@ -62,28 +61,28 @@ class Backward:
 
     problem: TiledCall
     sums: RowSums
-    d_out: NDArray[Any]
-    d_weights: NDArray[Any] | None
+    d_out: Array
+    d_weights: Array | None
     """Broadcasts to (N, H, L, S)."""
-    d_q: NDArray[Any]
-    d_k: NDArray[Any]
+    d_q: Array
+    d_k: Array
     """(parts, N, Hkv, S, D)"""
-    d_v: NDArray[Any]
+    d_v: Array
     """(parts, N, Hkv, S, Dv)"""
-    d_bias: list[tuple[NDArray[Any], ...]]
+    d_bias: list[tuple[Array, ...]]
     """The float masks' gradients, for every part."""
 
 
 def attend_flash_vjp(
-    q: NDArray[Any],
-    k: NDArray[Any],
-    v: NDArray[Any],
+    q: Array,
+    k: Array,
+    v: Array,
     masking: Masking,
     scale: float,
     *,
     need_weights: bool = False,
     tiles: Tiles | None = None,
-) -> tuple[NDArray[Any], NDArray[Any] | None, Pull]:
+) -> tuple[Array, Array | None, Pull]:
     """Return (heads_out, weights, pull), 0 in rows that see no key; shapes as in `attend_flash`.
 
     `pull` does not read the weights. `tiles` are those of the backward pass.
@@ -102,7 +101,7 @@ def attend_flash_vjp(
         tiles = choose_tiles(*shape, most_keys=TILE_KEYS, most_bytes=TILE_BYTES)
     problem = TiledCall(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
 
-    def pull(d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients) -> None:
+    def pull(d_heads: Array, d_weights: Array | None, into: HeadGradients) -> None:
         if not heads_out.size or not keys:
             for target in into[:3]:
                 target[...] = 0
@@ -113,11 +112,7 @@ def attend_flash_vjp(
 
 
 def _pull_back(
-    problem: TiledCall,
-    sums: RowSums,
-    d_heads: NDArray[Any],
-    d_weights: NDArray[Any] | None,
-    into: HeadGradients,
+    problem: TiledCall, sums: RowSums, d_heads: Array, d_weights: Array | None, into: HeadGradients
 ) -> None:
     """Write all gradients, task by task on the pool."""
     n, key_heads = problem.k.shape[:2]
@@ -150,7 +145,7 @@ def _pull_back(
                     np.add(target, array, out=target)
 
 
-def _own_bias(targets: tuple[NDArray[Any], ...], index: int) -> tuple[NDArray[Any], ...]:
+def _own_bias(targets: tuple[Array, ...], index: int) -> tuple[Array, ...]:
     """Return where one part adds gradients of float masks: rows of its own need no copy."""
     return tuple(
         target if target.shape[2] > 1 or not index else np.zeros_like(target) for target in targets
@@ -185,13 +180,7 @@ class _BackwardBlock:
         self.d_weights = None if own is None else of_head((own,), sample, head)[0]
         self.shift, self.total = self._shift_and_total()
 
-    def add(
-        self,
-        v_and_ones: NDArray[Any],
-        d_k: NDArray[Any],
-        d_v: NDArray[Any],
-        d_bias: tuple[NDArray[Any], ...],
-    ) -> None:
+    def add(self, v_and_ones: Array, d_k: Array, d_v: Array, d_bias: tuple[Array, ...]) -> None:
         """Write the block's dq, and add its part of dk, dv and the float masks' gradients."""
         block, q, k = self.block, self.block.q, self.block.k
         cotangent = self._cotangent()
@@ -213,13 +202,13 @@ class _BackwardBlock:
                 own += sum_to(d_scores, own.shape)
         np.multiply(d_q, self.backward.problem.scale, out=self.backward.d_q[block.place])
 
-    def _powers(self, keys: slice) -> NDArray[Any]:
+    def _powers(self, keys: slice) -> Array:
         """Return E of one tile, as it was in the forward pass."""
         tile = self.block.tile(keys)
         self.block.write_powers(keys, self.shift, tile)
         return tile
 
-    def _shift_and_total(self) -> tuple[NDArray[Any] | None, NDArray[Any]]:
+    def _shift_and_total(self) -> tuple[Array | None, Array]:
         """Return the rows' shift, None where none needs it, and their sums, each (rows, 1)."""
         sums, place = self.backward.sums, self.block.place
         shift, total = sums.shift[place][:, None], sums.total[place][:, None]
@@ -231,7 +220,7 @@ class _BackwardBlock:
             return shift, np.exp((log_sum - shift) / unit).astype(total.dtype)
         return (shift if sums.shifted[place].any() else None), total
 
-    def _cotangent(self) -> NDArray[Any]:
+    def _cotangent(self) -> Array:
         """Return G = [dO, -level] / total, in scratch memory."""
         backward, place = self.backward, self.block.place
         d_out, out = backward.d_out[place], backward.problem.out[place]
@@ -246,6 +235,6 @@ class _BackwardBlock:
         return cotangent
 
 
-def _add_product(target: NDArray[Any], left: NDArray[Any], right: NDArray[Any]) -> None:
+def _add_product(target: Array, left: Array, right: Array) -> None:
     """Add left @ right to target."""
     target += np.matmul(left, right, out=scratch(target.shape, target.dtype, "product"))

@@ -8,7 +8,7 @@ For the cotangent dO of heads_out = P v, with P = softmax(scale * q k^T + M):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,13 +20,12 @@ from mha_numpy.grad.flash import attend_flash_vjp
 from mha_numpy.grad.targets import HeadGradients, Pull, sum_to
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from mha_numpy.call import Heads
+    from mha_numpy.dtypes import Array
     from mha_numpy.masks import Masking
 
 
-def attend_heads_vjp(heads: Heads, engine: str) -> tuple[NDArray[Any], NDArray[Any] | None, Pull]:
+def attend_heads_vjp(heads: Heads, engine: str) -> tuple[Array, Array | None, Pull]:
     """Return (heads_out, weights, pull): attention as in `dispatch`, and its backward pass.
 
     heads_out (N, H, L, Dv) is 0 in rows that see no key; weights (N, H, L, S), after dropout,
@@ -42,9 +41,7 @@ def attend_heads_vjp(heads: Heads, engine: str) -> tuple[NDArray[Any], NDArray[A
     return attend_plain_vjp(*heads[:5], kept=kept)
 
 
-def attend_shares_vjp(
-    heads: Heads, shares: list[slice]
-) -> tuple[NDArray[Any], NDArray[Any] | None, Pull]:
+def attend_shares_vjp(heads: Heads, shares: list[slice]) -> tuple[Array, Array | None, Pull]:
     """Return what `attend_heads_vjp` does, each share of the batch by the plain engine.
 
     Where heads are short, the calls of flash for each cost more than their arithmetic. Float masks
@@ -66,7 +63,7 @@ def attend_shares_vjp(
         if weights is not None:
             weights[own] = found
 
-    def pull(d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients) -> None:
+    def pull(d_heads: Array, d_weights: Array | None, into: HeadGradients) -> None:
         def pull_share(index: int) -> None:
             own = shares[index]
             targets = HeadGradients(into.q[own], into.k[own], into.v[own], ())
@@ -79,14 +76,8 @@ def attend_shares_vjp(
 
 
 def attend_plain_vjp(
-    q: NDArray[Any],
-    k: NDArray[Any],
-    v: NDArray[Any],
-    masking: Masking,
-    scale: float,
-    *,
-    kept: NDArray[Any] | None = None,
-) -> tuple[NDArray[Any], NDArray[Any], Pull]:
+    q: Array, k: Array, v: Array, masking: Masking, scale: float, *, kept: Array | None = None
+) -> tuple[Array, Array, Pull]:
     """Return what `attend_heads_vjp` does, by the plain engine, which holds its weights."""
     multiplications = q.size * k.shape[2]
     with holding_blas(multiplications):
@@ -97,7 +88,7 @@ def attend_plain_vjp(
         dropped = weights * kept
         heads_out = apply_weights(dropped, v)
 
-    def pull(d_heads: NDArray[Any], d_weights: NDArray[Any] | None, into: HeadGradients) -> None:
+    def pull(d_heads: Array, d_weights: Array | None, into: HeadGradients) -> None:
         groups = k.shape[1]
         d_rows = by_key_head(d_heads, groups)
         with holding_blas(multiplications):

@@ -5,12 +5,12 @@ output projection -> merge heads -> attend -> append keys -> split heads -> proj
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mha_numpy.call import CallOptions, CheckedCall, check_call
-from mha_numpy.dtypes import BOOL, to_array
+from mha_numpy.dtypes import BOOL, Array, to_array
 from mha_numpy.engines.dispatch import average_heads, choose_engine
 from mha_numpy.engines.parallel import product
 from mha_numpy.engines.threads import owning_cores
@@ -24,19 +24,19 @@ from mha_numpy.validation import quiet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Gradients = dict[str, NDArray[Any]]
-    Results = tuple[NDArray[Any], NDArray[Any] | None]
+    Gradients = dict[str, Array]
+    Results = tuple[Array, Array | None]
 
 
 class _Pass(NamedTuple):
     """What the backward pass needs of the forward pass."""
 
     call: CheckedCall
-    masks: dict[str, NDArray[Any]]
+    masks: dict[str, Array]
     """The float masks, by name, as they were given."""
-    merged: NDArray[Any]
+    merged: Array
     pull: Pull
 
 
@@ -80,14 +80,14 @@ def layer_vjp(
     return (output, weights), pull
 
 
-def _float_masks(options: CallOptions) -> dict[str, NDArray[Any]]:
+def _float_masks(options: CallOptions) -> dict[str, Array]:
     """Return the masks that have a gradient, in the order in which they are added."""
     given = {"attn_mask": options.attn_mask, "key_padding_mask": options.key_padding_mask}
     arrays = {name: to_array(mask, name) for name, mask in given.items() if mask is not None}
     return {name: mask for name, mask in arrays.items() if mask.dtype != BOOL}
 
 
-def _results(call: CheckedCall, merged: NDArray[Any], held: NDArray[Any] | None) -> Results:
+def _results(call: CheckedCall, merged: Array, held: Array | None) -> Results:
     """Return output and weights, copied or averaged, as the caller gets them: NaN as in torch."""
     output = np.ascontiguousarray(linear(merged, call.parameters.out_proj))
     if held is None or not call.options.need_weights:
@@ -103,9 +103,7 @@ def _results(call: CheckedCall, merged: NDArray[Any], held: NDArray[Any] | None)
     return as_given(call, output, weights)
 
 
-def _gradients(
-    done: _Pass, d_output: NDArray[Any], d_weights: NDArray[Any] | None
-) -> dict[str, NDArray[Any]]:
+def _gradients(done: _Pass, d_output: Array, d_weights: Array | None) -> dict[str, Array]:
     """Return every gradient by name, in the dtype of what it belongs to."""
     call, masks, merged, pull_heads = done
     options, working = call.options, merged.dtype
@@ -139,7 +137,7 @@ def _head_targets(call: CheckedCall, projected: ProjectedGradients) -> HeadGradi
 
 def _appended_gradients(
     call: CheckedCall, projected: ProjectedGradients, heads: HeadGradients
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, Array]:
     """Put the gradients of the keys that came in in place; return those of bias_k and bias_v."""
     if not call.masking.appended:
         return {}
@@ -154,7 +152,7 @@ def _appended_gradients(
     }
 
 
-def _for_each_head(call: CheckedCall, d_weights: NDArray[Any] | None) -> NDArray[Any] | None:
+def _for_each_head(call: CheckedCall, d_weights: Array | None) -> Array | None:
     """Return the cotangent of the weights, (N, H, L, S) or (N, 1, L, S), in the working dtype."""
     if d_weights is None:
         return None
@@ -164,8 +162,8 @@ def _for_each_head(call: CheckedCall, d_weights: NDArray[Any] | None) -> NDArray
 
 
 def _mask_gradients(
-    call: CheckedCall, masks: dict[str, NDArray[Any]], bias: tuple[NDArray[Any], ...]
-) -> dict[str, NDArray[Any]]:
+    call: CheckedCall, masks: dict[str, Array], bias: tuple[Array, ...]
+) -> dict[str, Array]:
     """Return the float masks' gradients, without the columns of the appended keys."""
     return {
         name: gradient[..., : gradient.shape[-1] - call.masking.appended]

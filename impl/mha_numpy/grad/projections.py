@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,9 +10,8 @@ from mha_numpy.engines.parallel import product
 from mha_numpy.projections import joint_projections, split_heads
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from mha_numpy.call import CheckedCall
+    from mha_numpy.dtypes import Array
 
 RUN = 16
 """Rows that are added up in their own dtype."""
@@ -35,11 +34,11 @@ class ProjectedGradients:
             np.empty((*x.shape[:2], parts * width), x.dtype) for x, _, parts in self._sources
         ]
         heads, batch_first = call.options.num_heads, call.options.batch_first
-        self.heads: list[NDArray[Any]] = []
+        self.heads: list[Array] = []
         for array, (_, _, parts) in zip(self._arrays, self._sources, strict=True):
             self.heads.extend(split_heads(array, parts, heads, batch_first))
 
-    def gradients(self) -> dict[str, NDArray[Any]]:
+    def gradients(self) -> dict[str, Array]:
         """Return the gradients of query, key, value and of the input projections' parameters."""
         of_inputs, of_weights, of_biases = [], [], []
         for array, (x, layer, parts) in zip(self._arrays, self._sources, strict=True):
@@ -62,17 +61,17 @@ class ProjectedGradients:
         return found
 
 
-def column_sums(rows: NDArray[Any]) -> NDArray[Any]:
+def column_sums(rows: Array) -> Array:
     """Return the sums over axis 0, of runs of rows first and of these in float64.
 
     One sum row by row loses a digit that torch keeps; all in float64 takes four times as long.
     """
     whole = len(rows) - len(rows) % RUN
     runs = np.add.reduce(rows[:whole].reshape(-1, RUN, rows.shape[1]), axis=1)
-    total: NDArray[Any] = np.add.reduce(runs, axis=0, dtype=np.float64)
+    total: Array = np.add.reduce(runs, axis=0, dtype=np.float64)
     total += np.add.reduce(rows[whole:], axis=0)
     return total.astype(rows.dtype)
 
 
-def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+def _joined(arrays: list[Array]) -> Array:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_numpy.dtypes import to_array
+from mha_numpy.dtypes import Array, to_array
 from mha_numpy.grad.targets import HeadGradients, Pull, sum_to, to_cotangent, zeros_for
 from mha_numpy.sdpa import check_heads
 from mha_numpy.validation import quiet
@@ -15,11 +15,11 @@ from mha_numpy.validation import quiet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from mha_numpy.sdpa import HeadsCall
 
-    Gradients = dict[str, NDArray[Any]]
+    Gradients = dict[str, Array]
 
 
 @quiet
@@ -36,7 +36,7 @@ def scaled_dot_product_attention_vjp(
     rng: np.random.Generator | None = None,
     engine: str = "auto",
     precise: bool = False,
-) -> tuple[NDArray[Any], Callable[[ArrayLike], Gradients]]:
+) -> tuple[Array, Callable[[ArrayLike], Gradients]]:
     """Return (output, pull): the attention, and its vector-Jacobian product.
 
     `pull(cotangent)`, cotangent shaped as output, returns the gradients of sum(cotangent * output)
@@ -85,9 +85,7 @@ def scaled_dot_product_attention_vjp(
     return output, pull
 
 
-def _gradients(
-    call: HeadsCall, pull: Pull, d_heads: NDArray[Any], arrays: dict[str, NDArray[Any]]
-) -> Gradients:
+def _gradients(call: HeadsCall, pull: Pull, d_heads: Array, arrays: dict[str, Array]) -> Gradients:
     """Return the gradients by the names of the arrays as they were given, in their shapes."""
     working = call.heads.q.dtype
     q, k, v = (np.empty(each.shape, working) for each in call.heads[:3])
@@ -102,9 +100,7 @@ def _gradients(
     return {name: each.astype(arrays[name].dtype, copy=False) for name, each in gradients.items()}
 
 
-def _as_given(
-    gradient: NDArray[Any], lead: tuple[int, ...], shape: tuple[int, ...]
-) -> NDArray[Any]:
+def _as_given(gradient: Array, lead: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     """Return (N, H, length, width) summed to the shape of the argument it belongs to.
 
     Heads that were repeated, because key and value have unlike numbers of them, are added up.
@@ -117,7 +113,7 @@ def _as_given(
     return sum_to(full, shape)
 
 
-def _mask_as_given(gradient: NDArray[Any], call: HeadsCall, shape: tuple[int, ...]) -> NDArray[Any]:
+def _mask_as_given(gradient: Array, call: HeadsCall, shape: tuple[int, ...]) -> Array:
     """Return the gradient of a float mask in the mask's own shape."""
     if gradient.size == math.prod(shape):
         return gradient.reshape(shape)

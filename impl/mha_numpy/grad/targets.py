@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mha_numpy.dtypes import require_same, to_floating
+from mha_numpy.dtypes import Array, require_same, to_floating
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from mha_numpy.masks import Masking
 
 
@@ -21,24 +19,24 @@ class HeadGradients(NamedTuple):
     `bias` holds zeros of the shape that each float mask came in with, and is added to.
     """
 
-    q: NDArray[Any]
-    k: NDArray[Any]
-    v: NDArray[Any]
-    bias: tuple[NDArray[Any], ...]
+    q: Array
+    k: Array
+    v: Array
+    bias: tuple[Array, ...]
 
 
-Pull: TypeAlias = Callable[["NDArray[Any]", "NDArray[Any] | None", HeadGradients], None]
+Pull: TypeAlias = Callable[["Array", "Array | None", HeadGradients], None]
 """(dO (N, H, L, Dv), cotangent of the weights that broadcasts to (N, H, L, S) or None, targets)."""
 
 
-def zeros_for(masking: Masking, dtype: np.dtype[Any]) -> tuple[NDArray[Any], ...]:
+def zeros_for(masking: Masking, dtype: np.dtype[Any]) -> tuple[Array, ...]:
     """Return zeros to add the gradients of the float masks to."""
     return tuple(np.zeros(bias.shape, dtype) for bias in masking.bias)
 
 
 def to_cotangent(
     value: object, name: str, of: str, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> NDArray[Any]:
+) -> Array:
     """Return a cotangent as an array, or raise unless it has the shape and dtype of a result."""
     array = to_floating(value, name)
     if array.shape != shape:
@@ -50,7 +48,7 @@ def to_cotangent(
     return array
 
 
-def sum_to(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def sum_to(array: Array, shape: tuple[int, ...]) -> Array:
     """Return the sum of an array over all axes along which `shape` was broadcast to its shape."""
     extra = array.ndim - len(shape)
     axes = (
