@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.masks import NO_MASK, Masking
-from mha_numpy.softmax import exponential, exponentiate, trusted
+from mha_numpy.softmax import exponential, row_sums, trusted
 
 if TYPE_CHECKING:
     from mha_numpy.dtypes import Array
@@ -59,7 +59,8 @@ def attend(
         weights = masked_scores(q, k, masking, scale, unit)
         if shifted:
             subtract_maxima(weights, empty_rows_are_zero=empty_rows_are_zero)
-        sums = exponentiate(weights, exp, float64_sums=need_weights)
+        exp(weights, out=weights)
+        sums = row_sums(weights, float64_sums=need_weights)
         if shifted and empty_rows_are_zero:
             np.maximum(sums, np.finfo(sums.dtype).tiny, out=sums)
         if kept is not None:
@@ -81,8 +82,7 @@ def masked_scores(q: Array, k: Array, masking: Masking, scale: float, unit: floa
 
     The scale goes onto the queries: fewer numbers than the scores, and no overflow on the way.
     """
-    scaled = by_key_head(q * (scale * unit), k.shape[1])
-    scores: Array = (scaled @ k.swapaxes(2, 3)).reshape(*q.shape[:3], k.shape[2])
+    scores = multiply_heads(q * (scale * unit), k.swapaxes(2, 3))
     if not masking.is_empty:
         scores += masking.additive(q.shape[2], k.shape[2], scores.dtype, unit)
     return scores
@@ -105,11 +105,11 @@ def apply_weights(weights: Array, v: Array) -> Array:
     A product of few rows may be one running sum over all keys, whose rounding errors grow with
     their number: those of a run are smaller.
     """
-    rows = by_key_head(weights, v.shape[1])
-    mixed: Array = rows[..., :RUN] @ v[:, :, :RUN]
+    mixed = multiply_heads(weights[..., :RUN], v[:, :, :RUN])
     for start in range(RUN, v.shape[2], RUN):
-        mixed += rows[..., start : start + RUN] @ v[:, :, start : start + RUN]
-    return mixed.reshape(*weights.shape[:3], v.shape[3])
+        run = slice(start, start + RUN)
+        mixed += multiply_heads(weights[..., run], v[:, :, run])
+    return mixed
 
 
 def mean_weights(exponentials: Array, sums: Array) -> Array:
@@ -120,6 +120,13 @@ def mean_weights(exponentials: Array, sums: Array) -> Array:
     factors = 1 / (sums * exponentials.shape[1])
     mean: Array = factors.transpose(0, 2, 3, 1) @ exponentials.swapaxes(1, 2)
     return mean[:, :, 0]
+
+
+def multiply_heads(rows: Array, columns: Array) -> Array:
+    """Return rows (N, H, L, .) @ columns (N, Hkv, ., .), each query head with its key head's."""
+    key_heads, width = columns.shape[1], columns.shape[3]
+    product: Array = by_key_head(rows, key_heads) @ columns
+    return product if rows.shape[1] == key_heads else product.reshape(*rows.shape[:3], width)
 
 
 def by_key_head(array: Array, key_heads: int) -> Array:

@@ -98,7 +98,7 @@ def check_call(
 ) -> CheckedCall:
     """Check all inputs and return them batched and in the working dtype."""
     dtype = parameters.out_proj.weight.dtype
-    inputs = _to_each(lambda x, name: _floating(x, name, dtype), (query, key, value))
+    inputs = _to_each(_floating, (query, key, value), dtype)
     batched = check_sequences(*inputs, parameters.widths, options.batch_first)
     if not batched:
         inputs = _to_each(lambda x, _: x[None], inputs)
@@ -144,12 +144,12 @@ def _floating(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> Array:
     return array
 
 
-def _to_each(change: Callable[[Any, str], Array], inputs: tuple[Any, Any, Any]) -> Three:
+def _to_each(change: Callable[..., Array], inputs: tuple[Any, Any, Any], *more: object) -> Three:
     """Apply `change` to the inputs and their names; one array stays one: it is projected once."""
     query, key, value = inputs
-    new_query = change(query, "query")
-    new_key = new_query if key is query else change(key, "key")
-    return new_query, new_key, new_key if value is key else change(value, "value")
+    new_query = change(query, "query", *more)
+    new_key = new_query if key is query else change(key, "key", *more)
+    return new_query, new_key, new_key if value is key else change(value, "value", *more)
 
 
 def _masking(

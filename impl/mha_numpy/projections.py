@@ -112,7 +112,8 @@ def project_to_heads(
     """
     found: list[Array] = []
     for x, layer, parts in joint_projections(query, key, value, parameters):
-        found.extend(split_heads(linear(x, layer), parts, num_heads, batch_first))
+        heads = split_heads(linear(x, layer), parts, num_heads, batch_first)
+        found += [heads[i] for i in range(parts)]
     q, k, v = found
     return q, k, v
 

@@ -51,8 +51,9 @@ def exponential(dtype: np.dtype[Any], masking: Masking = NO_MASK) -> Exponential
     It is base e where the masks have finite numbers that log2 e would take out of range.
     """
     fastest = _fastest(dtype)
-    in_range = fastest is NATURAL or not masking.exceeds(LARGEST_IN_BASE_2, dtype)
-    return fastest if in_range else NATURAL
+    if masking.bias and fastest is not NATURAL and masking.exceeds(LARGEST_IN_BASE_2, dtype):
+        return NATURAL
+    return fastest
 
 
 @cache
@@ -89,17 +90,9 @@ def trusted(sums: Array, result: Array) -> bool:
     The sum of squares is finite only where every number is below the root of the largest; where
     it overflows by itself, the maximum is taken without need.
     """
-    return bool(
-        np.minimum.reduce(sums, axis=None) >= least_sum(sums.dtype)
-        and math.isfinite(np.vdot(sums, sums))
-        and math.isfinite(np.vdot(result, result))
-    )
-
-
-def exponentiate(scores: Array, function: np.ufunc, *, float64_sums: bool = False) -> Array:
-    """Turn scores, in units of `exponential`, into E in their own memory; return z (..., 1)."""
-    function(scores, out=scores)
-    return row_sums(scores, float64_sums=float64_sums)
+    z, numbers = sums.ravel(), result.ravel()
+    in_range = z.min() >= least_sum(z.dtype) and math.isfinite(z.dot(z))
+    return bool(in_range and math.isfinite(numbers.dot(numbers)))
 
 
 def row_sums(rows: Array, *, float64_sums: bool = False) -> Array:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mha_numpy.attention import attend, draw_kept
 from mha_numpy.engines.flash import attend_flash
 from mha_numpy.engines.threads import holding_blas, threads_for_a_job
@@ -54,11 +52,12 @@ def cut_batch(options: CallOptions, scores: tuple[int, int, int, int]) -> list[s
     take 0.6 to 0.9 of the time of flash's head by head, where heads are short. A batch of few
     scores or few samples, of long sequences, with dropout or static keys is one share: all of it.
     """
-    n, per_sample, threads = scores[0], prod(scores[1:]), threads_for_a_job()
-    fixed = options.static_k is not None or options.static_v is not None
-    if options.engine == "flash" or options.dropout_p > 0 or fixed or n < threads:
+    n, per_sample = scores[0], prod(scores[1:])
+    if n * per_sample <= (0 if options.always_share else MOST_PLAIN) or per_sample > MOST_PLAIN:
         return [slice(0, n)]
-    if per_sample > MOST_PLAIN or n * per_sample <= (0 if options.always_share else MOST_PLAIN):
+    fixed = options.static_k is not None or options.static_v is not None
+    threads = threads_for_a_job()
+    if options.engine == "flash" or options.dropout_p > 0 or fixed or n < threads:
         return [slice(0, n)]
     return spans(0, n, min(MOST_PLAIN // per_sample, -(-n // max(threads, 2))))
 
@@ -76,7 +75,9 @@ def attend_heads(heads: Heads, engine: str) -> Results:
     if engine == "flash":
         return attend_flash(*heads[:5], need_weights=need, average_weights=average)
     empty_rows_are_zero = not (need or heads.masking.is_empty)
-    kept = draw_kept(heads.scores, options.dropout_p, options.rng, heads.q.dtype)
+    kept = None
+    if options.dropout_p:
+        kept = draw_kept(heads.scores, options.dropout_p, options.rng, heads.q.dtype)
     with holding_blas(heads.q.size * heads.k.shape[2]):
         return attend(
             *heads[:5],
@@ -85,10 +86,3 @@ def attend_heads(heads: Heads, engine: str) -> Results:
             kept=kept,
             empty_rows_are_zero=empty_rows_are_zero,
         )
-
-
-def average_heads(weights: Array) -> Array:
-    """Return the mean (N, L, S) over the heads of weights (N, H, L, S)."""
-    mean: Array = np.add.reduce(weights, axis=1)
-    mean /= weights.shape[1]
-    return mean

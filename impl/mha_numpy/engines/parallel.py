@@ -31,8 +31,8 @@ LEAST_COLUMNS = 128
 BUFFER = 256
 """Numbers that NumPy buffers. From 2.3 on it copies rows that are shorter than its buffer into it
 where an operand is broadcast: a tile times a column then takes 1.5 to 2 times as long."""
-FEW_ROWS = 128
-"""Rows up to which a product is computed from the weight's side; see `affine`."""
+FEW_ROWS, MANY_MULTIPLICATIONS = 128, 1_000_000
+"""Up to which rows, and from which size, a product is computed from the weight's side."""
 
 
 def on_all_threads(work: Callable[[int], None], pieces: int) -> None:
@@ -52,9 +52,10 @@ def affine(x: Array, weight: Array, bias: Array | None) -> Array:
 
     Few rows of a wide layer are computed as (weight @ x.T).T: OpenBLAS's AVX-512 kernels take 0.66
     (32 rows) to 0.9 (128 rows) of the time for it, its others the same. The result is then laid out
-    column by column, which costs small problems as much again in what follows.
+    column by column, which costs products of fewer multiplications as much again in what follows.
     """
-    if len(x) <= min(FEW_ROWS, len(weight) // 4):
+    many = len(x) * weight.size >= MANY_MULTIPLICATIONS
+    if many and len(x) <= min(FEW_ROWS, len(weight) // 4):
         return product(weight, x, None if bias is None else bias[:, None]).T
     return product(x, weight, bias)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_numpy.attention import apply_weights, attend, by_key_head, draw_kept
+from mha_numpy.attention import apply_weights, attend, by_key_head, draw_kept, multiply_heads
 from mha_numpy.engines.dispatch import cut_batch
 from mha_numpy.engines.parallel import on_all_threads
 from mha_numpy.engines.threads import holding_blas
@@ -92,7 +92,7 @@ def attend_plain_vjp(
         groups = k.shape[1]
         d_rows = by_key_head(d_heads, groups)
         with holding_blas(multiplications):
-            d_scores = (d_rows @ v.swapaxes(2, 3)).reshape(weights.shape)
+            d_scores = multiply_heads(d_heads, v.swapaxes(2, 3))
             if d_weights is not None:
                 d_scores += d_weights
             if kept is not None:
@@ -102,8 +102,8 @@ def attend_plain_vjp(
             np.matmul(by_key_head(dropped, groups).swapaxes(2, 3), d_rows, out=into.v)
             for target in into.bias:
                 np.add(target, sum_to(d_scores, target.shape), out=target)
+            np.multiply(multiply_heads(d_scores, k), scale, out=into.q)
             by_head = by_key_head(d_scores, groups)
-            np.multiply((by_head @ k).reshape(q.shape), scale, out=into.q)
             np.matmul(by_head.swapaxes(2, 3), by_key_head(q * scale, groups), out=into.k)
 
     return heads_out, dropped, pull

@@ -11,7 +11,7 @@ import numpy as np
 
 from mha_numpy.call import CallOptions, CheckedCall, check_call
 from mha_numpy.dtypes import BOOL, Array, to_array
-from mha_numpy.engines.dispatch import average_heads, choose_engine
+from mha_numpy.engines.dispatch import choose_engine
 from mha_numpy.engines.parallel import product
 from mha_numpy.engines.threads import owning_cores
 from mha_numpy.grad.heads import attend_heads_vjp
@@ -96,7 +96,7 @@ def _results(call: CheckedCall, merged: Array, held: Array | None) -> Results:
     unseen = np.broadcast_to(call.masking.unseen(rows[-1], keys, held.dtype), rows)
     blank = np.logical_or.reduce(unseen, axis=1)
     average = call.options.average_attn_weights
-    weights = average_heads(held) if average else held.copy()
+    weights = np.mean(held, axis=1) if average else held.copy()
     weights[blank if average else unseen] = np.nan
     by_row = output if call.options.batch_first else output.swapaxes(0, 1)
     by_row[blank] = np.nan

@@ -13,6 +13,7 @@ import mha_numpy
 from mha_numpy.attention import attend
 from mha_numpy.masks import NO_MASK, Masking
 from mha_numpy.softmax import exponential, least_sum, row_sums, trusted
+from mha_numpy.validation import quiet
 
 Array = NDArray[Any]
 SIZES = [  # batch, queries, keys, head_dim, num_heads
@@ -88,6 +89,7 @@ def test_row_sums_are_sums(dtype: Any, length: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@quiet
 def test_sums_are_trusted_up_to_their_limits(dtype: Any) -> None:
     """Sums from `least_sum` on, with finite squares, and a finite result are trusted, no others."""
     least, most = least_sum(np.dtype(dtype)), float(np.finfo(dtype).max) ** 0.5

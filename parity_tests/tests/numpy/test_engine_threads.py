@@ -125,7 +125,7 @@ def test_an_exception_waits_for_the_pieces_of_all_helpers() -> None:
     assert [True] == done
 
 
-@pytest.mark.parametrize("rows", [1, 7, 128, 129])
+@pytest.mark.parametrize("rows", [1, 7, 50, 51, 128, 129])
 @pytest.mark.parametrize("biased", [True, False])
 def test_few_rows_are_multiplied_from_the_other_side(rows: int, biased: bool) -> None:
     """The transpose of weight @ x.T is x @ weight.T + bias up to the order of sums."""
@@ -133,7 +133,8 @@ def test_few_rows_are_multiplied_from_the_other_side(rows: int, biased: bool) ->
     x, weight = rng.standard_normal((rows, 19)), rng.standard_normal((1035, 19))
     bias = rng.standard_normal(1035) if biased else None
     found = affine(x, weight, bias)
-    assert (rows <= parallel.FEW_ROWS) == (found.flags.f_contiguous or rows == 1)
+    from_the_weight = 51 <= rows <= parallel.FEW_ROWS  # 51 * 1035 * 19 are above a million
+    assert from_the_weight == (found.flags.f_contiguous and rows > 1)
     sizes = np.abs(x) @ np.abs(weight.T) + (0 if bias is None else np.abs(bias))
     other = product(x, weight, bias)
     assert (np.abs(other - found) <= 2 * 20 * np.finfo(np.float64).eps * sizes).all()
