@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.engines.tiles import HeadMasks
+from mha_numpy.engines.tiles import future, of_head, part, tiles_between
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import DTypeLike
 
     from mha_numpy.dtypes import Array
@@ -58,10 +60,14 @@ class Block:
         self.place = sample, head, rows
         self.rows, self.k, self.num_heads = rows, k, problem.q.shape[1]
         q = problem.q[self.place]
-        self._exp, unit = problem.exp
-        self.q = np.multiply(q, problem.scale * unit, out=scratch(q.shape, q.dtype, "q"))
-        self.masks = HeadMasks.of(problem.masking, sample, head, len(k), unit)
-        self.key_tiles = self.masks.key_tiles(rows, problem.tiles.keys)
+        self._exp, self._unit = problem.exp
+        self.q = np.multiply(q, problem.scale * self._unit, out=scratch(q.shape, q.dtype, "q"))
+        masking = problem.masking
+        self._hidden = of_head(masking.hidden, sample, head)
+        self._bias = of_head(masking.bias, sample, head)
+        # The appended keys lie outside the causal rule.
+        self._causal, self._past = masking.causal, len(k) - masking.appended
+        self.key_tiles = self._cut_keys(problem.tiles.keys)
 
     def tile(self, keys: slice, name: str = "scores") -> Array:
         """Return scratch memory for one tile."""
@@ -83,7 +89,7 @@ class Block:
             tile -= shift
         self._exp(tile, out=tile)
         if shift is None:
-            for hidden in self.masks.hidden_tiles(self.rows, keys):
+            for hidden in self._hidden_tiles(keys):
                 tile *= (~hidden).astype(tile.dtype)
 
     def maxima(self) -> Array:
@@ -98,9 +104,46 @@ class Block:
 
     def _write_scores(self, keys: slice, tile: Array, *, hide: bool = True) -> None:
         np.matmul(self.q, self.k[keys].T, out=tile)
-        self.masks.add_bias(tile, self.rows, keys)
-        for hidden in self.masks.hidden_tiles(self.rows, keys) if hide else ():
+        for mask in self._bias:
+            tile += part(mask, self.rows, keys).astype(tile.dtype, copy=False) * self._unit
+        for hidden in self._hidden_tiles(keys) if hide else ():
             tile += np.where(hidden, -np.inf, 0).astype(tile.dtype)
+
+    def _hidden_tiles(self, keys: slice) -> Iterator[Array]:
+        """Yield what hides scores of the tile: booleans that broadcast to it, True = hidden."""
+        rows = self.rows
+        for mask in self._hidden:
+            tile = part(mask, rows, keys)
+            if len(tile) > 1 or tile.any():
+                yield tile
+        if self._causal and rows.start + 1 < keys.stop <= self._past:
+            yield future(len(self.q), keys.stop - keys.start, keys.start - rows.start)
+
+    def _cut_keys(self, most: int) -> list[slice]:
+        """Return the keys that the block may see, in tiles of at most `most` (or 15 more).
+
+        Left out are the future of its last query and the keys that padding hides at both ends.
+        Under the causal rule one tile starts at the block's first query, so that the tiles before
+        need no mask.
+        """
+        first, last = self._unpadded()
+        if not self._causal:
+            return tiles_between([first, last], most)
+        bounds = [first, min(self.rows.start, self._past), min(self.rows.stop, self._past)]
+        appended = [self._past, len(self.k)]
+        seen, more = ([min(max(key, first), last) for key in keys] for keys in (bounds, appended))
+        return tiles_between(seen, most) + tiles_between(more, most)
+
+    def _unpadded(self) -> tuple[int, int]:
+        """Return the first key and the end of the keys that padding leaves visible."""
+        first, last = 0, len(self.k)
+        for mask in self._hidden:
+            if mask.shape == (1, len(self.k)):
+                seen = np.flatnonzero(~mask[0])
+                if not seen.size:
+                    return 0, 0
+                first, last = max(first, int(seen[0])), min(last, int(seen[-1]) + 1)
+        return first, max(first, last)
 
 
 _own = threading.local()

@@ -1,4 +1,4 @@
-"""How the scores of a problem are cut into tiles that fit the cache, and its masks by tile.
+"""How the scores of a problem are cut into tiles that fit the cache.
 
 A task is what one thread does at a time: a run of queries of some heads of one sample. It goes
 through its queries block by block, and through the keys of a block tile by tile. The cut depends
@@ -7,7 +7,6 @@ on sizes and the processor's cache, never on the number of threads, so that no r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise, product
 from pathlib import Path
@@ -16,12 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from mha_numpy.dtypes import Array
-    from mha_numpy.masks import Masking
 
 LEAST_TILE_BYTES, MOST_TILE_BYTES = 512 * 1024, 1024 * 1024
 TILE_KEYS = 512
@@ -114,68 +110,6 @@ def spans(start: int, stop: int, step: int) -> list[slice]:
     return [slice(i, min(i + step, stop)) for i in range(start, stop, step)]
 
 
-@dataclass(frozen=True, slots=True)
-class HeadMasks:
-    """The masks of one head of one sample, each (L, S) or 1 in either axis."""
-
-    keys: int
-    """S, the appended keys among them."""
-    past: int
-    """The keys under the causal rule: S without the appended ones."""
-    causal: bool
-    hidden: tuple[NDArray[np.bool_], ...]
-    bias: tuple[Array, ...]
-    unit: float
-    """What the biases are multiplied with; see `softmax.exponential`."""
-
-    @staticmethod
-    def of(masking: Masking, sample: int, head: int, keys: int, unit: float) -> HeadMasks:
-        """Return the masks of a head: views."""
-        hidden, bias = (of_head(masks, sample, head) for masks in (masking.hidden, masking.bias))
-        return HeadMasks(keys, keys - masking.appended, masking.causal, hidden, bias, unit)
-
-    def key_tiles(self, queries: slice, most: int) -> list[slice]:
-        """Return the keys that a block may see, in tiles of at most `most` (or 15 more).
-
-        Left out are the future of its last query and the keys that padding hides at both ends.
-        Under the causal rule one tile starts at the block's first query, so that the tiles before
-        need no mask.
-        """
-        first, last = self._unpadded()
-        if not self.causal:
-            return _tiles_between([first, last], most)
-        diagonal, future = min(queries.start, self.past), min(queries.stop, self.past)
-        bounds = [min(max(bound, first), last) for bound in (first, diagonal, future)]
-        appended = [min(max(bound, first), last) for bound in (self.past, self.keys)]
-        return _tiles_between(bounds, most) + _tiles_between(appended, most)
-
-    def add_bias(self, scores: Array, queries: slice, keys: slice) -> None:
-        """Add the float masks to a tile."""
-        for mask in self.bias:
-            scores += part(mask, queries, keys).astype(scores.dtype, copy=False) * self.unit
-
-    def hidden_tiles(self, queries: slice, keys: slice) -> Iterator[NDArray[np.bool_]]:
-        """Yield what hides scores of the tile: booleans that broadcast to it, True = hidden."""
-        for mask in self.hidden:
-            tile = part(mask, queries, keys)
-            if len(tile) > 1 or tile.any():
-                yield tile
-        if self.causal and queries.start + 1 < keys.stop <= self.past:
-            size = queries.stop - queries.start, keys.stop - keys.start
-            yield _future(*size, keys.start - queries.start)
-
-    def _unpadded(self) -> tuple[int, int]:
-        """Return the first key and the end of the keys that padding leaves visible."""
-        first, last = 0, self.keys
-        for mask in self.hidden:
-            if mask.shape == (1, self.keys):
-                seen = np.flatnonzero(~mask[0])
-                if not seen.size:
-                    return 0, 0
-                first, last = max(first, int(seen[0])), min(last, int(seen[-1]) + 1)
-        return first, max(first, last)
-
-
 def of_head(masks: tuple[Array, ...], sample: int, head: int) -> tuple[Array, ...]:
     """Return the views of one head of masks that broadcast to (N, H, L, S)."""
     return tuple(mask[sample * (len(mask) > 1), head * (mask.shape[1] > 1)] for mask in masks)
@@ -187,7 +121,7 @@ def part(mask: Array, queries: slice, keys: slice) -> Array:
     return mask[queries if rows > 1 else slice(None), keys if columns > 1 else slice(None)]
 
 
-def _tiles_between(bounds: list[int], most: int) -> list[slice]:
+def tiles_between(bounds: list[int], most: int) -> list[slice]:
     """Return tiles of even length that cover first ... last bound and start at each of them."""
     return [
         tile
@@ -198,7 +132,7 @@ def _tiles_between(bounds: list[int], most: int) -> list[slice]:
 
 
 @lru_cache(maxsize=8)
-def _future(queries: int, keys: int, first: int) -> NDArray[np.bool_]:
+def future(queries: int, keys: int, first: int) -> NDArray[np.bool_]:
     """Return (L, S) booleans, True where key first + j comes after query i; not to be written."""
     hidden = np.arange(first, first + keys) > np.arange(queries)[:, None]
     hidden.flags.writeable = False
