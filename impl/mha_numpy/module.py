@@ -121,38 +121,28 @@ class MultiheadAttention(Projections):
         if name == "engine":
             check_options("dropout", self.dropout, None, str(value))
         elif name == "out_proj":
-            value = self._output(value)
+            if not isinstance(value, Linear):
+                raise TypeError(
+                    f"`out_proj` is of type {type(value).__name__}, but should hold weight and "
+                    "bias; assign `layer.out_proj._replace(weight=w)`."
+                )
+            own = vars(self).get("out_proj", value)
+            self._check("out_proj.weight", value.weight, own.weight)
+            self._check("out_proj.bias", value.bias, own.bias)
         elif name in _PARAMETERS:
-            self._need_alike(name, value, vars(self).get(name, value))
-            if value is not None:
-                value = to_floating(value, name)
-                self._check({name: value})
+            value = None if value is None else to_floating(value, name)
+            self._check(name, value, vars(self).get(name, value))
         object.__setattr__(self, name, value)
 
-    def _output(self, value: object) -> Linear:
-        """Return the output's parameters, or raise unless they are such."""
-        if not isinstance(value, Linear):
-            raise TypeError(
-                f"`out_proj` is of type {type(value).__name__}, but should hold weight and bias; "
-                "assign `layer.out_proj._replace(weight=w)`."
-            )
-        own: Linear = vars(self).get("out_proj", value)
-        self._need_alike("out_proj.weight", value.weight, own.weight)
-        self._need_alike("out_proj.bias", value.bias, own.bias)
-        self._check({"out_proj.weight": value.weight, "out_proj.bias": value.bias})
-        return value
-
-    def _need_alike(self, name: str, value: object, own: object) -> None:
-        """Raise unless the layer has such a parameter and gets one, or neither."""
+    def _check(self, name: str, value: Array | None, own: Array | None) -> None:
+        """Raise unless the layer has such a parameter and gets one that fits, or neither."""
         if (value is None) != (own is None):
             raise ValueError(
                 f"`{name}` is {'None' if value is None else 'an array'}, but should be "
                 f"{'None' if own is None else 'an array'} in this layer; make another layer."
             )
-
-    def _check(self, arrays: dict[str, Array | None]) -> None:
-        check_shapes(arrays, self._shapes)
-        require_same(self.dtype, "the layer's dtype", **arrays)
+        check_shapes({name: value}, self._shapes)
+        require_same(self.dtype, "the layer's dtype", **{name: value})
 
     @quiet
     def forward(

@@ -5,7 +5,7 @@ output projection -> merge heads -> attend -> append keys -> split heads -> proj
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     Results = tuple[Array, Array | None]
 
 
-class _Pass(NamedTuple):
-    """What the backward pass needs of the forward pass."""
-
-    call: CheckedCall
-    masks: dict[str, Array]
-    """The float masks, by name, as they were given."""
-    merged: Array
-    pull: Pull
-
-
 def layer_vjp(
     query: ArrayLike,
     key: ArrayLike,
@@ -58,7 +48,6 @@ def layer_vjp(
         heads_out, held, pull_heads = attend_heads_vjp(heads_of(call), engine)
         merged = merge_heads(heads_out, batch_first=call.options.batch_first)
         output, weights = _results(call, merged, held)
-    done = _Pass(call, masks, merged, pull_heads)
     shape, of_weights = output.shape, None if weights is None else weights.shape
 
     @quiet
@@ -75,7 +64,7 @@ def layer_vjp(
                 weights_cotangent, "weights_cotangent", "weights", of_weights, call.dtype
             )
         with owning_cores(engine):
-            return _gradients(done, d_output, d_weights)
+            return _gradients(call, masks, merged, pull_heads, d_output, d_weights)
 
     return (output, weights), pull
 
@@ -103,9 +92,18 @@ def _results(call: CheckedCall, merged: Array, held: Array | None) -> Results:
     return as_given(call, output, weights)
 
 
-def _gradients(done: _Pass, d_output: Array, d_weights: Array | None) -> dict[str, Array]:
-    """Return every gradient by name, in the dtype of what it belongs to."""
-    call, masks, merged, pull_heads = done
+def _gradients(
+    call: CheckedCall,
+    masks: dict[str, Array],
+    merged: Array,
+    pull_heads: Pull,
+    d_output: Array,
+    d_weights: Array | None,
+) -> Gradients:
+    """Return every gradient by name, in the dtype of what it belongs to.
+
+    `masks` are the float masks as they were given, `merged` what the output projection read.
+    """
     options, working = call.options, merged.dtype
     d_rows = d_output.astype(working, copy=False).reshape(-1, d_output.shape[-1])
     out_proj = call.parameters.out_proj
