@@ -48,10 +48,10 @@ class _SingleThreadedBlas:
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
-                self._before = [(library, library.num_threads) for library, _ in _blas_libraries()]
-                for library, threads in self._before:
-                    if threads > 1:
-                        _limit(library, 1)
+                found = [(library, library.num_threads) for library, _ in _blas_libraries()]
+                self._before = [(library, threads) for library, threads in found if threads > 1]
+                for library, _ in self._before:
+                    _limit(library, 1)
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
@@ -59,8 +59,7 @@ class _SingleThreadedBlas:
             self._inside -= 1
             if not self._inside:
                 for library, threads in self._before:
-                    if threads > 1:
-                        _limit(library, threads)
+                    _limit(library, threads)
 
 
 BLAS_SPREADS_FROM = 262_144

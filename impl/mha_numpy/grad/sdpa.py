@@ -68,10 +68,8 @@ def scaled_dot_product_attention_vjp(
 
     asked = query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
     call = check_heads(*asked, rng, engine, precise)
-    given = {"query": query, "key": key, "value": value}
-    if attn_mask is not None:
-        given["attn_mask"] = attn_mask
-    arrays = {name: to_array(each, name) for name, each in given.items()}
+    given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
+    arrays = {name: to_array(each, name) for name, each in given.items() if each is not None}
     heads_out, _, pull_heads = attend_heads_vjp(call.heads, call.engine)
     shape = heads_out.shape
     output = heads_out.reshape(*call.lead, *shape[2:]).astype(call.dtype)
