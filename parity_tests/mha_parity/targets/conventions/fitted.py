@@ -12,6 +12,7 @@ from mha_parity.core.features import AXES, offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import NEARLY_KEYS, FeatureProbe
 from mha_parity.targets.conventions.fitted_gradients import no_gradients
+from mha_parity.targets.conventions.from_torch import converter
 from mha_parity.targets.conventions.grouped_heads import (
     grouped,
     groups_heads,
@@ -45,7 +46,8 @@ from mha_parity.targets.fit.search import (
     is_rounding,
     trial_problem,
 )
-from mha_parity.targets.fit.settled import with_lengths, with_optional
+from mha_parity.targets.fit.settled import with_channels_permuted, with_lengths, with_optional
+from mha_parity.targets.fit.weights import width_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,6 +68,11 @@ DTYPES = ("float64", "float32")  # of the small problems, the second for what ta
 # A name that says what is scaled; `scale` may be anything's.
 SCALE_OF_SCORES = re.compile(r"^(sm|softmax|attn|attention|qk|score)_?scal(e|ing)")
 GIVEN_SCALE = 0.375  # of a trial: neither 0 nor 1 / sqrt(head_dim)
+PERMUTED = (
+    "the heads take every H-th channel of {}: channel d * H + h there is channel h * D + d of "
+    "torch's layer, in whose order its weights compute something else; it was judged with weights "
+    "in its own."
+)
 HALF = ("float16", "bfloat16")  # for what raises in both
 
 
@@ -149,6 +156,8 @@ class Fitted(InterpretedCalls):
             trials += search.trials
             if best is None:
                 continue
+            if best.missed and converter(self.subject) is None:
+                best = with_channels_permuted(best, Search(self._ask, dtype))
             if self._layers is not None and not best.exact:
                 self._layers.refuse_undecided(self.name)
             taken = self._is_taken(best)
@@ -338,11 +347,13 @@ class Fitted(InterpretedCalls):
         self.remarks = (*remarks, *self.norm_remarks, *self._built_remarks())
 
     def _built_remarks(self) -> Iterator[str]:
-        """Yield what is said of a layer's length, and of its lists that torch does not see."""
+        """Yield what is said of a layer's length, channels, and lists that torch does not see."""
         made = self.how.construction
         if made is not None and made.longer_by is not None:
             more = f" less {made.longer_by}" if made.longer_by else ""
             yield f"it takes one length alone: for each call it was built for that{more}."
+        if permuted := width_first(self.how.slots):
+            yield PERMUTED.format(", ".join(f"`{path}`" for path in permuted))
         for path in self._plain_lists(made) if made else ():
             yield (
                 f"`{path}` is a plain list: torch neither trains, moves nor saves the modules in "

@@ -1,4 +1,4 @@
-"""What is settled once an interpretation fits: lengths of the constructor, optional weights."""
+"""What is settled once an interpretation fits: lengths, optional weights, the order of channels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.construct import Sizes, meanings
 from mha_parity.targets.fit.roles import givens, is_other
-from mha_parity.targets.fit.search import MISSHAPED, SMALL, Search
+from mha_parity.targets.fit.search import MISSHAPED, SMALL, WIDTH_FIRST, Search
+from mha_parity.targets.fit.weights import with_width_first
 
 if TYPE_CHECKING:
     import inspect
@@ -20,6 +21,24 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.search import Ask, InterpretationResult
 
 LONGEST_ASKED = 1024  # a longer default is a bound that few cases reach
+ALL_WIDTH_FIRST = WIDTH_FIRST.format("split and merged")
+TORCHS_NAMES = frozenset({"in_proj_weight", "q_proj_weight"})  # weights that torch's layer has too
+
+
+def with_channels_permuted(fit: InterpretationResult, search: Search) -> InterpretationResult:
+    """Return the fit with weights in the order in which a layer's heads take its channels.
+
+    Where all projections are the layer's own, and named as it pleases, heads that are split into
+    every H-th channel, and merged so, are torch's up to one permutation. Split in one order and
+    merged in another, they contradict themselves: that is for the judge.
+    """
+    how = fit.interpretation
+    own = how.construction is not None and {*names.ROWS, "out"} <= how.parts
+    as_torch = any(slot.path in TORCHS_NAMES for slot in how.slots)
+    if fit.missed != ALL_WIDTH_FIRST or not own or as_torch:
+        return fit
+    found = search.tried(replace(how, slots=tuple(map(with_width_first, how.slots))))
+    return found if found.exact else fit
 
 
 def with_optional(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
     Axes = tuple[str, ...]
 # Where the rows of a part lie together, so do those of a head: "pdh" would pass interleaved heads.
+# Where these are merged as they are split, trials have shown it (WIDTH_FIRST_AXES).
 PACKED = ("phd", "hpd", "hdp", "dph", "dhp")
 UNEVEN = frozenset({"phd", "hpd"})  # of these, what fewer keys and values than queries may lie in
 CONVOLUTIONS = frozenset({"Conv1d", "Conv2d"})
+WIDTH_FIRST_AXES = {"hd": "dh", "phd": "pdh"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,17 @@ class Slot:
         split = [arrays[part].reshape(groups, -1, *arrays[part].shape[1:]) for part in self.parts]
         rows = np.concatenate(split, 1).reshape(-1, *split[0].shape[2:])
         return rows.T if self.axes[0] == "e" else rows
+
+
+def with_width_first(slot: Slot) -> Slot:
+    """Return a slot in which head h has the rows h, h + H, h + 2H and so on."""
+    return replace(slot, axes=tuple(WIDTH_FIRST_AXES.get(each, each) for each in slot.axes))
+
+
+def width_first(found: Sequence[Slot]) -> tuple[str, ...]:
+    """Return the paths of the weights in which heads have every H-th row or column."""
+    of_heads = {*WIDTH_FIRST_AXES.values()}
+    return tuple(slot.path for slot in found if not slot.bias and of_heads & {*slot.axes})
 
 
 def axes_of(
@@ -235,10 +248,14 @@ def _packed_and_out(found: Sequence[Leaf]) -> list[tuple[Leaf, tuple[str, ...]]]
 
 
 def _says_little(named: Sequence[tuple[Leaf, tuple[str, ...]]]) -> bool:
-    """Return whether four arrays of one shape have names of which no more than one says a part."""
-    shapes = {leaf.shape for leaf, _ in named}
-    said = [parts for _, parts in named if parts]
-    return len(named) == 4 and len(shapes) == 1 and len(said) < 2 and said in ([], [("out",)])
+    """Return whether of the names of four arrays of one shape no more than a letter says a part.
+
+    `merge` is the output's, wherever it stands; `c` is the third of `a`, `b`, `c`, `d`.
+    """
+    said = [(_stem(leaf.path), parts) for leaf, parts in named if parts]
+    if len(named) != 4 or len({leaf.shape for leaf, _ in named}) > 1 or len(said) > 1:
+        return False
+    return all(parts == ("out",) and len(names.plain(stem)) == 1 for stem, parts in said)
 
 
 def _of_its_size(leaf: Leaf, parts: tuple[str, ...]) -> tuple[str, ...]:
