@@ -82,6 +82,15 @@ def canonical_weights(problem: Problem, weights: Any) -> Array | None:
     return array[None, None] if per_head and problem.num_heads == 1 and array.ndim == 2 else array
 
 
+def first_rows(problem: Problem, output: Array) -> Array:
+    """Return the answers for first rows, (N * L, 1, E) or (N * L, E), as (N, L, E)."""
+    length, width = problem.output_shape[1:]
+    samples = problem.case.batch * length
+    if output.shape not in {(samples, 1, width), (samples, width)}:
+        return output
+    return output.reshape(problem.output_shape)
+
+
 def _grid(rows: Array) -> Array:
     """Return rows (N, L, E) as (N, height, width, E), neither 1 unless the length is prime.
 
@@ -98,14 +107,27 @@ def _channels_first(rows: Array) -> Array:
     return np.ascontiguousarray(rows.swapaxes(1, 2))
 
 
+def _each_first(rows: Array) -> Array:
+    """Return rows (N, L, E) as (N * L, L, E), in which each row is the first of a sample once.
+
+    It has changed its place with the first one, as nothing depends on the order of keys.
+    """
+    batch, length, width = rows.shape
+    at = np.arange(length)
+    row, place = at[:, None], at[None]
+    order = np.where(place == 0, row, np.where(place == row, 0, place))
+    return rows[:, order].reshape(batch * length, length, width)
+
+
 # How arrangements of rows other than those of heads are made of (N, L, E), and how an answer of so
-# many axes is made such rows again.
+# many axes is made such rows again; that of first rows needs the sizes (`first_rows`).
 LAID: dict[str, Callable[[Array], Array]] = {
     "grid": _grid,
     "axial": lambda rows: np.ascontiguousarray(rows.swapaxes(0, 1)[:, :, None]),
     "map": lambda rows: np.ascontiguousarray(_grid(rows).transpose(0, 3, 1, 2)),
     "channels": _channels_first,
     "columns": lambda rows: np.ascontiguousarray(only_sample(rows).T),
+    "first_row": _each_first,
 }
 BACK: dict[str, tuple[int, Callable[[Array], Array]]] = {
     "grid": (4, lambda a: a.reshape(a.shape[0], a.shape[1] * a.shape[2], a.shape[3])),

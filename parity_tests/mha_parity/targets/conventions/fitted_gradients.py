@@ -37,6 +37,7 @@ INPUTS = ("query", "key", "value")
 RESIDUAL = "the input that is added to the output has gradients of its own"
 WIDER = "its heads are wider than torch's"
 CONVERTED = "a function of its own converts its weights"
+FIRST_ROWS = "its first row alone is a query, and other rows were asked in samples of their own"
 PARTIAL = "it has no weights of its own for some of q, k and v"
 
 
@@ -50,6 +51,8 @@ def no_gradients(subject: object, how: Interpretation, library: str) -> str:
         return RESIDUAL
     if how.full_width:
         return WIDER
+    if how.arrangement == "first_row":
+        return FIRST_ROWS
     return PARTIAL if how.parts and not how.parts >= set(ROWS) else ""
 
 

@@ -19,6 +19,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     LAID,
     canonical,
     canonical_weights,
+    first_rows,
     lay_rows,
     only_sample,
     without_names,
@@ -329,6 +330,8 @@ class InterpretedCalls(Convention):
 
     def _canonical(self, problem: Problem, array: Array) -> Array:
         arrangement, unbatched = self.how.arrangement, problem.case.layout == "unbatched"
+        if arrangement == "first_row":
+            return first_rows(problem, array)
         axes, back = BACK.get(arrangement, (0, None))
         if back is not None and array.ndim == axes:
             return back(array)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # How the heads of a layer differ from torch's, by the sizes of its weights.
 FULL_WIDTH, ONE_KV_HEAD = "each as wide as the input", "one of keys and values for all"
 TORCHS = "MultiheadAttention"
+# Along the rows of a table, and of a first row to all: self-attention.
+OF_ONE_INPUT = frozenset({"axial", "first_row"})
 # Arrangements in which the input may be added to the output.
 ADDED_TO = frozenset({"rows", *OF_CONVOLUTIONS})
 
@@ -51,7 +53,7 @@ def of_function(
             if heads and (roles.weights or roles.heads):
                 continue
             many_heads = many or heads
-            if arrangement not in OF_CONVOLUTIONS | {"grid", "axial"}:
+            if arrangement not in OF_CONVOLUTIONS | OF_ONE_INPUT | {"grid"}:
                 yield Interpretation(roles, layout, arrangement, many_heads=many_heads)
             for each in packed(roles, layout, arrangement, many_heads=many_heads):
                 yield Interpretation(each, layout, arrangement, many_heads=many_heads)
@@ -140,10 +142,10 @@ class Layers:
                 _layouts(kept, projected=projected, full_width=kind == FULL_WIDTH),
                 found,
             ):
-                if answers and roles in masked:
-                    break
-                if arrangement == "axial" and len(roles.inputs) > 1:
-                    continue  # along the rows of a table: self-attention
+                if (answers and roles in masked) or (not answers and arrangement == "first_row"):
+                    continue
+                if arrangement in OF_ONE_INPUT and len(roles.inputs) > 1:
+                    continue
                 many = by_name and heads > 1
                 if not projected:
                     many = arrangement in OF_HEADS or (
@@ -232,6 +234,7 @@ def _layouts(
         if not (arrangement in OF_HEADS and kept.weights)
         and not (arrangement in OF_CONVOLUTIONS and not projected)
         and not (full_width and arrangement != "rows")
+        and not (arrangement == "first_row" and not projected)
     ]
 
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.roles import ParameterAssignment
     from mha_parity.targets.fit.weights import Slot
 
+FIRST_ROW = (
+    "(N, L, E), of which the first row alone is a query, so that each was asked as the first of a "
+    "sample of its own"
+)
 # How the rows of inputs and outputs are given, and what a sentence calls it.
 LAYOUTS = {
     ("batch_first", "rows"): "(N, L, E)",
@@ -27,6 +31,7 @@ LAYOUTS = {
     ("unbatched", "columns"): "(E, L)",
     ("batch_first", "map"): "(N, E, height, width)",
     ("batch_first", "channels"): "(N, E, L)",
+    ("batch_first", "first_row"): FIRST_ROW,
 }
 # Of heads, only where nothing projects: which axes of (N, L, H, D) change their places.
 SWAPPED = {"heads": (1, 2), "rows_of_heads": (1, 1), "channels_of_heads": (1, 3)}
