@@ -10,6 +10,8 @@ from mha_parity.catalogue.base import Attention, after
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mha_parity.core.arrays import Array
 
 BOOLEAN = "padding=bool attn=bool2d/bool3d"
@@ -78,6 +80,36 @@ register_bug(
 )(after("padding_mask", lambda _, mask: mask.swapaxes(-1, -2)))
 
 
+# For which inputs code takes query rows for the padded keys: where the three are one; where query
+# and key are one array, which shows in a batch alone; or wherever the lengths are equal.
+ROWS_ARE_KEYS: tuple[Mapping[str, object], ...] = (
+    {"rows": "self"},
+    {"rows": "query is key"},
+    {"rows": "query is key, or unbatched"},
+    {"rows": "L = S"},
+)
+
+
+class PaddedRows(Attention):
+    """A padding mask that meets query rows as well."""
+
+    rows = "self"
+
+    def rows_are_keys(self, padding: Array) -> bool:
+        """Return whether the rows are taken for the keys that ``padding`` hides."""
+        one = self.problem.query is self.problem.key
+        unbatched = self.case.layout == "unbatched"
+        return (
+            padding.shape[-1] == self.case.queries
+            and {
+                "self": self.case.inputs == "self",
+                "query is key": one,
+                "query is key, or unbatched": one or unbatched,
+                "L = S": True,
+            }[self.rows]
+        )
+
+
 @register_bug(
     "kpm-both-axes",
     5,
@@ -88,18 +120,14 @@ register_bug(
     remedy="mask keys, not queries",
     sources="pytorch/pytorch#63271",
     needs="padding=bool/float/lengths inputs=self",
-    variants=({"self_alone": False},),
+    variants=ROWS_ARE_KEYS[1:],
 )
-class BothAxes(Attention):
-    """Keys and queries; of unlike inputs too, where the sizes let it."""
-
-    self_alone = True
+class BothAxes(PaddedRows):
+    """Keys and queries."""
 
     def padding_mask(self) -> Array | None:
         own = super().padding_mask()
-        if own is None or own.shape[-1] != self.case.queries:
-            return own
-        if self.self_alone and self.case.inputs != "self":
+        if own is None or not self.rows_are_keys(own):
             return own
         return own + np.where(own == -np.inf, own, 0).swapaxes(-1, -2)
 
@@ -114,15 +142,26 @@ class BothAxes(Attention):
     remedy="leave the output rows of padded queries as they are",
     sources="Kyubyong/transformer#16",
     needs="padding=bool/float/lengths inputs=self",
+    variants=(*ROWS_ARE_KEYS[1:], *({**each, "projected": True} for each in ROWS_ARE_KEYS)),
 )
-class ZeroesQueries(Attention):
-    """Padded rows answered by 0."""
+class ZeroesQueries(PaddedRows):
+    """Padded rows answered by 0, or by the bias of the output projection that follows."""
+
+    projected = False
 
     def merge(self, x: Array) -> Array:
-        merged, padding = super().merge(x), self.padding_mask()
-        if padding is None or self.case.inputs != "self":
-            return merged
-        return np.where(padding[:, 0, 0, :, None] == -np.inf, self.work_dtype.type(0), merged)
+        merged = super().merge(x)
+        return merged if self.projected else self._zeroed(merged)
+
+    def project_output(self, x: Array) -> Array:
+        output = super().project_output(x)
+        return self._zeroed(output) if self.projected else output
+
+    def _zeroed(self, x: Array) -> Array:
+        padding = self.padding_mask()
+        if padding is None or not self.rows_are_keys(padding):
+            return x
+        return np.where(padding[:, 0, 0, :, None] == -np.inf, self.work_dtype.type(0), x)
 
 
 @register_bug(

@@ -1,0 +1,65 @@
+"""Rows of padded queries that are 0 are named, whatever code takes for the padded rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mha_parity.cases.generate import make_problem
+from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.core.case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mha_parity.core.verdict import Verdict
+
+ZEROED, HIDDEN = "kpm-zeroes-queries", "kpm-both-axes"
+
+
+@pytest.mark.parametrize(
+    ("name", "bugs"),
+    [
+        ("masked_output", [ZEROED]),
+        ("ZeroedLayer", [ZEROED]),
+        ("Zeroed", [ZEROED]),
+        ("AnsweredLayer", []),
+    ],
+)
+def test_the_padded_rows_are_named(
+    name: str, bugs: list[str], check_subject: Callable[..., Verdict]
+) -> None:
+    """In a function, in Linears and in a layer like torch's the bug is sure; the right one passes.
+
+    The function has rows for keys wherever L = S, the layer where query and key are one array; the
+    layers multiply before and after the output projection.
+    """
+    verdict = check_subject(f"padded_rows.py:{name}", cases=200, diagnose=True)
+    assert bugs == [each.bug for each in verdict.diagnosis], verdict.diagnosis
+    assert all(each.confident for each in verdict.diagnosis)
+    assert bool(bugs) == bool(verdict.failures)
+
+
+@pytest.mark.parametrize("bug", [ZEROED, HIDDEN])
+def test_rows_meet_the_mask_where_query_and_key_are_one_array(bug: str) -> None:
+    """One spelling departs where the query is the key too, one wherever L = S, none of L < S."""
+    base = Case(
+        seed=78, batch=2, queries=9, keys=9, heads_count=3, head_dim=11, form="mha",
+        projection="packed", inputs="distinct", padding="bool",
+    )  # fmt: skip
+    shared, apart = make_problem(base), make_problem(base.replace(seed=77))
+    assert shared.query is shared.key
+    assert apart.query is not apart.key
+    uneven = make_problem(base.replace(queries=7))
+    departs = {
+        getattr(kind, "rows", "") + " behind" * getattr(kind, "projected", False): [
+            bool((attend(kind, problem).output != attend(Attention, problem).output).any())
+            for problem in (shared, apart, uneven)
+        ]
+        for kind in catalogue()[bug].kinds
+    }
+    assert [False, False, False] == departs["self"]
+    assert [True, False, False] == departs["query is key"]
+    assert [True, False, False] == departs["query is key, or unbatched"]
+    assert [True, True, False] == departs["L = S"]
