@@ -15,6 +15,7 @@ from mha_parity.targets.conventions.functions import QKV
 from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.sdpa import SDPA
+from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.refusals import refuse_separate_kernels, without_counterpart
 from mha_parity.targets.fit.without_counterpart import kept_offenders, offenders
@@ -23,6 +24,8 @@ from mha_parity.targets.known import convention_named
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mha_parity.core.arrays import Array
+    from mha_parity.core.problem import Problem
     from mha_parity.targets.backends.base import Library
     from mha_parity.targets.conventions.base import Convention
 
@@ -134,6 +137,8 @@ def _leaves_out_heads(fitted: Convention, found: list[Convention]) -> bool:
 def _refuse_without_counterpart(bound: Convention) -> None:
     """Refuse what departs from attention by what torch's layer cannot express.
 
+    What bends scores alone is judged: a score's function is found, and said with its numbers.
+
     Raises
     ------
     TargetError
@@ -154,8 +159,16 @@ def _refuse_without_counterpart(bound: Convention) -> None:
         layer, lambda: bound.answer(problem, call.make()).output
     )
     if named:
+        if bends_scores(
+            lambda other: bound.answer(other, bound.prepare(other).make()).output, problem
+        ):
+            return
         raise TargetError(without_counterpart(bound.name, named))
     refuse_separate_kernels(bound)
+
+
+def _output(bound: Convention, problem: Problem) -> Array:
+    return bound.answer(problem, bound.prepare(problem).make()).output
 
 
 def fits_of(

@@ -24,6 +24,7 @@ from mha_parity.targets.conventions.norm_places import inner_norms, norm_remarks
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
+from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes, keys_read, names_unpacked
@@ -212,9 +213,15 @@ class Fitted(InterpretedCalls):
         if trial.exact or how.around:
             return trial.exact
         if how.unnamed:
-            return False
+            return may_be_another(trial) and self._bends_scores(how)
         named = frozenset("qkv") <= how.parts
         return trial.correlation >= (-1.0 if named else MIN_CORRELATION)
+
+    def _bends_scores(self, how: Interpretation) -> bool:
+        """Return whether an interpretation is attention but for a function of its scores."""
+        inputs = ("self", "cross", "distinct")[len(how.roles.rows) - 1]
+        problem = trial_problem(how, inputs, self._dtype)
+        return bends_scores(lambda other: self._ask(how, other).output, problem)
 
     def _ask(self, how: Interpretation, problem: Problem) -> Answer:
         self.how = how
