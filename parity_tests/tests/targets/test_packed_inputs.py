@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.candidate import TargetError
 from mha_parity.core.verdict import Outcome
 from mha_parity.targets.bind import bind
 from mha_parity.targets.fit.packed_inputs import AXES, PackedInput
@@ -67,10 +66,16 @@ def test_wrong_gradients_fail() -> None:
     assert "gradient of query" not in wrong
 
 
-def test_parts_in_another_order_than_the_name_says_are_no_reading() -> None:
-    """What would be right with values for keys is refused: the name has keys first."""
-    with pytest.raises(TargetError, match=r"\(N, S, 2, H, D\) the output correlates"):
-        bound("keys_stacked_crossed")
+def test_parts_in_another_order_than_the_name_says_are_wrong() -> None:
+    """What would be right with values for keys is judged by its name, and found to exchange them.
+
+    Not refused: its output is no attention of the parts that the name says, by any other reading.
+    """
+    verdict = check_subject(f"{FILE}:keys_stacked_crossed", cases=24, diagnose=True)
+    assert Outcome.FAIL == verdict.outcome, verdict
+    assert "k and v are exchanged" == verdict.diagnosis[0].title
+    said = "`kv` key and value in one array (N, S, 2, H, D)"
+    assert any(said in note for note in verdict.notes), verdict.notes
 
 
 def test_what_an_array_cannot_hold_is_not_offered() -> None:

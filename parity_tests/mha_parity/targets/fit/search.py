@@ -36,6 +36,7 @@ UNMOVED = "heads are {} without their axis being moved"
 WIDTH_FIRST = "heads are {} with the width before the head"
 STEPS = (("merged",), ("split",), ("split", "merged"))
 TRANSPOSED = "the output weights are used transposed, which the others are not"
+EXCHANGED = "keys and values are exchanged"
 TRIALS = 800  # of interpretations: every function has fewer, and no load of the machine counts
 
 
@@ -131,8 +132,8 @@ def _but_for_one_mistake(
 ) -> InterpretationResult:
     """Return a result as the nearest where one mistake after the weights explains the output.
 
-    Transposed output weights, or heads whose axis is not moved, hide how all else is meant: no
-    output is near the right one.
+    Transposed output weights, exchanged keys and values, or heads whose axis is not moved, hide how
+    all else is meant: no output is near the right one.
     """
     w_out = problem.w_out
     rules = (False, True)[: 1 + (problem.case.inputs == "self")]
@@ -144,11 +145,21 @@ def _but_for_one_mistake(
     ]
     if w_out is not None and w_out.shape[0] == w_out.shape[1]:
         kinds.append((TRANSPOSED, problem.replace(w_out=w_out.T), {}))
+    if problem.key.shape == problem.value.shape:
+        kinds.append((EXCHANGED, _exchanged(problem), {}))
     for missed, other, wrongly in kinds:
         for causal in rules:
             if is_rounding(output, attention_in_float64(other, causal=causal, wrongly=wrongly)):
                 return replace(best, correlation=1.0, causal=causal, missed=missed)
     return best
+
+
+def _exchanged(problem: Problem) -> Problem:
+    """Return a problem whose keys are the values of another, and its values the keys."""
+    return problem.replace(
+        key=problem.value, value=problem.key, w_k=problem.w_v, w_v=problem.w_k,
+        b_k=problem.b_v, b_v=problem.b_k,
+    )  # fmt: skip
 
 
 def trial_problem(
