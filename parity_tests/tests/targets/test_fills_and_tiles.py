@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from mha_parity.cases.generate import make_problem
+from mha_parity.core.case import parse
 from mha_parity.core.parameters import Status
 from mha_parity.core.verdict import Outcome
+from mha_parity.targets.bind import bind
 from mha_parity.targets.masks import finite_fill
-from subject_checks import check_subject
+from subject_checks import check_subject, load_subject
 
 FILE = "fills_and_tiles.py"
 
@@ -48,6 +51,16 @@ def test_a_switch_that_raises_beside_some_shapes_of_a_mask_is_passed_alone() -> 
     verdict = check_subject(f"{FILE}:SwitchOrShape", cases=200, diagnose=False)
     assert Outcome.PASS == verdict.outcome, verdict
     assert any("`is_causal` and `attn_mask` are not passed" in n for n in verdict.notes)
+
+
+def test_a_switch_is_passed_as_often_as_an_array_of_any_shape() -> None:
+    """At L = S half of the causal cases pass it, though ten arrays of five shapes say the same."""
+    plan = bind(load_subject(f"{FILE}:SwitchOrShape")).masks
+    assert plan is not None
+    causal = parse("mha-N2-L5-S5-H2-D3-bias-outproj-causal-float64-s0")
+    passed = [plan.passed(make_problem(causal.replace(seed=seed))) for seed in range(100)]
+    by_switch = sum(any(each.value is True for each in one.values()) for one in passed)
+    assert 35 < by_switch < 65
 
 
 def test_a_tile_stays_at_its_default_and_a_bound_grows() -> None:
