@@ -7,10 +7,12 @@ the library only draws.
 
 from __future__ import annotations
 
+import builtins
+import dis
 import sys
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -76,10 +78,28 @@ def missing(name: str) -> ModuleNotFoundError:
 class _Module(ModuleType):
     __version__ = "9999"  # torch.utils.tensorboard wants TensorBoard 1.15 or above
 
-    def __getattr__(self, name: str) -> StandIn:
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__":  # of `from library import *`
+            return wanted_by(sys._getframe(1))  # noqa: SLF001  (nothing else says which module it is)
         if name.startswith("__"):
             raise AttributeError(name)
         return StandIn(f"{self.__name__}.{name}")
+
+
+def wanted_by(frame: FrameType) -> list[str]:
+    """Return the names that a module reads and has not: its star import may have given them."""
+    given = {*frame.f_globals, *vars(builtins)}
+    return sorted({*_names_read(frame.f_code)} - given)
+
+
+def _names_read(code: CodeType) -> Iterator[str]:
+    """Yield the names outside of functions that code and the functions in it read."""
+    for step in dis.get_instructions(code):
+        if step.opname in {"LOAD_NAME", "LOAD_GLOBAL"}:
+            yield str(step.argval)
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _names_read(each)
 
 
 class _Finder:
