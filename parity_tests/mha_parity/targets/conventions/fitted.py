@@ -12,7 +12,6 @@ from mha_parity.core.features import AXES, offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import NEARLY_KEYS, FeatureProbe
 from mha_parity.targets.conventions.fitted_gradients import no_gradients
-from mha_parity.targets.conventions.from_torch import converter
 from mha_parity.targets.conventions.grouped_heads import (
     grouped,
     groups_heads,
@@ -48,7 +47,6 @@ from mha_parity.targets.fit.search import (
     trial_problem,
 )
 from mha_parity.targets.fit.settled import with_channels_permuted, with_lengths, with_optional
-from mha_parity.targets.fit.weights import width_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -157,8 +155,7 @@ class Fitted(InterpretedCalls):
             trials += search.trials
             if best is None:
                 continue
-            if best.missed and converter(self.subject) is None:
-                best = with_channels_permuted(best, Search(self._ask, dtype))
+            best = with_channels_permuted(best, self.subject, Search(self._ask, dtype))
             if self._layers is not None and not best.exact:
                 self._layers.refuse_undecided(self.name)
             taken = self._is_taken(best)
@@ -359,7 +356,7 @@ class Fitted(InterpretedCalls):
         if made is not None and made.longer_by is not None:
             more = f" less {made.longer_by}" if made.longer_by else ""
             yield f"it takes one length alone: for each call it was built for that{more}."
-        if permuted := width_first(self.how.slots):
+        if permuted := self.how.width_first:
             yield PERMUTED.format(", ".join(f"`{path}`" for path in permuted))
         for path in self._plain_lists(made) if made else ():
             yield (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mha_parity.targets.fit import names
+from mha_parity.targets.fit.weights import width_first
 from mha_parity.targets.problem_arrays import bias_values
 
 if TYPE_CHECKING:
@@ -96,6 +97,11 @@ class Interpretation:
         called = [(slot.path, slot.parts) for slot in kept]
         called += [(n, given.parts) for n, given in self.roles.single_weights if not given.bias]
         return tuple(each for each in called if not names.parts(each[0]))
+
+    @property
+    def width_first(self) -> tuple[str, ...]:
+        """The weights of which head h has the rows or columns h, h + H, h + 2H and so on."""
+        return width_first(self.slots)
 
     @property
     def biased(self) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mha_parity.targets.conventions.from_torch import converter
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.construct import Sizes, meanings
 from mha_parity.targets.fit.roles import givens, is_other
@@ -25,7 +26,9 @@ ALL_WIDTH_FIRST = WIDTH_FIRST.format("split and merged")
 TORCHS_NAMES = frozenset({"in_proj_weight", "q_proj_weight"})  # weights that torch's layer has too
 
 
-def with_channels_permuted(fit: InterpretationResult, search: Search) -> InterpretationResult:
+def with_channels_permuted(
+    fit: InterpretationResult, subject: object, search: Search
+) -> InterpretationResult:
     """Return the fit with weights in the order in which a layer's heads take its channels.
 
     Where all projections are the layer's own, and named as it pleases, heads that are split into
@@ -34,7 +37,7 @@ def with_channels_permuted(fit: InterpretationResult, search: Search) -> Interpr
     """
     how = fit.interpretation
     own = how.construction is not None and {*names.ROWS, "out"} <= how.parts
-    as_torch = any(slot.path in TORCHS_NAMES for slot in how.slots)
+    as_torch = any(slot.path in TORCHS_NAMES for slot in how.slots) or converter(subject)
     if fit.missed != ALL_WIDTH_FIRST or not own or as_torch:
         return fit
     found = search.tried(replace(how, slots=tuple(map(with_width_first, how.slots))))
