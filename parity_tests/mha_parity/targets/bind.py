@@ -18,6 +18,7 @@ from mha_parity.targets.conventions.crash_report import crash
 from mha_parity.targets.conventions.fitted import Fitted
 from mha_parity.targets.conventions.onnx_layer import OnnxLayer
 from mha_parity.targets.conventions.probing import offer_unprobed, probe_offer
+from mha_parity.targets.functional_modules import as_layer
 from mha_parity.targets.instance import layer_of, narrow_offer, use_layer
 from mha_parity.targets.known import KNOWN, convention_named
 from mha_parity.targets.onnx_model import OnnxModel
@@ -62,7 +63,7 @@ def bind(
     try:
         if isinstance(subject, OnnxModel):
             subject.num_heads, num_heads = subject.find_num_heads(num_heads), None
-        subject = as_function(subject)
+        subject = as_layer(as_function(subject))
         compiled = layer_of(subject)
         layer = layer_inside(compiled)
         bound = _bound(subject if layer is None else type(layer), name, device, path, call=probe)

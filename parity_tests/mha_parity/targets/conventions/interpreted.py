@@ -33,7 +33,7 @@ from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_
 from mha_parity.targets.fit.construct import Construction, Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS, SWAPPED
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
-from mha_parity.targets.fit.roles import ROWS, positional_and_keyword
+from mha_parity.targets.fit.roles import ROWS, modes_of, positional_and_keyword
 from mha_parity.targets.masks.mask_format import MaskHolder
 from mha_parity.targets.parameters import role
 
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 # it is judged by a second call, with last weights of 0.
 ABOVE_RESIDUAL = 2.0**30
 INVERSE = "inverse_root"  # what a factor of the scores gets, 1 / sqrt(head_dim)
-MODES = frozenset({"training", "is_training", "train"})  # where calls and no methods choose
 
 
 class InterpretedCalls(Convention):
@@ -161,9 +160,9 @@ class InterpretedCalls(Convention):
         return next((name for name in named if given.get(name, INVERSE) == INVERSE), "")
 
     @property
-    def _modes(self) -> tuple[str, ...]:
-        """The call's parameters that say whether it is made in training."""
-        return tuple(p.name for p in self._named[1] if p.name in MODES)
+    def _modes(self) -> bool:
+        """Whether a parameter of the call says whether it is made in training, and no method."""
+        return bool(modes_of(self._named[1], training=False))
 
     def layer_call(self, layer: Any, arguments: Arguments, *, training: bool = False) -> Call:
         """Return the call of a layer, or of the function."""
@@ -182,7 +181,7 @@ class InterpretedCalls(Convention):
             values[name] = MaskHolder(given) if roles.filler.startswith("object") else given
         values |= dict.fromkeys(roles.lengths, problem.case.queries)
         values |= dict.fromkeys(roles.ones, 1)
-        values |= dict.fromkeys(self._modes, training)
+        values |= modes_of(self._named[1], training=training)
         sizes = Sizes(problem.query.shape[-1], problem.num_heads)
         values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
         if problem.given_scale is not None:

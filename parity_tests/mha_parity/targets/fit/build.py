@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.construct import Construction, Sizes
 
 
+# What a layer has that stands for a module of flax or haiku.
+MAKES_PARAMETERS = "make_parameters_for"
+
+
 def new_layer(
     kind: type,
     construct: Callable[..., Any],
@@ -41,7 +45,10 @@ def new_layer(
         given = construction.arguments(sizes) | more
         positional = [p.name for p in named if p.kind is p.POSITIONAL_ONLY and p.name in given]
         args = [given.pop(name) for name in positional]
-        return materialised(registered(construct(*args, **given)), sizes.width)
+        layer = construct(*args, **given)
+        if hasattr(type(layer), MAKES_PARAMETERS):
+            getattr(layer, MAKES_PARAMETERS)(sizes)
+        return materialised(registered(layer), sizes.width)
 
 
 def is_module(layer: Any) -> bool:

@@ -23,6 +23,7 @@ from mha_parity.targets.fit.interpretation import (
 )
 from mha_parity.targets.fit.packed_roles import packed
 from mha_parity.targets.fit.search import SMALL
+from mha_parity.targets.functional_modules import HoldsParameters
 
 if TYPE_CHECKING:
     import inspect
@@ -125,7 +126,7 @@ class Layers:
         self.is_built = True
         named = parameters.of_callable(forward(layer))
         around, leaves = _around_torchs(layer_arrays.leaves(layer))
-        kept = weights.sorted_by_name(leaves)
+        kept = _sorted(layer, leaves)
         by_name = construction.has("heads", "head_dim") or bool(globals_read(self.kind))
         by_name = by_name and not one_head
         for heads in _heads(one_head=one_head, known=by_name or not kept.weights):
@@ -214,6 +215,14 @@ class Layers:
             self.obstacles.insert(
                 0, f"it keeps {shown}, which {verb} not fit a width of 24 in 4 heads"
             )
+
+
+def _sorted(layer: Any, found: Sequence[layer_arrays.Leaf]) -> weights.SortedLeaves:
+    """Return the arrays of a layer by what they hold; norms that cannot be taken out as others."""
+    kept = weights.sorted_by_name(found)
+    if not isinstance(layer, HoldsParameters):
+        return kept
+    return replace(kept, norms=(), others=(*kept.others, *kept.norms))
 
 
 def _heads(*, one_head: bool, known: bool) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from mha_parity.targets.fit.map_sizes import map_sizes
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.targets.fit.packed_inputs import PackedInput
@@ -36,6 +36,8 @@ _HEADS = re.compile(r"head|^n?h$|^nh")
 # What a dictionary of all weights is called, and the weight and the bias of one projection in it.
 PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variables|p)$")
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
+# Parameters of a call that say whether it is made in training, and what they get in evaluation.
+MODES = {"training": False, "is_training": False, "train": False, "deterministic": True}
 _LEAF_WEIGHTS = ("w", "W", "weight", "kernel")
 _LEAF_BIASES = ("b", "bias")
 
@@ -143,8 +145,14 @@ def _needs_value(key: str, values: Sequence[str]) -> bool:
     return bool(_KEY.match(key.lower())) and not values
 
 
+def modes_of(named: Iterable[inspect.Parameter], *, training: bool) -> dict[str, bool]:
+    """Return what the parameters get that say whether a call is made in training."""
+    return {p.name: MODES[p.name] != training for p in named if p.name in MODES}
+
+
 def of_layer(named: Sequence[inspect.Parameter]) -> Iterator[ParameterAssignment]:
     """Yield the roles of the parameters of a layer's call."""
+    named = [p for p in named if p.name not in MODES]
     height, width = map_sizes([p.name for p in named if p.default is p.empty])
     other = [p for p in named if parameters.role(p.name, "call", p.default) not in _INPUTS]
     named = [p for p in named if p.name not in {height, width}]

@@ -1,0 +1,97 @@
+"""Attentions of flax.linen and haiku, which make their weights within a first call."""
+
+from __future__ import annotations
+
+import flax.linen
+import haiku
+import jax
+import jax.numpy as jnp
+
+
+def attend(q, k, v, heads, mask=None, factor=1.0):
+    """Return (N, L, E) of rows; where ``mask`` is False, keys are hidden."""
+    q, k, v = (each.reshape(*each.shape[:-1], heads, -1) for each in (q, k, v))
+    scores = jnp.einsum("...lhd,...shd->...hls", q, k) * factor / q.shape[-1] ** 0.5
+    scores = scores if mask is None else jnp.where(mask, scores, jnp.finfo(scores.dtype).min)
+    mixed = jnp.einsum("...hls,...shd->...lhd", jax.nn.softmax(scores), v)
+    return mixed.reshape(*mixed.shape[:-2], -1)
+
+
+class Compact(flax.linen.Module):
+    """Makes its Dense layers in the call, one for queries, keys and values."""
+
+    num_heads: int
+    dropout_rate: float = 0.1
+    factor = 1.0
+
+    @flax.linen.compact
+    def __call__(self, x, deterministic):
+        """Return (N, L, E)."""
+        rows = flax.linen.Dense(3 * x.shape[-1], name="qkv")(x)
+        mixed = attend(*jnp.split(rows, 3, axis=-1), self.num_heads, factor=self.factor)
+        mixed = flax.linen.Dropout(self.dropout_rate)(mixed, deterministic=deterministic)
+        return flax.linen.Dense(x.shape[-1], name="proj")(mixed)
+
+
+class CompactTwice(Compact):
+    """Takes the scores twice."""
+
+    factor = 2.0
+
+
+class SetUp(flax.linen.Module):
+    """Names its Dense layers in ``setup``."""
+
+    d_model: int
+    num_heads: int
+
+    def setup(self):
+        """Make four of them."""
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            flax.linen.Dense(self.d_model, use_bias=False) for _ in range(4)
+        )
+
+    def __call__(self, query, key, value, *, train):
+        """Return (N, L, E); ``train`` says that the call is made in training."""
+        rows = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+        return self.out_proj(attend(*rows, self.num_heads))
+
+
+class Normed(SetUp):
+    """Has a LayerNorm before the projections."""
+
+    def setup(self):
+        """Make one more."""
+        super().setup()
+        self.norm = flax.linen.LayerNorm()
+
+    def __call__(self, query, key, value, *, train):
+        """Return (N, L, E)."""
+        return super().__call__(*map(self.norm, (query, key, value)), train=train)
+
+
+class OfHaiku(haiku.Module):
+    """Wants a first value of its weights, and returns its output alone."""
+
+    factor = 1.0
+
+    def __init__(self, num_heads, key_size, *, w_init=None, name=None):
+        super().__init__(name=name)
+        if w_init is None:
+            raise ValueError("w_init is wanted")
+        self.heads, self.width, self.w_init = num_heads, num_heads * key_size, w_init
+
+    def __call__(self, query, key, value):
+        """Return (..., L, E)."""
+        q, k, v = (
+            haiku.Linear(self.width, w_init=self.w_init, name=name)(rows)
+            for name, rows in (("query", query), ("key", key), ("value", value))
+        )
+        mixed = attend(q, k, v, self.heads, factor=self.factor)
+        return haiku.Linear(self.width, w_init=self.w_init)(mixed)
+
+
+class OfHaikuTwice(OfHaiku):
+    """Takes the scores twice."""
+
+    factor = 2.0

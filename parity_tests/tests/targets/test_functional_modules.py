@@ -1,0 +1,56 @@
+"""Modules of flax.linen and haiku are built, filled and called as layers that hold their weights.
+
+The libraries are installed by ``make test-frameworks`` alone; elsewhere these tests are skipped.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from mha_parity.core.candidate import TargetError
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Verdict
+from mha_parity.run.check import check
+from mha_parity.targets import load
+from mha_parity.targets.bind import bind
+from mha_parity.worker.open_target import bind_in_process
+
+FILE = Path(__file__).parents[2] / "subjects" / "functional_layers.py"
+pytestmark = [
+    pytest.mark.frameworks,
+    pytest.mark.usefixtures("few_further_calls"),
+    pytest.mark.skipif(
+        find_spec("flax") is None or find_spec("haiku") is None,
+        reason="flax and haiku are not installed; make test-frameworks does",
+    ),
+]
+
+
+def judged(name: str) -> Verdict:
+    """Return the verdict on a subject."""
+    options = Options(cases=8, diagnose=False, shrink=False)
+    return check(bind_in_process(load.load(f"{FILE}:{name}"), options), options)
+
+
+@pytest.mark.parametrize("name", ["Compact", "SetUp", "OfHaiku"])
+def test_right_ones_pass(name: str) -> None:
+    """Weights that a first call makes are replaced by those of the problem."""
+    verdict = judged(name)
+    assert 0 == verdict.failed, verdict
+    assert verdict.passed
+    assert [each for each in verdict.notes if each.startswith("called with params.")]
+
+
+@pytest.mark.parametrize("name", ["CompactTwice", "OfHaikuTwice"])
+def test_wrong_ones_fail(name: str) -> None:
+    """Doubled scores are seen."""
+    assert judged(name).failed
+
+
+def test_a_norm_within_is_named() -> None:
+    """It can be taken out of no such module, so that it is not judged without."""
+    with pytest.raises(TargetError, match=r"`params\.norm\.scale` have no counterpart"):
+        bind(load.load(f"{FILE}:Normed"))
