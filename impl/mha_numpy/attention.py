@@ -125,8 +125,9 @@ def mean_weights(exponentials: Array, sums: Array) -> Array:
 def multiply_heads(rows: Array, columns: Array) -> Array:
     """Return rows (N, H, L, .) @ columns (N, Hkv, ., .), each query head with its key head's."""
     key_heads, width = columns.shape[1], columns.shape[3]
-    product: Array = by_key_head(rows, key_heads) @ columns
-    return product if rows.shape[1] == key_heads else product.reshape(*rows.shape[:3], width)
+    if rows.shape[1] == key_heads:
+        return rows @ columns
+    return (by_key_head(rows, key_heads) @ columns).reshape(*rows.shape[:3], width)
 
 
 def by_key_head(array: Array, key_heads: int) -> Array:
