@@ -12,13 +12,10 @@ from mha_parity.core.candidate import TargetError
 from mha_parity.core.case import Case
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.search import attention_in_float64
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from subject_checks import check_subject
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
-    from mha_parity.core.verdict import Verdict
 
 LAYER = Case(
     seed=3, batch=2, queries=5, keys=5, heads_count=2, head_dim=4, form="mha",
@@ -37,7 +34,7 @@ LAYER = Case(
         ("Unnamed", "40"),
     ],
 )
-def test_the_cap_is_said(name: str, cap: str, check_subject: Callable[..., Verdict]) -> None:
+def test_the_cap_is_said(name: str, cap: str) -> None:
     """Of functions, of Linears with names and without, and of a class with masks."""
     verdict = check_subject(f"capped_scores.py:{name}", cases=40, diagnose=True)
     assert verdict.failures
@@ -46,7 +43,7 @@ def test_the_cap_is_said(name: str, cap: str, check_subject: Callable[..., Verdi
 
 
 @pytest.mark.parametrize("name", ["uncapped", "Uncapped"])
-def test_what_has_no_cap_passes(name: str, check_subject: Callable[..., Verdict]) -> None:
+def test_what_has_no_cap_passes(name: str) -> None:
     """The same function and layer without a cap are right, and nothing is said of them."""
     verdict = check_subject(f"capped_scores.py:{name}", cases=40, diagnose=True)
     assert ((), ()) == (verdict.failures, verdict.diagnosis)
@@ -57,7 +54,7 @@ def test_what_has_no_cap_passes(name: str, check_subject: Callable[..., Verdict]
     [("Activated", "`tanh` has no counterpart"), ("UnnamedActivated", "do not say so")],
 )
 def test_activated_projections_are_refused(
-    name: str, said: str, check_subject: Callable[..., Verdict]
+    name: str, said: str
 ) -> None:
     """What is no function of the score has no counterpart in torch's layer, and is not judged."""
     with pytest.raises(TargetError, match=said):

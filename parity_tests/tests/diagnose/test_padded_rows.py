@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.core.case import Case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mha_parity.core.verdict import Verdict
+from subject_checks import check_subject
 
 ZEROED, HIDDEN = "kpm-zeroes-queries", "kpm-both-axes"
 
@@ -27,9 +21,7 @@ ZEROED, HIDDEN = "kpm-zeroes-queries", "kpm-both-axes"
         ("AnsweredLayer", []),
     ],
 )
-def test_the_padded_rows_are_named(
-    name: str, bugs: list[str], check_subject: Callable[..., Verdict]
-) -> None:
+def test_the_padded_rows_are_named(name: str, bugs: list[str]) -> None:
     """In a function, in Linears and in a layer like torch's the bug is sure; the right one passes.
 
     The function has rows for keys wherever L = S, the layer where query and key are one array; the

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mha_parity.core.options import Options
@@ -11,10 +9,11 @@ from mha_parity.core.verdict import Verdict
 from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.worker.open_target import bind_in_process
+from subject_checks import SUBJECTS
 
 pytestmark = pytest.mark.usefixtures("few_further_calls")
 
-FILE = Path(__file__).parents[2] / "subjects" / "channel_order.py"
+FILE = SUBJECTS / "channel_order.py"
 # Of each right layer, the weights whose rows or columns are in another order than torch's.
 PERMUTED = {
     "WidthFirst": "`w_q.weight`, `w_k.weight`, `w_v.weight`, `fc_out.weight`",

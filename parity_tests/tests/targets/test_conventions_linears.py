@@ -50,7 +50,7 @@ def test_a_method_that_takes_over_torchs_weights_is_judged(name: str, failed: bo
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_ones_hold(name: str) -> None:
     """Whatever they call their sizes and weights, they are built, filled and found right."""
-    verdict = judged(name, CASES.get(name, 40))
+    verdict = judged(name, cases=CASES.get(name, 40))
     assert Outcome.PASS == verdict.outcome, verdict
     assert verdict.convention in {"linear-module", "fitted"}
     assert 0 == verdict.failed

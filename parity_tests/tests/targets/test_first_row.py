@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,10 +11,11 @@ from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.conventions.canonical_layout import LAID
 from mha_parity.worker.open_target import bind_in_process
+from subject_checks import SUBJECTS
 
 pytestmark = pytest.mark.usefixtures("few_further_calls")
 
-FILE = Path(__file__).parents[2] / "subjects" / "first_row.py"
+FILE = SUBJECTS / "first_row.py"
 
 
 def judged(name: str) -> Verdict:

@@ -6,7 +6,6 @@ The libraries are installed by ``make test-frameworks`` alone; elsewhere these t
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,9 @@ from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import bind_in_process
+from subject_checks import SUBJECTS
 
-FILE = Path(__file__).parents[2] / "subjects" / "functional_layers.py"
+FILE = SUBJECTS / "functional_layers.py"
 pytestmark = [
     pytest.mark.frameworks,
     pytest.mark.usefixtures("few_further_calls"),
