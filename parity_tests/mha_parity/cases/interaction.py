@@ -37,7 +37,7 @@ class Interaction:
     features: Mapping[str, tuple[str, ...]]
     holds: Callable[[Case], bool]
     change: Change = lambda sizes, _: sizes
-    due: int = 0
+    first: int = 0
 
     def shown_by(self, case: Case, offer: Offer) -> bool:
         """Return whether a case has the interaction, and nothing that may cover it."""

@@ -50,11 +50,11 @@ class MissingInteractions:
         ]
 
     def made(self, place: int, make: Callable[[Features, Sizes], Case]) -> Case | None:
-        """Return a case for the first interaction that is due at a place and missing."""
+        """Return a case for the first interaction that belongs at a place and is missing."""
         if place % EVERY == 0:
             return None
         for each in self._left:
-            if each.due <= place < each.due + PATIENCE:
+            if each.first <= place < each.first + PATIENCE:
                 for _ in range(ATTEMPTS):
                     features = each.drawn(self._offer, self._rng)
                     if features is None:
@@ -176,7 +176,7 @@ def _arguments() -> Iterable[Interaction]:
             features=features,
             holds=holds,
             change=made_equal("keys", "queries"),
-            due=LATE,
+            first=LATE,
         )
     separate: Mapping[str, Callable[[Case], bool]] = {
         "kdim == embed_dim": lambda c: c.kdim == c.embed_dim,
@@ -185,9 +185,9 @@ def _arguments() -> Iterable[Interaction]:
     }
     for name, holds in separate.items():
         features = {"projection": ("separate",), "size": ("small",)}
-        yield Interaction(name=name, features=features, holds=holds, due=LATE)
+        yield Interaction(name=name, features=features, holds=holds, first=LATE)
     yield Interaction(
-        name="a row hidden by the least finite number", due=LATE,
+        name="a row hidden by the least finite number", first=LATE,
         features={"attn": ("float2d", "float3d"), "padding": ("none",), "masked_rows": ("some",)},
         holds=lambda c: may_hide_by_numbers(c, c.seed),
     )  # fmt: skip
@@ -206,7 +206,7 @@ def _sizes() -> Iterable[Interaction]:
     for name, axis, value, suits in lengths:
         yield Interaction(
             name=name, features={"size": ("medium",), "inputs": ("cross", "distinct")},
-            holds=has_size(axis, suits), change=changed_to({axis: value}), due=LATE,
+            holds=has_size(axis, suits), change=changed_to({axis: value}), first=LATE,
         )  # fmt: skip
     whole: Mapping[str, tuple[str, Sizes, Mapping[str, tuple[str, ...]]]] = {
         "N == 64": ("batch", {"batch": 64}, {"layout": SEVERAL}),
@@ -216,12 +216,12 @@ def _sizes() -> Iterable[Interaction]:
     for name, (axis, sizes, features) in whole.items():
         yield Interaction(
             name=name, features={"size": ("small",), "heads": ("many",), **features},
-            holds=has_size(axis, partial(eq, int(name[5:]))), change=changed_to(sizes), due=LATE,
+            holds=has_size(axis, partial(eq, int(name[5:]))), change=changed_to(sizes), first=LATE,
         )  # fmt: skip
     for axis, value in itertools.product(("queries", "keys"), (n for n in SHORT if n > SMALL_TILE)):
         yield Interaction(
             name=f"{axis} == {value}", features={"size": ("small",)},
-            holds=has_size(axis, partial(eq, value)), change=changed_to({axis: value}), due=LATER,
+            holds=has_size(axis, partial(eq, value)), change=changed_to({axis: value}), first=LATER,
         )  # fmt: skip
 
 

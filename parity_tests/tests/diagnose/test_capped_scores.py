@@ -14,6 +14,7 @@ from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.search import attention_in_float64
 from subject_checks import check_subject
 
+if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 
@@ -53,9 +54,7 @@ def test_what_has_no_cap_passes(name: str) -> None:
     ("name", "said"),
     [("Activated", "`tanh` has no counterpart"), ("UnnamedActivated", "do not say so")],
 )
-def test_activated_projections_are_refused(
-    name: str, said: str
-) -> None:
+def test_activated_projections_are_refused(name: str, said: str) -> None:
     """What is no function of the score has no counterpart in torch's layer, and is not judged."""
     with pytest.raises(TargetError, match=said):
         check_subject(f"capped_scores.py:{name}", cases=40)

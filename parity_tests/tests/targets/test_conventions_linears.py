@@ -76,11 +76,11 @@ def test_orders_that_no_name_and_no_torch_has_are_not_explained_away(name: str) 
 def test_what_was_found_out_is_said() -> None:
     """A reader learns how packed rows were filled, and that the future was hidden."""
     lies = "called with qkv, proj as Linears and rows {}; (N, L, E)."
-    assert lies.format("head by head") in judged("HeadByHead", 8).notes
-    assert lies.format("column by column") in judged("ColumnByColumn", 8).notes
+    assert lies.format("head by head") in judged("HeadByHead", cases=8).notes
+    assert lies.format("column by column") in judged("ColumnByColumn", cases=8).notes
     said = "called with to_qvk, W_0 as Linears and rows by columns, parts and heads; (N, L, E)."
-    assert said in judged("ByColumns", 8).notes
-    verdict = judged("WithContextLength", 8)
+    assert said in judged("ByColumns", cases=8).notes
+    verdict = judged("WithContextLength", cases=8)
     assert CAUSAL in verdict.notes
     assert {"causal"} == {r.value for r in verdict.features if r.axis == "attn" and r.cases}
 

@@ -135,7 +135,7 @@ def test_an_adapter_of_a_wrong_target_calls_it(capsys: pytest.CaptureFixture[str
     """What is recognised and not equal is called all the same, and said to be looked at."""
     assert 0 == main(["adapt", f"{SUBJECTS}/wants_masks.py:unscaled"])
     said = capsys.readouterr().out
-    assert "    result = Target(call.query, call.key, call.value, call.num_heads)\n" in said
+    assert "    return Target(call.query, call.key, call.value, call.num_heads)\n" in said
     assert re.search(r"# As it is called here, the output correlates .* by 0\.\d+: check", said)
 
 
