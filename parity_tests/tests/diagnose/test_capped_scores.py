@@ -15,6 +15,8 @@ from mha_parity.targets.fit.search import attention_in_float64
 from subject_checks import check_subject
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 

@@ -189,7 +189,7 @@ def test_a_case_with_gradients_replays_with_them(capsys: pytest.CaptureFixture[s
 
 def test_assert_parity_takes_grad() -> None:
     """The assertion of a test judges gradients as well."""
-    assert_parity(torch.nn.MultiheadAttention, grad=True, cases=30, dtypes=("float64",))
+    assert_parity(torch.nn.MultiheadAttention, grad=True, cases=40, dtypes=("float64",))
     wrong = load.load(f"{SUBJECTS}/torch_backward.py:wrong")
     with pytest.raises(AssertionError, match="gradient of"):
         assert_parity(wrong, grad=True, cases=10)

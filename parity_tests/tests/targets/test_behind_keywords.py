@@ -18,7 +18,7 @@ MASKS = {
 }
 
 
-judged = checks_of(FILE, cases=36, dtypes=("float64",))
+judged = checks_of(FILE, cases=48, dtypes=("float64",))
 
 
 @pytest.mark.parametrize("name", MASKS)

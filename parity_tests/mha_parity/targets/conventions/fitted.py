@@ -24,7 +24,6 @@ from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, hides_the_future
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
 from mha_parity.targets.fit.bent_scores import bends_scores
-from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.candidates import Layers, of_function
 from mha_parity.targets.fit.construct import Sizes, keys_read, names_unpacked
 from mha_parity.targets.fit.interpretation import OF_HEADS
@@ -46,7 +45,12 @@ from mha_parity.targets.fit.search import (
     is_rounding,
     trial_problem,
 )
-from mha_parity.targets.fit.settled import with_channels_permuted, with_lengths, with_optional
+from mha_parity.targets.fit.settled import (
+    built_remarks,
+    with_channels_permuted,
+    with_lengths,
+    with_optional,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +58,6 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-    from mha_parity.targets.fit.construct import Construction
     from mha_parity.targets.fit.interpretation import Interpretation
 
 
@@ -67,11 +70,6 @@ DTYPES = ("float64", "float32")  # of the small problems, the second for what ta
 # A name that says what is scaled; `scale` may be anything's.
 SCALE_OF_SCORES = re.compile(r"^(sm|softmax|attn|attention|qk|score)_?scal(e|ing)")
 GIVEN_SCALE = 0.375  # of a trial: neither 0 nor 1 / sqrt(head_dim)
-PERMUTED = (
-    "the heads take every H-th channel of {}: channel d * H + h there is channel h * D + d of "
-    "torch's layer, in whose order its weights compute something else; it was judged with weights "
-    "in its own."
-)
 HALF = ("float16", "bfloat16")  # for what raises in both
 
 
@@ -348,28 +346,7 @@ class Fitted(InterpretedCalls):
             self.offer = self.offer | {"attn": ("causal",), "inputs": ("self",)}
             self.reasons["attn", "none"] = HIDES
             remarks.append(CAUSAL)
-        self.remarks = (*remarks, *self.norm_remarks, *self._built_remarks())
-
-    def _built_remarks(self) -> Iterator[str]:
-        """Yield what is said of a layer's length, channels, and lists that torch does not see."""
-        made = self.how.construction
-        if made is not None and made.longer_by is not None:
-            more = f" less {made.longer_by}" if made.longer_by else ""
-            yield f"it takes one length alone: for each call it was built for that{more}."
-        if permuted := self.how.width_first:
-            yield PERMUTED.format(", ".join(f"`{path}`" for path in permuted))
-        for path in self._plain_lists(made) if made else ():
-            yield (
-                f"`{path}` is a plain list: torch neither trains, moves nor saves the modules in "
-                "it; it was judged as a torch.nn.ModuleList."
-            )
-
-    def _plain_lists(self, made: Construction) -> tuple[str, ...]:
-        """Return the lists of modules of a layer that can be built with several heads, or one."""
-        for heads in (SMALL.heads_count, 1):
-            with suppress(CandidateError):
-                return tuple(plain_lists(self._new(made, Sizes(SMALL.embed_dim, heads))))
-        return ()
+        self.remarks = (*remarks, *self.norm_remarks, *built_remarks(self.how, self._new))
 
     def _hides_the_future(self) -> bool:
         try:

@@ -30,7 +30,7 @@ def bends_scores(ask: Callable[[Problem], Array], problem: Problem) -> bool:
     """Return whether outputs are those of attention to small scores, and only these decide.
 
     ``problem`` has no masks, and its output is another than that of attention. False where query
-    and key cannot be set apart, and in 16 bits.
+    and key cannot be given alone, and in 16 bits.
     """
     shared = problem.w_q is None and problem.case.inputs == "self"
     if shared or problem.dtype.itemsize < 4 or problem.case.kv_heads != "equal":

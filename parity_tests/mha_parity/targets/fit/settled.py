@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.from_torch import converter
 from mha_parity.targets.fit import names
+from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.construct import Sizes, meanings
 from mha_parity.targets.fit.roles import givens, is_other
 from mha_parity.targets.fit.search import MISSHAPED, SMALL, WIDTH_FIRST, Search
@@ -14,7 +17,7 @@ from mha_parity.targets.fit.weights import with_width_first
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mha_parity.targets.fit.construct import Construction
     from mha_parity.targets.fit.interpretation import Interpretation
@@ -23,6 +26,11 @@ if TYPE_CHECKING:
 
 LONGEST_ASKED = 1024  # a longer default is a bound that few cases reach
 ALL_WIDTH_FIRST = WIDTH_FIRST.format("split and merged")
+PERMUTED = (
+    "the heads take every H-th channel of {}: channel d * H + h there is channel h * D + d of "
+    "torch's layer, in whose order its weights compute something else; it was judged with weights "
+    "in its own."
+)
 TORCHS_NAMES = frozenset({"in_proj_weight", "q_proj_weight"})  # weights that torch's layer has too
 
 
@@ -157,3 +165,29 @@ def _default_lengths(
 def _search(ask: Ask, dtype: str, length: int) -> Search:
     """Return a search on small problems of one length."""
     return Search(ask, dtype, base=SMALL.replace(queries=length, keys=length))
+
+
+def built_remarks(how: Interpretation, new: Callable[[Construction, Sizes], Any]) -> Iterator[str]:
+    """Yield what is said of a layer's length, channels, and lists that torch does not see.
+
+    ``new`` builds the layer at other sizes.
+    """
+    made = how.construction
+    if made is not None and made.longer_by is not None:
+        more = f" less {made.longer_by}" if made.longer_by else ""
+        yield f"it takes one length alone: for each call it was built for that{more}."
+    if permuted := how.width_first:
+        yield PERMUTED.format(", ".join(f"`{path}`" for path in permuted))
+    for path in _plain_lists(made, new) if made else ():
+        yield (
+            f"`{path}` is a plain list: torch neither trains, moves nor saves the modules in "
+            "it; it was judged as a torch.nn.ModuleList."
+        )
+
+
+def _plain_lists(made: Construction, new: Callable[[Construction, Sizes], Any]) -> tuple[str, ...]:
+    """Return the lists of modules of a layer that can be built with several heads, or one."""
+    for heads in (SMALL.heads_count, 1):
+        with suppress(CandidateError):
+            return tuple(plain_lists(new(made, Sizes(SMALL.embed_dim, heads))))
+    return ()
