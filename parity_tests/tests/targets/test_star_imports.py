@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mha_parity.core.candidate import TargetError
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
+from subject_checks import SUBJECTS
 
-FILE = Path(__file__).parents[2] / "subjects" / "star_imports.py"
+FILE = SUBJECTS / "star_imports.py"
 
 
 @pytest.mark.parametrize("name", ["Attention", "attention"])
