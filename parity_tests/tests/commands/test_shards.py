@@ -110,6 +110,7 @@ def test_the_sums_of_each_shard_count(
         found["runs"][0]["systematic"] = {"sums": [], "spread": {}, "last": {}}
         paths.append(_written(found, tmp_path / f"{number}.json"))
     _, merged = document(["merge", *paths], tmp_path / "merged.json")
+    assert 60 == merged["cases"]["run"]
     assert SYSTEMATIC not in checks_that_fail(merged)
 
 

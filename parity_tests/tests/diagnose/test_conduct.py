@@ -79,10 +79,13 @@ def test_each_is_named(target: str, name: str) -> None:
 def test_nothing_is_said_of_the_honest(target: str) -> None:
     """A candidate without memory passes, and no diagnosis is made."""
     found = verdict(SUBJECTS, target)
-    assert Outcome.FAIL is not found.outcome
+    assert 0 == found.failed
+    assert found.passed > CASES / 2
     assert () == found.diagnosis
 
 
 def test_torch_is_let_pass_where_nobody_forbids_it() -> None:
     """A target that hands its work to torch is right; only who promised otherwise is at fault."""
-    assert Outcome.FAIL is not verdict(SUBJECTS, "dishonest.py:asks_torch").outcome
+    found = verdict(SUBJECTS, "dishonest.py:asks_torch")
+    assert 0 == found.failed
+    assert found.passed > CASES / 2

@@ -31,7 +31,9 @@ def test_fits_the_width(
     width: int, failed: int, make_verdict: Callable[..., Verdict], shown: Callable[..., str]
 ) -> None:
     """No line is wider than the console, but ids and replay lines, which are copied whole."""
-    lines = shown(make_verdict(failed=failed), width).splitlines()
+    verdict = make_verdict(failed=failed)
+    lines = shown(verdict, width).splitlines()
+    assert re.sub(r"\s", "", verdict.sentence) in re.sub(r"[\s│]", "", "".join(lines))
     wide = [line for line in lines if len(line.rstrip()) > width and "replay" not in line]
     assert not [
         line for line in wide if not re.fullmatch(r" *((case|shrunk from) +)?mha-[\w-]+", line)
