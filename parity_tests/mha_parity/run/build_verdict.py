@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.verdict import Failure, Verdict
 from mha_parity.judging.output import JudgeSettings
 from mha_parity.run import accuracy_rows, answer_dtype, by_answers, summary, torch_changes
+from mha_parity.run.case_run import CaseResult, shows_failure
 from mha_parity.run.diagnosed import diagnosed
 from mha_parity.run.failures import failures_of
 from mha_parity.run.gradient_pictures import gradient_pictures
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.options import Options
     from mha_parity.core.pictures import WeightsPicture
-    from mha_parity.run.case_run import CaseResult
     from mha_parity.run.repro import Repro
 
 
@@ -72,7 +72,7 @@ def build_verdict(
         outcome=summary.outcome(case_results, rows, parameters, run_fails, most),
         improbable=summary.improbable(case_results, most),
         run=len(case_results),
-        stopped_early=options.fail_fast and case_results[-1].fails,
+        stopped_early=options.fail_fast and shows_failure(case_results),
         passed=sum(not (result.fails or result.inconclusive) for result in case_results),
         failed=len(failing),
         inconclusive=inconclusive,

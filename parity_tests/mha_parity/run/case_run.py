@@ -44,6 +44,7 @@ ALL_OF, THEN_EVERY = 2000, 5
 IN_FLIGHT = 24  # cases sent to a candidate in another process while the oracle computes
 
 ANSWERED = "call completes"
+_NO_ANSWER = {Severity.CRASH, Severity.TIMEOUT, Severity.INCONCLUSIVE}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -92,10 +93,25 @@ class CaseResult:
         severities = {check_result.severity for check_result in self.check_results}
         return not self.fails and Severity.INCONCLUSIVE in severities
 
+    @property
+    def answered(self) -> bool:
+        """Whether a call of the case came back, with whatever answer."""
+        return bool(self.held) or any(
+            each.check != ANSWERED or each.severity not in _NO_ANSWER for each in self.check_results
+        )
+
     def without_arrays(self, *, with_answer: bool = False) -> CaseResult:
         """Return the result without its arrays, or all but the answer, as a long run keeps it."""
         answer = self.answer if with_answer else None
         return replace(self, problem=None, reference=None, answer=answer)
+
+
+def shows_failure(case_results: Sequence[CaseResult]) -> bool:
+    """Return whether these cases tell a failing target: a case failed, and a call was answered.
+
+    A target that raises in its first cases may be one that cannot be called at all.
+    """
+    return any(each.fails for each in case_results) and any(each.answered for each in case_results)
 
 
 def is_measured(place: int) -> bool:

@@ -15,6 +15,7 @@ from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.recorded import active, asks_torch, load_torch, using
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
+from mha_parity.run.case_run import CaseResult, shows_failure
 from mha_parity.run.chunks import WHOLE, Shard, run_chunks
 from mha_parity.run.executors import STAYS, can_move, process_count, processes, run_chunks_on
 from mha_parity.run.fresh import SAMPLED_FROM, FreshProcesses, state_findings
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.check_result import CheckResult
     from mha_parity.core.verdict import Verdict
-    from mha_parity.run.case_run import CaseResult
     from mha_parity.run.chunks import ChunkResult
 
 Progress = Callable[[int, int], None]
@@ -111,7 +111,7 @@ def run_all(
             kept.add(chunk.case_results)
             systematic.merge(chunk.systematic)
             there = there or chunk.environment
-            if options.fail_fast and case_results[-1].fails:
+            if options.fail_fast and shows_failure(case_results):
                 break
             if options.diagnose and shard.size(options.cases) >= SAMPLED_FROM:
                 fresh.start()

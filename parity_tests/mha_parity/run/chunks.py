@@ -66,10 +66,13 @@ def run_chunk(
 ) -> ChunkResult:
     """Run cases on an open candidate, all or up to the first failure; ``tick`` follows each.
 
+    A failure ends them once a case was answered: a target that only raised may be one that cannot
+    be called.
     ``first`` is the place of the first of them in the run, ``step`` the distance to the next.
     """
     chunk = ChunkResult([], SystematicErrorTest())
     kept = 0
+    failed = answered = False
     for number, case_result in enumerate(run_cases(candidate, cases, settings, first, step)):
         place = first + step * number
         if (
@@ -84,7 +87,8 @@ def run_chunk(
         without_arrays = case_result.without_arrays(with_answer=is_sampled(place // step))
         chunk.case_results.append(case_result if keep else without_arrays)
         tick()
-        if fail_fast and case_result.fails:
+        failed, answered = failed or case_result.fails, answered or case_result.answered
+        if fail_fast and failed and answered:
             break
     return chunk
 

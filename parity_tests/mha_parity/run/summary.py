@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 # Values that replace the normal ones in a few cases: a short run may have none of them.
 PARTIAL_BIASES = frozenset({("bias", "in"), ("bias", "out")})
 NOT_DRAWN = "--cases 500 has some"
-_NO_ANSWER = {Severity.CRASH, Severity.TIMEOUT, Severity.INCONCLUSIVE}
 
 
 def outcome(
@@ -282,12 +281,7 @@ def refuse_unanswered(target: str, convention: str, case_results: Sequence[CaseR
 
     """
     calls = [result for each in case_results for result in each.check_results]
-    answered = any(each.held for each in case_results)
-    if (
-        not calls
-        or answered
-        or not all(each.check == ANSWERED and each.severity in _NO_ANSWER for each in calls)
-    ):
+    if not calls or any(each.answered for each in case_results):
         return
     tried = [each for each in calls if not each.detail.startswith(NOT_ASKED)]
     said = Counter(each.kind for each in tried)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from mha_parity.cases.asking_order import asked_cases
 from mha_parity.cases.covering import draw_cases
 from mha_parity.catalogue.base import Attention, attend
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.arrays import Array
-from mha_parity.core.candidate import FunctionCandidate
+from mha_parity.core.candidate import CandidateError, FunctionCandidate
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome, Verdict
@@ -33,6 +34,16 @@ def right(problem: Problem) -> Array:
     return attend(Attention, problem).output
 
 
+def crashes(problem: Problem) -> Array:
+    """Raise for every problem."""
+    raise CandidateError("crash", f"raised ValueError: {problem.case.batch} samples")
+
+
+def crashes_for_one_sample(problem: Problem) -> Array:
+    """Raise for one sample, else return the right answer."""
+    return crashes(problem) if problem.case.batch == 1 else right(problem)
+
+
 def judged(function: object, cases: int) -> Verdict:
     """Judge a function of problems up to its first failure."""
     plain = whole_offer() | {"weights": ("none",), "size": ("small",), "dtype": ("float64",)}
@@ -49,6 +60,21 @@ def test_a_run_ends_at_the_first_failure() -> None:
     assert verdict.run < 40
     assert stopped in verdict.sentence
     assert document(verdict)["cases"]["stopped_early"] is True
+
+
+def test_a_target_that_raises_first_is_asked_until_it_answers() -> None:
+    """A crash of the first cases is a failure, not a target that could not be called."""
+    verdict = judged(crashes_for_one_sample, 40)
+
+    assert Outcome.FAIL is verdict.outcome
+    assert verdict.stopped_early
+    assert verdict.failed == verdict.run - 1, "only the last was answered, and rightly"
+
+
+def test_a_target_that_always_raises_could_not_be_called() -> None:
+    """Where no case is answered, all are asked, and there is no verdict."""
+    with pytest.raises(ValueError, match="none of 12 cases was answered"):
+        judged(crashes, 12)
 
 
 def test_the_first_failure_is_looked_for_where_it_is_likely() -> None:

@@ -26,7 +26,7 @@ def test_right_ones_pass(name: str) -> None:
 @pytest.mark.parametrize("name", ["MultiQueryReversed", "PackedInOtherOrder"])
 def test_wrong_ones_fail(name: str) -> None:
     """The order of the heads, and of what is packed, shows."""
-    assert Outcome.FAIL == check_subject(f"one_kv_head.py:{name}", cases=24).outcome
+    assert Outcome.FAIL == check_subject(f"one_kv_head.py:{name}", cases=24, fail_fast=True).outcome
 
 
 def test_all_cases_have_one_key_head() -> None:

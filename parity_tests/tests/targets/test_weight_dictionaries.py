@@ -39,7 +39,7 @@ def test_right_ones_pass(name: str, said: str) -> None:
 )
 def test_wrong_ones_fail(name: str) -> None:
     """A key's matrix is never given as the value's, whatever would fit."""
-    verdict = judged(name)
+    verdict = judged(name, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome, verdict
 
 
