@@ -24,6 +24,7 @@ from mha_parity.core.environment import VERSIONS, environment
 from mha_parity.core.threads import in_one_thread
 from mha_parity.oracle.recorded import load_torch
 from mha_parity.run.chunks import WHOLE, run_chunk, split
+from mha_parity.run.cluster import keep_freed_memory
 from mha_parity.worker.open_target import opened
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ def run_here(
     step: int,
 ) -> ChunkResult:
     """Run one chunk in this process, whose target stays open for the next chunk of ``run``."""
+    keep_freed_memory()
     load_torch()
     with _OpenTarget.lock, in_one_thread(blas=True):
         candidate = _OpenTarget.of(run, target, options)

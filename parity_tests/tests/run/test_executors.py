@@ -281,6 +281,40 @@ def test_an_interrupt_leaves_the_cluster_free() -> None:
         assert not any(client.processing().values())
 
 
+FAULTS = """
+import os, resource, sys
+import numpy as np
+from mha_parity.run.cluster import keep_freed_memory
+
+if sys.argv[1] == "dask":
+    sys.modules["distributed"] = sys
+keep_freed_memory()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(100):
+    np.ones(1 << 18)
+faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(faults, os.environ.get("MALLOC_TRIM_THRESHOLD_"))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="another system has no mallopt(3)")
+def test_a_worker_of_dask_keeps_the_memory_that_it_freed() -> None:
+    """Arrays of 2 MiB are mapped once, not each time; a process not of Dask keeps its setting."""
+    few, setting = _page_faults("dask")
+    many, kept = _page_faults("no")
+
+    assert few < many / 10, (few, many)
+    assert ("None", "65536") == (setting, kept)
+
+
+def _page_faults(of: str) -> tuple[int, str]:
+    """Return how often a page was mapped for 100 arrays, and what the setting is then."""
+    setting = os.environ | {"MALLOC_TRIM_THRESHOLD_": "65536"}
+    said = subprocess.check_output([sys.executable, "-c", FAULTS, of], env=setting, text=True)
+    faults, left = said.split()
+    return int(faults), left
+
+
 def test_a_cluster_that_is_not_there_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
