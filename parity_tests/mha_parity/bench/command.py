@@ -63,7 +63,7 @@ def run(work: list[Task], settings: BenchSettings, console: Console) -> BenchRep
     results: list[Result] = []
     with progress(console, "the benchmark", "timing", "tasks") as steps:
         steps.at("measuring the peak of matrix products", 0, len(work))
-        measured = peaks.measure(settings.threads)
+        measured = peaks.measure_peak(settings.threads)
         environment = peaks.peak_environment(settings, measured)
         peak = max(measured.flops.values())
         table.heading(environment, measured.flops, console)

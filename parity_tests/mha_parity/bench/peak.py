@@ -29,7 +29,7 @@ class PeakMeasurement:
     kernels: Mapping[str, str]
 
 
-def measure(threads: int) -> PeakMeasurement:
+def measure_peak(threads: int) -> PeakMeasurement:
     """Time a product in each library, alternating, and keep the best of each."""
     first: dict[str, Contender] = {each.library: each for each in reversed(CONTENDERS)}
     best: dict[str, float] = {}

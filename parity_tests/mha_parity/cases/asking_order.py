@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.covering import FIRST, REPEAT_EVERY, case_index, drawing
+from mha_parity.cases.covering import FIRST, REPEAT_EVERY, case_index, drawn_cases
 from mha_parity.cases.generate import scale_factor
 from mha_parity.cases.interactions import INTERACTIONS
 from mha_parity.cases.sizes import cost
@@ -35,9 +35,9 @@ SIZES = ("batch", "queries", "keys", "heads_count", "head_dim")
 def asked_cases(offer: Offer, count: int, seed: int) -> Iterator[Case]:
     """Yield ``count`` drawn cases in the order of asking."""
     if count <= FIRST:
-        yield from drawing(offer, count, seed)
+        yield from drawn_cases(offer, count, seed)
         return
-    drawn = drawing(offer, max(count, WINDOW), seed)
+    drawn = drawn_cases(offer, max(count, WINDOW), seed)
     window = list(itertools.islice(drawn, WINDOW))
     traits = [_traits(case) | _interactions(case, offer) for case in window]
     order = order_by_new_pairs(traits, [_time(case) for case in window])

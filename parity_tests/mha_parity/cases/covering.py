@@ -71,11 +71,11 @@ def _extreme(offer: Offer) -> tuple[str, ...]:
 
 
 def draw_cases(offer: Offer, count: int, seed: int) -> list[Case]:
-    """Return ``count`` cases, as ``drawing`` yields them."""
-    return list(drawing(offer, count, seed))
+    """Return ``count`` cases, as ``drawn_cases`` yields them."""
+    return list(drawn_cases(offer, count, seed))
 
 
-def drawing(offer: Offer, count: int, seed: int) -> Iterator[Case]:
+def drawn_cases(offer: Offer, count: int, seed: int) -> Iterator[Case]:
     """Yield ``count`` cases: the pairwise cover first, then random ones.
 
     Between them, after the first ``FIRST``, stand cases made for interactions that are missing.

@@ -73,7 +73,7 @@ class Round:
         self._values, self._rng = tuple(values), rng
         self._left: list[int] = []
 
-    def deal(self, fits: Callable[[int], bool]) -> int | None:
+    def next_fitting(self, fits: Callable[[int], bool]) -> int | None:
         """Return the next value that fits; those that do not keep their place in the round."""
         for _ in range(2):
             for i, value in enumerate(self._left):
@@ -164,7 +164,7 @@ class SizeDraw:
                 same = tried["heads_count"] == tried["head_dim"] and features["size"] != "equal"
                 return not same and cost(tried, features) <= limit
 
-            sizes[name] = self.rounds[axis].deal(fits) or sizes[name]
+            sizes[name] = self.rounds[axis].next_fitting(fits) or sizes[name]
 
     @staticmethod
     def _free(name: str, features: Features) -> bool:
@@ -199,7 +199,7 @@ class SizeDraw:
     def _square(self, sizes: Sizes, features: Features, *, dealt: bool) -> None:
         """Make L = S and H = D."""
         if self._free("heads_count", features):
-            sizes["heads_count"] = self.rounds["square"].deal(lambda _: True) or 2
+            sizes["heads_count"] = self.rounds["square"].next_fitting(lambda _: True) or 2
         sizes["head_dim"] = sizes["heads_count"]
         if dealt:
             self._deal(sizes, features, LIMIT, ("keys",))
@@ -228,14 +228,14 @@ class SizeDraw:
         expected = LAYER_EVERY // 4 + LAYER_EVERY * self.layers
         if self.drawn >= expected + WAIT * (not shows):
             widest = WIDEST_FLOAT64 if exact else math.inf
-            number = self.rounds["layer"].deal(lambda i: math.prod(LAYERS[i]) <= widest)
+            number = self.rounds["layer"].next_fitting(lambda i: math.prod(LAYERS[i]) <= widest)
             heads, head_dim = LAYERS[number or 0]
             self.layers += 1
             sizes |= self._plain(features) | {"heads_count": heads, "head_dim": head_dim}
 
     def _coincide(self, sizes: Sizes, features: Features) -> None:
         """Make two sizes equal, or a length equal to N H or to E."""
-        number = self.rounds["coincidence"].deal(lambda _: True) or 0
+        number = self.rounds["coincidence"].next_fitting(lambda _: True) or 0
         if features["attn"].endswith("2d") and self.rng.random() < TWO_READINGS:
             number = EQUAL_SIZES.index(("batch", "queries"))
         if number < len(EQUAL_SIZES):
@@ -255,7 +255,7 @@ class SizeDraw:
         names = ("batch", "queries", "keys", "head_dim")
         first = int(features["layout"] == "unbatched")
         allowed = range(first, 3 if features["size"] == "empty" else 4)
-        return names[self.rounds["least"].deal(allowed.__contains__) or 0]
+        return names[self.rounds["least"].next_fitting(allowed.__contains__) or 0]
 
     def _derived(self, sizes: Sizes, features: Features) -> Sizes:
         """Return the sizes that follow from the others."""
@@ -268,7 +268,7 @@ class SizeDraw:
             others = [sizes["head_dim"] + more for more in (1, 2, 3)] + [8, 16]
             found["v_head_dim"] = rng.choice([d for d in others if d != sizes["head_dim"]])
         if features["projection"] == "separate":
-            widths = KV_WIDTHS[self.rounds["kv widths"].deal(lambda _: True) or 0]
+            widths = KV_WIDTHS[self.rounds["kv widths"].next_fitting(lambda _: True) or 0]
             kdim, vdim = (max(width + more, 1) for more in widths)
             found |= {"kdim": kdim, "vdim": vdim + (kdim == vdim == width)}
         return found

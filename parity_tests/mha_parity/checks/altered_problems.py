@@ -107,7 +107,7 @@ def _other_lengths(hidden: Array) -> Array:
     return np.asarray(np.arange(keys) > lengths % max(keys, 1))
 
 
-def without_masks(problem: Problem, offer: Offer) -> Problem | None:
+def all_keys_visible(problem: Problem, offer: Offer) -> Problem | None:
     """Return the problem with all keys visible; None where it is, or nobody can be asked that."""
     case = problem.case
     hidden = problem.is_causal or any(getattr(problem, name) is not None for name in MASKS)

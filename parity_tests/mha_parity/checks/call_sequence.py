@@ -143,7 +143,7 @@ class CallSequence:
 
     def bare(self, problem: Problem) -> Problem | None:
         """Return a problem without masks; None where it has none, or the constructor causes it."""
-        bare = altered.without_masks(problem, self.bound.offer)
+        bare = altered.all_keys_visible(problem, self.bound.offer)
         if bare is None or self.bound.switches(bare) != self.bound.switches(problem):
             return None
         return bare

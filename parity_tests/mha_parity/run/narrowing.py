@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.asking_order import asked_cases
-from mha_parity.cases.covering import drawing, reachable
+from mha_parity.cases.covering import drawn_cases, reachable
 from mha_parity.cases.sizes import FULL_LIMIT, cost
 from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask
 from mha_parity.core.features import has_one_kv_head
@@ -155,7 +155,7 @@ def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[
     Telling cases come first where the first failure ends the run.
     """
     own = getattr(candidate, "own_weights", None)
-    draw = asked_cases if options.fail_fast else drawing
+    draw = asked_cases if options.fail_fast else drawn_cases
     drawn = draw(offer, options.cases, options.seed)
     fitting: Iterable[Case] = drawn if own is None else map(own.case, drawn)
     if has_one_kv_head(candidate.offer):

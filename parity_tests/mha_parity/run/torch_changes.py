@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import mha_torch
-from mha_parity.core.compare import same_kind
+from mha_parity.core.compare import nonfinite_agree
 from mha_parity.core.environment import TORCH, installed
 from mha_parity.core.threads import in_one_thread
 from mha_parity.core.verdict import PINNED_PATH
@@ -120,7 +120,7 @@ def _output(problem: Problem, path: str) -> Array | None:
 
 def _units(problem: Problem, then: Array, now: Array) -> float:
     """Return the largest difference in units of what is allowed; infinity where kinds differ."""
-    if not same_kind(then.astype(np.float64), now.astype(np.float64)).all():
+    if not nonfinite_agree(then.astype(np.float64), now.astype(np.float64)).all():
         return float("inf")
     reference = reference_answer(problem)
     judged = judged_array("output", problem, reference)

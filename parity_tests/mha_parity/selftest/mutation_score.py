@@ -31,11 +31,11 @@ from mha_parity.selftest.mutation_draw import ROOMS, Mutation, draw
 from mha_parity.selftest.mutation_tests import (
     RecordedTest,
     WarmProcess,
+    cached_json,
     chosen,
     files_of,
     first_difference,
     function_at,
-    kept,
 )
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def run_tests(
             "seconds": round(time.monotonic() - begin, 1),
         }
 
-    result = ChangeResult(change=change, **kept(f"{warm.tree()} {change.path} {text}", run))
+    result = ChangeResult(change=change, **cached_json(f"{warm.tree()} {change.path} {text}", run))
     if result.outcome == "survived" and change.key in read_equivalents():
         return replace(result, outcome="equivalent")
     return result

@@ -102,7 +102,7 @@ class WarmProcess:
                 raise RuntimeError(f"{file} fails on unchanged code; mend it first.")
             return answer["passed"]
 
-        read = kept("\n".join([file, *needed]), ask)
+        read = cached_json("\n".join([file, *needed]), ask)
         return [
             RecordedTest(name=name, seconds=seconds, called=frozenset(map(tuple, called)))
             for name, seconds, called in read
@@ -115,7 +115,7 @@ class WarmProcess:
         return done.stdout
 
 
-def kept(key: str, compute: Callable[[], Any]) -> Any:
+def cached_json(key: str, compute: Callable[[], Any]) -> Any:
     """Return what ``build/mutation`` keeps under a key, or compute it and keep it, as JSON."""
     path = STORE / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     if not path.exists():

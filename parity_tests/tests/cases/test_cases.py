@@ -17,10 +17,10 @@ from mha_parity.cases.covering import (
     case_index,
     cover,
     draw_cases,
-    drawing,
+    drawn_cases,
 )
 from mha_parity.cases.generate import make_problem, scale_factor
-from mha_parity.cases.memory_layout import present
+from mha_parity.cases.memory_layout import in_layout
 from mha_parity.cases.rng import SPREAD, Stream, largest_number
 from mha_parity.core.case import Case, parse
 from mha_parity.core.features import AXES, EXTREME_VALUES, PLAIN, Offer, offer
@@ -209,7 +209,7 @@ def run_digest(offered: Offer, draws: Callable[[Offer, int, int], Iterable[Case]
     for case in (case for seed in (0, 5000) for case in draws(offered, 400, seed)):
         whole.update(case.id.encode())
         elements = case.batch * case.heads_count * case.queries * case.keys * case.head_dim
-        if draws is drawing and elements < SMALL:
+        if draws is drawn_cases and elements < SMALL:
             whole.update(digest(case.id).encode())
     return whole.hexdigest()[:16]
 
@@ -223,7 +223,7 @@ def test_a_seed_draws_the_same_cases(name: str, expected: str) -> None:
     """
     form, order = name.split(", ")
     offered = WHOLE if form == "all" else WHOLE | {"form": (form,)}
-    assert expected == run_digest(offered, drawing if order == "drawn" else asked_cases)
+    assert expected == run_digest(offered, drawn_cases if order == "drawn" else asked_cases)
 
 
 def test_another_seed_gives_other_bits() -> None:
@@ -322,7 +322,7 @@ def test_zeros_and_subnormal_numbers_are_drawn() -> None:
 def test_memory_changes_no_number(memory: str) -> None:
     """However an array lies in memory, it holds the same numbers, and is a copy."""
     array = Stream(1).normal(3, 5, 7)
-    copy = present(array, memory)
+    copy = in_layout(array, memory)
 
     np.testing.assert_array_equal(array, copy)
     assert not np.shares_memory(array, copy)

@@ -69,11 +69,11 @@ def test_long_cases_are_few_and_cheap(inputs: str) -> None:
 def test_a_round_deals_each_value_once() -> None:
     """Each value comes once before any comes again; one that does not fit keeps its place."""
     dealt = Round(range(5), random.Random(0))
-    first = [dealt.deal(lambda value: value != 3) for _ in range(4)]
+    first = [dealt.next_fitting(lambda value: value != 3) for _ in range(4)]
 
     assert [0, 1, 2, 4] == sorted(value for value in first if value is not None)
-    assert dealt.deal(lambda _: True) == 3
-    assert dealt.deal(lambda value: value > 9) is None
+    assert dealt.next_fitting(lambda _: True) == 3
+    assert dealt.next_fitting(lambda value: value > 9) is None
 
 
 def test_self_attention_has_one_length() -> None:

@@ -95,13 +95,13 @@ def test_masks_are_taken_away_where_the_offer_has_problems_without() -> None:
     offer = whole_offer()
     for words in ("padding", "boolmask", "causal"):
         own = make_problem(parse(FULL.replace("padding-boolmask", words)))
-        bare = altered.without_masks(own, offer)
+        bare = altered.all_keys_visible(own, offer)
         assert bare is not None, words
         assert ("none", "none") == (bare.case.padding, bare.case.attn)
         assert bare.key_padding_mask is bare.attn_mask is None
         assert not bare.is_causal
         for axis in ("padding", "attn"):
-            assert altered.without_masks(own, offer | {axis: ("causal",)}) is None
+            assert altered.all_keys_visible(own, offer | {axis: ("causal",)}) is None
 
 
 def test_masks_and_keys_are_taken_over_between_equal_lengths_alone() -> None:

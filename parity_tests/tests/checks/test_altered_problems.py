@@ -56,13 +56,13 @@ def test_half_a_problem_has_half_the_lengths(problem: Problem) -> None:
 def test_masks_are_moved_taken_away_or_taken_over(problem: Problem) -> None:
     """Other masks differ; none are left where the offer has none; an earlier problem lends its."""
     moved = altered.other_masks(problem)
-    bare = altered.without_masks(problem, whole_offer())
+    bare = altered.all_keys_visible(problem, whole_offer())
     assert moved is not None
     assert bare is not None
     assert not np.array_equal(moved.hidden(), problem.hidden())
     assert not bare.hidden().any()
-    assert altered.without_masks(bare, whole_offer()) is None
-    assert altered.without_masks(problem, whole_offer() | {"attn": ("causal",)}) is None
+    assert altered.all_keys_visible(bare, whole_offer()) is None
+    assert altered.all_keys_visible(problem, whole_offer() | {"attn": ("causal",)}) is None
     lent = altered.with_masks_of(bare, problem)
     assert lent is not None
     assert np.array_equal(lent.hidden(), problem.hidden())
@@ -87,7 +87,7 @@ def test_other_lengths_hide_the_last_keys_and_no_others() -> None:
 
 def test_keys_are_taken_over_or_put_before(problem: Problem) -> None:
     """Keys of an earlier problem replace those of a later one, or precede them where none hides."""
-    bare = altered.without_masks(problem, whole_offer())
+    bare = altered.all_keys_visible(problem, whole_offer())
     assert bare is not None
     other = altered.other_rows(bare)
     taken = altered.with_keys_of(other, bare)
@@ -119,7 +119,7 @@ def test_one_sample_is_the_first(attn: str, rows: int) -> None:
     assert one.attn_mask is not None
     assert np.array_equal(problem.attn_mask[:rows], one.attn_mask)
     assert altered.first_sample(one) is None
-    bare = altered.without_masks(problem, whole_offer())
+    bare = altered.all_keys_visible(problem, whole_offer())
     assert bare is not None
     single = altered.first_sample(bare)
     assert single is not None

@@ -12,10 +12,10 @@ from mha_parity.selftest import mutation_tests
 from mha_parity.selftest.mutation_tests import (
     RecordedTest,
     WarmProcess,
+    cached_json,
     chosen,
     first_difference,
     function_at,
-    kept,
 )
 
 FILE = "parity_tests/tests/core/test_of_it.py"
@@ -141,5 +141,5 @@ def test_what_is_kept_is_computed_once(tmp_path: Path, monkeypatch: pytest.Monke
         asked.append("once more")
         return list(asked)
 
-    assert ["once more"] == kept("a", compute) == kept("a", compute)
-    assert ["once more", "once more"] == kept("b", compute)
+    assert ["once more"] == cached_json("a", compute) == cached_json("a", compute)
+    assert ["once more", "once more"] == cached_json("b", compute)

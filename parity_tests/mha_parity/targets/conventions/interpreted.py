@@ -130,11 +130,11 @@ class InterpretedCalls(Convention):
             replace_by_identity(layer, path)
 
     def _sizes(self, problem: Problem) -> dict[str, int]:
-        sizes_of = full_width.sizes_of if self.how.full_width else weights.sizes_of
+        sizes_of = full_width.padded_sizes if self.how.full_width else weights.sizes_of
         return sizes_of(problem)
 
     def _arrays(self, problem: Problem, *, bias: bool) -> dict[str, Array]:
-        arrays_of = full_width.arrays_of if self.how.full_width else problem_arrays.arrays_of
+        arrays_of = full_width.spread_arrays if self.how.full_width else problem_arrays.arrays_of
         found = arrays_of(problem, bias=bias)
         if self.how.residual:
             part = "out" if "out" in self.how.parts else "v"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
 
-def sizes_of(problem: Problem) -> dict[str, int]:
+def padded_sizes(problem: Problem) -> dict[str, int]:
     """Return the sizes of heads, of the width of one, and of the input."""
     width = input_width(problem)
     return {"h": problem.num_heads, "d": width, "e": width}
@@ -52,7 +52,7 @@ def narrowed(problem: Problem, output: Array) -> Array:
     return np.concatenate([output[..., start : start + dim] for start in starts], axis=-1)
 
 
-def arrays_of(problem: Problem, *, bias: bool) -> dict[str, Array]:
+def spread_arrays(problem: Problem, *, bias: bool) -> dict[str, Array]:
     """Return weights or biases by part, each head's rows where torch's layer has them."""
     width, heads, dim = input_width(problem), problem.num_heads, problem.head_dim
     factor = math.isqrt(width // dim) if dim else 1

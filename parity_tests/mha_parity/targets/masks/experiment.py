@@ -250,7 +250,7 @@ def cosine(effect: Array, predicted: Array) -> float:
     return float((effect * predicted).sum() / (sizes[0] * sizes[1]))
 
 
-def slope(effect: Array, predicted: Array) -> float:
+def effect_ratio(effect: Array, predicted: Array) -> float:
     """Return by how much the effect grows with what is predicted, in the least squares."""
     size = float((predicted**2).sum())
     return float((effect * predicted).sum()) / size if size else 0.0

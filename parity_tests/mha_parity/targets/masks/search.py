@@ -10,7 +10,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.parameters import NO_ANSWER, Role
-from mha_parity.targets.masks.experiment import SILENT, cosine, log_ratio, slope
+from mha_parity.targets.masks.experiment import SILENT, cosine, effect_ratio, log_ratio
 from mha_parity.targets.masks.mask_format import (
     ADDED,
     LENGTH_SHAPES,
@@ -352,7 +352,7 @@ class _Search:
             self._answered.append(axes)
             effect = self._experiment.effect(shown)
             predicted = self._experiment.centred(-1.0 * hidden)
-            fit, per_unit = cosine(effect, predicted), slope(effect, predicted)
+            fit, per_unit = cosine(effect, predicted), effect_ratio(effect, predicted)
             # What is added to the scores lifts them by a 1 too: that is no meaning of a True.
             if added is not None and abs(-per_unit - rate) < WEAK:
                 continue
@@ -377,7 +377,7 @@ class _Search:
             return None, 0.0
         self._answered.append(axes)
         predicted = self._experiment.centred(added)
-        fit, rate = cosine(effect, predicted), slope(effect, predicted)
+        fit, rate = cosine(effect, predicted), effect_ratio(effect, predicted)
         # No addend is 0: where a 0 hides there is no effect, and none where all other numbers do.
         least = EXACT if self._asked.certain else MIN_COSINE
         is_added = fit > least and (rate < STEEP or self._asked.added)
