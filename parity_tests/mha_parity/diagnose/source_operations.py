@@ -210,6 +210,8 @@ def _called(node: ast.Call) -> str:
 def _binary(node: ast.BinOp | ast.AugAssign) -> str:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         return _power(node)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _is_reciprocal(node.left):
+        return "root"  # meant as one: ``D ** -1 / 2``
     return BINARY.get(type(node.op), "")
 
 
@@ -232,6 +234,13 @@ def _power(node: ast.BinOp) -> str:
     if halves and isinstance(node.left, ast.Name | ast.Attribute):
         return "root"
     return "exp" if isinstance(node.left, ast.Constant) else ""
+
+
+def _is_reciprocal(node: ast.expr) -> bool:
+    """Return whether a variable is raised to the power -1."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Pow):
+        return False
+    return ast.unparse(node.right) == "-1" and isinstance(node.left, ast.Name | ast.Attribute)
 
 
 def _comparison(node: ast.Compare) -> str:

@@ -149,6 +149,14 @@ class Plain(Base):
 """
 
 
+@pytest.mark.parametrize(
+    ("power", "line"), [("(e // h) ** -0.5", 4), ("h ** -1 / 2", 4), ("h ** -1", 7)]
+)
+def test_a_power_of_a_width_that_is_meant_as_a_root_is_the_scale(power: str, line: int) -> None:
+    """``D ** -1 / 2`` is 1 / (2 D), and its line is the suspect; a plain reciprocal is none."""
+    assert lines(LAYER.replace("(e // h) ** -0.5", power), "scale", "Plain") == (line,)
+
+
 @pytest.mark.parametrize(("name", "line"), [("Layer", 15), ("Plain", 4), ("Base", 4)])
 def test_methods_and_bases_are_followed(name: str, line: int) -> None:
     """A root in the method that a call reaches is found, and one in the constructor without it."""
