@@ -33,6 +33,7 @@ _FAILING = frozenset({Severity.WRONG, Severity.STRUCTURE, Severity.CRASH, Severi
 
 
 MASKED_ROWS = "fully masked rows"  # the check of rows that see no key
+WITHOUT_KEYS = "rows without any key (S = 0)"  # in its sentence: torch has 0 there, and not NaN
 SYSTEMATIC = "systematic error"  # the check over the run that no single case fails
 NO_INDEX = -1  # for the sample of a weight's gradient, and for the head where heads are mixed
 

@@ -3,7 +3,8 @@
 Two kinds of rows have no one right answer, and what a candidate does there is named:
 
 - rows that see no key. torch gives NaN on the pinned path and 0 on others; programs that hide keys
-  by a large finite number give the mean of V ("uniform");
+  by a large finite number give the mean of V ("uniform"). Where there is no key at all (S = 0)
+  torch has 0 on every path, and a program that divides by the sum of no exponentials has NaN;
 - rows to which a key with NaN or infinity is hidden. torch lets it through (0 times NaN is NaN); a
   candidate that *sanitises* gives what it would have given without that key.
 """
@@ -34,6 +35,12 @@ OTHER = "other"
 def masked_row_elements(problem: Problem, judged: JudgedArray) -> Array:
     """Return which elements belong to a row that sees no key, shaped like the quantity."""
     return _elements(np.asarray(problem.masked_rows()), judged)
+
+
+def is_undefined_without_keys(problem: Problem, answer: Array) -> bool:
+    """Return whether an answer is 0 / 0 because there is no key at all; torch has 0 there."""
+    found = as_float64(answer)
+    return problem.weights_shape[-1] == 0 and bool(found.size and np.isnan(found).all())
 
 
 def overflow_rows(problem: Problem, reference: Reference) -> Array:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
-from mha_parity.core.check_result import MASKED_ROWS, CheckResult, Severity
+from mha_parity.core.check_result import MASKED_ROWS, WITHOUT_KEYS, CheckResult, Severity
 from mha_parity.core.compare import as_float64
 from mha_parity.judging import accuracy, infinite_values, nonfinite
 from mha_parity.judging.groups import JudgedArray, judged_array
@@ -132,6 +132,8 @@ class OutputJudge:
             return [self._with_infinity(check, judged, found)]
         if self.poisoned and nonfinite.is_sanitised(self.clean, judged, found):
             return self._sanitised(name, found)
+        if nonfinite.is_undefined_without_keys(self.problem, found):
+            return self._without_keys(check)
         excepted = left_out | nonfinite.masked_row_elements(self.problem, judged)
         excepted = excepted | nonfinite.nan_of_other_heads(self.problem, judged, found)
         check_results = self._policies(check, judged, found)
@@ -189,6 +191,15 @@ class OutputJudge:
         sentence = f"{check}: rows that see no key are {policy}{but}."
         severity = Severity.WRONG if fails else Severity.MATCH
         return [self._check_result(MASKED_ROWS, severity, detail=sentence)]
+
+    def _without_keys(self, check: str) -> list[CheckResult]:
+        """Name NaN where there is no key at all, as in rows whose mask hides every key."""
+        fails = self.settings.fully_masked == "zero"
+        sentence = f"{check}: {WITHOUT_KEYS} are nan{', but should be zero' if fails else ''}."
+        named = self._check_result(
+            MASKED_ROWS, Severity.WRONG if fails else Severity.MATCH, detail=sentence
+        )
+        return [named, self._check_result(check, Severity.MATCH)]
 
     def _misplaced(
         self, check: str, judged: JudgedArray, found: Array, places: Array

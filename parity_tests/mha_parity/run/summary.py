@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import ADAPTER, NOT_ASKED, NOT_CALLED, TargetError
-from mha_parity.core.check_result import MASKED_ROWS, Severity
+from mha_parity.core.check_result import MASKED_ROWS, WITHOUT_KEYS, Severity
 from mha_parity.core.features import AXES, EXTREME_VALUES
 from mha_parity.core.parameters import Role, Status, with_status
 from mha_parity.core.verdict import (
@@ -235,17 +235,19 @@ def notes(
 
 
 def _masked_rows(check_results: Iterable[CheckResult]) -> Iterator[str]:
-    """Yield what rows that see no key are where they are not NaN, by the sentences of the judge."""
+    """Yield what rows that see no key are where torch has something else, in the judge's words."""
     named = (each for each in check_results if each.check == MASKED_ROWS)
     found = Counter(
-        each.detail for each in named if not each.severity.fails and "are nan" not in each.detail
-    )
+        each.detail for each in named
+        if not each.severity.fails and (WITHOUT_KEYS in each.detail or "are nan" not in each.detail)
+    )  # fmt: skip
     said: dict[str, list[str]] = {}
     for sentence, count in found.most_common():
         rows, _, what = sentence.removesuffix(".").partition(" are ")
         said.setdefault(rows, []).append(f"{what} in {_cases(count)}")
     for rows, counts in said.items():
-        yield f"{rows} are {', '.join(counts)}, where torch's module has NaN."
+        torchs = "0" if WITHOUT_KEYS in rows else "NaN"
+        yield f"{rows} are {', '.join(counts)}, where torch's module has {torchs}."
 
 
 def _unjudged(case_results: Sequence[CaseResult], begins: str) -> str:

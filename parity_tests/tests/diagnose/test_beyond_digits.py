@@ -87,15 +87,15 @@ def test_lost_digits_alone_are_all_that_is_said() -> None:
     assert ROUNDED in found[0]
 
 
-class NaNWithoutKeys(Attention):
-    """Rows without a key are NaN."""
+class InfiniteWithoutKeys(Attention):
+    """Rows without a key are infinite."""
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
-        """Return NaN of nothing."""
-        return super().apply_weights(weights, v) + (0 if v.shape[-2] else np.nan)
+        """Return infinity of nothing."""
+        return super().apply_weights(weights, v) + (0 if v.shape[-2] else np.inf)
 
 
-class HalfRowSums(NaNWithoutKeys):
+class HalfRowSums(InfiniteWithoutKeys):
     """And row sums are kept in float16."""
 
     def softmax(self, scores: Array) -> Array:
@@ -111,7 +111,7 @@ def test_a_rounding_that_small_changes_of_the_inputs_leave_is_said_first() -> No
     assert "with no keys (S = 0)" in found[-1]
 
 
-class UnlikeRows(NaNWithoutKeys):
+class UnlikeRows(InfiniteWithoutKeys):
     """And each row's weights are changed by a factor of its own, by no rule that is tried."""
 
     def softmax(self, scores: Array) -> Array:
@@ -121,7 +121,7 @@ class UnlikeRows(NaNWithoutKeys):
 
 
 def test_what_is_not_understood_of_plain_problems_is_said_beside_what_is() -> None:
-    """That rows without keys are NaN explains no row that has some."""
+    """That rows without keys are infinite explains no row that has some."""
     candidate = FunctionCandidate("planted", lambda p: attend(UnlikeRows, p), EMPTY)
     found = ExperimentDiagnosis(candidate, lambda: True).causes
     assert ["rows of weights" in each.title for each in found] == [True, False]

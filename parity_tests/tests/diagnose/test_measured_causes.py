@@ -75,18 +75,27 @@ def test_scores_at_which_the_softmax_fails_are_found(
     assert text in found.text
 
 
-class NothingOfNothing(Attention):
-    """Rows without keys are NaN."""
+class InfinityOfNothing(Attention):
+    """Rows without keys are infinite."""
+
+    number = np.inf
 
     def apply_weights(self, weights: Array, v: Array) -> Array:
-        """Divide 0 by 0."""
-        return super().apply_weights(weights, v) + (np.nan if v.shape[-2] == 0 else 0)
+        """Divide 1 by 0."""
+        return super().apply_weights(weights, v) + (self.number if v.shape[-2] == 0 else 0)
+
+
+class NothingOfNothing(InfinityOfNothing):
+    """Rows without keys are 0 / 0, as rows are whose mask hides every key."""
+
+    number = np.nan
 
 
 def test_no_keys_are_a_cause_of_their_own(caller: Callable[..., Caller], full_offer: Offer) -> None:
-    """NaN at S = 0 is said as that, and nothing of a right attention."""
-    (found,) = values(caller(NothingOfNothing, full_offer))
-    assert "with no keys (S = 0) the output is NaN, expected 0" == found.text
+    """What is neither 0 nor NaN at S = 0 is said as that, and nothing of NaN."""
+    (found,) = values(caller(InfinityOfNothing, full_offer))
+    assert "with no keys (S = 0) the output is infinite, expected 0" == found.text
+    assert not [*values(caller(NothingOfNothing, full_offer))]
 
 
 def returning(stage: str) -> Callable[[Problem], Answer]:

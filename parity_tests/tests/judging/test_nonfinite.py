@@ -112,6 +112,29 @@ def test_a_policy_is_judged_only_when_asked_for(policy: Policy, asked: Policy) -
     assert expected is outcome(found, "fully masked rows")
 
 
+WITHOUT_KEYS = make_problem(parse("mha-N2-L3-S0-H2-D4-cross-bias-float32-s57"))
+
+
+@pytest.mark.parametrize(("asked", "fails"), [(None, False), ("nan", False), ("zero", True)])
+def test_nan_without_any_key_is_named_and_fails_where_zero_is_asked_for(
+    asked: Policy | None, fails: bool
+) -> None:
+    """0 / 0 at S = 0 is judged as in rows whose mask hides every key; torch has 0 there."""
+    found = judged(WITHOUT_KEYS, np.full((2, 3, 8), np.nan, np.float32), fully_masked=asked)
+    assert Severity.MATCH is outcome(found)
+    named = next(each for each in found if each.check == "fully masked rows")
+    assert (fails, True) == (named.severity.fails, "rows without any key (S = 0)" in named.detail)
+
+
+@pytest.mark.parametrize("number", [1.0, np.inf, "one"])
+def test_without_any_key_nothing_but_zero_and_nan_is_right(number: float | str) -> None:
+    """A number, infinity, or NaN in one of several rows is wrong at S = 0."""
+    output = np.zeros((2, 3, 8), np.float32)
+    output[0, 0] = np.nan if number == "one" else number
+    assert Severity.WRONG is outcome(judged(WITHOUT_KEYS, output))
+    assert Severity.MATCH is outcome(judged(WITHOUT_KEYS, np.zeros_like(output)))
+
+
 def test_other_numbers_in_masked_rows_have_no_name() -> None:
     """A row that sees no key and holds what no policy gives is named other."""
     problem = make_problem(parse(MASKED[2]))
