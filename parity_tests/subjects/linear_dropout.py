@@ -18,6 +18,25 @@ class OfOutputToo(Attention):
         return self.behind(super().forward(q, k, v, mask))
 
 
+class OfProjectionByDefault(nn.Module):
+    """Right: drops behind the projection by a default, and by a name that ends like a weight's."""
+
+    def __init__(self, dim, n_heads=8, attn_p=0.5, proj_p=0.5):
+        super().__init__()
+        self.n_heads = n_heads
+        self.qkv, self.proj = nn.Linear(dim, dim * 3), nn.Linear(dim, dim)
+        self.attn_drop, self.proj_drop = nn.Dropout(attn_p), nn.Dropout(proj_p)
+
+    def forward(self, x):
+        """Return (N, L, E)."""
+        n, tokens, dim = x.shape
+        qkv = self.qkv(x).reshape(n, tokens, 3, self.n_heads, dim // self.n_heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        weights = self.attn_drop((q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1))
+        out = (weights @ v).transpose(1, 2).reshape(n, tokens, dim)
+        return self.proj_drop(self.proj(out))
+
+
 class OnlyKeeps(Attention):
     """Multiplies with 0 and 1: nothing makes up for what was dropped."""
 

@@ -127,9 +127,10 @@ def test_values_without_a_key_that_get_an_answer_are_no_failure_of_a_linear_laye
     assert rejected_inputs.LENGTH_REMARK not in check_subject("linear_layers.py:Attention").notes
 
 
-def test_dropout_of_the_output_too_is_no_failure_of_a_linear_layer() -> None:
+@pytest.mark.parametrize("name", ["OfOutputToo", "OfProjectionByDefault"])
+def test_dropout_of_the_output_too_is_no_failure_of_a_linear_layer(name: str) -> None:
     """Who does not promise torch's own layer may drop elsewhere: its weights are not judged."""
-    verdict = check_subject("linear_dropout.py:OfOutputToo")
+    verdict = check_subject(f"linear_dropout.py:{name}")
     assert set() == failing(verdict)
     found = held(verdict) & {*dropout.CHECKS}
     assert {"dropout off", "dropout on again", "dropout of everything"} == found

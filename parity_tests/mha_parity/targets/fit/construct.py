@@ -27,6 +27,7 @@ INNER_CONFIG = re.compile(
     r"^(transformer|attention|attn|self_attn|network|.+_(config|cfg|args|params))$"
 )
 CONFIG = re.compile(r"^(.*_)?(config|cfg|args|hparams|params|conf|hp|opt|configuration)$")
+PROBABILITY = re.compile(r"drop|(?<!^[wW])_p$|_prob")  # `proj_p`: of dropout behind a projection
 # Words of the switches that give the projections biases.
 _OF_PROJECTIONS = (
     "bias(es)?|use|has|have|with|add|enabled?|include|is|needs?|apply|q|k|v|w|o|c|in|out|proj"
@@ -108,7 +109,7 @@ def random_source() -> Any:
 @cache
 def meanings(name: str) -> tuple[str, ...]:
     """Return what an argument of this name may mean; () if nothing is known."""
-    if is_weight(name) and parts(name):
+    if is_weight(name) and parts(name) and not PROBABILITY.search(name):
         return ("matrix",) if len(parts(name)) == 1 else PACKED
     if name.lower() in {"kernel", "weight", "w"}:
         return PACKED
