@@ -105,6 +105,21 @@ def backward_wrong(q, k, v):
     return _through_a_helper(q, k, v, 2.0)
 
 
+def normaliser_outside(q, k, v):
+    """Wrong: the gradients of q and k lack what the normaliser adds to them."""
+    logits = q @ k.mT / q.shape[-1] ** 0.5
+    with torch.no_grad():
+        normaliser = logits.logsumexp(-1, keepdim=True)
+    return (logits - normaliser).exp() @ v
+
+
+def maximum_outside(q, k, v):
+    """Right: the maximum cancels, and takes no part in the gradients."""
+    logits = q @ k.mT / q.shape[-1] ** 0.5
+    powers = (logits - logits.amax(-1, keepdim=True).detach()).exp()
+    return powers / powers.sum(-1, keepdim=True) @ v
+
+
 class HeadsSummed(nn.Module):
     """Right: the heads' outputs are projected one by one, and summed."""
 

@@ -94,7 +94,7 @@ def narrowed_candidate(candidate: Candidate, offer: Offer, options: Options) -> 
 
 
 def with_own_backward(candidate: Candidate, options: Options) -> Options:
-    """Return the options with gradients, where the target brings a backward pass of its own."""
+    """Return the options with gradients, where the target decides them by itself."""
     named = {axis for axis, _ in options.features}
     own = getattr(candidate, "own_backward", "") and "yes" in candidate.offer["gradients"]
     return replace(options, grad=True) if own and "gradients" not in named else options

@@ -27,7 +27,7 @@ def remarks(
     own = getattr(candidate, "own_weights", None)
     backward = getattr(candidate, "own_backward", "") if options.grad else ""
     found = (
-        f"gradients were judged too: `{backward}` has its own backward pass." if backward else "",
+        f"gradients were judged too: {backward}." if backward else "",
         "" if own is None else own.sentence,
         answer_dtype.remark(getattr(candidate, "answer_dtypes", {}), options),
         not_cross(reasons, offer),

@@ -1,4 +1,4 @@
-"""Whether a target brings a backward pass of its own, which no judgement of outputs sees."""
+"""Whether a target decides its own gradients, which no judgement of outputs sees."""
 
 from __future__ import annotations
 
@@ -11,28 +11,33 @@ if TYPE_CHECKING:
     from types import CodeType
 
 
-def own_backward(subject: object) -> str:
-    """Return the name of a ``torch.autograd.Function`` of the target's own module; "" if none.
+CUTS = ("no_grad", "inference_mode", "set_grad_enabled", "detach", "detach_")
 
-    Counted is what the target's code names, directly or through functions and classes of that
-    module.
+
+def own_backward(subject: object) -> str:
+    """Return by what a target's module decides its own gradients; "" if by nothing.
+
+    That is a ``torch.autograd.Function`` of that module, or what takes numbers out of autograd's
+    graph, such as ``no_grad``. Counted is what the target's code names, directly or through
+    functions and classes of that module.
     """
     module = sys.modules.get(getattr(subject, "__module__", None) or "")
     torch = sys.modules.get("torch")
     if module is None or torch is None:
         return ""
-    scope, seen, waiting = vars(module), {id(subject)}, [subject]
+    scope, seen, waiting, cut = vars(module), {id(subject)}, [subject], ""
     while waiting:
         each = waiting.pop()
         if inspect.isclass(each) and issubclass(each, torch.autograd.Function):
-            return each.__name__
+            return f"`{each.__name__}` has its own backward pass"
         for name in _names(each):
+            cut = cut or f"`{name}` takes numbers out of autograd's graph" * (name in CUTS)
             found = scope.get(name)
             own = getattr(found, "__module__", None) == module.__name__
             if own and (inspect.isclass(found) or inspect.isfunction(found)):
                 waiting += [found] if id(found) not in seen else []
                 seen.add(id(found))
-    return ""
+    return cut
 
 
 def _names(subject: Any) -> Iterator[str]:

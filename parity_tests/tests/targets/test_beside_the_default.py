@@ -33,15 +33,23 @@ def test_an_input_that_nearly_is_the_keys_leaves_the_run_open() -> None:
     assert "only correlates with attention over it by 0." in verdict.sentence
 
 
-def test_a_backward_pass_of_its_own_is_judged_unasked() -> None:
-    """Gradients are judged where the target brings their formula, and the verdict says so."""
-    wrong, right = judged("backward_wrong"), judged("backward_right")
-    assert (Outcome.FAIL, Outcome.PASS) == (wrong.outcome, right.outcome)
-    assert any(row.name.startswith("gradient") and row.failed for row in wrong.checks)
-    for verdict in (wrong, right):
-        assert "gradients were judged too: `_Attend` has its own backward pass." in verdict.notes
-    plain = judged("backward_wrong", features=(("gradients", "no"),))
-    assert Outcome.PASS is plain.outcome
+@pytest.mark.parametrize(
+    ("name", "outcome", "why"),
+    [
+        ("backward_wrong", Outcome.FAIL, "`_Attend` has its own backward pass"),
+        ("backward_right", Outcome.PASS, "`_Attend` has its own backward pass"),
+        ("normaliser_outside", Outcome.FAIL, "`no_grad` takes numbers out of autograd's graph"),
+        ("maximum_outside", Outcome.PASS, "`detach` takes numbers out of autograd's graph"),
+    ],
+)
+def test_gradients_of_its_own_are_judged_unasked(name: str, outcome: Outcome, why: str) -> None:
+    """Gradients are judged where the target decides them, and the verdict says so."""
+    verdict = judged(name)
+    assert outcome is verdict.outcome
+    wrong = any(row.name.startswith("gradient") and row.failed for row in verdict.checks)
+    assert wrong is (outcome is Outcome.FAIL)
+    assert f"gradients were judged too: {why}." in verdict.notes
+    assert Outcome.PASS is judged(name, features=(("gradients", "no"),)).outcome
 
 
 def test_heads_projected_one_by_one_are_right() -> None:
