@@ -21,6 +21,7 @@ from mha_parity.catalogue import (
     masks,
     not_drawn,
     outputs,
+    padded_rows,
     precision,
     projection,
     scaling,
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 # Loading a module of a family enters its bugs.
 MODULES = (
-    projection, biases, head_layout, scaling, softmax, block_softmax, masks, mask_values, causal,
+    projection, biases, head_layout, scaling, softmax, block_softmax, masks, padded_rows,
+    mask_values, causal,
     appended, outputs, precision, batching, state, side_effects, kept_state,
     equivalents,
     gradients, layer_bugs, not_drawn,
@@ -53,5 +55,6 @@ __all__ = [
     "CATALOGUE", "FAMILIES", "MODULES", "Attention", "Bug", "appended", "attend", "batching",
     "biases", "block_softmax", "catalogue", "causal", "equivalents", "gradients", "head_layout",
     "kept_state", "layer_base", "layer_bugs", "mask_values", "masks", "not_drawn", "outputs",
-    "precision", "projection", "scaling", "side_effects", "softmax", "state", "whole_offer",
+    "padded_rows", "precision", "projection", "scaling", "side_effects", "softmax", "state",
+    "whole_offer",
 ]  # fmt: skip

@@ -10,8 +10,6 @@ from mha_parity.catalogue.base import Attention, after
 from mha_parity.catalogue.registry import register_bug
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mha_parity.core.arrays import Array
 
 BOOLEAN = "padding=bool attn=bool2d/bool3d"
@@ -64,104 +62,6 @@ def boolean(mask: Array) -> bool:
 def flipped(mask: Array) -> Array:
     """Return 0 for -inf and -inf for 0."""
     return np.asarray(np.where(mask == 0, mask.dtype.type(-np.inf), mask.dtype.type(0)))
-
-
-register_bug(
-    "kpm-query-axis",
-    5,
-    "key_padding_mask is laid along the queries",
-    wrong="mask[:, None, :, None]",
-    right="mask[:, None, None, :]",
-    visible="padding with L = S (else it crashes): padded query rows see nothing, padding is seen",
-    remedy="broadcast key_padding_mask as (N, 1, 1, S)",
-    sources="hyunwoongko/transformer#40 lsdefine/attention-is-all-you-need-keras#16 "
-    "keras-team/keras-io#1046",
-    needs="padding=bool/float/lengths",
-)(after("padding_mask", lambda _, mask: mask.swapaxes(-1, -2)))
-
-
-# For which inputs code takes query rows for the padded keys: where the three are one; where query
-# and key are one array, which shows in a batch alone; or wherever the lengths are equal.
-ROWS_ARE_KEYS: tuple[Mapping[str, object], ...] = (
-    {"rows": "self"},
-    {"rows": "query is key"},
-    {"rows": "query is key, or unbatched"},
-    {"rows": "L = S"},
-)
-
-
-class PaddedRows(Attention):
-    """A padding mask that meets query rows as well."""
-
-    rows = "self"
-
-    def rows_are_keys(self, padding: Array) -> bool:
-        """Return whether the rows are taken for the keys that ``padding`` hides."""
-        one = self.problem.query is self.problem.key
-        unbatched = self.case.layout == "unbatched"
-        return (
-            padding.shape[-1] == self.case.queries
-            and {
-                "self": self.case.inputs == "self",
-                "query is key": one,
-                "query is key, or unbatched": one or unbatched,
-                "L = S": True,
-            }[self.rows]
-        )
-
-
-@register_bug(
-    "kpm-both-axes",
-    5,
-    "padded positions are hidden as keys and as queries",
-    wrong="mask[:, None, None, :] | mask[:, None, :, None]",
-    right="mask[:, None, None, :]",
-    visible="self-attention with padding, padded query rows alone",
-    remedy="mask keys, not queries",
-    sources="pytorch/pytorch#63271",
-    needs="padding=bool/float/lengths inputs=self",
-    variants=ROWS_ARE_KEYS[1:],
-)
-class BothAxes(PaddedRows):
-    """Keys and queries."""
-
-    def padding_mask(self) -> Array | None:
-        own = super().padding_mask()
-        if own is None or not self.rows_are_keys(own):
-            return own
-        return own + np.where(own == -np.inf, own, 0).swapaxes(-1, -2)
-
-
-@register_bug(
-    "kpm-zeroes-queries",
-    5,
-    "the output of padded query rows is set to zero",
-    wrong="output * ~padding[:, :, None]",
-    right="padding hides keys; padded queries are answered like others",
-    visible="self-attention with padding, padded query rows alone",
-    remedy="leave the output rows of padded queries as they are",
-    sources="Kyubyong/transformer#16",
-    needs="padding=bool/float/lengths inputs=self",
-    variants=(*ROWS_ARE_KEYS[1:], *({**each, "projected": True} for each in ROWS_ARE_KEYS)),
-)
-class ZeroesQueries(PaddedRows):
-    """Padded rows answered by 0, or by the bias of the output projection that follows."""
-
-    projected = False
-
-    def merge(self, x: Array) -> Array:
-        merged = super().merge(x)
-        return merged if self.projected else self._zeroed(merged)
-
-    def project_output(self, x: Array) -> Array:
-        output = super().project_output(x)
-        return self._zeroed(output) if self.projected else output
-
-    def _zeroed(self, x: Array) -> Array:
-        padding = self.padding_mask()
-        if padding is None or not self.rows_are_keys(padding):
-            return x
-        return np.where(padding[:, 0, 0, :, None] == -np.inf, self.work_dtype.type(0), x)
 
 
 @register_bug(
