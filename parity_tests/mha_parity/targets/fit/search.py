@@ -19,7 +19,7 @@ from mha_parity.core.case import Case
 from mha_parity.targets.fit.fillers import FILLERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
@@ -37,6 +37,8 @@ WIDTH_FIRST = "heads are {} with the width before the head"
 STEPS = (("merged",), ("split",), ("split", "merged"))
 TRANSPOSED = "the output weights are used transposed, which the others are not"
 EXCHANGED = "keys and values are exchanged"
+SHARED = "{} is projected with the weights of {}"
+SHARES = (("k", "q"), ("q", "k"), ("v", "q"), ("v", "k"))
 TRIALS = 800  # of interpretations: every function has fewer, and no load of the machine counts
 
 
@@ -132,8 +134,8 @@ def _but_for_one_mistake(
 ) -> InterpretationResult:
     """Return a result as the nearest where one mistake after the weights explains the output.
 
-    Transposed output weights, exchanged keys and values, or heads whose axis is not moved, hide how
-    all else is meant: no output is near the right one.
+    Transposed output weights, exchanged keys and values, weights that two projections share, or
+    heads whose axis is not moved, hide how all else is meant: no output is near the right one.
     """
     w_out = problem.w_out
     rules = (False, True)[: 1 + (problem.case.inputs == "self")]
@@ -147,6 +149,7 @@ def _but_for_one_mistake(
         kinds.append((TRANSPOSED, problem.replace(w_out=w_out.T), {}))
     if problem.key.shape == problem.value.shape:
         kinds.append((EXCHANGED, _exchanged(problem), {}))
+    kinds += [(text, other, {}) for text, other in _sharing(problem)]
     for missed, other, wrongly in kinds:
         for causal in rules:
             if is_rounding(output, attention_in_float64(other, causal=causal, wrongly=wrongly)):
@@ -160,6 +163,18 @@ def _exchanged(problem: Problem) -> Problem:
         key=problem.value, value=problem.key, w_k=problem.w_v, w_v=problem.w_k,
         b_k=problem.b_v, b_v=problem.b_k,
     )  # fmt: skip
+
+
+def _sharing(problem: Problem) -> Iterator[tuple[str, Problem]]:
+    """Yield the problems in which one projection has the weights and biases of another."""
+    for part, other in SHARES:
+        held = {
+            n: (getattr(problem, f"{n}_{part}"), getattr(problem, f"{n}_{other}")) for n in "wb"
+        }
+        own, given = held["w"]
+        if own is not None and given is not None and own.shape == given.shape:
+            changed = {f"{n}_{part}": array for n, (_, array) in held.items()}
+            yield SHARED.format(part, other), problem.replace(**changed)
 
 
 def trial_problem(
