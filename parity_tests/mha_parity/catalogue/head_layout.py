@@ -91,6 +91,37 @@ class BatchHeadSwap(Attention):
 
 
 @register_bug(
+    "attention-over-heads",
+    2,
+    "each position attends to its own heads, and to no other position",
+    wrong="scores q k^T of (N, T, H, D): (N, T, H, H)",
+    right="scores q k^T of (N, H, T, D): (N, H, L, S)",
+    visible="always; unless L = S it crashes, and so do masks",
+    remedy="swap the axes of heads and positions of q, k and v before the product, by "
+    "transpose(1, 2), and again behind it",
+)
+class OverHeads(Attention):
+    """The axis of heads is where that of positions should be."""
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """Return (N, T, H, H)."""
+        if q.shape != k.shape:
+            raise ValueError("L rows of q do not meet S rows of k")
+        return super().scores(q.swapaxes(1, 2), k.swapaxes(1, 2))
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Apply the causal rule to the heads; masks of L and S do not fit."""
+        if self.problem.key_padding_mask is not None or self.problem.attn_mask is not None:
+            raise ValueError("masks of L rows and S keys do not fit scores of H by H")
+        earlier = np.tri(*scores.shape[-2:], dtype=np.bool_)
+        return np.where(earlier, scores, -np.inf) if self.problem.is_causal else scores
+
+    def apply_weights(self, weights: Array, v: Array) -> Array:
+        """Mix the heads of each position."""
+        return super().apply_weights(weights, v.swapaxes(1, 2)).swapaxes(1, 2)
+
+
+@register_bug(
     "heads-interleaved",
     2,
     "head h owns the channels h, h + H, h + 2H and so on",

@@ -34,6 +34,9 @@ RESCALED = (
 MERGED = (
     "weight each tile's result by exp(its maximum - the row's maximum) times its own sum of exp"
 )
+# Or mixes the heads of a position: all have the same values where weights are read.
+OWN_ALONE = "no key of another position has a part in a row, whatever the scores"
+POSITIONS = "take the product of q and k, and that of the weights and v, over the axis of positions"
 PRECISELY = "compute it with math.sqrt, or in the dtype of the scores"
 LEAST_FACTOR = 1e-6  # a factor nearer to 0 than that is none, nor are factors that differ by more
 NEARLY_1 = 1e-3  # rows of weights that miss 1 by less are measured as sums
@@ -212,6 +215,8 @@ def _mixed(wrong: list[SampleWeights]) -> WeightsFinding | None:
     right, mean, own = found[0]
     if np.ptp(found, axis=0).max() > 1e-6:
         return None
+    if max(abs(right), abs(mean), abs(own - 1)) <= 1e-6:
+        return WeightsFinding(OWN_ALONE, POSITIONS, understood=False)
     listed = ["P"] if abs(right - 1) <= 1e-6 else [f"{right:.6g} P"] if abs(right) > 1e-6 else []
     for size, place in ((mean, "/S"), (own, " at j = i")):
         sign = "- " if size < 0 else "+ " if listed else ""

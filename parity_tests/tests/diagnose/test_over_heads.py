@@ -1,0 +1,32 @@
+"""Attention of the heads of one position is named, or measured, and taken for no other bug."""
+
+from __future__ import annotations
+
+import pytest
+
+from subject_checks import check_subject
+
+
+@pytest.mark.parametrize(
+    ("name", "bugs"),
+    [
+        ("Layer", ["attention-over-heads"]),
+        ("ByTorch", ["attention-over-heads"]),
+        ("packed", ["attention-over-heads"]),
+        ("normalised_over_heads", ["softmax-head-axis"]),
+        ("over_positions", []),
+    ],
+)
+def test_heads_that_attend_to_each_other_are_named(name: str, bugs: list[str]) -> None:
+    """The bug is named alone in layers and functions, and so is a softmax over the heads."""
+    verdict = check_subject(f"over_heads.py:{name}", cases=40, diagnose=True)
+    assert bugs == [each.bug for each in verdict.diagnosis], verdict.diagnosis
+    assert all(each.confident for each in verdict.diagnosis)
+    assert bool(bugs) == bool(verdict.failures)
+
+
+def test_heads_that_mix_otherwise_are_measured() -> None:
+    """Of heads mixed by no softmax that is known, it is said that they reach each other."""
+    (cause,) = check_subject("over_heads.py:SummedHeads", cases=40, diagnose=True).diagnosis
+    assert cause.title == "heads are not independent: each of 3 heads reaches the outputs of all"
+    assert "no key of another position has a part in a row" in cause.evidence
