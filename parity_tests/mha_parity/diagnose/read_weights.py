@@ -75,10 +75,12 @@ def plain_case(offer: Offer, **changes: object) -> Case:
     return Case(seed=SEED, **{**sizes, **fixed, **changes})  # type: ignore[arg-type]  # fields vary
 
 
-def read_sample_weights(answers: Answers, problem: Problem, sample: int) -> Array | None:
+def read_sample_weights(
+    answers: Answers, problem: Problem, sample: int, calls: int = CALLS
+) -> Array | None:
     """Return the weights of one sample, (H, L, S'), or None where they cannot be read.
 
-    ``answers`` returns what a candidate says to each of a few problems.
+    ``answers`` returns what a candidate says to each of a few problems, at most ``calls``.
 
     A call shows Dv keys: their value rows are unit vectors, all others zero. A projection W_v that
     solves x W_v^T = I gives them, where there are no more keys than columns. The weight of one
@@ -86,7 +88,7 @@ def read_sample_weights(answers: Answers, problem: Problem, sample: int) -> Arra
     """
     keys, width = problem.key.shape[1], problem.v_head_dim
     starts = range(0, keys, width)
-    if not keys or len(starts) > CALLS:
+    if not keys or len(starts) > calls:
         return None
     problems = [_identity_values(problem, sample, start) for start in starts]
     solved = [each for each in problems if each is not None]

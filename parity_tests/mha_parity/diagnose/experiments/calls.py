@@ -15,7 +15,7 @@ from mha_parity.catalogue import Attention
 from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, ask
 from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.evidence import ROUNDINGS, largest_magnitude, largest_score
-from mha_parity.diagnose.read_weights import plain_case, read_sample_weights
+from mha_parity.diagnose.read_weights import CALLS, plain_case, read_sample_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -195,9 +195,9 @@ class Caller:
         self.ask([self.base.replace(seed=self.base.seed + 1 + i) for i in range(count)])
         return (self.seconds - before) / count < seconds
 
-    def weights(self, problem: Problem, sample: int = 0) -> Array | None:
+    def weights(self, problem: Problem, sample: int = 0, calls: int = CALLS) -> Array | None:
         """Return the weights that the output mixes values with, (H, L, S), of one sample."""
-        found = read_sample_weights(self._answers, problem, sample)
+        found = read_sample_weights(self._answers, problem, sample, calls)
         return None if found is None else found[..., : problem.key.shape[1]]
 
 

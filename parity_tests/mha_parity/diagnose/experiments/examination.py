@@ -13,8 +13,6 @@ from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.given_scale import REMEDY as SCALE_REMEDY
 from mha_parity.diagnose.experiments.head_count import head_count
 from mha_parity.diagnose.experiments.masks import (
-    HIDDEN_QUERIES,
-    NAN_OF_HIDDEN,
     MaskEffect,
     mask_pairs,
     masks,
@@ -22,7 +20,8 @@ from mha_parity.diagnose.experiments.masks import (
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import parts_read
-from mha_parity.diagnose.experiments.reading import read
+from mha_parity.diagnose.experiments.reading import read_problem
+from mha_parity.diagnose.experiments.remedies import MASK_OPERATIONS, mask_remedy
 from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.shared_arrays import REMEDY as SHARED_REMEDY
@@ -30,8 +29,13 @@ from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 from mha_parity.diagnose.experiments.sizes import Scan, scans
 from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
 from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
-from mha_parity.diagnose.experiments.variants import AS_BOOLEAN, OF_HEADS, OUTPUT_ORDER
-from mha_parity.diagnose.experiments.weights import RESCALED, WeightsFinding, causes, readings
+from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER
+from mha_parity.diagnose.experiments.weights import (
+    WeightsFinding,
+    causes,
+    causes_of_falling_scores,
+    readings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,26 +45,8 @@ if TYPE_CHECKING:
 
 FINE = 40  # bits that are right: fewer in float64 are not lost to the last roundings
 COARSE = 14  # bits: a table or a grid of scores is coarser
+WORTH = 64  # calls: of a sample that is wrong where no other is, its weights
 SHOWN = 4  # kinds of masks that have one effect
-MASK_OPERATIONS = {
-    "is inverted: ": "inverted mask", "is repeated in the wrong order": "order of masks",
-    "hidden keys get the score": "number for hidden keys",
-    "set to 0 after the softmax": "mask behind the softmax",
-}  # fmt: skip
-SEEN = "sees keys"
-MASK_REMEDIES = {
-    OF_HEADS: "say by the number of axes, not by their lengths, what the first axis of a mask is",
-    "is repeated in the wrong order":
-        "repeat each sample's mask for all its heads: repeat_interleave, not repeat or tile",
-    "is inverted: ": "hide where torch's mask is True: ~mask, or masked_fill without the ~",
-    AS_BOOLEAN: "add a float mask to the scores; only a boolean one hides where it is not 0",
-    HIDDEN_QUERIES: "give the mask (N, S) the shape (N, 1, 1, S): its last axis is that of keys",
-    NAN_OF_HIDDEN: "let -inf reach the exponential alone: 0 times -inf is NaN",
-    "tile of keys is hidden are NaN":
-        "take 0 for a running maximum of -inf before it is subtracted",
-    "keys are combined in tiles": RESCALED,
-    SEEN: "let each row see the keys that it should: look at the bounds of loops over keys",
-}  # fmt: skip
 UNKNOWN = "no experiment explains it"
 
 
@@ -138,7 +124,9 @@ def _examine_plain(caller: Caller, seen: Examination) -> None:
     if not _is_surely_rounded(seen):
         seen.causes = causes(caller, seen.readings)
     seen.scans = list(scans(caller))
-    if seen.wrong and not seen.causes and not _is_surely_rounded(seen):
+    if not seen.wrong and not seen.causes:
+        seen.causes = causes_of_falling_scores(caller)
+    elif not seen.causes and not _is_surely_rounded(seen):
         _read_where_wrong(caller, seen)
 
 
@@ -179,8 +167,10 @@ def _read_where_wrong(caller: Caller, seen: Examination) -> None:
     for each in seen.scans:
         wrong = [t for t in each.trials if t.wrong and _telling(t)]
         worst = max(wrong, key=lambda t: t.largest_error, default=None)
-        found = None if worst is None else read(caller, worst.problem.case)
-        if found is not None:
+        if worst is None:
+            continue
+        sample = int(worst.off.any(axis=(1, 2, 3)).argmax())
+        if (found := read_problem(caller, worst.problem, sample, WORTH)) is not None:
             seen.readings.append(found)
     seen.causes = causes(caller, seen.readings)
 
@@ -240,20 +230,9 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
         text = f"with {shown}{more}: {effect}"
         operation = next((o for said, o in MASK_OPERATIONS.items() if said in effect), "")
         yield ExperimentFinding(
-            text, _mask_remedy(effect, names[0]), stage="mask", operation=operation,
+            text, mask_remedy(effect, names[0]), stage="mask", operation=operation,
             understood=understood,
         )  # fmt: skip
-
-
-def _mask_remedy(effect: str, name: str) -> str:
-    """Return what to do about an effect of a mask, or of two at once."""
-    of_both = " and " in name
-    for said, remedy in MASK_REMEDIES.items():
-        if said in effect and not (of_both and said == SEEN):
-            return remedy
-    if of_both:
-        return "hide a key where either mask hides it, and add both where they are float"
-    return "apply the mask to the scores, before the softmax, as it is"
 
 
 def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
@@ -275,10 +254,11 @@ def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
 def _crashes(seen: Examination) -> list[ExperimentFinding]:
     """Return where calls fail, by the first size that decides it."""
     found = [
-        ExperimentFinding(f"{_raised(error)} with {name}, and is answered without it",
-                          stage="crash")
+        ExperimentFinding(
+            f"{_raised(error)} with {name}, and is answered without it", stage="crash"
+        )
         for name, error in seen.unanswered.items()
-    ]  # fmt: skip
+    ]
     failing = [each for each in seen.scans if any(each.crashed.values())]
     if not failing:
         return found
@@ -392,9 +372,7 @@ def _where(seen: Examination) -> str:
         if each.wrong_rule and not each.always and any(each.wrong.values())
     ]
     spots = places(seen.wrong)
-    facts = [*rules[:3]]
-    if spots:
-        text = contents(seen.wrong)
-        facts.append(f"off: {', '.join(spots)}" + (f", which is {text}" if text else ""))
+    text = contents(seen.wrong) if spots else ""
+    off = [f"off: {', '.join(spots)}" + (f", which is {text}" if text else "")] if spots else []
     tried = sum(len(each.trials) for each in seen.scans)
-    return "; ".join([*facts, f"{tried} calls at sizes from 1 on"])
+    return "; ".join([*rules[:3], *off, f"{tried} calls at sizes from 1 on"])

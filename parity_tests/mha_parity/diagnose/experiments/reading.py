@@ -9,6 +9,7 @@ import numpy as np
 
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.read_weights import CALLS
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -61,9 +62,11 @@ def read(caller: Caller, case: Case) -> SampleWeights | None:
     return read_problem(caller, pose(case))
 
 
-def read_problem(caller: Caller, problem: Problem, sample: int = 0) -> SampleWeights | None:
+def read_problem(
+    caller: Caller, problem: Problem, sample: int = 0, calls: int = CALLS
+) -> SampleWeights | None:
     """Return the weights of one sample of a problem, or None where they cannot be read."""
-    weights = caller.weights(problem, sample)
+    weights = caller.weights(problem, sample, calls)
     if weights is None:
         return None
     right = Attention(problem)

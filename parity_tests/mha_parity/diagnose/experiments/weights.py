@@ -13,6 +13,7 @@ from mha_parity.diagnose.experiments.influence import irregular, keys_lost, larg
 from mha_parity.diagnose.experiments.reading import SampleWeights, read
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
 from mha_parity.diagnose.experiments.scale import RIGHT_LAW, law, measured, rounded_scale
+from mha_parity.diagnose.experiments.skipped_tiles import EVERY_TILE, skipped_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -103,6 +104,13 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
     if some := _of_some_rows(caller, wrong, widths):
         return [some]
     return [_unknown(wrong[0], curves[0] if curves else None)]
+
+
+def causes_of_falling_scores(caller: Caller) -> list[WeightsFinding]:
+    """Return which tiles are skipped, where scores that fall from key to key show it alone."""
+    reading = read(caller, caller.case(**LARGE, heads_count=1, regime="falling"))
+    rule = "" if reading is None or reading.right else skipped_tiles([reading])
+    return [WeightsFinding(rule, EVERY_TILE)] if rule else []
 
 
 def _of_some_rows(
@@ -261,6 +269,8 @@ def _visible(wrong: list[SampleWeights]) -> WeightsFinding | None:
             "take the softmax over all keys: remove the top-k",
             operation="largest scores",
         )
+    if rule := skipped_tiles(normal):
+        return WeightsFinding(rule, EVERY_TILE)
     for each in reversed(normal):
         if rule := visibility(each):
             return WeightsFinding(
