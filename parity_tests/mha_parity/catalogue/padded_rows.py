@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     "keras-team/keras-io#1046",
     needs="padding=bool/float/lengths",
     variants=tuple(
-        {"rows": rows} for rows in ("uniform", "uniform over the others", "zero", "output")
+        {"hidden_rows": rows} for rows in ("uniform", "uniform over the others", "zero", "output")
     ),
 )
 class AlongQueries(Attention):
     """Rows of padded queries are hidden whole, and no key is.
 
-    ``rows``: what such a row is: NaN of -inf throughout; uniform, of one finite number, over all
+    ``hidden_rows``: what such a row is: NaN of -inf throughout; uniform, of one finite number, over all
     keys or over those that the other masks leave; zero, as of a softmax that is safe from -inf; or
     zero in the output, behind the projection.
     """
 
-    rows = "nan"
+    hidden_rows = "nan"
 
     def padding_mask(self) -> Array | None:
         """Return the mask as (N, 1, L, 1), where rows of -inf are all there is to it."""
         own = super().padding_mask()
-        return own.swapaxes(-1, -2) if own is not None and self.rows == "nan" else None
+        return own.swapaxes(-1, -2) if own is not None and self.hidden_rows == "nan" else None
 
     def mask_scores(self, scores: Array) -> Array:
         masked = super().mask_scores(scores)
         hidden = self._hidden()
-        if hidden is None or not self.rows.startswith("uniform"):
+        if hidden is None or not self.hidden_rows.startswith("uniform"):
             return masked
-        kept = np.isneginf(masked) if self.rows.endswith("others") else np.False_
+        kept = np.isneginf(masked) if self.hidden_rows.endswith("others") else np.False_
         return np.where(hidden & ~kept, self.work_dtype.type(0), masked)
 
     def softmax(self, scores: Array) -> Array:
@@ -63,14 +63,16 @@ class AlongQueries(Attention):
     def _zeroed(self, x: Array, where: str) -> Array:
         """Return (N, ..., L, d) with rows of 0 where those of padded queries are that."""
         hidden = self._hidden()
-        if hidden is None or self.rows != where:
+        if hidden is None or self.hidden_rows != where:
             return x
         return np.where(hidden, self.work_dtype.type(0), x)
 
     def _hidden(self) -> Array | None:
         """Return which rows are hidden, (N, 1, L, 1), where that is by other than -inf."""
         own = super().padding_mask()
-        return None if own is None or self.rows == "nan" else np.isneginf(own.swapaxes(-1, -2))
+        return (
+            None if own is None or self.hidden_rows == "nan" else np.isneginf(own.swapaxes(-1, -2))
+        )
 
 
 # For which inputs code takes query rows for the padded keys: where the three are one; where query
