@@ -82,7 +82,9 @@ def _threshold(reading: SampleWeights, width: int, skipped: Array, kept: Array) 
     top = _by_tile(scores, width, -np.inf).max(axis=-1)
     alike = [rows for rows in TILES if not _differ(skipped, kept, rows)]
     for said, depth in _depths(top):
-        found = [each for rows in alike or [1] if (each := _between(depth, rows, skipped, kept))]
+        found = [
+            each for rows in alike or [1] if (each := depths_between(depth, rows, skipped, kept))
+        ]
         if found:
             high, low = min(found, key=lambda each: each[1] - each[0])
             many = " in all rows of a tile of rows" if alike else ""
@@ -96,7 +98,9 @@ def _differ(skipped: Array, kept: Array, rows: int) -> bool:
     return bool((~_of_rows(~skipped, rows) & ~_of_rows(~kept, rows)).any())
 
 
-def _between(depth: Array, rows: int, skipped: Array, kept: Array) -> tuple[float, float] | None:
+def depths_between(
+    depth: Array, rows: int, skipped: Array, kept: Array
+) -> tuple[float, float] | None:
     """Return the depths between which the threshold lies, the least of as many rows; or None."""
     least = _of_rows(depth, rows)
     high, low = float(least[kept].max()), float(least[skipped].min())
