@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 class AlongQueries(Attention):
     """Rows of padded queries are hidden whole, and no key is.
 
-    ``hidden_rows``: what such a row is: NaN of -inf throughout; uniform, of one finite number, over all
-    keys or over those that the other masks leave; zero, as of a softmax that is safe from -inf; or
-    zero in the output, behind the projection.
+    ``hidden_rows``: what such a row is: NaN of -inf throughout; uniform, of one finite number, over
+    all keys or over those that the other masks leave; zero, as of a softmax that is safe from -inf;
+    or zero in the output, behind the projection.
     """
 
     hidden_rows = "nan"
@@ -54,13 +54,13 @@ class AlongQueries(Attention):
         return np.where(hidden & ~kept, self.work_dtype.type(0), masked)
 
     def softmax(self, scores: Array) -> Array:
-        return self._zeroed(super().softmax(scores), "zero")
+        return self._emptied(super().softmax(scores), "zero")
 
     def project_output(self, x: Array) -> Array:
         output = super().project_output(x)
-        return self._zeroed(output[:, None], "output")[:, 0]
+        return self._emptied(output[:, None], "output")[:, 0]
 
-    def _zeroed(self, x: Array, where: str) -> Array:
+    def _emptied(self, x: Array, where: str) -> Array:
         """Return (N, ..., L, d) with rows of 0 where those of padded queries are that."""
         hidden = self._hidden()
         if hidden is None or self.hidden_rows != where:

@@ -7,7 +7,7 @@ import pytest
 
 from mha_parity.core.options import Options
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.skipped_tiles import depths_between
+from mha_parity.diagnose.experiments.skipped_tiles import depth_limits
 from mha_parity.diagnose.experiments.weights import causes_of_falling_scores
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import check_subject, load_subject
@@ -55,4 +55,4 @@ def test_a_threshold_needs_all_that_is_kept_on_one_side(
     """A tile that is lost at the depth of one that is kept leaves no threshold between them."""
     depth = np.array([[[0.5, 1.0, 1.5, 2.0, lost]]])
     skipped = np.array([[[False] * 4 + [True]]])
-    assert limits == depths_between(depth, 1, skipped, ~skipped)
+    assert limits == depth_limits(depth, 1, skipped, ~skipped)

@@ -83,7 +83,7 @@ def _threshold(reading: SampleWeights, width: int, skipped: Array, kept: Array) 
     alike = [rows for rows in TILES if not _differ(skipped, kept, rows)]
     for said, depth in _depths(top):
         found = [
-            each for rows in alike or [1] if (each := depths_between(depth, rows, skipped, kept))
+            each for rows in alike or [1] if (each := depth_limits(depth, rows, skipped, kept))
         ]
         if found:
             high, low = min(found, key=lambda each: each[1] - each[0])
@@ -98,7 +98,7 @@ def _differ(skipped: Array, kept: Array, rows: int) -> bool:
     return bool((~_of_rows(~skipped, rows) & ~_of_rows(~kept, rows)).any())
 
 
-def depths_between(
+def depth_limits(
     depth: Array, rows: int, skipped: Array, kept: Array
 ) -> tuple[float, float] | None:
     """Return the depths between which the threshold lies, the least of as many rows; or None."""
