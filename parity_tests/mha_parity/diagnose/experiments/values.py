@@ -131,17 +131,43 @@ def _one_key(caller: Caller, key: str) -> str:
 
 
 def _zeros(caller: Caller) -> Iterator[ValueEffect]:
-    """Yield that scores of exactly 0 are taken for hidden ones, where the output shows it."""
+    """Yield that scores of exactly 0 are taken for hidden ones, always or with some masks."""
     problem = _shifted(caller, caller.base.dtype, 0.0, "all") or _orthogonal(caller)
+    if caller.pose([problem])[0].wrong:
+        if _hides_zeros(caller, problem):
+            yield ValueEffect(ZERO, BY_PLACE)
+        return
+    kinds = [name for name, masked in _masked(caller, problem) if _hides_zeros(caller, masked)]
+    if kinds:
+        yield ValueEffect(f"with {', '.join(kinds)}: {ZERO}", BY_PLACE)
+
+
+def _hides_zeros(caller: Caller, problem: Problem) -> bool:
+    """Return whether the answer is wrong, and right where keys with a score of 0 are hidden."""
     trial = caller.pose([problem])[0]
     if not trial.wrong:
-        return
+        return False
     scores = trial.right.stages["masked scores"]
     hidden = (scores == 0) | np.isneginf(scores)
-    case = problem.case.replace(attn="bool3d")
-    changed = problem.replace(case=case, attn_mask=hidden.reshape(-1, *hidden.shape[2:]))
-    if is_answered(trial, changed):
-        yield ValueEffect(ZERO, BY_PLACE)
+    case = problem.case.replace(attn="bool3d", padding="none")
+    mask = hidden.reshape(-1, *hidden.shape[2:])
+    changed = problem.replace(case=case, attn_mask=mask, key_padding_mask=None)
+    return is_answered(trial, changed)
+
+
+def _masked(caller: Caller, problem: Problem) -> Iterator[tuple[str, Problem]]:
+    """Yield the problem with each kind of mask that is offered: the last key is hidden, or more."""
+    offer, case = caller.candidate.offer, problem.case
+    if "causal" in offer["attn"] and case.attn == "none":
+        yield "attn=causal", problem.replace(case=case.replace(attn="causal"))
+    last = np.arange(case.keys) == case.keys - 1
+    if "bool2d" in offer["attn"] and case.attn == "none":
+        mask = np.broadcast_to(last, (case.queries, case.keys)).copy()
+        yield "attn=bool2d", problem.replace(case=case.replace(attn="bool2d"), attn_mask=mask)
+    if "bool" in offer["padding"] and case.padding == "none":
+        mask = np.broadcast_to(last, (case.batch, case.keys)).copy()
+        changed = case.replace(padding="bool")
+        yield "padding=bool", problem.replace(case=changed, key_padding_mask=mask)
 
 
 def _shifted(
