@@ -243,6 +243,8 @@ def _featured(seen: Examination) -> Iterator[ExperimentFinding]:
             operation = "key heads" if "query head h uses " in each.effect else ""
             if each.effect == OUTPUT_ORDER:
                 remedy = "merge the axes of the output in the order that the query was split in"
+            if "the bias of the output projection" in each.effect:
+                remedy = "add the bias of the output projection once, behind the sum over heads"
             if each.name == "scale=given":
                 remedy = SCALE_REMEDY
             if operation:
