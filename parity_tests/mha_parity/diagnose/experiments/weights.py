@@ -10,6 +10,7 @@ import numpy as np
 from mha_parity.diagnose.experiments import score_functions, transfer
 from mha_parity.diagnose.experiments.added_scores import COUNTED, added
 from mha_parity.diagnose.experiments.influence import irregular, keys_lost, largest_kept, visibility
+from mha_parity.diagnose.experiments.other_order import SAME_ORDER, other_order
 from mha_parity.diagnose.experiments.reading import SampleWeights, read
 from mha_parity.diagnose.experiments.rules import EVERYWHERE, OffIndices, index_rule, index_runs
 from mha_parity.diagnose.experiments.scale import RIGHT_LAW, law, measured, rounded_scale
@@ -89,6 +90,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
         or _multiplied(wrong)
         or _repeated_rows(wrong)
         or _mixed(wrong)
+        or _in_other_order(wrong)
         or _other_axis(wrong[0])
         or _visible(wrong)
     )
@@ -237,6 +239,11 @@ def _mixed(wrong: list[SampleWeights]) -> WeightsFinding | None:
         if means
         else "return P V, and add nothing to it",
     )
+
+
+def _in_other_order(wrong: list[SampleWeights]) -> WeightsFinding | None:
+    rule = other_order(wrong)
+    return WeightsFinding(rule, SAME_ORDER) if rule else None
 
 
 def _other_axis(reading: SampleWeights) -> WeightsFinding | None:

@@ -1,0 +1,57 @@
+"""Weights that are right but for the order of keys, rows or heads, where that is a rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.diagnose.experiments.reading import SampleWeights
+
+COMPARED = 16  # elements of the other two axes by which one index is told from another
+KEYS = "value j is multiplied with the weight of key {}"
+ROWS = "row i of the output has the weights of row {}"
+HEADS = "the values of head h are mixed by the weights of head {}"
+SAME_ORDER = "keep q, k and v in one order of heads and positions: look for flips and rolls"
+
+
+def other_order(readings: Sequence[SampleWeights]) -> str:
+    """Return in which other order the right weights come, the same in all readings; "" in none."""
+    for axis, letter, text in ((2, "j", KEYS), (1, "i", ROWS), (0, "h", HEADS)):
+        orders = [_order(each, axis) for each in readings if each.weights.shape[axis] > 1]
+        found = [each for each in orders if each is not None]
+        if found and len(found) == len(orders):
+            common = [set(_rules(order, letter)) for order in found]
+            rules = [rule for rule in _rules(found[-1], letter) if all(rule in c for c in common)]
+            if rules:
+                return text.format(rules[0])
+    return ""
+
+
+def _order(reading: SampleWeights, axis: int) -> Array | None:
+    """Return which index of the right weights each index has, where all are right so; else None."""
+    found, expected = (np.moveaxis(x, axis, 0) for x in (reading.weights, reading.expected))
+    few = (slice(None), slice(COMPARED), slice(COMPARED))
+    distances = np.abs(found[few][:, None] - expected[few][None]).max(axis=(2, 3))
+    order = distances.argmin(axis=1)
+    moved = not np.array_equal(order, np.arange(len(order)))
+    near = np.abs(found - expected[order]).max() <= 10 * reading.noise
+    return order if moved and near and len(np.unique(order)) == len(order) else None
+
+
+def _rules(order: Array, letter: str) -> Iterator[str]:
+    """Yield the rules by which indices are in this order."""
+    count, own = len(order), np.arange(len(order))
+    size = {"j": "S", "i": "L", "h": "H"}[letter]
+    if np.array_equal(order, own[::-1]):
+        yield f"{size} - 1 - {letter}"
+    shift = int(order[0])
+    if np.array_equal(order, (own + shift) % count):
+        yield f"({letter} + {shift}) % {size}"
+        yield f"({letter} - {count - shift}) % {size}"
+    if np.array_equal(order, np.minimum(own ^ 1, count - 1)):
+        yield f"{letter} + 1 for even {letter}, {letter} - 1 for odd {letter}"

@@ -1,0 +1,35 @@
+"""Right weights that come in another order of keys or rows are said to be that, with the rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from mha_parity.diagnose.experiments.other_order import SAME_ORDER
+from subject_checks import check_subject
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("values_reversed", "value j is multiplied with the weight of key S - 1 - j"),
+        ("values_rolled", "value j is multiplied with the weight of key (j + 2) % S"),
+        ("rows_reversed", "row i of the output has the weights of row L - 1 - i"),
+    ],
+)
+def test_the_order_is_measured(name: str, said: str) -> None:
+    """The rule of indices is the code's."""
+    (cause,) = check_subject(f"other_orders.py:{name}", cases=40, diagnose=True).diagnosis
+    assert (said, SAME_ORDER) == (cause.title, cause.remedy)
+
+
+def test_what_is_right_in_no_order_is_not_said_to_be() -> None:
+    """Another scale beside the order is no order alone."""
+    verdict = check_subject("other_orders.py:scaled_and_reversed", cases=40, diagnose=True)
+    assert verdict.failures
+    assert all(each.remedy != SAME_ORDER for each in verdict.diagnosis)
+
+
+def test_an_order_of_keys_and_values_passes() -> None:
+    """The softmax has no order of keys."""
+    verdict = check_subject("other_orders.py:both_reversed", cases=40, diagnose=True)
+    assert ((), ()) == (verdict.failures, verdict.diagnosis)
