@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ATOL = {"float64": 1e-6, "float32": 1e-2, "float16": 0.2, "bfloat16": 1.0}
 MIN_WEIGHT = 1e-6  # weights below are read with too few digits for a logarithm
+REFUTED = 100  # times what a log-ratio may be off: few rows that miss by it speak for all
 LOG2E = 1 / math.log(2)
 GRIDS = {"bfloat16": (8, -126), "float16": (11, -14)}  # digits, and the least exponent of frexp
 MIN_ON_GRID = 20  # exponentials, of which a share of 2^(1 + bits) * atol each is there by chance
@@ -78,20 +79,31 @@ def slope(found: Curve) -> tuple[Array, float]:
 
 def channel_factors(found: Curve) -> Array | None:
     """Return the factor on each channel of the dot product, (H, D), where such factors fit."""
-    reading = found.reading
-    scale, factors = reading.problem.scale, []
-    for head in range(len(found.y)):
-        products = scale * reading.query[head][:, None, :] * reading.key[head][None, :, :]
-        rows = found.reference[head][..., None]
-        x = products - np.take_along_axis(products, rows, axis=1)
-        usable = found.usable[head]
-        if usable.sum() < 3 * x.shape[-1]:
+    factors = []
+    for head, usable in enumerate(found.usable):
+        needed = 3 * found.reading.query.shape[-1]
+        enough = np.cumsum(usable.sum(axis=1)) >= needed
+        if not enough.any():
             return None
-        solved = np.linalg.lstsq(x[usable], found.y[head][usable], rcond=None)[0]
-        if np.abs(x[usable] @ solved - found.y[head][usable]).max() > found.atol:
+        # A few rows refute most curves, by far more than all of them fit: these cost less.
+        few = slice(int(enough.argmax()) + 1)
+        if _channel_fit(found, head, few)[1] > REFUTED * found.atol:
+            return None
+        solved, rest = _channel_fit(found, head, slice(None))
+        if rest > found.atol:
             return None
         factors.append(solved)
     return np.array(factors)
+
+
+def _channel_fit(found: Curve, head: int, rows: slice) -> tuple[Array, float]:
+    """Return the factors on the channels that fit some rows of a head best, and their misfit."""
+    reading, usable, y = found.reading, found.usable[head, rows], found.y[head, rows]
+    query, key = reading.query[head, rows], reading.key[head]
+    products = reading.problem.scale * query[:, None, :] * key[None, :, :]
+    x = products - np.take_along_axis(products, found.reference[head, rows][..., None], axis=1)
+    solved = np.linalg.lstsq(x[usable], y[usable], rcond=None)[0]
+    return solved, float(np.abs(x[usable] @ solved - y[usable]).max())
 
 
 def rounded_exponentials(found: Curve) -> str:
