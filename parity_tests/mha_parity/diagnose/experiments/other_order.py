@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
-COMPARED = 16  # elements of the other two axes by which one index is told from another
+COMPARED = 16  # elements of the other two axes by which indices are distinguished
 KEYS = "value j is multiplied with the weight of key {}"
 ROWS = "row i of the output has the weights of row {}"
 HEADS = "the values of head h are mixed by the weights of head {}"
