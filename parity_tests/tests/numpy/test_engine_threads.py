@@ -52,7 +52,7 @@ def test_attention_does_not_depend_on_threads(threads: int) -> None:
     np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize("rows", [3, 130, 1100])
+@pytest.mark.parametrize("rows", [3, 8, 130, 1100])
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 def test_products_are_right_on_any_number_of_threads(rows: int, threads: int) -> None:
     """Each piece of a projection is that of the exact product, up to its own roundings."""
