@@ -82,7 +82,7 @@ def masked_scores(q: Array, k: Array, masking: Masking, scale: float, unit: floa
 
     The scale goes onto the queries: fewer numbers than the scores, and no overflow on the way.
     """
-    scores = multiply_heads(q * (scale * unit), k.swapaxes(2, 3))
+    scores = multiply_heads(q * (scale * unit), k.mT)
     if not masking.is_empty:
         scores += masking.additive(q.shape[2], k.shape[2], scores.dtype, unit)
     return scores
@@ -105,6 +105,8 @@ def apply_weights(weights: Array, v: Array) -> Array:
     A product of few rows may be one running sum over all keys, whose rounding errors grow with
     their number: those of a run are smaller.
     """
+    if v.shape[2] <= RUN:
+        return multiply_heads(weights, v)
     mixed = multiply_heads(weights[..., :RUN], v[:, :, :RUN])
     for start in range(RUN, v.shape[2], RUN):
         run = slice(start, start + RUN)
@@ -124,10 +126,11 @@ def mean_weights(exponentials: Array, sums: Array) -> Array:
 
 def multiply_heads(rows: Array, columns: Array) -> Array:
     """Return rows (N, H, L, .) @ columns (N, Hkv, ., .), each query head with its key head's."""
-    key_heads, width = columns.shape[1], columns.shape[3]
+    key_heads = columns.shape[1]
     if rows.shape[1] == key_heads:
         return rows @ columns
-    return (by_key_head(rows, key_heads) @ columns).reshape(*rows.shape[:3], width)
+    product = by_key_head(rows, key_heads) @ columns
+    return product.reshape(*rows.shape[:3], columns.shape[3])
 
 
 def by_key_head(array: Array, key_heads: int) -> Array:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from mha_numpy.dtypes import Array
 
+    Parameters = tuple[Array, Array | None]  # a Linear, or parts of its arrays
+
 
 class Linear(NamedTuple):
     """The parameters of y = x @ weight.T + bias, weight (out, in) as torch keeps it."""
@@ -90,10 +92,11 @@ def parameter_shapes(embed_dim: int, kdim: int, vdim: int) -> dict[str, tuple[in
     }
 
 
-def linear(x: Array, layer: Linear) -> Array:
+def linear(x: Array, layer: Parameters) -> Array:
     """Return x @ weight.T + bias over the last axis, a new array; one product for all rows."""
-    rows = affine(x.reshape(-1, x.shape[-1]), layer.weight, layer.bias)
-    return rows.reshape(*x.shape[:-1], len(layer.weight))
+    weight, bias = layer
+    rows = affine(x.reshape(-1, x.shape[-1]), weight, bias)
+    return rows.reshape(*x.shape[:-1], len(weight))
 
 
 def project_to_heads(
@@ -120,22 +123,22 @@ def project_to_heads(
 
 def joint_projections(
     query: Array, key: Array, value: Array, parameters: Projections
-) -> list[tuple[Array, Linear, int]]:
+) -> list[tuple[Array, Parameters, int]]:
     """Return each input with its projection, and for how many of q, k, v it is, in their order."""
     packed, bias = parameters.in_proj_weight, parameters.in_proj_bias
-    weights = [parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight]
     if packed is not None and query is key is value:
-        return [(query, Linear(packed, bias), 3)]
+        return [(query, (packed, bias), 3)]
     inputs = [(query, 1), (key, 1), (value, 1)]
     if packed is not None and key is value:
         inputs = [(query, 1), (key, 2)]
-    found: list[tuple[Array, Linear, int]] = []
+    weights = [parameters.q_proj_weight, parameters.k_proj_weight, parameters.v_proj_weight]
+    found: list[tuple[Array, Parameters, int]] = []
     width, start = parameters.out_proj.weight.shape[1], 0
     for x, parts in inputs:
         rows = slice(start, start + parts * width)
         weight = weights[len(found)] if packed is None else packed[rows]
         assert weight is not None  # noqa: S101 (either way there is one; this is for the type checker)
-        found.append((x, Linear(weight, None if bias is None else bias[rows]), parts))
+        found.append((x, (weight, None if bias is None else bias[rows]), parts))
         start = rows.stop
     return found
 

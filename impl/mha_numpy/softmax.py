@@ -91,8 +91,9 @@ def trusted(sums: Array, result: Array) -> bool:
     it overflows by itself, the maximum is taken without need.
     """
     z, numbers = sums.ravel(), result.ravel()
-    in_range = z.min() >= least_sum(z.dtype) and math.isfinite(z.dot(z))
-    return bool(in_range and math.isfinite(numbers.dot(numbers)))
+    if not z[z.argmin()] >= least_sum(z.dtype):  # argmin finds a NaN, and takes a third of min
+        return False
+    return math.isfinite(z.dot(z)) and math.isfinite(numbers.dot(numbers))
 
 
 def row_sums(rows: Array, *, float64_sums: bool = False) -> Array:
@@ -102,14 +103,13 @@ def row_sums(rows: Array, *, float64_sums: bool = False) -> Array:
     FLOAT64_UP_TO numbers: weights that are returned are then 5 % more accurate than torch's, and
     4 % less otherwise.
     """
-    length = rows.shape[-1]
-    dtype = FLOAT64 if float64_sums and rows.size <= FLOAT64_UP_TO else rows.dtype
-    sums: Array = rows.reshape(-1, length).dot(_ones(length, dtype))
-    return sums.astype(rows.dtype, copy=False).reshape(*rows.shape[:-1], 1)
+    in_float64 = float64_sums and rows.size <= FLOAT64_UP_TO
+    sums: Array = rows @ _ones(rows.shape[-1], FLOAT64 if in_float64 else rows.dtype)
+    return sums.astype(rows.dtype) if in_float64 else sums
 
 
 @lru_cache(maxsize=64)
 def _ones(length: int, dtype: DTypeLike) -> Array:
-    ones = np.ones(length, dtype)
+    ones = np.ones((length, 1), dtype)
     ones.flags.writeable = False
     return ones

@@ -41,13 +41,13 @@ class ProjectedGradients:
     def gradients(self) -> dict[str, Array]:
         """Return the gradients of query, key, value and of the input projections' parameters."""
         of_inputs, of_weights, of_biases = [], [], []
-        for array, (x, layer, parts) in zip(self._arrays, self._sources, strict=True):
+        for array, (x, (weight, _), parts) in zip(self._arrays, self._sources, strict=True):
             rows = array.reshape(-1, array.shape[2])
             of_weights.append(product(rows.T, x.reshape(-1, x.shape[2]).T, None))
             of_biases.append(column_sums(rows))
             for i in range(parts):
                 part = slice(i * rows.shape[1] // parts, (i + 1) * rows.shape[1] // parts)
-                d_x = product(rows[:, part], layer.weight[part].T, None)
+                d_x = product(rows[:, part], weight[part].T, None)
                 of_inputs.append(d_x.reshape(x.shape))
         found = dict(zip(("query", "key", "value"), of_inputs, strict=True))
         parameters = self._call.parameters
