@@ -49,7 +49,7 @@ def compute(call: CheckedCall) -> Results:
     with owning_cores(engine):
         heads_out, weights = attend_heads(heads_of(call), engine)
         merged = merge_heads(heads_out, batch_first=call.options.batch_first)
-        return np.ascontiguousarray(linear(merged, call.parameters.out_proj)), weights
+        return linear(merged, call.parameters.out_proj), weights
 
 
 def compute_shares(call: CheckedCall, shares: list[slice]) -> Results:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.engines.parallel import affine
+from mha_numpy.engines.parallel import product
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,10 +93,10 @@ def parameter_shapes(embed_dim: int, kdim: int, vdim: int) -> dict[str, tuple[in
 
 
 def linear(x: Array, layer: Parameters) -> Array:
-    """Return x @ weight.T + bias over the last axis, a new array; one product for all rows."""
+    """Return x @ weight.T + bias over the last axis, new and contiguous: one product for all."""
     weight, bias = layer
-    rows = affine(x.reshape(-1, x.shape[-1]), weight, bias)
-    return rows.reshape(*x.shape[:-1], len(weight))
+    rows = product(x.reshape(-1, x.shape[-1]), weight, bias)
+    return np.ascontiguousarray(rows).reshape(*x.shape[:-1], len(weight))
 
 
 def project_to_heads(
@@ -114,9 +114,10 @@ def project_to_heads(
     as key and value, or as all three, one product projects it for all of them.
     """
     found: list[Array] = []
-    for x, layer, parts in joint_projections(query, key, value, parameters):
-        heads = split_heads(linear(x, layer), parts, num_heads, batch_first)
-        found += [heads[i] for i in range(parts)]
+    for x, (weight, bias), parts in joint_projections(query, key, value, parameters):
+        rows = product(x.reshape(-1, x.shape[-1]), weight, bias)
+        heads = split_heads(rows, x.shape, parts, num_heads, batch_first)
+        found.extend(map(heads.__getitem__, range(parts)))  # unpacking takes twice as long
     q, k, v = found
     return q, k, v
 
@@ -143,19 +144,23 @@ def joint_projections(
     return found
 
 
-def split_heads(projected: Array, parts: int, num_heads: int, batch_first: bool) -> Array:
-    """Return (parts, N, H, L, D), a view of (N, L, parts*H*D), or of (L, N, parts*H*D)."""
-    first, second, width = projected.shape
-    split = projected.reshape(first, second, parts, num_heads, width // (parts * num_heads))
-    return split.transpose(2, 0, 3, 1, 4) if batch_first else split.transpose(2, 1, 3, 0, 4)
+def split_heads(
+    projected: Array, shape: tuple[int, ...], parts: int, num_heads: int, batch_first: bool
+) -> Array:
+    """Return (parts, N, H, L, D), a view of `projected`, (N*L, parts*H*D) or (L*N, parts*H*D).
+
+    `shape` is that of the input, (N, L, .) where `batch_first`, else (L, N, .).
+    """
+    head_dim = projected.shape[-1] // (parts * num_heads)
+    split = projected.reshape(shape[0], shape[1], parts, num_heads, head_dim)
+    return split.transpose((2, 0, 3, 1, 4) if batch_first else (2, 1, 3, 0, 4))
 
 
 def merge_heads(heads_out: Array, *, batch_first: bool) -> Array:
     """Return (N, L, H*D), or (L, N, H*D), from (N, H, L, D)."""
-    n, heads, queries, width = heads_out.shape
-    if batch_first:
-        return heads_out.transpose(0, 2, 1, 3).reshape(n, queries, heads * width)
-    return heads_out.transpose(2, 0, 1, 3).reshape(queries, n, heads * width)
+    rows = heads_out.transpose((0, 2, 1, 3) if batch_first else (2, 0, 1, 3))
+    first, second, heads, width = rows.shape
+    return rows.reshape(first, second, heads * width)
 
 
 def append_keys(heads: Array, bias: Array | None, *, zero_key: bool) -> Array:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_numpy.engines.threads import (
+    BLAS_SPREADS_FROM,
     SHARED_FROM,
+    has_quick_kernels,
     holding_blas,
     run,
     single_threaded_blas,
@@ -34,8 +36,8 @@ where an operand is broadcast: a tile times a column then takes 1.5 to 2 times a
 FEW_ROWS, MANY_MULTIPLICATIONS = 128, 1_000_000
 """Up to which rows, and from which size, a product is computed from the weight's side."""
 LARGE_RESULT, QUICK_KERNEL = 1200, 1_000_000
-"""OpenBLAS has quick kernels for AVX-512 up to so many multiplications. For results of more numbers
-than LARGE_RESULT they need the left operand column by column: 0.5 to 0.8 of the time, copied."""
+"""OpenBLAS's quick kernels do up to so many multiplications, on one thread. For results of more
+numbers than LARGE_RESULT they need the left operand by columns: 0.5 to 0.8 of the time, copied."""
 
 
 def on_all_threads(work: Callable[[int], None], pieces: int) -> None:
@@ -50,32 +52,29 @@ def on_all_threads(work: Callable[[int], None], pieces: int) -> None:
         run(quietly, pieces, threads_for_a_job())
 
 
-def affine(x: Array, weight: Array, bias: Array | None) -> Array:
-    """Return x @ weight.T + bias, x (rows, in), weight (out, in), bias (out,): a new array.
-
-    Few rows of a wide layer are computed as (weight @ x.T).T: OpenBLAS's AVX-512 kernels take 0.66
-    (32 rows) to 0.9 (128 rows) of the time for it, its others the same. The result is then laid out
-    column by column, which costs products of fewer multiplications as much again in what follows.
-    """
-    many = len(x) * weight.size >= MANY_MULTIPLICATIONS
-    if many and len(x) <= min(FEW_ROWS, len(weight) // 4):
-        return product(weight, x, None if bias is None else bias[:, None]).T
-    return product(x, weight, bias)
-
-
 def product(left: Array, right: Array, bias: Array | None) -> Array:
     """Return left @ right.T + bias, a bias that broadcasts to the product: a new array.
 
-    Large ones are done on BLAS's threads, or on the pool's where BLAS is held to one.
+    Large ones are done on BLAS's threads, or on the pool's where BLAS is held to one. Few rows of a
+    wide layer are computed as (right @ left.T).T: OpenBLAS's AVX-512 kernels take 0.66 (32 rows) to
+    0.9 (128 rows) of the time for it, its others the same. The result is then laid out column by
+    column, which costs products of fewer multiplications as much again in what follows.
     """
     rows, columns = len(left), len(right)
     multiplications = rows * right.size
+    if multiplications >= MANY_MULTIPLICATIONS and rows <= min(FEW_ROWS, columns // 4):
+        return product(right, left, None if bias is None else bias[:, None]).T
     if multiplications >= SHARED_FROM and single_threaded_blas.held and threads_for_a_job() > 1:
         return spread_product(left, right, bias)
-    if rows * columns > LARGE_RESULT and rows < columns and multiplications <= QUICK_KERNEL:
+    few = rows < columns and rows * columns > LARGE_RESULT and multiplications <= QUICK_KERNEL
+    quick = few and has_quick_kernels()
+    if quick:
         left = np.asfortranarray(left)
-    with holding_blas(multiplications):
+    if quick or multiplications <= BLAS_SPREADS_FROM:
         out: Array = left.dot(right.T)
+    else:
+        with holding_blas(multiplications):
+            out = left.dot(right.T)
     if bias is not None:
         out += bias
     return out

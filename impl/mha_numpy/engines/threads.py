@@ -181,6 +181,13 @@ def _blas_libraries() -> list[tuple[LibController, int]]:
     return [(one, int(one.num_threads)) for one in found if one.user_api == "blas"]
 
 
+@cache
+def has_quick_kernels() -> bool:
+    """Whether BLAS is OpenBLAS on AVX-512, which has kernels for small products as they are."""
+    kinds = {getattr(library, "architecture", None) for library, _ in _blas_libraries()}
+    return bool(kinds) and kinds <= {"SkylakeX", "Cooperlake", "SapphireRapids"}
+
+
 def _limit(library: LibController, threads: int) -> None:
     """Set the threads of a BLAS, from whatever thread this is called.
 

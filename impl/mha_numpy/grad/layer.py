@@ -78,7 +78,7 @@ def _float_masks(options: CallOptions) -> dict[str, Array]:
 
 def _results(call: CheckedCall, merged: Array, held: Array | None) -> Results:
     """Return output and weights, copied or averaged, as the caller gets them: NaN as in torch."""
-    output = np.ascontiguousarray(linear(merged, call.parameters.out_proj))
+    output = linear(merged, call.parameters.out_proj)
     if held is None or not call.options.need_weights:
         return as_given(call, output, None)
     *rows, keys = held.shape
@@ -107,8 +107,8 @@ def _gradients(
     options, working = call.options, merged.dtype
     d_rows = d_output.astype(working, copy=False).reshape(-1, d_output.shape[-1])
     out_proj = call.parameters.out_proj
-    d_merged = product(d_rows, out_proj.weight.T, None).reshape(merged.shape)
-    (d_heads,) = split_heads(d_merged, 1, options.num_heads, options.batch_first)
+    d_merged = product(d_rows, out_proj.weight.T, None)
+    (d_heads,) = split_heads(d_merged, merged.shape, 1, options.num_heads, options.batch_first)
     projected = ProjectedGradients(call)
     heads = _head_targets(call, projected)
     pull_heads(d_heads, _for_each_head(call, d_weights), heads)

@@ -36,7 +36,7 @@ class ProjectedGradients:
         heads, batch_first = call.options.num_heads, call.options.batch_first
         self.heads: list[Array] = []
         for array, (_, _, parts) in zip(self._arrays, self._sources, strict=True):
-            self.heads.extend(split_heads(array, parts, heads, batch_first))
+            self.heads.extend(split_heads(array, array.shape, parts, heads, batch_first))
 
     def gradients(self) -> dict[str, Array]:
         """Return the gradients of query, key, value and of the input projections' parameters."""

@@ -29,7 +29,7 @@ def attend_heads(
     Q (N, L, H*D), K (N, S, H*D), V (N, S, H*Dv) give merged (N, L, H*Dv) and weights (N, H, L, S).
     The scale is 1 / sqrt(D), of the width of a head.
     """
-    q, k, v = (split_heads(array, 1, num_heads, True)[0] for array in (Q, K, V))
+    q, k, v = (split_heads(x, x.shape, 1, num_heads, True)[0] for x in (Q, K, V))
     scale = 1 / math.sqrt(q.shape[-1])
     kept = draw_kept((*q.shape[:3], k.shape[2]), dropout_p, rng, q.dtype)
     out, weights = attend(q, k, v, masking, scale, kept=kept)

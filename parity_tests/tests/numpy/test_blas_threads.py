@@ -11,7 +11,7 @@ import pytest
 import threadpoolctl
 from numpy.typing import NDArray
 
-from mha_numpy import MultiheadAttention, attention, scaled_dot_product_attention
+from mha_numpy import MultiheadAttention, attention, projections, scaled_dot_product_attention
 from mha_numpy.engines import parallel
 from mha_numpy.engines import threads as pool
 from mha_numpy.engines.parallel import product
@@ -63,7 +63,7 @@ def test_a_layer_holds_blas_where_the_pool_has_the_cores(
         seen.append(single_threaded_blas.held)
         return product(left, right, bias)
 
-    for module in (parallel, layer_vjp, projections_vjp):
+    for module in (projections, layer_vjp, projections_vjp):
         monkeypatch.setattr(module, "product", noted)
     layer = MultiheadAttention(34, 2, batch_first=True, engine=engine)
     x = np.ones((2, 61, 34), np.float32)
