@@ -81,8 +81,6 @@ def attend_flash(
             held=need_weights,
             least_rows=4 * LEAST_ROWS if average_weights else LEAST_ROWS,
         )
-    if average_weights and queries > tiles.queries:  # tasks of one sample read all of its heads
-        k, v = contiguous(k), contiguous(v)
     problem = TiledCall(q, k, v, heads_out, masking, scale, tiles, exponential(q.dtype, masking))
     tasks = cut_tasks(n, key_heads, queries, tiles.queries, whole_heads=not average_weights)
     on_all_threads(lambda i: _attend_task(problem, tasks[i], weights, sums), len(tasks))
@@ -103,18 +101,6 @@ def _attend_task(
                 if sums is not None:
                     sums.shift[block.place], sums.total[block.place] = shift, total[:, 0]
                     sums.shifted[block.place] = isinstance(shift, np.ndarray)
-
-
-def contiguous(heads: Array) -> Array:
-    """Return a contiguous copy of heads (N, H, L, D), made on all threads."""
-    copy = np.empty(heads.shape, heads.dtype)
-
-    def copy_head(index: int) -> None:
-        place = divmod(index, heads.shape[1])
-        copy[place] = heads[place]
-
-    on_all_threads(copy_head, heads.shape[0] * heads.shape[1])
-    return copy
 
 
 def _attend_block(
