@@ -47,11 +47,10 @@ def multi_head_attention_forward(
     engine: str = "auto",
     precise: bool = False,
 ) -> tuple[Array, Array | None]:
-    """Compute multi-head attention from sequences and parameters, as torch's function does.
+    """Return (output, weights): multi-head attention from sequences and parameters, as in torch.
 
-    Formula
-        heads_h = softmax(q_h k_h^T / sqrt(D) + masks) v_h, output = concat(heads) W_o^T + b_o,
-        where q = query W_q^T + b_q and so on, head h takes columns h*D to (h+1)*D, D = E / H.
+    Formula, masks, dtypes, `engine` and `precise`, and what is refused are those of
+    `MultiheadAttention`, rows that see no key those of its `forward`.
 
     Shapes
         query (L, N, E), key (S, N, kdim), value (S, N, vdim), or all three without N.
@@ -60,76 +59,48 @@ def multi_head_attention_forward(
         bias_k, bias_v (1, 1, E); out_proj_weight (E_out, E), out_proj_bias (E_out,);
         static_k, static_v (N*H, S, D) stand in for the projected key and value.
         key_padding_mask (N, S), or (S,) without N; attn_mask (L, S) or (N*H, L, S).
-        Returns output (L, N, E_out) and, where `need_weights`, weights (N, L, S), the mean over
-        the heads, or (N, H, L, S) without `average_attn_weights`; S then counts the keys
-        appended by bias_k and `add_zero_attn` too.
+        output (L, N, E_out); weights (N, L, S), the mean over the heads, or (N, H, L, S) without
+        `average_attn_weights`, None unless `need_weights`; S then counts the keys appended by
+        bias_k and `add_zero_attn` too.
 
-    Masks
-        Boolean: True = hidden. Float: added to the scaled logits. Both may be given.
-        `is_causal` is a hint that attn_mask is the causal mask and needs it, as in torch; where
-        the hint is wrong, the mask counts.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator, optional
-        What dropout draws from; needed where `training` and `dropout_p` > 0.
-    engine, precise
-        As in `MultiheadAttention`.
-
-    Raises
-    ------
-    TypeError
-        For arrays that are not all of one dtype among float64, float32, float16, bfloat16, and
-        for masks that are neither boolean nor float32 nor of that dtype.
-    ValueError
-        For shapes that do not fit each other and options out of range.
-
-    Notes
-    -----
-    Rows that see no key are NaN where `need_weights`, else 0 before the output projection, as in
-    torch 2.13. float16 and bfloat16 are computed in float32 and rounded once.
-    Source: torch.nn.functional.multi_head_attention_forward, torch 2.13.
+    `rng` is what dropout draws from, needed where `training` and `dropout_p` > 0. Raises TypeError
+    for arrays that are not all of one dtype, ValueError for shapes that do not fit each other and
+    options out of range. Source: torch.nn.functional.multi_head_attention_forward, torch 2.13.
     """
     check_options("dropout_p", dropout_p, rng, engine, drops=training)
-    separate = use_separate_proj_weight
-    given = {
-        "in_proj_weight": None if separate else in_proj_weight,
-        "q_proj_weight": q_proj_weight if separate else None,
-        "k_proj_weight": k_proj_weight if separate else None,
-        "v_proj_weight": v_proj_weight if separate else None,
+    parameters = {
+        "in_proj_weight": None if use_separate_proj_weight else in_proj_weight,
+        "q_proj_weight": q_proj_weight if use_separate_proj_weight else None,
+        "k_proj_weight": k_proj_weight if use_separate_proj_weight else None,
+        "v_proj_weight": v_proj_weight if use_separate_proj_weight else None,
         "in_proj_bias": in_proj_bias,
         "bias_k": bias_k,
         "bias_v": bias_v,
         "out_proj_weight": out_proj_weight,
         "out_proj_bias": out_proj_bias,
-        "static_k": static_k,
-        "static_v": static_v,
     }
-    arrays = {name: to_floating(x, name) for name, x in given.items() if x is not None}
-    options = CallOptions(
-        num_heads=num_heads,
-        add_zero_attn=add_zero_attn,
-        key_padding_mask=key_padding_mask,
-        attn_mask=attn_mask,
-        is_causal=is_causal,
-        need_weights=need_weights,
-        average_attn_weights=average_attn_weights,
-        dropout_p=dropout_p if training else 0.0,
-        rng=rng,
-        engine=engine,
-        precise=precise,
-        static_k=arrays.pop("static_k", None),
-        static_v=arrays.pop("static_v", None),
-    )
-    parameters = _parameters(arrays, embed_dim_to_check, num_heads, separate=separate)
-    return multi_head_attention(query, key, value, parameters, options)
+    masks = key_padding_mask, attn_mask, is_causal
+    drawn = dropout_p if training else 0.0, rng
+    asked = *masks, need_weights, average_attn_weights, *drawn, engine, precise
+    static = _floating({"static_k": static_k, "static_v": static_v})
+    kept = static.get("static_k"), static.get("static_v")
+    options = CallOptions(num_heads, add_zero_attn, False, *asked, *kept)
+    separate = use_separate_proj_weight
+    own = _parameters(parameters, embed_dim_to_check, num_heads, separate=separate)
+    return multi_head_attention(query, key, value, own, options)
+
+
+def _floating(given: dict[str, ArrayLike | None]) -> dict[str, Array]:
+    """Return what is given as arrays, or raise TypeError where one is not floating."""
+    return {name: to_floating(x, name) for name, x in given.items() if x is not None}
 
 
 def _parameters(
-    arrays: dict[str, Array], embed_dim: int, num_heads: int, *, separate: bool
+    given: dict[str, ArrayLike | None], embed_dim: int, num_heads: int, *, separate: bool
 ) -> Projections:
     """Return the parameters as a layer has them, or raise unless all fit each other."""
     check_sizes(embed_dim, num_heads, embed_dim, embed_dim)
+    arrays = _floating(given)
     separately = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
     for name in (*(separately if separate else ("in_proj_weight",)), "out_proj_weight"):
         if name not in arrays:
