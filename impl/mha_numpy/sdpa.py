@@ -16,6 +16,8 @@ from mha_numpy.validation import check_number, check_options, quiet
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    Asked = tuple[ArrayLike | None, bool, float | None, bool, bool]
+
 
 @quiet
 def scaled_dot_product_attention(
@@ -70,8 +72,9 @@ def scaled_dot_product_attention(
     is refused. float16 and bfloat16 are computed in float32 and rounded once.
     Source: torch.nn.functional.scaled_dot_product_attention, torch 2.13.
     """
-    asked = query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-    call = check_heads(*asked, rng, engine, precise)
+    asked = attn_mask, is_causal, scale, enable_gqa, precise
+    options = CallOptions(need_weights=False, dropout_p=dropout_p, rng=rng, engine=engine)
+    call = check_heads((query, key, value), asked, options)
     out, _ = attend_heads(call.heads, call.engine)
     return out.reshape(*call.lead, *out.shape[-2:]).astype(call.dtype, copy=False)
 
@@ -87,25 +90,15 @@ class HeadsCall(NamedTuple):
 
 
 def check_heads(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    attn_mask: ArrayLike | None,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
-    rng: np.random.Generator | None,
-    engine: str,
-    precise: bool,
+    inputs: tuple[ArrayLike, ArrayLike, ArrayLike], asked: Asked, options: CallOptions
 ) -> HeadsCall:
     """Check all arguments, and return the arrays as heads with the engine that takes them."""
-    check_options("dropout_p", dropout_p, rng, engine, drops=True)
+    attn_mask, is_causal, scale, enable_gqa, precise = asked
+    check_options("dropout_p", options.dropout_p, options.rng, options.engine, drops=True)
     if scale is not None:
         check_number("scale", scale)
-    q, k, v = (
-        to_floating(x, name) for x, name in ((query, "query"), (key, "key"), (value, "value"))
-    )
+    names = "query", "key", "value"
+    q, k, v = (to_floating(x, name) for x, name in zip(inputs, names, strict=True))
     dtype = q.dtype
     require_same(dtype, "the dtype of `query`,", key=k, value=v)
     _check_pair_shapes(q, k, v)
@@ -113,7 +106,6 @@ def check_heads(
     shape = (*lead, q.shape[-2], k.shape[-2])
     masking = _masking(attn_mask, is_causal, dtype, shape)
     working = working_dtype(dtype, precise=precise)
-    options = CallOptions(need_weights=False, dropout_p=dropout_p, rng=rng, engine=engine)
     heads = Heads(
         as_heads(q, lead).astype(working, copy=False),
         as_heads(k, lead, grouped=enable_gqa).astype(working, copy=False),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_numpy.call import CallOptions
 from mha_numpy.dtypes import Array, to_array
 from mha_numpy.grad.targets import HeadGradients, Pull, sum_to, to_cotangent, zeros_for
 from mha_numpy.sdpa import check_heads
@@ -66,8 +67,9 @@ def scaled_dot_product_attention_vjp(
     # Here, because most of those who import the package never go back.
     from mha_numpy.grad.heads import attend_heads_vjp
 
-    asked = query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-    call = check_heads(*asked, rng, engine, precise)
+    asked = attn_mask, is_causal, scale, enable_gqa, precise
+    options = CallOptions(need_weights=False, dropout_p=dropout_p, rng=rng, engine=engine)
+    call = check_heads((query, key, value), asked, options)
     given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
     arrays = {name: to_array(each, name) for name, each in given.items() if each is not None}
     heads_out, _, pull_heads = attend_heads_vjp(call.heads, call.engine)
