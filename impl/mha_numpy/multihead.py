@@ -16,8 +16,7 @@ import numpy as np
 
 from mha_numpy.call import CallOptions, CheckedCall, Heads, check_call
 from mha_numpy.engines.dispatch import attend_heads, choose_engine, cut_batch
-from mha_numpy.engines.parallel import on_all_threads
-from mha_numpy.engines.threads import owning_cores
+from mha_numpy.engines.threads import on_all_threads, owning_cores
 from mha_numpy.projections import append_keys, linear, merge_heads, project_to_heads
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.engines.parallel import product
+from mha_numpy.engines.threads import product
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mha_numpy.engines.blocks import Block, TiledCall, scratch
-from mha_numpy.engines.parallel import on_all_threads
+from mha_numpy.engines.threads import on_all_threads
 from mha_numpy.engines.tiles import LEAST_ROWS, Task, Tiles, choose_tiles, cut_tasks, spans
 from mha_numpy.masks import NO_MASK, Masking
 from mha_numpy.softmax import exponential, row_sums, trusted

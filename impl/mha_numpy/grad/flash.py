@@ -29,7 +29,7 @@ import numpy as np
 
 from mha_numpy.engines.blocks import Block, TiledCall, scratch
 from mha_numpy.engines.flash import RowSums, attend_flash
-from mha_numpy.engines.parallel import on_all_threads
+from mha_numpy.engines.threads import on_all_threads
 from mha_numpy.engines.tiles import (
     LEAST_TASKS,
     LEAST_TILE_BYTES,

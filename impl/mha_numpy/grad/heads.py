@@ -14,8 +14,7 @@ import numpy as np
 
 from mha_numpy.attention import apply_weights, attend, by_key_head, draw_kept, multiply_heads
 from mha_numpy.engines.dispatch import cut_batch
-from mha_numpy.engines.parallel import on_all_threads
-from mha_numpy.engines.threads import holding_blas
+from mha_numpy.engines.threads import holding_blas, on_all_threads
 from mha_numpy.grad.flash import attend_flash_vjp
 from mha_numpy.grad.targets import HeadGradients, Pull, sum_to
 

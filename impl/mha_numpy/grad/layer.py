@@ -12,8 +12,7 @@ import numpy as np
 from mha_numpy.call import CallOptions, CheckedCall, check_call
 from mha_numpy.dtypes import BOOL, Array, to_array
 from mha_numpy.engines.dispatch import choose_engine
-from mha_numpy.engines.parallel import product
-from mha_numpy.engines.threads import owning_cores
+from mha_numpy.engines.threads import owning_cores, product
 from mha_numpy.grad.heads import attend_heads_vjp
 from mha_numpy.grad.targets import HeadGradients, Pull, to_cotangent, zeros_for
 from mha_numpy.multihead import as_given, heads_of

@@ -12,14 +12,13 @@ import threadpoolctl
 from numpy.typing import NDArray
 
 from mha_numpy import MultiheadAttention, attention, projections, scaled_dot_product_attention
-from mha_numpy.engines import parallel
 from mha_numpy.engines import threads as pool
-from mha_numpy.engines.parallel import product
 from mha_numpy.engines.threads import (
     BLAS_SPREADS_FROM,
     SHARED_FROM,
     holding_blas,
     owning_cores,
+    product,
     set_num_threads,
     single_threaded_blas,
 )
@@ -35,7 +34,7 @@ def test_large_products_go_to_the_pool_where_blas_is_held(monkeypatch: pytest.Mo
         cut.append(len(left))
         return left
 
-    monkeypatch.setattr(parallel, "spread_product", spread)
+    monkeypatch.setattr(pool, "spread_product", spread)
     set_num_threads(2)
     weight = np.ones((260, 260), np.float32)
     rows = [np.ones((length, 260), np.float32) for length in (100, 300)]

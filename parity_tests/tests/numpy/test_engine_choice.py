@@ -11,8 +11,12 @@ from mha_numpy import MultiheadAttention
 from mha_numpy.call import CallOptions
 from mha_numpy.engines import dispatch, flash
 from mha_numpy.engines.dispatch import choose_engine, cut_batch
-from mha_numpy.engines.parallel import on_all_threads
-from mha_numpy.engines.threads import get_num_threads, set_num_threads, threads_for_a_job
+from mha_numpy.engines.threads import (
+    get_num_threads,
+    on_all_threads,
+    set_num_threads,
+    threads_for_a_job,
+)
 from mha_numpy.forced import PlainAttention
 
 EPSILON = np.finfo(np.float64).eps

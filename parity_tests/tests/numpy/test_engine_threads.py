@@ -15,14 +15,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mha_numpy.engines import parallel
 from mha_numpy.engines import threads as pool
 from mha_numpy.engines.flash import attend_flash
-from mha_numpy.engines.parallel import cut_product, on_all_threads, product, spread_product
 from mha_numpy.engines.threads import (
+    cut_product,
     get_num_threads,
+    on_all_threads,
+    product,
     run,
     set_num_threads,
+    spread_product,
 )
 from mha_numpy.engines.tiles import Tiles
 from mha_numpy.masks import Masking
@@ -133,7 +135,7 @@ def test_few_rows_are_multiplied_from_the_other_side(rows: int, biased: bool) ->
     x, weight = rng.standard_normal((rows, 19)), rng.standard_normal((1035, 19))
     bias = rng.standard_normal(1035) if biased else None
     found = product(x, weight, bias)
-    from_the_weight = 51 <= rows <= parallel.FEW_ROWS  # 51 * 1035 * 19 are above a million
+    from_the_weight = 51 <= rows <= pool.FEW_ROWS  # 51 * 1035 * 19 are above a million
     assert from_the_weight == (found.flags.f_contiguous and rows > 1)
     sizes = np.abs(x) @ np.abs(weight.T) + (0 if bias is None else np.abs(bias))
     other = x @ weight.T + (0 if bias is None else bias)
@@ -163,7 +165,7 @@ def test_numpys_buffer_and_error_state_are_the_callers_afterwards() -> None:
     set_num_threads(2)
     with pytest.raises(ValueError):  # noqa: PT011 (raised above)
         on_all_threads(fail, 2)
-    assert {parallel.BUFFER} == set(inside)
+    assert {pool.BUFFER} == set(inside)
     assert before == (np.getbufsize(), np.geterr())
 
 
