@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -24,6 +25,43 @@ class _Layer(nn.Module):
         if hidden is not None:
             scores = scores.masked_fill(hidden, -torch.inf)
         return self.proj((scores.softmax(dim=-1) @ v).transpose(1, 2).flatten(2))
+
+
+def _attend(q, k, v, num_heads, hidden):
+    """Return (N, L, E) on projected rows in NumPy."""
+    q, k, v = (
+        rows.reshape(*rows.shape[:2], num_heads, -1).transpose(0, 2, 1, 3) for rows in (q, k, v)
+    )
+    scores = q @ k.swapaxes(2, 3) / q.shape[-1] ** 0.5
+    scores = np.where(False if hidden is None else hidden, np.finfo(scores.dtype).min, scores)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    out = weights / weights.sum(axis=-1, keepdims=True) @ v
+    return out.transpose(0, 2, 1, 3).reshape(*out.shape[::2], -1)
+
+
+def tokens(q, k, v, num_heads, attention_mask=None):
+    """Return (N, L, E). Right: integers are made booleans first.
+
+    attention_mask: (N, S), bool or 0/1 integers; 1 marks the real tokens.
+    """
+    given = None if attention_mask is None else ~attention_mask.astype(bool)[:, None, None]
+    return _attend(q, k, v, num_heads, given)
+
+
+def tokens_inverted_bit_by_bit(q, k, v, num_heads, attention_mask=None):
+    """Return (N, L, E). Wrong: ~0 and ~1 are -1 and -2, and both hide.
+
+    attention_mask: (N, S), bool or 0/1 integers; 1 marks the real tokens.
+    """
+    return _attend(q, k, v, num_heads, None if attention_mask is None else ~attention_mask[:, None, None])
+
+
+def tokens_of_booleans(q, k, v, num_heads, attention_mask=None):
+    """Return (N, L, E). Right: it takes booleans.
+
+    attention_mask: boolean array (N, S), True for the real tokens.
+    """
+    return _attend(q, k, v, num_heads, None if attention_mask is None else ~attention_mask[:, None, None])
 
 
 class ZeroHides(_Layer):

@@ -47,3 +47,22 @@ def test_a_documented_mask_is_judged_as_documented() -> None:
 def test_another_meaning_than_documented_or_than_torchs_fails(name: str) -> None:
     """The mask of torch's meaning where its opposite is documented, and the opposite unsaid."""
     assert Outcome.FAIL == judged(name, fail_fast=True).outcome
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("tokens", Outcome.PASS),
+        ("tokens_inverted_bit_by_bit", Outcome.FAIL),
+        ("tokens_of_booleans", Outcome.PASS),
+    ],
+)
+def test_integers_are_passed_where_the_documentation_allows_them(
+    name: str, outcome: Outcome
+) -> None:
+    """A promised mask of 0 and 1 means what booleans mean; the report says where it does not."""
+    verdict = judged(name)
+    assert outcome is verdict.outcome, verdict.sentence
+    (mask,) = (each for each in verdict.parameters if each.name == "attention_mask")
+    unlike = "integers of 0 and 1, which its documentation allows, hide other keys" in mask.meaning
+    assert unlike is (outcome is Outcome.FAIL)

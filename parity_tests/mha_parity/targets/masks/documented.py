@@ -1,4 +1,4 @@
-"""What the documentation of a target says of a mask: whether True hides, or keeps.
+"""What the documentation of a target says of a mask: whether True hides, and if 0 and 1 may stand.
 
 A layer may give torch's name to a mask of the opposite meaning. Where it says so, it is judged by
 what it says, and not by torch's.
@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_parity.targets.masks.experiment import SILENT
+from mha_parity.targets.masks.mask_format import MaskContent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from mha_parity.targets.masks.experiment import MaskExperiment
+    from mha_parity.targets.masks.mask_format import MaskFormat, MaskSearchResult
 
 _VALUE = re.compile(
     r"(?<![\w.])(?:(0|false|zeros?)|(1|true|ones?|non-?zeros?))(?![\w.])", re.IGNORECASE
@@ -27,6 +36,11 @@ _HIDES = re.compile(
 _KEEPS = re.compile(
     r"\b(keep(s|ing)?|kept|attend(s|ed|ing)?|allow(s|ed)?|visible|valid|see[ns]?|influenc\w+"
     r"|unmask\w*|tak(es?|ing) part|participat\w+)\b",
+    re.IGNORECASE,
+)
+_INTEGERS = re.compile(
+    r"\b(u?int(eger)?s?(8|16|32|64)?|long(tensor)?|0\s*(/|or|and)\s*1|1\s*(/|or|and)\s*0"
+    r"|(zeros?|ones?)\s+(or|and)\s+(zeros?|ones?))\b",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[;,]\s|\.(?:\s|$)|\s(?:and|while|otherwise|else)\s")
@@ -45,6 +59,38 @@ def documented_hides(subject: Any, entry: Any, name: str) -> bool | None:
         if len(said) == 1:
             return said.pop()
     return None
+
+
+def with_documented_integers(
+    subject: Any, entry: Any, experiment: MaskExperiment, found: MaskSearchResult
+) -> MaskSearchResult:
+    """Return what is taken with integers too, where the documentation says so and none raise.
+
+    A mask of 0 and 1 is then judged by what its booleans mean: ``~mask`` of integers is never 0.
+    """
+    name = found.parameter.name
+    texts = (inspect.getdoc(each) or "" for each in (entry, subject))
+    if not any(_INTEGERS.search(clause) for text in texts for clause in _clauses(text, name)):
+        return found
+    taken = {each.axes for each in found.taken if each.kind == "int"}
+    added = (
+        replace(each, kind="int")
+        for each in found.taken
+        if each.kind == "bool" and each.axes not in taken
+    )
+    answered = tuple(each for each in added if experiment.answers(found.parameter, each))
+    unlike = any(_answered_otherwise(experiment, found.parameter.key, each) for each in answered)
+    return replace(found, taken=(*found.taken, *answered), integers_unlike=unlike)
+
+
+def _answered_otherwise(experiment: MaskExperiment, key: str, taken: MaskFormat) -> bool:
+    """Return whether a mask of 0 and 1 hides other keys than the same mask of booleans."""
+    content = MaskContent(experiment.hidden(taken.axes))
+    shown = [
+        experiment.weights({key: each.value(content, experiment.problem.dtype)})
+        for each in (taken, replace(taken, kind="bool"))
+    ]
+    return bool(np.abs(shown[0] - shown[1]).max() > SILENT)
 
 
 def _clauses(text: str, name: str) -> Iterator[str]:

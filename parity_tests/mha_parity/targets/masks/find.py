@@ -9,7 +9,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.parameters import ESSENTIAL, Role
-from mha_parity.targets.masks.documented import documented_hides
+from mha_parity.targets.masks.documented import documented_hides, with_documented_integers
 from mha_parity.targets.masks.experiment import MaskExperiment, mask_problem, weights_shown
 from mha_parity.targets.masks.finite_fill import take_back_regimes
 from mha_parity.targets.masks.mask_format import (
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 MANY = 4  # shapes that a sentence names
+INTEGERS_UNLIKE = (
+    "integers of 0 and 1, which its documentation allows, hide other keys than the same booleans"
+)
 # Whose call has one of these, or is (query, key, value, ...), promises nn.MultiheadAttention's.
 TORCH_COMPANIONS = frozenset({"key_padding_mask", "need_weights", "average_attn_weights"})
 TORCH_MASKS = frozenset({"attn_mask", "key_padding_mask"})
@@ -90,7 +93,9 @@ def _found(
 ) -> tuple[MaskSearchResult, ...]:
     """Return what is taken by each parameter in one layout."""
     experiments = _experiments(convention, layout)
-    return tuple(search(experiments, each, requirement(convention, each)) for each in wanted)
+    found = (search(experiments, each, requirement(convention, each)) for each in wanted)
+    subject, entry, square = convention.subject, convention.entry(), experiments[-1]
+    return tuple(with_documented_integers(subject, entry, square, each) for each in found)
 
 
 def _experiments(convention: Convention, layout: str) -> tuple[MaskExperiment, ...]:
@@ -286,7 +291,8 @@ def meaning(found: MaskSearchResult) -> str:
     every = (f"{text}{_shapes(shapes)}" for text, shapes in said.items())
     rows = " or ".join(map(axes_text, found.short))
     short = rows and f"short calls alone take {rows}, which is not asked: longer ones raise"
-    return "; ".join((*every, *(each for each in (three, short) if each)))
+    unlike = found.integers_unlike and INTEGERS_UNLIKE
+    return "; ".join((*every, *(each for each in (three, short, unlike) if each)))
 
 
 def _shapes(shapes: list[str]) -> str:

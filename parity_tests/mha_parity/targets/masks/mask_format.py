@@ -206,7 +206,8 @@ class MaskSearchResult:
     """What one parameter takes in one layout, best first, or the reason why nothing is known.
 
     ``three_axes``: as what it reads a mask of torch's shape (N * H, L, S), () where as that.
-    ``short``: the shapes that a short call takes, while a longer one raises.
+    ``short``: the shapes that a short call takes, while a longer one raises. ``integers_unlike``:
+    whether a mask of 0 and 1, which is promised, hides other keys than the same one of booleans.
     """
 
     parameter: Parameter
@@ -214,6 +215,7 @@ class MaskSearchResult:
     reason: str = ""
     three_axes: Axes = ()
     short: tuple[Axes, ...] = ()
+    integers_unlike: bool = False
 
 
 def axes_text(axes: Axes) -> str:
