@@ -177,7 +177,7 @@ class MaskIgnored(Attention):
 @register_bug(
     "masks-last-wins",
     5,
-    "of two masks only one counts",
+    "a key that only one of two masks hides is seen",
     wrong="attn_mask replaces key_padding_mask (or a key must be hidden by both)",
     right="a key is hidden that either mask hides; float masks add up",
     visible="two masks given together",
