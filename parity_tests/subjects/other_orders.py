@@ -35,3 +35,15 @@ def rows_reversed(q, k, v):
 def scaled_and_reversed(q, k, v):
     """Not the right weights in any order."""
     return weights_of(2 * q, k) @ v[:, :, ::-1]
+
+
+def with_next_samples_key(q, k, v):
+    """Each sample sees the first key of the next one beside its own."""
+    k, v = (np.concatenate([x, np.roll(x, -1, axis=0)[:, :, :1]], axis=2) for x in (k, v))
+    return weights_of(q, k) @ v
+
+
+def with_next_samples_keys(q, k, v):
+    """Each sample sees all keys of the next one beside its own."""
+    k, v = (np.concatenate([x, np.roll(x, -1, axis=0)], axis=2) for x in (k, v))
+    return weights_of(q, k) @ v

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mha_parity.core.options import Options
+from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.other_order import SAME_ORDER
-from subject_checks import check_subject
+from mha_parity.diagnose.experiments.perturbation import influences
+from mha_parity.worker.open_target import bind_in_process
+from subject_checks import check_subject, load_subject
 
 
 @pytest.mark.parametrize(
@@ -33,3 +37,14 @@ def test_an_order_of_keys_and_values_passes() -> None:
     """The softmax has no order of keys."""
     verdict = check_subject("other_orders.py:both_reversed", cases=40, diagnose=True)
     assert ((), ()) == (verdict.failures, verdict.diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("name", "by"),
+    [("with_next_samples_key", ", by key 0 of 7 alone"), ("with_next_samples_keys", "")],
+)
+def test_the_key_by_which_samples_reach_others_is_said(name: str, by: str) -> None:
+    """Of one key of another sample its place is said, of all keys none."""
+    target = bind_in_process(load_subject(f"other_orders.py:{name}"), Options(cases=18))
+    (samples,) = (f for f in influences(Caller(target, lambda: True)) if f.word == "sample")
+    assert f"changing sample 0 changes the outputs of samples 0, 2{by}" == samples.sentence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,13 +28,14 @@ class Influence:
 
     ``word`` is the kind of part. ``expected`` is what moves in the right attention: that part
     alone, or nothing for a row whose masks leave one key. ``change`` is the largest movement of any
-    other part.
+    other part; ``by`` says by which keys of a sample others are reached, where it is by some.
     """
 
     word: str
     reached: Array
     expected: Array
     change: float
+    by: str = ""
 
     @property
     def independent(self) -> bool:
@@ -59,7 +60,7 @@ class Influence:
         odd = np.flatnonzero((self.reached != self.expected).any(axis=1))
         first = int(odd[0])
         moved = index_runs(np.flatnonzero(self.reached[first])) or "none"
-        return f"changing {self.word} {first} changes the outputs of {self.word}s {moved}"
+        return f"changing {self.word} {first} changes the outputs of {self.word}s {moved}{self.by}"
 
 
 def influences(caller: Caller) -> Iterator[Influence]:
@@ -74,7 +75,8 @@ def influences(caller: Caller) -> Iterator[Influence]:
             return
         found = _influence(caller, problem, word, axis)
         if found is not None:
-            yield found
+            by = _by_keys(caller, problem, found) if word == "sample" else ""
+            yield replace(found, by=by)
 
 
 def _influence(caller: Caller, problem: Problem, word: str, axis: int) -> Influence | None:
@@ -90,6 +92,23 @@ def _influence(caller: Caller, problem: Problem, word: str, axis: int) -> Influe
     expected = np.array([_movement(first.expected, each.expected, axis) for each in others])
     separate = np.where(expected > first.allowed, 0, moved)
     return Influence(word, moved > first.allowed, expected > first.allowed, float(separate.max()))
+
+
+def _by_keys(caller: Caller, problem: Problem, found: Influence) -> str:
+    """Return by which keys of the first sample that reaches others it does, if not by all."""
+    samples = np.flatnonzero((found.reached & ~found.expected).any(axis=1))
+    if not samples.size or problem.query is problem.key:
+        return ""
+    sample, keys = int(samples[0]), range(problem.case.keys)
+    changed = [_multiplied(problem, ("key", "value"), (sample, key)) for key in keys]
+    first, *others = caller.pose([problem, *changed])
+    if len(others) < len(keys) or any(each.found is None for each in (first, *others)):
+        return ""
+    moved = [_movement(np.asarray(first.found), np.asarray(t.found), axis=0) for t in others]
+    reached = np.delete(np.array(moved), sample, axis=1).max(axis=1) > first.allowed
+    if reached.all() or not reached.any():
+        return ""
+    return f", by key {index_runs(np.flatnonzero(reached))} of {len(keys)} alone"
 
 
 def _movement(first: Array, second: Array, axis: int) -> Array:
