@@ -80,7 +80,7 @@ def drawn_cases(offer: Offer, count: int, seed: int) -> Iterator[Case]:
 
     Between them, after the first ``FIRST``, stand cases made for interactions that are missing.
     Where ``count`` is smaller than the cover, the first ``count`` cases of it: they cover the most.
-    Those with rows and keys ask for gradients where the offer has them.
+    All of them ask for gradients where the offer has them.
     """
     rng = random.Random(seed)
     drawn, sizes = _drawn(offer), SizeDraw(random.Random(f"sizes of {seed}"))
@@ -171,11 +171,6 @@ def _random(offer: Offer, rng: random.Random) -> Iterator[Features]:
 
 
 def _case(features: Features, sizes: Sizes, seed: int, index: int) -> Case:
-    """Return a case with these features and sizes, and a seed of its own.
-
-    Without a row or a key there is no gradient to judge, and none is asked for.
-    """
-    empty = 0 in (sizes["batch"], sizes["queries"], sizes["keys"])
-    features = features | {UNCOVERED_AXIS: "no"} if empty else features
+    """Return a case with these features and sizes, and a seed of its own."""
     named = {a: v for a, v in features.items() if a not in {"heads", "size", "kv_heads", "v_dim"}}
     return Case(seed=seed % RUNS * SEED_STRIDE + index, **sizes, **named)  # type: ignore[arg-type]  # fields vary in type

@@ -215,7 +215,7 @@ def test_the_failure_that_is_shown_has_rows_and_keys() -> None:
 
     def negated(problem: Problem) -> Answer:
         output = plain(problem).output
-        return Answer(output=-output if problem.key.size else np.full_like(output, np.nan))
+        return Answer(output=-output if problem.key.size else np.full_like(output, np.inf))
 
     offered = offer(form="qkv", projection="none", inputs=("cross",), size=("small", "empty"))
     found = check(

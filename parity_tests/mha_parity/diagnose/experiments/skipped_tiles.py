@@ -31,7 +31,7 @@ def skipped_tiles(readings: Sequence[SampleWeights]) -> str:
 
 
 def _depth_of_all(reading: SampleWeights) -> str:
-    """Return how far below others the scores lie of keys that are skipped, by no rule of tiles."""
+    """Return how far below others the scores lie of keys that are skipped; "" where above some."""
     lost = _lost(reading)
     rows = lost.any(axis=-1)
     keys = np.arange(lost.shape[-1])
@@ -40,7 +40,7 @@ def _depth_of_all(reading: SampleWeights) -> str:
     depth = float((before - np.where(lost, reading.scores, -np.inf).max(axis=-1))[rows].min())
     which = f"the first at key {first.min()} of {len(keys)}"
     if depth <= 0:
-        return f"tiles of keys ({which}) get no weight in some rows, by no rule that was tried"
+        return ""  # not by their scores: which rows see which keys is measured elsewhere
     return (
         f"tiles of keys ({which}) get no weight in some rows: all their scores lie {depth:.3g} or "
         "more below the largest before them"
