@@ -16,6 +16,7 @@ from mha_parity.targets.conventions.canonical_layout import lay_rows
 from mha_parity.targets.conventions.functions import layout_probes
 from mha_parity.targets.conventions.returned_weights import weight_probes
 from mha_parity.targets.conventions.sdpa import joined_mask
+from mha_parity.targets.conventions.self_causal import take_as_causal
 from mha_parity.targets.conventions.signatures import by_letter, constructor, forward, signature
 from mha_parity.targets.fit.layer_arrays import assign
 from mha_parity.targets.problem_arrays import array_or_neutral
@@ -144,14 +145,18 @@ class ModuleValidLens(AttributeModule):
         )
 
     def plain_case(self) -> Case:
-        """Two samples, two heads of width 3, 7 keys."""
-        return PLAIN
+        """Two samples, two heads of width 3, 7 keys; causal where the layer is by itself."""
+        return PLAIN.replace(inputs="self", keys=5, attn="causal") if self.hides_future else PLAIN
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Empty axes, and weights returned with the output."""
-        empty = (PLAIN.replace(batch=0), PLAIN.replace(queries=0), PLAIN.replace(keys=0))
+        """Look what it hides by itself; empty axes, and weights returned with the output."""
+        take_as_causal(self)
+        case = self.trial_case()
+        one_by_one = (case.replace(queries=0), case.replace(keys=0))
+        both = (case.replace(queries=0, keys=0),)
+        empty = (case.replace(batch=0), *(both if self.hides_future else one_by_one))
         yield FeatureProbe("size", "empty", empty)
-        yield from weight_probes(PLAIN)
+        yield from weight_probes(case)
 
     def sizes(self, problem: Problem, dropout: float = 0.0) -> tuple[Any, ...]:
         """Return num_hiddens, num_heads, dropout, bias, as many as are taken."""
@@ -203,13 +208,16 @@ class ModuleMask(AttributeModule):
         )  # fmt: skip
 
     def plain_case(self) -> Case:
-        """Two heads of width 3."""
-        return SELF
+        """Two heads of width 3; causal where the layer hides the future by itself."""
+        return SELF.replace(attn=self.plain_attn)
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Batches and weights."""
-        yield from layout_probes(SELF)
-        yield from weight_probes(SELF)
+        """Look what it hides by itself; batches and weights."""
+        take_as_causal(self)
+        if self.hides_future:
+            self.own_masks = frozenset()  # what a mask hides besides is searched for
+        yield from layout_probes(self.trial_case())
+        yield from weight_probes(self.trial_case())
 
     def sizes(self, problem: Problem) -> tuple[Any, ...]:
         """Return d_model and num_heads."""
@@ -220,10 +228,12 @@ class ModuleMask(AttributeModule):
         problem = arguments.problem
         x, _, _ = arguments.rows(lay_rows(problem))
         masked = problem.attn_mask is not None or problem.is_causal
+        masked = masked and not self.hides_future
         if not self._masks:
             return Call(forward(layer), (x,), given=tuple(arguments.given))
         mask = None
         if masked:
             # Numbers and not booleans: 1 - mask and mask == 0 both work on them.
             mask = arguments.array("mask", (~joined_mask(problem)).astype(np.int64))
-        return Call(forward(layer), (x, mask), given=tuple(arguments.given))
+        call = Call(forward(layer), (x, mask), given=tuple(arguments.given))
+        return self.with_masks(call, arguments)

@@ -277,6 +277,11 @@ class Convention(ABC):
     def plain_case(self) -> Case:
         """Return a small case of the plainest features that the convention carries."""
 
+    @property
+    def plain_attn(self) -> str:
+        """The mask of plain cases: the causal rule where the subject hides the future by itself."""
+        return "causal" if self.hides_future else "none"
+
     def trial_case(self) -> Case:
         """Return the plain case in the dtype in which small calls go through."""
         case = self.plain_case()

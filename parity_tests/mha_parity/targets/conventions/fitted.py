@@ -258,7 +258,7 @@ class Fitted(InterpretedCalls):
         unbatched = self.offer["layout"][0] == "unbatched"
         return SMALL.replace(
             batch=1 if unbatched else 2, queries=5, keys=5, heads_count=heads, head_dim=width,
-            layout=self.offer["layout"][0], attn="causal" if self.hides_future else "none",
+            layout=self.offer["layout"][0], attn=self.plain_attn,
             kv_heads_count=int(self.how.one_kv_head),
             form=self.offer["form"][0], projection=self.offer["projection"][0],
         )  # fmt: skip

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.case import Case
 from mha_parity.core.features import offer
-from mha_parity.core.parameters import ESSENTIAL
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call
@@ -56,16 +55,11 @@ class QKVHeads(Convention):
 
     def plain_case(self) -> Case:
         """Two heads of width 3; causal where the function hides the future by itself."""
-        return MANY.replace(attn=self._attn)
-
-    @property
-    def _attn(self) -> str:
-        return "causal" if self.hides_future else "none"
+        return MANY.replace(attn=self.plain_attn)
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Look what it hides by itself; batches, other keys, wider values, weights, gradients."""
-        if not any(each.role in ESSENTIAL for each in self.parameters):
-            take_as_causal(self)
+        take_as_causal(self)
         case = self.trial_case()
         yield from layout_probes(case)
         yield from weight_probes(case)
@@ -100,7 +94,7 @@ class QKV(QKVHeads):
 
     def plain_case(self) -> Case:
         """One head of width 3; causal where the function hides the future by itself."""
-        return ONE.replace(attn=self._attn)
+        return ONE.replace(attn=self.plain_attn)
 
     def extra_arguments(self, problem: Problem) -> tuple[Any, ...]:
         """Return None for a mask that has no default."""
@@ -120,11 +114,12 @@ class XWeightsHeads(Convention):
         return offer(layout="unbatched", size=_NOT_EMPTY, memory=self.library.memory)
 
     def plain_case(self) -> Case:
-        """Two heads of width 3."""
-        return MANY.replace(form="mha", projection="packed")
+        """Two heads of width 3; causal where the function hides the future by itself."""
+        return MANY.replace(form="mha", projection="packed", attn=self.plain_attn)
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Batches and weights."""
+        """Look what it hides by itself; batches and weights."""
+        take_as_causal(self)
         yield from layout_probes(self.trial_case())
         yield from weight_probes(self.trial_case())
         yield FeatureProbe("gradients", "yes", (self.trial_case().replace(gradients="yes"),))
@@ -176,8 +171,8 @@ class XWeights(XWeightsHeads):
         return super().claims() | {"heads": ("one",)}
 
     def plain_case(self) -> Case:
-        """One head of width 3."""
-        return ONE.replace(form="mha", projection="packed")
+        """One head of width 3; causal where the function hides the future by itself."""
+        return ONE.replace(form="mha", projection="packed", attn=self.plain_attn)
 
     def extra_arguments(self, problem: Problem) -> tuple[Any, ...]:
         """Nothing."""

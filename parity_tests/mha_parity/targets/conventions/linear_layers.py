@@ -133,8 +133,7 @@ class LinearModule(TorchModule):
 
     def plain_case(self) -> Case:
         """Two samples, batch first; causal where the layer is, and one head where it has one."""
-        attn = "causal" if self.hides_future else "none"
-        return self._plain.replace(attn=attn)
+        return self._plain.replace(attn=self.plain_attn)
 
     @property
     def _plain(self) -> Case:

@@ -84,8 +84,7 @@ class OnnxAttention(SDPA):
 
     def plain_case(self) -> Case:
         """Two samples, two heads of width 3, as far as the graph leaves it open."""
-        attn = "causal" if self.hides_future else "none"
-        case = PLAIN.replace(attn=attn, dtype=self.library.dtypes[0], **self._static)
+        case = PLAIN.replace(attn=self.plain_attn, dtype=self.library.dtypes[0], **self._static)
         return case if self._rank > 2 else case.replace(layout="unbatched", batch=1)
 
     def probes(self) -> Iterator[FeatureProbe]:

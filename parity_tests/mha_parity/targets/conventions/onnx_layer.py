@@ -106,7 +106,7 @@ class OnnxLayer(Convention):
         projection = self._own.features["projection"]
         offered = vars(self).get("offer", {"layout": ("batch_first",)})
         return PLAIN.replace(
-            attn="causal" if self.hides_future else "none",
+            attn=self.plain_attn,
             dtype=self.library.dtypes[0],
             layout="unbatched" if self._single else offered["layout"][0],
             batch=1 if self._single else 2,

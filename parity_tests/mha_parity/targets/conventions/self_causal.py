@@ -81,10 +81,11 @@ def _changed(problem: Problem, row: int) -> Problem:
 
 
 def take_as_causal(convention: Convention) -> None:
-    """Offer causal self-attention alone where a target without masks hides the future by itself."""
+    """Offer causal self-attention alone where a target hides the future by itself."""
+    case = convention.trial_case()
     with suppress(CandidateError):
         convention.hides_future = hides_the_future(
-            convention, make_problem(convention.trial_case())
+            convention, make_problem(case.replace(inputs="self", keys=case.queries))
         )
     if convention.hides_future:
         convention.offer = convention.offer | {"attn": ("causal",), "inputs": ("self",)}

@@ -18,6 +18,7 @@ from mha_parity.targets.conventions.attended_axis import BATCH_FIRST, mixes_samp
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows, only_sample
+from mha_parity.targets.conventions.self_causal import take_as_causal
 from mha_parity.targets.conventions.signatures import (
     ANY,
     Signature,
@@ -115,15 +116,22 @@ class TorchModule(Convention):
 
     def plain_case(self) -> Case:
         """Two heads of width 3, two samples, torch's default layout."""
-        return PLAIN.replace(layout=self.offer["layout"][0])
+        return PLAIN.replace(layout=self.offer["layout"][0], attn=self.plain_attn)
 
     def probes(self) -> Iterator[FeatureProbe]:
-        """Which axis it attends along; empty axes, gradients, and weights that come unasked."""
+        """Which axis it attends along; empty axes, gradients, and weights that come unasked.
+
+        A layer that has no mask, and hides the future by itself, is causal.
+        """
         self._look_at_layout()
+        if self.offer["attn"] == ("none",):
+            take_as_causal(self)
         case = self.trial_case()
         cross = case.replace(inputs="cross")
-        empty = (case.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
-        yield FeatureProbe("size", "empty", empty)
+        empty = [case.replace(batch=0)]
+        if not self.hides_future:
+            empty += [cross.replace(queries=0), cross.replace(keys=0)]
+        yield FeatureProbe("size", "empty", tuple(empty))
         if self.path is None:
             yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
         if "averaged" not in self.offer["weights"] and self.path is None:
