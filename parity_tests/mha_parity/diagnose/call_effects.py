@@ -15,6 +15,8 @@ from mha_parity.core.compare import as_float64
 from mha_parity.core.features import PLAIN, label
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import Observation, Prediction, observe
+from mha_parity.diagnose.experiments.calls import CallResult
+from mha_parity.diagnose.experiments.replaced import SKIPPED, common_variant, skipped_variants
 from mha_parity.diagnose.experiments.variants import without_masks
 from mha_parity.diagnose.read_weights import plain_case, read_weights
 
@@ -313,8 +315,19 @@ def size_border(seen: Sequence[Observation]) -> tuple[Diagnosis, ...]:
             return _known("size-keyed-shortcut", f"{border}, by one constant")
         if squeezed := _squeezed(wrong, letter):
             return (squeezed,)
+        if skipped := common_variant([_as_call(o) for o in wrong], skipped_variants):
+            return (
+                Diagnosis(
+                    bug=None, title=f"{border}: there {skipped}", explains=1.0, remedy=SKIPPED,
+                    evidence=f"{len(wrong)} cases",
+                ),
+            )  # fmt: skip
         return (Diagnosis(bug=None, title=border, explains=1.0, evidence=f"{len(answered)} cases"),)
     return ()
+
+
+def _as_call(each: Observation) -> CallResult:
+    return CallResult(each.problem, each.answer)
 
 
 def _squeezed(wrong: Sequence[Observation], letter: str) -> Diagnosis | None:

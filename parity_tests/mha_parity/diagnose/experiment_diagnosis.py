@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mha_parity.cases.generate import make_problem
 from mha_parity.core.features import AXES, label
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose import probes
@@ -13,6 +14,7 @@ from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import ExperimentFinding, examine, findings
 from mha_parity.diagnose.experiments.needed import needed
 from mha_parity.diagnose.experiments.reading import read
+from mha_parity.diagnose.experiments.replaced import SKIPPED, common_variant, skipped_variants
 from mha_parity.diagnose.experiments.weights import causes as weight_causes
 from mha_parity.diagnose.read_weights import CALLS
 
@@ -88,6 +90,10 @@ class ExperimentDiagnosis:
     def _narrowed(self, found: Needs) -> Diagnosis:
         """Return what weights show where a case needs sizes alone, else what it needs."""
         case, rules = found.case, " and ".join(found.kept)
+        trials = self.caller.pose([make_problem(case)])
+        if skipped := common_variant(trials, skipped_variants):
+            text = f"{skipped}, {found.sentence}"
+            return as_diagnosis(ExperimentFinding(text, SKIPPED, PROBED))
         if found.sizes_alone:
             width = max(case.head_dim, -(-case.keys // CALLS))
             reading = read(self.caller, case.replace(head_dim=width))

@@ -92,7 +92,7 @@ class CallResult:
         """Which elements depart beyond rounding, (N, H, L, Dv)."""
         if self.found is None:
             return np.ones(self.expected.shape, dtype=bool)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             atol = np.abs(self.found - self.expected) <= WRONG * self.allowed
         return np.asarray(~(atol | (np.isnan(self.found) & np.isnan(self.expected))))
 
@@ -100,7 +100,8 @@ class CallResult:
     def largest_error(self) -> float:
         """The largest error of an element, NaN left out."""
         found = self.expected if self.found is None else self.found
-        return float(np.nanmax(np.abs(found - self.expected), initial=0))
+        with np.errstate(over="ignore"):
+            return float(np.nanmax(np.abs(found - self.expected), initial=0))
 
     @property
     def wrong(self) -> bool:

@@ -22,6 +22,7 @@ from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import parts_read
 from mha_parity.diagnose.experiments.reading import read_problem
 from mha_parity.diagnose.experiments.remedies import MASK_OPERATIONS, mask_remedy
+from mha_parity.diagnose.experiments.replaced import replaced
 from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.shared_arrays import REMEDY as SHARED_REMEDY
@@ -124,6 +125,8 @@ def _examine_plain(caller: Caller, seen: Examination) -> None:
     if not _is_surely_rounded(seen):
         seen.causes = causes(caller, seen.readings)
     seen.scans = list(scans(caller))
+    if seen.wrong and not _is_surely_rounded(seen):
+        seen.split = _replaced(seen)
     if not seen.wrong and not seen.causes:
         seen.causes = causes_of_falling_scores(caller)
     elif not seen.causes and not _is_surely_rounded(seen):
@@ -144,7 +147,7 @@ def _examine_further(caller: Caller, seen: Examination, *, plain_wrong: bool, wh
         seen.scales = measured(caller)
         seen.exponential = exponential_errors(caller)
     unknown = plain_wrong and not any(each.understood for each in seen.causes)
-    if unknown:
+    if unknown and seen.split is None:
         seen.split = _other_split(caller)
     if whole or unknown:
         seen.influences = list(influences(caller))
@@ -160,6 +163,15 @@ def _other_split(caller: Caller) -> ExperimentFinding | None:
         remedy = "part the stacked rows as torch stacks them: in_proj_weight.chunk(3) is q, k, v"
         return ExperimentFinding(parts, remedy, stage="parts")
     return None
+
+
+def _replaced(seen: Examination) -> ExperimentFinding | None:
+    """Return what stands in place of what, where wrong plain outputs are right for that."""
+    text, remedy = replaced(seen.wrong)
+    square = {t.problem.case.queries == t.problem.case.keys for t in seen.wrong} == {True}
+    tied = all(each.problem.query is each.problem.key for each in seen.wrong)
+    where = "wherever L = S: " if square and not tied else ""
+    return ExperimentFinding(f"{where}{text}", remedy, stage="replaced") if text else None
 
 
 def _read_where_wrong(caller: Caller, seen: Examination) -> None:

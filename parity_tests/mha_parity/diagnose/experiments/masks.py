@@ -13,6 +13,7 @@ from mha_parity.cases.masks import TILE, may_hide_by_numbers
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import CallResult, pose
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
+from mha_parity.diagnose.experiments.moved import moved
 from mha_parity.diagnose.experiments.reading import NOISE, SampleWeights, read_problem
 from mha_parity.diagnose.experiments.rules import TILES, index_runs
 from mha_parity.diagnose.experiments.transfer import curve, tile_offset_sentence
@@ -193,7 +194,9 @@ def _effect(caller: Caller, trial: CallResult, plain_wrong: bool) -> str:
     if not trial.wrong:
         return ""
     problem = trial.problem
-    known = "" if plain_wrong else _as_other_mask(trial) or _with_zeros(caller, trial)
+    known = (
+        "" if plain_wrong else _as_other_mask(trial) or moved(trial) or _with_zeros(caller, trial)
+    )
     if known:
         return known
     was_read = False

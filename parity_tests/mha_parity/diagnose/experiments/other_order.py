@@ -21,12 +21,16 @@ SAME_ORDER = "keep q, k and v in one order of heads and positions: look for flip
 
 def other_order(readings: Sequence[SampleWeights]) -> str:
     """Return in which other order the right weights come, the same in all readings; "" in none."""
-    for axis, letter, text in ((2, "j", KEYS), (1, "i", ROWS), (0, "h", HEADS)):
+    for axis, letter, size, text in (
+        (2, "j", "S", KEYS),
+        (1, "i", "L", ROWS),
+        (0, "h", "H", HEADS),
+    ):
         orders = [_order(each, axis) for each in readings if each.weights.shape[axis] > 1]
         found = [each for each in orders if each is not None]
         if found and len(found) == len(orders):
-            common = [set(_rules(order, letter)) for order in found]
-            rules = [rule for rule in _rules(found[-1], letter) if all(rule in c for c in common)]
+            common = [set(order_rules(order, letter, size)) for order in found]
+            rules = [r for r in order_rules(found[-1], letter, size) if all(r in c for c in common)]
             if rules:
                 return text.format(rules[0])
     return ""
@@ -43,10 +47,9 @@ def _order(reading: SampleWeights, axis: int) -> Array | None:
     return order if moved and near and len(np.unique(order)) == len(order) else None
 
 
-def _rules(order: Array, letter: str) -> Iterator[str]:
-    """Yield the rules by which indices are in this order."""
+def order_rules(order: Array, letter: str, size: str) -> Iterator[str]:
+    """Yield the rules by which indices are in this order, of a letter below a size."""
     count, own = len(order), np.arange(len(order))
-    size = {"j": "S", "i": "L", "h": "H"}[letter]
     if np.array_equal(order, own[::-1]):
         yield f"{size} - 1 - {letter}"
     shift = int(order[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mha_parity.diagnose.experiments.masks import HIDDEN_QUERIES, NAN_OF_HIDDEN
+from mha_parity.diagnose.experiments.moved import BY_LENGTH, IN_ORDER, UNSORTED
 from mha_parity.diagnose.experiments.variants import AS_BOOLEAN, OF_HEADS
 from mha_parity.diagnose.experiments.weights import RESCALED
 
@@ -23,6 +24,8 @@ MASK_REMEDIES = {
     "tile of keys is hidden are NaN":
         "take 0 for a running maximum of -inf before it is subtracted",
     "keys are combined in tiles": RESCALED,
+    BY_LENGTH: UNSORTED,
+    " of the output hold those of ": IN_ORDER,
     SEEN: "let each row see the keys that it should: look at the bounds of loops over keys",
 }  # fmt: skip
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mha_parity.diagnose.experiments.calls import CallResult, pose
+from mha_parity.diagnose.experiments.calls import pose
+from mha_parity.diagnose.experiments.replaced import input_variants
+from mha_parity.diagnose.experiments.variants import answered_variant
 
 if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
-    from mha_parity.diagnose.experiments.calls import Caller
+    from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
 NAMES = ("query", "key", "value")
 # Which arrays are one: each gets the array of the name that stands for it.
@@ -48,12 +50,4 @@ def _passed(separate: Problem, given: tuple[str, ...]) -> Problem:
 
 def _read(trial: CallResult) -> str:
     """Return which argument is not read, and which is in its place."""
-    problem = trial.problem
-    for name in NAMES:
-        for other in NAMES:
-            array = getattr(problem, other)
-            if array is getattr(problem, name):
-                continue
-            if not CallResult(problem.replace(**{name: array}), trial.answer).wrong:
-                return f"{name} is not read: {other} is taken in its place"
-    return "the output is wrong"
+    return answered_variant(trial, input_variants(trial.problem)) or "the output is wrong"

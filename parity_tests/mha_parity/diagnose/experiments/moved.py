@@ -1,0 +1,79 @@
+"""Outputs that are right but stand elsewhere: the order of samples, heads, rows or columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mha_parity.diagnose.experiments.calls import WRONG
+from mha_parity.diagnose.experiments.other_order import order_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mha_parity.core.arrays import Array
+    from mha_parity.diagnose.experiments.calls import CallResult
+
+AXES = (("sample", "n", "N"), ("head", "h", "H"), ("row", "i", "L"), ("column", "d", "D"))
+COMPARED = 16  # elements of each other axis by which indices are distinguished
+LEAST = 3  # indices: two may be exchanged by any rule
+IN_ORDER = "keep samples, heads, rows and columns in the order of the inputs: look for flips"
+UNSORTED = "put back what was sorted by the inverse of the order: argsort(order), not order"
+BY_LENGTH = "sorted by length"
+
+
+def moved(trial: CallResult) -> str:
+    """Return at which index of an axis each right output stands; "" where that is not all."""
+    for axis, (word, _, _) in enumerate(AXES):
+        if (order := _order(trial, axis)) is not None:
+            rule = next(_rules(order, trial, axis), "")
+            listed = ", ".join(map(str, order))
+            text = f"{word}s 0 … {len(order) - 1} of the output hold those of {word}s {listed}"
+            return f"{text}: {rule}" if rule else text
+    return ""
+
+
+def moved_alike(trials: Sequence[CallResult]) -> str:
+    """Return by which one rule samples or columns stand elsewhere in all trials long enough.
+
+    The weights tell of rows and heads.
+    """
+    for axis in (0, 3):
+        word, letter, _ = AXES[axis]
+        long = [each for each in trials if each.expected.shape[axis] >= LEAST]
+        orders = [(_order(each, axis), each) for each in long]
+        rules = [list(_rules(o, t, axis)) for o, t in orders if o is not None]
+        if not rules or len(rules) < len(long):
+            continue
+        for rule in rules[0]:
+            if all(rule in others for others in rules):
+                return f"{word} {letter} of the output holds {word} {rule}"
+    return ""
+
+
+def _order(trial: CallResult, axis: int) -> Array | None:
+    """Return which right index stands at each of an axis, where all are right so; else None."""
+    if trial.found is None or not np.isfinite(trial.found).all():
+        return None
+    found, expected = (np.moveaxis(x, axis, 0) for x in (trial.found, trial.expected))
+    few = (slice(None), *[slice(COMPARED)] * 3)
+    distances = np.abs(found[few][:, None] - expected[few][None]).max(axis=(2, 3, 4), initial=0)
+    order = distances.argmin(axis=1)
+    atol = WRONG * trial.allowed
+    own = np.arange(len(order))
+    if np.array_equal(order, own) or len(np.unique(order)) < len(order):
+        return None
+    return order if np.abs(found - expected[order]).max() <= atol else None
+
+
+def _rules(order: Array, trial: CallResult, axis: int) -> Iterator[str]:
+    _, letter, size = AXES[axis]
+    yield from order_rules(order, letter, size)
+    if axis == 0 and (lengths := trial.problem.lengths) is not None:
+        for sign, said in ((-1, "the longest first"), (1, "the shortest first")):
+            by_length = np.argsort(sign * np.asarray(lengths), kind="stable")
+            if np.array_equal(order, by_length):
+                yield f"they stay {BY_LENGTH}, {said}"
+            if np.array_equal(order, by_length[by_length]):
+                yield f"they are {BY_LENGTH}, {said}, and put back by that order, not its inverse"
