@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.diagnose.experiments.calls import WRONG
-from mha_parity.diagnose.experiments.other_order import order_rules
+from mha_parity.diagnose.experiments.other_order import order_along, order_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.calls import CallResult
 
 AXES = (("sample", "n", "N"), ("head", "h", "H"), ("row", "i", "L"), ("column", "d", "D"))
-COMPARED = 16  # elements of each other axis by which indices are distinguished
 LEAST = 3  # indices: two may be exchanged by any rule
 IN_ORDER = "keep samples, heads, rows and columns in the order of the inputs: look for flips"
 UNSORTED = "put back what was sorted by the inverse of the order: argsort(order), not order"
@@ -56,15 +55,7 @@ def _order(trial: CallResult, axis: int) -> Array | None:
     """Return which right index stands at each of an axis, where all are right so; else None."""
     if trial.found is None or not np.isfinite(trial.found).all():
         return None
-    found, expected = (np.moveaxis(x, axis, 0) for x in (trial.found, trial.expected))
-    few = (slice(None), *[slice(COMPARED)] * 3)
-    distances = np.abs(found[few][:, None] - expected[few][None]).max(axis=(2, 3, 4), initial=0)
-    order = distances.argmin(axis=1)
-    atol = WRONG * trial.allowed
-    own = np.arange(len(order))
-    if np.array_equal(order, own) or len(np.unique(order)) < len(order):
-        return None
-    return order if np.abs(found - expected[order]).max() <= atol else None
+    return order_along(trial.found, trial.expected, axis, WRONG * trial.allowed)
 
 
 def _rules(order: Array, trial: CallResult, axis: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
-COMPARED = 16  # elements of the other two axes by which indices are distinguished
+COMPARED = 16  # elements of each other axis by which indices are distinguished
 KEYS = "value j is multiplied with the weight of key {}"
 ROWS = "row i of the output has the weights of row {}"
 HEADS = "the values of head h are mixed by the weights of head {}"
@@ -26,7 +26,11 @@ def other_order(readings: Sequence[SampleWeights]) -> str:
         (1, "i", "L", ROWS),
         (0, "h", "H", HEADS),
     ):
-        orders = [_order(each, axis) for each in readings if each.weights.shape[axis] > 1]
+        orders = [
+            order_along(each.weights, each.expected, axis, 10 * each.noise)
+            for each in readings
+            if each.weights.shape[axis] > 1
+        ]
         found = [each for each in orders if each is not None]
         if found and len(found) == len(orders):
             common = [set(order_rules(order, letter, size)) for order in found]
@@ -36,15 +40,19 @@ def other_order(readings: Sequence[SampleWeights]) -> str:
     return ""
 
 
-def _order(reading: SampleWeights, axis: int) -> Array | None:
-    """Return which index of the right weights each index has, where all are right so; else None."""
-    found, expected = (np.moveaxis(x, axis, 0) for x in (reading.weights, reading.expected))
-    few = (slice(None), slice(COMPARED), slice(COMPARED))
-    distances = np.abs(found[few][:, None] - expected[few][None]).max(axis=(2, 3))
+def order_along(found: Array, expected: Array, axis: int, atol: float) -> Array | None:
+    """Return at which index of what is expected each of an axis is right, if not at its own.
+
+    None where an index is right nowhere, or two are right at the same.
+    """
+    found, expected = (np.moveaxis(x, axis, 0) for x in (found, expected))
+    few = (slice(None), *[slice(COMPARED)] * (found.ndim - 1))
+    others = tuple(range(2, found.ndim + 1))
+    distances = np.abs(found[few][:, None] - expected[few][None]).max(axis=others, initial=0)
     order = distances.argmin(axis=1)
-    moved = not np.array_equal(order, np.arange(len(order)))
-    near = np.abs(found - expected[order]).max() <= 10 * reading.noise
-    return order if moved and near and len(np.unique(order)) == len(order) else None
+    if np.array_equal(order, np.arange(len(order))) or len(np.unique(order)) < len(order):
+        return None
+    return order if np.abs(found - expected[order]).max(initial=0) <= atol else None
 
 
 def order_rules(order: Array, letter: str, size: str) -> Iterator[str]:
