@@ -56,6 +56,16 @@ def tokens_inverted_bit_by_bit(q, k, v, num_heads, attention_mask=None):
     return _attend(q, k, v, num_heads, None if attention_mask is None else ~attention_mask[:, None, None])
 
 
+def tokens_refused(q, k, v, num_heads, attention_mask=None):
+    """Return (N, L, E). Right of booleans: integers that hide a key raise, and are not offered.
+
+    attention_mask: (N, S), zeros and ones; ones mark the real tokens.
+    """
+    if attention_mask is not None and attention_mask.dtype != bool and not attention_mask.all():
+        raise ValueError("the mask should be boolean")
+    return tokens(q, k, v, num_heads, attention_mask)
+
+
 def tokens_of_booleans(q, k, v, num_heads, attention_mask=None):
     """Return (N, L, E). Right: it takes booleans.
 

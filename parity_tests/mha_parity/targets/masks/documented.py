@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.masks.experiment import SILENT
 from mha_parity.targets.masks.mask_format import MaskContent
 
@@ -55,7 +56,8 @@ def documented_hides(subject: Any, entry: Any, name: str) -> bool | None:
     """
     for each in (entry, subject, getattr(subject, "__init__", None)):
         text = inspect.getdoc(each) or ""
-        said = {hides for clause in _clauses(text, name) for hides in _meanings(clause)}
+        clauses = _CLAUSE.split(_said(text, name))
+        said = {hides for clause in clauses for hides in _meanings(clause)}
         if len(said) == 1:
             return said.pop()
     return None
@@ -70,34 +72,39 @@ def with_documented_integers(
     """
     name = found.parameter.name
     texts = (inspect.getdoc(each) or "" for each in (entry, subject))
-    if not any(_INTEGERS.search(clause) for text in texts for clause in _clauses(text, name)):
+    if not any(_INTEGERS.search(_said(text, name)) for text in texts):
         return found
-    taken = {each.axes for each in found.taken if each.kind == "int"}
-    added = (
-        replace(each, kind="int")
+    known = {each.axes for each in found.taken if each.kind == "int"}
+    differences = {
+        replace(each, kind="int"): _difference(experiment, found.parameter.key, each)
         for each in found.taken
-        if each.kind == "bool" and each.axes not in taken
-    )
-    answered = tuple(each for each in added if experiment.answers(found.parameter, each))
-    unlike = any(_answered_otherwise(experiment, found.parameter.key, each) for each in answered)
+        if each.kind == "bool" and each.axes not in known
+    }
+    answered = {taken: each for taken, each in differences.items() if each is not None}
+    unlike = any(each > SILENT for each in answered.values())
     return replace(found, taken=(*found.taken, *answered), integers_unlike=unlike)
 
 
-def _answered_otherwise(experiment: MaskExperiment, key: str, taken: MaskFormat) -> bool:
-    """Return whether a mask of 0 and 1 hides other keys than the same mask of booleans."""
-    content = MaskContent(experiment.hidden(taken.axes))
-    shown = [
-        experiment.weights({key: each.value(content, experiment.problem.dtype)})
-        for each in (taken, replace(taken, kind="bool"))
-    ]
-    return bool(np.abs(shown[0] - shown[1]).max() > SILENT)
+def _difference(experiment: MaskExperiment, key: str, booleans: MaskFormat) -> float | None:
+    """Return by how much weights differ between a mask of 0 and 1 and the same of booleans.
+
+    None where integers raise: they are not offered.
+    """
+    content = MaskContent(experiment.hidden(booleans.axes))
+    kinds = (booleans, replace(booleans, kind="int"))
+    values = (each.value(content, experiment.problem.dtype) for each in kinds)
+    try:
+        of_booleans, of_integers = (experiment.weights({key: value}) for value in values)
+    except CandidateError:
+        return None
+    return float(np.abs(of_integers - of_booleans).max())
 
 
-def _clauses(text: str, name: str) -> Iterator[str]:
-    """Yield the clauses of what a documentation says of one parameter."""
+def _said(text: str, name: str) -> str:
+    """Return what a documentation says of one parameter, in one line; "" where nothing."""
     found = re.search(_ENTRY.format(name=re.escape(name)), text, re.MULTILINE)
     if found is None:
-        return
+        return ""
     first, *more = text[found.end() :].split("\n")
     lines = [first]
     for line in more:
@@ -105,7 +112,7 @@ def _clauses(text: str, name: str) -> Iterator[str]:
         if not line.strip() or len(line) - len(line.lstrip()) <= len(found["indent"]):
             break
         lines.append(line)
-    yield from _CLAUSE.split(" ".join(line.strip() for line in lines))
+    return " ".join(line.strip() for line in lines)
 
 
 def _meanings(clause: str) -> Iterator[bool]:
