@@ -144,3 +144,21 @@ class Downloads:
     def forward(self, x):
         """Return the input."""
         return x
+
+
+def torchs_rows(x, in_proj_weight, in_proj_bias, out_weight, out_bias, num_heads):
+    """Right: all rows of q, then all of k, then all of v."""
+    q, k, v = np.split(x @ in_proj_weight.T + in_proj_bias, 3, axis=-1)
+    heads = attend(*(split(rows, num_heads) for rows in (q, k, v)))
+    return merge(heads) @ out_weight.T + out_bias
+
+
+def rows_head_by_head(x, in_proj_weight, in_proj_bias, out_weight, out_bias, num_heads):
+    """Wrong by torch's name of the weights: the rows of q, k and v of a head lie together."""
+    rows = split(x @ in_proj_weight.T + in_proj_bias, num_heads)
+    return merge(attend(*np.split(rows, 3, axis=-1))) @ out_weight.T + out_bias
+
+
+def own_rows_head_by_head(x, w_qkv, b_qkv, w_out, b_out, num_heads):
+    """Right by a name of its own: the rows of q, k and v of a head lie together."""
+    return rows_head_by_head(x, w_qkv, b_qkv, w_out, b_out, num_heads)

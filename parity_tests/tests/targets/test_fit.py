@@ -22,7 +22,7 @@ from mha_parity.targets.fit import names
 from mha_parity.targets.fit.construct import globals_read, meanings
 from mha_parity.targets.fit.search import TRIALS, Search, attention_in_float64
 from mha_parity.worker.open_target import bind_in_process
-from subject_checks import SUBJECTS
+from subject_checks import SUBJECTS, check_subject
 
 RIGHT = {
     "styles.py:Widths": "toqueries",
@@ -214,6 +214,21 @@ def test_names_win_over_the_fit(name: str) -> None:
     """Where another reading of the names would fit, the departure is the finding."""
     verdict = judged(name, fail_fast=True)
     assert Outcome.FAIL == verdict.outcome
+
+
+@pytest.mark.parametrize(
+    ("name", "bugs"),
+    [
+        ("torchs_rows", []),
+        ("rows_head_by_head", ["qkv-interleaved-heads"]),
+        ("own_rows_head_by_head", []),
+    ],
+)
+def test_packed_weights_of_torchs_name_have_torchs_rows(name: str, bugs: list[str]) -> None:
+    """An order of rows that is found for another name is a bug by ``in_proj_weight``, and named."""
+    verdict = check_subject(f"functions_of_weights.py:{name}", cases=24, diagnose=True)
+    assert bugs == [each.bug for each in verdict.diagnosis], verdict.sentence
+    assert bool(bugs) == bool(verdict.failed)
 
 
 def test_transposed_output_weights_hide_no_other_reading() -> None:

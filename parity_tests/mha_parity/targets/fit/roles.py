@@ -37,6 +37,7 @@ _HEADS = re.compile(r"head|^n?h$|^nh")
 PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variables|p)$")
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
 # Parameters of a call that say whether it is made in training, and what they get in evaluation.
+TORCHS_PACKED = "in_proj_weight"
 MODES = {"training": False, "is_training": False, "train": False, "deterministic": True}
 _LEAF_WEIGHTS = ("w", "W", "weight", "kernel")
 _LEAF_BIASES = ("b", "bias")
@@ -311,8 +312,10 @@ def givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument],
     # Biases that are columns are added to W @ x.
     columns = ("columns",) if any(_is_bias(name) for name in weighed) else ()
     for way in ("xw", "xwt", *columns, "list", "heads", "all heads", "dict"):
-        packed = any(len(parts) > 1 for _, parts in whole)
-        for order in ("phd", "hpd", "hdp") if packed else ("phd",):
+        # By torch's own name the rows are all of q, then all of k, then all of v.
+        packed = {name for name, parts in whole if len(parts) > 1}
+        is_open = bool(packed) and TORCHS_PACKED not in packed
+        for order in ("phd", "hpd", "hdp") if is_open else ("phd",):
             yield tuple((name, _given(name, parts, way, order)) for name, parts in whole)
 
 
