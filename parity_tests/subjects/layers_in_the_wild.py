@@ -234,6 +234,13 @@ class ListOfHeads(nn.Module):
         return self.proj(torch.cat([head(x) for head in self.heads], dim=-1))
 
 
+class HeadsOfAConfig(ListOfHeads):
+    """The same, with its sizes from a configuration."""
+
+    def __init__(self, cfg):
+        super().__init__(cfg.n_embed, cfg.n_heads)
+
+
 class SingleHead(nn.Module):
     """Knows no heads."""
 

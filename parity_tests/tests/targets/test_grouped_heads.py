@@ -52,3 +52,10 @@ def test_what_groups_nothing_is_not_asked_for_it(name: str, reason: str) -> None
     bound = bind(load(f"{FILE}:{name}"))
     assert ("equal",) == bound.offer["kv_heads"]
     assert reason in bound.reasons["kv_heads", "fewer"]
+
+
+def test_heads_with_a_linear_each_are_not_asked_for_fewer_keys() -> None:
+    """An array of one head has its size however many heads there are: no call is tried."""
+    bound = bind(load(f"{SUBJECTS}/layers_in_the_wild.py:HeadsOfAConfig"))
+    assert ("equal",) == bound.offer["kv_heads"]
+    assert ("kv_heads", "fewer") not in bound.reasons

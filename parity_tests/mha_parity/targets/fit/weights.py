@@ -51,9 +51,9 @@ class Slot:
 
     @property
     def holds_fewer_keys(self) -> bool:
-        """Whether it may hold fewer heads of keys than of queries, and is no bias."""
+        """Whether it may hold fewer heads of keys than of queries: no bias, nor one head alone."""
         uneven = len(self.parts) == 1 or {*self.parts} <= KEY_PARTS or {*self.axes} & UNEVEN
-        return not self.bias and bool(uneven)
+        return not self.bias and self.head is None and bool(uneven)
 
     def filled(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
         """Return the array from those of its parts, (out, in) or (out,); g key heads share one."""
