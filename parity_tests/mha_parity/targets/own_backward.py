@@ -31,7 +31,8 @@ def own_backward(subject: object) -> str:
         if inspect.isclass(each) and issubclass(each, torch.autograd.Function):
             return f"`{each.__name__}` has its own backward pass"
         for name in _names(each):
-            cut = cut or f"`{name}` takes numbers out of autograd's graph" * (name in CUTS)
+            if name in CUTS:
+                cut = cut or f"`{name}` takes numbers out of autograd's graph"
             found = scope.get(name)
             own = getattr(found, "__module__", None) == module.__name__
             if own and (inspect.isclass(found) or inspect.isfunction(found)):
