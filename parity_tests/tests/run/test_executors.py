@@ -264,6 +264,9 @@ def test_an_interrupt_leaves_the_cluster_free() -> None:
         client.wait_for_workers(1, timeout=STARTED)
         run = ["check", f"{SUBJECTS}/projected.py:f", "--cases", "100000", "--scheduler", address]
         command = [sys.executable, "-m", "mha_parity", *run]
+        # A run in the background of a shell ignores SIGINT, and so would what it starts.
+        held = signal.signal(signal.SIGINT, signal.default_int_handler)
+        stack.callback(signal.signal, signal.SIGINT, held)
         with subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         ) as process:
