@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     RunPytest = Callable[..., pytest.RunResult]
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that are marked slow are deselected
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what stands behind the first of a test's parameters that ``repeats`` keeps."""
+    seen = Counter[str]()
+    for item in items:
+        marker = item.get_closest_marker("repeats")
+        if marker is None:
+            continue
+        test = item.nodeid.partition("[")[0]
+        seen[test] += 1
+        if seen[test] > marker.args[0]:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ SERIES = [
 ]
 
 
+@pytest.mark.repeats(15)
 @pytest.mark.parametrize(("task", "contender"), SERIES)
 def test_forward(benchmark: Any, task: Task, contender: Contender) -> None:
     """The answer that is timed is right, judged on the very inputs it is timed on."""

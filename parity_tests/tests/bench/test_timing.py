@@ -197,6 +197,7 @@ def contested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TaskTimes]:
     return found
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("name", "status", "reason"),
     [

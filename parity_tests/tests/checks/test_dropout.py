@@ -52,6 +52,7 @@ def held(verdict: Verdict) -> set[str]:
     return {row.name for row in verdict.checks if row.cases and not row.failed}
 
 
+@pytest.mark.repeats(5)
 @pytest.mark.parametrize(("subject", "name", "said"), [(k, *v) for k, v in WRONG.items()])
 def test_a_wrong_way_of_dropping_fails_one_check(subject: str, name: str, said: str) -> None:
     """A candidate that is right in all else fails that check alone, and is told what was seen."""
@@ -75,6 +76,7 @@ def test_every_check_has_a_candidate_that_fails_it() -> None:
     assert proved <= {*CHECKS}
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize(
     ("target", "without"),
     [

@@ -43,6 +43,7 @@ def printed(name: str) -> tuple[str, dict[str, Any]]:
     return source, scope
 
 
+@pytest.mark.repeats(5)
 @pytest.mark.parametrize(("name", "line"), RECOGNISED.items(), ids=RECOGNISED)
 def test_the_skeleton_runs_as_it_is(name: str, line: str) -> None:
     """What was recognised stands in the source, and the adapter has no wrong case."""

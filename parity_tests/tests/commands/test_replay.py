@@ -369,6 +369,7 @@ def test_options_of_a_run_hold(capsys: pytest.CaptureFixture[str]) -> None:
     assert 1 == main([*arguments, "--fully-masked", other])
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(
     "options",
     [

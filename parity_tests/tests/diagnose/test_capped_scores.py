@@ -26,6 +26,7 @@ LAYER = Case(
 )  # fmt: skip
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("name", "cap"),
     [

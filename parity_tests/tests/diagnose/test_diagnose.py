@@ -230,6 +230,7 @@ def checked(file: str, name: str) -> tuple[Diagnosis, ...]:
     ).diagnosis
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     "name", [bug.id for bug in catalogue().values() if bug.family == 12 and bug.beyond is None]
 )

@@ -58,6 +58,7 @@ def test_a_mask_is_inverted_where_it_is_passed(said: Callable[[str], list[str]])
     assert "padding" not in found
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     "name", ["by_threes_scaled", "followed_maximum", "future_hidden", "Layer", "NotInverted"]
 )

@@ -41,6 +41,7 @@ def printed(target: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     return status, " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize("target", REMEDIES)
 def test_the_terminal_tells_the_remedy(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Without the diagnosis a user has numbers; with it the words for what to change."""
@@ -51,6 +52,7 @@ def test_the_terminal_tells_the_remedy(target: str, capsys: pytest.CaptureFixtur
     assert f"replay mha-parity replay {shown.split('mha-parity replay ')[1].split()[0]}" in shown
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize("target", REMEDIES)
 def test_the_remedy_mends_it(
     target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -12,6 +12,7 @@ from mha_parity.worker.open_target import bind_in_process
 from subject_checks import check_subject, load_subject
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -12,6 +12,7 @@ from subject_checks import check_subject
 ZEROED, HIDDEN = "kpm-zeroes-queries", "kpm-both-axes"
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(
     ("name", "bugs"),
     [

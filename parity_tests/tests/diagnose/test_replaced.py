@@ -46,6 +46,7 @@ def test_samples_that_stay_sorted_are_said() -> None:
     assert found.endswith("the longest first, and put back by that order, not its inverse")
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize("name", TWINS)
 def test_nothing_is_said_of_the_right_twins(name: str) -> None:
     """What takes its own arrays, and puts back what it has moved, has no cause."""

@@ -18,6 +18,7 @@ DEPTH = "all their scores lie {} or more below the largest before them"
 IN_ALL_ROWS = "tiles of keys ({}) get no weight in some rows: " + DEPTH
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -25,6 +25,7 @@ def diagnosed() -> Callable[[str], Verdict]:
     return verdict
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize(
     ("name", "bug"),
     [

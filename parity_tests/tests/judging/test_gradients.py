@@ -62,6 +62,7 @@ def right(problem: Problem) -> dict[str, np.ndarray]:
     return {n: g.value for n, g in reference_gradients(problem, reference_answer(problem)).items()}
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("dtype", AXES["dtype"])
 def test_right_gradients_never_fail(dtype: str) -> None:
     """Two orders outside the order spread, and the rounded reference, pass in all features."""

@@ -113,6 +113,7 @@ PRECISE_WIDTH = 64
 OF_A_KIND = {"scale-dmodel", "heads-interleaved", "low-precision-matmul", "softmax-add-eps"}
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     "bug_id", [pytest.param(n, marks=pytest.mark.slow if n in OF_A_KIND else ()) for n in PLANTED]
 )
@@ -347,6 +348,7 @@ def test_a_judge_measures_by_the_orders_of_its_settings(monkeypatch: pytest.Monk
     assert EVAL_ORDERS[:2] == asked[0]
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("dtype", AXES["dtype"])
 def test_a_brief_judge_decides_alike_by_fewer_orders(dtype: str) -> None:
     """The severities are those of all orders, over errors from gross to rounding's own size."""

@@ -138,6 +138,7 @@ SHOWS_IN_SINGLE_CASES = {
 RUN_HERE = {"a scale of five digits", "1e-6 in the denominator"}
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -83,6 +83,7 @@ def apart(first: list[Array], second: list[Array]) -> float:
     return max(float(np.abs(a - b).max() / max(np.abs(a).max(), 1)) for a, b in pairs)
 
 
+@pytest.mark.repeats(28)
 @pytest.mark.parametrize("tiles", CUTS.values(), ids=CUTS)
 @pytest.mark.parametrize("kind", MASKS)
 @pytest.mark.parametrize("groups", [6, 3, 1])

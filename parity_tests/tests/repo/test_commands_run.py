@@ -216,6 +216,7 @@ def ran(
     return status
 
 
+@pytest.mark.repeats(8)
 @pytest.mark.parametrize("line", RUN)
 def test_a_command_of_the_pages_runs(
     line: str,

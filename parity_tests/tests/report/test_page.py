@@ -97,6 +97,7 @@ def test_it_can_be_heard(text: str, unheard: Callable[[str], list[str]]) -> None
     assert [] == unheard(text)
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("planted", "found"),
     [

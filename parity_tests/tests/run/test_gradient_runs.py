@@ -42,6 +42,7 @@ def judged(found: Verdict) -> set[str]:
     return {name.removeprefix("gradient of ") for name in names}
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     "target",
     [
@@ -74,6 +75,7 @@ def test_right_gradients_pass(target: str) -> None:
         assert "attn_mask" in judged(found)
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [

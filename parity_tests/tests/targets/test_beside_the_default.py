@@ -33,6 +33,7 @@ def test_an_input_that_nearly_is_the_keys_leaves_the_run_open() -> None:
     assert "only correlates with attention over it by 0." in verdict.sentence
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("name", "outcome", "why"),
     [

@@ -31,6 +31,7 @@ def failing(verdict: Verdict) -> set[str]:
     return {each.check_result.check for each in verdict.failures}
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     "name", ["Kernel", "kernel", "plain", "scripted", "flash", "weights_as_arrays", "ByHead"]
 )
@@ -43,6 +44,7 @@ def test_what_holds_a_right_function_passes_with_its_gradients(name: str) -> Non
     assert all(each.status is not Status.NOT_TRIED for each in verdict.parameters), verdict.sentence
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(
     ("name", "check_name"),
     [

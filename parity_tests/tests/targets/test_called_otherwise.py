@@ -22,6 +22,7 @@ WRONG_OF = {
 judged = checks_of(FILE, cases=48, dtypes=("float64",))
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", WRONG_OF)
 def test_right_ones_hold(name: str) -> None:
     """Rows before heads, masks of one sample, a bias of the scores, methods of torch's names.
@@ -38,6 +39,7 @@ def test_keys_before_queries_are_asked_of_unlike_lengths() -> None:
     assert any(row.cases for row in verdict.features if row.value == "cross"), verdict.features
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", WRONG_OF.values())
 def test_wrong_ones_fail(name: str) -> None:
     """The same calls, and wrong numbers."""

@@ -37,6 +37,7 @@ def test_an_order_that_its_own_weights_take_is_right_and_said(name: str, weights
     assert [each for each in verdict.notes if f"every H-th channel of {weights}:" in each]
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", WRONG)
 def test_an_order_that_a_caller_sees_is_wrong(name: str) -> None:
     """Rows, outputs and weights of the caller's are in torch's order; and no other mistake hides.

@@ -157,6 +157,7 @@ def test_right_ones_pass_in_a_notebook(text: str, in_a_notebook: Callable[[str],
     assert check(candidate, ENOUGH).failed == 0
 
 
+@pytest.mark.repeats(6)
 @pytest.mark.parametrize(("text", "convention"), WRONG.items())
 def test_wrong_ones_are_recognised_and_fail(text: str, convention: str) -> None:
     """A wrong attention is called like a right one, and found wrong at a place."""

@@ -30,6 +30,7 @@ def subject(name: str) -> object:
 judged = checks_of("textbook_layers.py", cases=24)
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize(("name", "convention"), RIGHT.items(), ids=RIGHT)
 def test_right_ones_hold(name: str, convention: str) -> None:
     """They are called as they want it, with masks where they take some."""

@@ -137,6 +137,7 @@ FOUND += [
 ]
 
 
+@pytest.mark.repeats(15)
 @pytest.mark.parametrize(("name", "said", "is_judged"), FOUND)
 def test_right_ones_are_found_said_and_pass(name: str, said: str, is_judged: bool) -> None:
     """What was found fits to rounding, is said in one line, and no case of the offer is wrong."""
@@ -209,6 +210,7 @@ def test_masks_are_tried_as_they_can_be(name: str, key: str, said: str) -> None:
     assert (0, {}) == (verdict.failed, bound.untried), verdict
 
 
+@pytest.mark.repeats(8)
 @pytest.mark.parametrize("name", WRONG)
 def test_names_win_over_the_fit(name: str) -> None:
     """Where another reading of the names would fit, the departure is the finding."""

@@ -20,6 +20,7 @@ WRONG = (
 )  # fmt: skip
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_ones_hold(name: str) -> None:
     """The height and width of a map are numbers, and `kv` that changes no answer is no input.
@@ -31,6 +32,7 @@ def test_right_ones_hold(name: str) -> None:
     assert Outcome.PASS == verdict.outcome, verdict.sentence
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_ones_fail(name: str) -> None:
     """The same calls, and wrong numbers; a context that is not read is a mistake."""

@@ -40,6 +40,7 @@ def judged(name: str) -> Verdict:
     return check(bind_in_process(subject, asked), asked)
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_gradients_hold(name: str) -> None:
     """Gradients of inputs, weights, biases and added masks are torch's."""

@@ -19,6 +19,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(("target", "said"), RIGHT.items(), ids=RIGHT)
 def test_right_ones_pass_with_gradients(target: str, said: str) -> None:
     """A class that is built, or a function: which is said, and masks reach it."""

@@ -10,6 +10,7 @@ from subject_checks import checks_of
 judged = checks_of("mask_objects.py", cases=40, dtypes=("float64",))
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("name", "said"),
     [

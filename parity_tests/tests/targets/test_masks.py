@@ -48,6 +48,7 @@ def test_floats_that_are_no_addends_are_said_to_be_none() -> None:
     assert said not in judged("TorchNames").notes
 
 
+@pytest.mark.repeats(4)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_masks_are_understood_and_hold(name: str) -> None:
     """The meaning found is said, cases pass masks, and the verdict is green."""
@@ -80,6 +81,7 @@ def test_a_function_promises_by_torchs_names_too() -> None:
     assert "judged so by its name" in said
 
 
+@pytest.mark.repeats(6)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_masks_are_never_green(name: str) -> None:
     """A mask that is wrong in one way is given its nearest meaning, and fails by it."""

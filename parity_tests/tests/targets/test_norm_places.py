@@ -15,6 +15,7 @@ INSIDE = ("OfProjectedQueries", "OfMergedHeads", "OfEveryHead", "OfTheOutput")
 judged = checks_of(FILE, cases=40, dtypes=("float64",))
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", ["Before", "Behind", "BehindSum", "BeforeBoth", "OfKeys"])
 def test_norms_of_inputs_and_of_the_output_are_taken_out(name: str) -> None:
     """A norm before the projections, or of what is added to the input, stands around torch's."""

@@ -27,6 +27,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(("right", "wrong", "features"), PAIRS)
 def test_the_wrong_twin_fails_by_its_feature_alone(
     right: str, wrong: str, features: set[tuple[str, str]]

@@ -34,6 +34,7 @@ def bound(name: str) -> Any:
     return bind(load_subject(f"{FILE}:{name}"))
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize(("name", "said"), RIGHT.items(), ids=RIGHT)
 def test_right_ones_pass_with_gradients(name: str, said: str) -> None:
     """How they are packed is said, and that one array has as many keys as queries."""

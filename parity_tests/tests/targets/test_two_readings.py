@@ -12,6 +12,7 @@ FILE = "two_readings.py"
 RIGHT = ["Padding", "EitherLayout", "Pictures", "Hints", "AllAmongThem", "switched"]
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_ones_hold(name: str) -> None:
     """No reading is taken that the target has not."""
@@ -19,6 +20,7 @@ def test_right_ones_hold(name: str) -> None:
     assert Outcome.PASS == verdict.outcome, verdict
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize(
     ("name", "seed", "axis", "right"),
     [

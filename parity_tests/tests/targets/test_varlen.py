@@ -36,6 +36,7 @@ def bound(name: str) -> Varlen:
     return found
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     "name",
     ["varlen", "from_the_first_key", "of_themselves", "of_one_mask", "qkv_packed", "kv_packed"],
@@ -48,6 +49,7 @@ def test_right_ones_pass_with_gradients(name: str) -> None:
     assert all(each.status is Status.TRIED for each in verdict.parameters), verdict.sentence
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     "name",
     [
