@@ -163,3 +163,37 @@ class EvenHeads(nn.Module):
         """Return (N, L, E)."""
         q, k, v = (split(x @ w, self.num_heads) for w in (self.W_q, self.W_k, self.W_v))
         return attend(q, k, v).reshape(x.shape) @ self.W_o
+
+
+class OfMangledConfig(nn.Module):
+    """Right: of a configuration `__C` in capitals, called with values, keys, queries and a mask."""
+
+    SCALES = True
+
+    def __init__(self, __C):  # noqa: N803  (as public code has it)
+        super().__init__()
+        self.__C = __C
+        self.to_v = nn.Linear(__C.HIDDEN_SIZE, __C.HIDDEN_SIZE)
+        self.to_k = nn.Linear(__C.HIDDEN_SIZE, __C.HIDDEN_SIZE)
+        self.to_q = nn.Linear(__C.HIDDEN_SIZE, __C.HIDDEN_SIZE)
+        self.merge = nn.Linear(__C.HIDDEN_SIZE, __C.HIDDEN_SIZE)
+        self.dropout = nn.Dropout(__C.DROPOUT_R)
+
+    def forward(self, v, k, q, mask):
+        def heads(rows):
+            return rows.view(*rows.shape[:2], self.__C.MULTI_HEAD, -1).transpose(1, 2)
+
+        q, k, v = heads(self.to_q(q)), heads(self.to_k(k)), heads(self.to_v(v))
+        scores = q @ k.transpose(-2, -1)
+        if self.SCALES:
+            scores = scores / math.sqrt(self.__C.HIDDEN_SIZE_HEAD)
+        if mask is not None:
+            scores = scores.masked_fill(mask, -1e9)
+        rows = self.dropout(scores.softmax(dim=-1)) @ v
+        return self.merge(rows.transpose(1, 2).flatten(2))
+
+
+class OfMangledConfigUnscaled(OfMangledConfig):
+    """Wrong: the scores are not scaled."""
+
+    SCALES = False

@@ -213,7 +213,9 @@ class AttentionCall:
         return self._shaped("added", whole.astype(self._problem.dtype), axes, content.masks)
 
     def lengths(self, axes: str = "N", *, causal: bool = True) -> Any:
-        """Return the number of visible keys, which are the first ones, as "N" or "N L".
+        """Return the number of visible keys, which are the first ones, as "N", "N L", "L" or "".
+
+        "" is a single number, of one sample without its axis.
 
         Raises
         ------
@@ -227,6 +229,8 @@ class AttentionCall:
         if content.added is not None or not np.array_equal(places >= visible, content.hidden):
             raise _unsaid("masks", "lengths")
         counts = self._reduced("lengths", visible, f"{axes} 1")
+        if not axes:
+            return int(counts[0])
         return self._arguments.array("lengths", counts[..., 0].astype(np.int64))
 
     def _mask(self, name: str) -> Any:

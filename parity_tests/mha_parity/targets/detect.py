@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import ADAPTER, TargetError
 from mha_parity.targets.command import Command
+from mha_parity.targets.conventions.constructors import counts_kv_heads
 from mha_parity.targets.conventions.exec_protocol import ExecProtocol
 from mha_parity.targets.conventions.functions import QKVHeads, XWeights
 from mha_parity.targets.conventions.onnx_attention import OnnxAttention
@@ -158,7 +159,9 @@ def _of_function(function: Any, libraries: Iterable[Library]) -> str:
         return "jax-attention"
     if len(called.required) == 3 and SDPA_KEYWORDS & called.named:
         return "sdpa"
-    count = len(called.required) + _optional_count(function, called)
+    groups = any(map(counts_kv_heads, (*called.required, *called.optional)))
+    # With a number of key heads, a call of four or more is one of those that experiments show.
+    count = 0 if groups else len(called.required) + _optional_count(function, called)
     if count == 4:
         return _of_four(function, called, libraries)
     if count in BY_COUNT:

@@ -27,7 +27,7 @@ _BY_NAME: tuple[tuple[Role, str], ...] = (
     (Role.SCORE_BIAS, r"alibi|rel(ative)?_?(pos|.*bias)|(attn|attention|position|pos|score)_?bias"),
     (Role.CACHE, r"cache|past|incremental|_state$|^state$|^mems?$"),
     (Role.POSITIONS, r"rope|rotary|freqs|^pos$|position|^((cos|sin)_?)+$|start_pos|offset"),
-    (Role.CONFIG, r"^(config|cfg|args|hparams|conf|hp|opt|.*_config|.*_cfg|.*_args)$"),
+    (Role.CONFIG, r"^(config|cfg|args|hparams|conf|hp|opt|.*_config|.*_cfg|.*_args|_.+__c)$"),
     (Role.PROJECTION_BIAS, r"bias|^b_?[qkvo]$|^b_?out$"),
     (Role.SIZE, r"(head|key|value|query|model|embed|[kvq])_?(dim|size|width|depth)|^d_|dim$|^dim_"),
     (Role.WEIGHTS, r"^w_?[qkvo]|^w[qkvo]|weight|^w$"),

@@ -18,6 +18,7 @@ judged = checks_of("built_otherwise.py", cases=24, dtypes=("float64",))
         ("CountedByN", "heads.0.query_network, heads.0.key_network, heads.0.value_network"),
         ("OfPatches", "it takes one length alone: for each call it was built for that less 1."),
         ("FromGenerator", "W_q, W_k, W_v, W_o applied as X @ W"),
+        ("OfMangledConfig", "`mask`: True or 1 hides, as in torch"),
     ],
 )
 def test_right_ones_pass(name: str, said: str) -> None:
@@ -35,6 +36,7 @@ def test_right_ones_pass(name: str, said: str) -> None:
         "OfPatchesUnscaled",
         "FromGeneratorInterleaved",
         "EvenHeads",
+        "OfMangledConfigUnscaled",
     ],
 )
 def test_wrong_ones_fail(name: str) -> None:

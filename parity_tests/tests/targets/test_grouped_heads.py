@@ -59,3 +59,25 @@ def test_heads_with_a_linear_each_are_not_asked_for_fewer_keys() -> None:
     bound = bind(load(f"{SUBJECTS}/layers_in_the_wild.py:HeadsOfAConfig"))
     assert ("equal",) == bound.offer["kv_heads"]
     assert ("kv_heads", "fewer") not in bound.reasons
+
+
+COUNTED = SUBJECTS / "counted_key_heads.py"
+
+
+@pytest.mark.parametrize("name", ["of_weights", "of_rows", "two_by_default"])
+def test_a_call_with_the_number_of_key_heads_is_judged_with_fewer(name: str) -> None:
+    """It gets as many as there are query heads, and fewer, with weights of fewer rows."""
+    verdict = check(bind(load(f"{COUNTED}:{name}")), Options(cases=30, seed=3, shrink=False))
+    drawn = next(row for row in verdict.features if (row.axis, row.value) == ("kv_heads", "fewer"))
+    assert drawn.cases >= 5
+    assert verdict.outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("name", ["tiled", "first_for_all"])
+def test_fewer_key_heads_that_are_read_in_a_wrong_order_fail(name: str) -> None:
+    """With as many key heads as query heads they are right: only fewer show it."""
+    verdict = check(bind(load(f"{COUNTED}:{name}")), Options(cases=30, seed=3, shrink=False))
+    assert verdict.outcome is Outcome.FAIL
+    assert {row.value for row in verdict.features if row.failed and row.axis == "kv_heads"} == {
+        "fewer"
+    }

@@ -14,7 +14,8 @@ from mha_parity.targets.conventions.crash_report import crash
 from mha_parity.targets.masks.mask_format import MaskObject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import inspect
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from mha_parity.core.arrays import Array
@@ -127,3 +128,16 @@ class target_errors:  # noqa: N801  (reads as a statement: `with target_errors()
             return
         if isinstance(error, Exception | SystemExit):
             raise crash(error) from None
+
+
+def positional_and_keyword(
+    named: Sequence[inspect.Parameter], values: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return values by position as far as they go without a gap, and by keyword."""
+    args: list[Any] = []
+    left = dict(values)
+    for each in named:
+        if each.kind is each.KEYWORD_ONLY or each.name not in left:
+            break
+        args.append(left.pop(each.name))
+    return tuple(args), left

@@ -279,7 +279,8 @@ class Fitted(InterpretedCalls):
             if packed is None or packed.container != "array":
                 yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
             square = packed is not None and packed.is_square
-            if "many" in self.offer["heads"] and not square and groups_heads(self, case):
+            asked = "many" in self.offer["heads"] and not square and not self.how.roles.kv_heads
+            if asked and groups_heads(self, case):
                 yield FeatureProbe("kv_heads", "fewer", (grouped(case),))
         if not self.how.parts and self._takes_scale(case.replace(scale="given")):
             yield FeatureProbe("scale", "given", (case.replace(scale="given"),))
@@ -324,8 +325,13 @@ class Fitted(InterpretedCalls):
         return bool(SCALE_OF_SCORES.search(self.scale_parameter))
 
     def _grouped(self, case: Case) -> Iterator[FeatureProbe]:
-        """Yield the trial of fewer key heads, if a layer asked for them has smaller keys."""
+        """Yield the trial of fewer key heads, if a parameter of the call gets their number.
+
+        Or if a layer that is built for them has smaller keys.
+        """
         how, grouped = self.how, case.replace(heads_count=4, kv_heads_count=2)
+        if how.roles.kv_heads:
+            yield FeatureProbe("kv_heads", "fewer", (grouped,))
         if how.construction is None or not (self._kv_heads or how.construction.config):
             return
         sizes = Sizes(grouped.embed_dim, 4, kv_heads=2)

@@ -13,7 +13,12 @@ from mha_parity.core.parameters import Role
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
-from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
+from mha_parity.targets.conventions.calls import (
+    Arguments,
+    Call,
+    positional_and_keyword,
+    target_errors,
+)
 from mha_parity.targets.conventions.canonical_layout import (
     BACK,
     LAID,
@@ -33,7 +38,7 @@ from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_
 from mha_parity.targets.fit.construct import Construction, Sizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS, SWAPPED
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
-from mha_parity.targets.fit.roles import ROWS, modes_of, positional_and_keyword
+from mha_parity.targets.fit.roles import ROWS, modes_of
 from mha_parity.targets.masks.mask_format import MaskHolder
 from mha_parity.targets.parameters import role
 
@@ -182,7 +187,8 @@ class InterpretedCalls(Convention):
         values |= dict.fromkeys(roles.lengths, problem.case.queries)
         values |= dict.fromkeys(roles.ones, 1)
         values |= modes_of(self._named[1], training=training)
-        sizes = Sizes(problem.query.shape[-1], problem.num_heads)
+        kv_heads = case.kv_heads_count
+        sizes = Sizes(problem.query.shape[-1], problem.num_heads, kv_heads=kv_heads)
         values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
         if problem.given_scale is not None:
             values[self.scale_parameter] = problem.given_scale
@@ -235,16 +241,19 @@ class InterpretedCalls(Convention):
         slot = weights.Slot("", given.parts, given.axes, given.bias)
 
         def made(slot: weights.Slot) -> Any:
-            handed = arguments.array(f"w_{slot.parts[0]}", slot.filled(arrays, sizes))
+            array = weights.slot_array(slot, problem, arrays, sizes)
+            handed = arguments.array(f"w_{slot.parts[0]}", array)
             self.weight_leaves.append((slot, handed))
             return handed
 
         if given.container == "list":
-            return [made(replace(slot, head=head)) for head in range(sizes["h"])]
+            count = sizes["g" if {*given.parts} <= problem_arrays.KEY_PARTS else "h"]
+            return [made(replace(slot, head=head)) for head in range(count)]
         if given.container == "dict":
             rows = ("e",) if given.parts == ("out",) else (given.axes[-1],)
             bias = weights.Slot("", given.parts, rows, bias=True)
-            filled = bias.filled(problem_arrays.arrays_of(problem, bias=True), sizes)
+            biases = problem_arrays.arrays_of(problem, bias=True)
+            filled = weights.slot_array(bias, problem, biases, sizes)
             w, b = given.leaves
             handed = arguments.array("bias", filled)
             self.weight_leaves.append((bias, handed))

@@ -19,13 +19,12 @@ from mha_parity.core.parameters import Role
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import Convention, FeatureProbe
-from mha_parity.targets.conventions.calls import Arguments, Call
+from mha_parity.targets.conventions.calls import Arguments, Call, positional_and_keyword
 from mha_parity.targets.conventions.canonical_layout import split_result
 from mha_parity.targets.conventions.dropout_argument import with_dropout_passed
 from mha_parity.targets.conventions.grouped_heads import grouped, groups_heads
 from mha_parity.targets.conventions.signatures import by_letter
 from mha_parity.targets.fit import names
-from mha_parity.targets.fit.roles import positional_and_keyword
 from mha_parity.targets.fit.search import attention_in_float64, is_rounding
 from mha_parity.targets.parameters import role
 

@@ -26,7 +26,8 @@ MAX_CONSTRUCTIONS = 24  # candidates that are built
 INNER_CONFIG = re.compile(
     r"^(transformer|attention|attn|self_attn|network|.+_(config|cfg|args|params))$"
 )
-CONFIG = re.compile(r"^(.*_)?(config|cfg|args|hparams|params|conf|hp|opt|configuration)$")
+# The last is what Python makes of `__C` in a class.
+CONFIG = re.compile(r"^((.*_)?(config(uration)?|cfg|args|h?params|conf|hp|opt)|_.+__c)$")
 PROBABILITY = re.compile(r"drop|(?<!^[wW])_p$|_prob")  # `proj_p`: of dropout behind a projection
 # Words of the switches that give the projections biases.
 _OF_PROJECTIONS = (
@@ -285,10 +286,8 @@ def constructions(kind: type, named: Sequence[inspect.Parameter]) -> Iterator[Co
     for each in named:
         known = meanings(each.name)
         required = each.default is each.empty
-        if (
-            weighed and required and "bias" in each.name.lower()
-        ):  # an array next to those of the weights
-            known = _vectors(each.name)
+        if weighed and required and "bias" in each.name.lower():
+            known = _vectors(each.name)  # an array next to those of the weights
         said = scope.get(each.annotation) if isinstance(each.annotation, str) else each.annotation
         is_config = CONFIG.search(each.name.lower()) or (required and is_dataclass(said))
         if is_config and not config:

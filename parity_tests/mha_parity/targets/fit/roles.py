@@ -108,6 +108,11 @@ class ParameterAssignment:
         return filler_mask(self.filler, sizes, dtype)
 
     @property
+    def kv_heads(self) -> tuple[str, ...]:
+        """The parameters of a call that get the number of key heads."""
+        return tuple(name for name, meaning in self.sizes if (meaning,) == KV_HEADS)
+
+    @property
     def rows(self) -> tuple[str, ...]:
         """Which of query, key and value are arguments of their own."""
         return tuple(dict.fromkeys(role for _, role in self.inputs))
@@ -224,8 +229,10 @@ def of_function(
             return
     required = [p for p in named if p.default is p.empty]
     weighed = [p for p in required if _weight_parts(p.name)]
-    number = next((p for p in named if _counts_heads(p)), None)
+    of_keys = [p for p in named if meanings(p.name)[:1] == KV_HEADS]
+    number = next((p for p in named if p not in of_keys and _counts_heads(p)), None)
     sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number]
+    sized += of_keys
     weighed = [p for p in weighed if p not in sized]
     rest = [p for p in required if p not in (*weighed, *sized) and p is not number]
     other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
@@ -253,6 +260,7 @@ def of_function(
 
 # What a function may want the scale by: the width of a head, its root, or the inverse of that.
 SCALES = frozenset({("head_dim",), ("root",)})
+KV_HEADS = ("kv_heads",)
 _NEVER_INPUT = frozenset({
     Role.MASK, Role.LENGTHS, Role.SCORE_BIAS, Role.CAUSAL, Role.DROPOUT, Role.CACHE, Role.RETURN,
     Role.POSITIONS,
@@ -382,16 +390,3 @@ def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArg
         return WeightArgument(parts, ("e", "d"), "list")
     axes = (rows, "e") if transposed else ("e", rows)
     return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
-
-
-def positional_and_keyword(
-    named: Sequence[inspect.Parameter], values: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return values by position as far as they go without a gap, and by keyword."""
-    args: list[Any] = []
-    left = dict(values)
-    for each in named:
-        if each.kind is each.KEYWORD_ONLY or each.name not in left:
-            break
-        args.append(left.pop(each.name))
-    return tuple(args), left

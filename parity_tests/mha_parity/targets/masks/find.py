@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import Convention
 
 MANY = 4  # shapes that a sentence names
+NO_ROW_LEFT = "of one sample without visible keys no row is left to compare"
 INTEGERS_UNLIKE = (
     "integers of 0 and 1, which its documentation allows, hide other keys than the same booleans"
 )
@@ -255,6 +256,9 @@ def _ask_masked_rows(convention: Convention) -> None:
         return
     if convention.joins_heads:
         convention.reasons["masked_rows", "some"] = "its identity spreads NaN over all heads"
+        return
+    if masked == "padding" and set(offer["layout"]) == {"unbatched"}:
+        convention.reasons["masked_rows", "some"] = NO_ROW_LEFT
         return
     problem = mask_problem(convention, offer["layout"][-1], square=True)
     if masked == "attn":

@@ -34,6 +34,7 @@ SAMPLES_LAST: tuple[Axes, ...] = (("L", "S", "N"), ("L", "S", "1"), ("1", "S", "
 # Of one sample without its axis.
 SINGLE_SHAPES: tuple[Axes, ...] = (("H", "L", "S"), ("1", "L", "S"), ("L", "S"), ("S",))
 LENGTH_SHAPES: tuple[Axes, ...] = (("N",), ("N", "L"))
+SINGLE_LENGTHS: tuple[Axes, ...] = ((), ("L",))  # a number, or one for each query
 LAST = (
     ", counted from the last ones, as torch.nn.attention.bias.causal_lower_right does: judged at "
     "L = S alone"
@@ -168,14 +169,16 @@ class MaskFormat:
         served = length == keys or not self.only_square
         return self.hides if served and (content.hidden == causal).all() else None
 
-    def _lengths(self, content: MaskContent) -> Array | None:
+    def _lengths(self, content: MaskContent) -> Array | int | None:
         keys = content.hidden.shape[-1]
         counts = (~content.hidden).sum(axis=-1)
         whole = np.arange(keys) >= counts[..., None]
         if content.added is not None or not np.array_equal(whole, content.hidden):
             return None
         found = reduce_axes(counts[..., None], (*self.axes, "1"))
-        return None if found is None else found[..., 0].astype(np.int64)
+        if found is None:
+            return None
+        return found[..., 0].astype(np.int64) if self.axes else int(found[0])
 
     @property
     def meaning(self) -> str:

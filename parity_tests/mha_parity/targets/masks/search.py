@@ -17,6 +17,7 @@ from mha_parity.targets.masks.mask_format import (
     LENGTHS,
     SAMPLES_LAST,
     SHAPES,
+    SINGLE_LENGTHS,
     SINGLE_SHAPES,
     SWITCH,
     THREE_AXES,
@@ -261,7 +262,8 @@ class _Search:
         Of a mask that is causal whatever it holds, they are not the meaning: then they come near.
         """
         least = MIN_COSINE if self._parameter.role is Role.LENGTHS else EXACT
-        for axes in LENGTH_SHAPES:
+        single = self._experiment.problem.case.layout == "unbatched"
+        for axes in (*SINGLE_LENGTHS, *LENGTH_SHAPES) if single else LENGTH_SHAPES:
             counts = self._experiment.visible_counts(axes)
             hidden = np.arange(self._experiment.shape[-1]) >= counts[..., None]
             taken = MaskFormat(axes, LENGTHS)

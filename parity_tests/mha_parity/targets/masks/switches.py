@@ -97,7 +97,7 @@ def enabling_pairs(
                 mask.taken[0],
                 switch.taken[0],
             )
-            hidden = experiment.hidden(taken.axes) if taken.axes else np.zeros(0)
+            hidden = experiment.hidden(taken.axes)
             values = [
                 taken.value(MaskContent(each), dtype) for each in (np.zeros_like(hidden), hidden)
             ]

@@ -1,0 +1,41 @@
+"""Functions whose call gets the number of key heads beside that of the query heads."""
+
+from __future__ import annotations
+
+import numpy as np
+from functions_of_weights import attend, merge, split
+
+
+def of_weights(x, Wq, Wk, Wv, Wo, n_heads, n_kv_heads):  # noqa: N803  (as public code has them)
+    """Right: query heads g R … g R + R - 1 use key head g."""
+    q, k, v = split(x @ Wq, n_heads), split(x @ Wk, n_kv_heads), split(x @ Wv, n_kv_heads)
+    k, v = (np.repeat(rows, n_heads // n_kv_heads, axis=-3) for rows in (k, v))
+    return merge(attend(q, k, v)) @ Wo
+
+
+def tiled(x, Wq, Wk, Wv, Wo, n_heads, n_kv_heads):  # noqa: N803
+    """Wrong: query head h uses key head h % G."""
+    q, k, v = split(x @ Wq, n_heads), split(x @ Wk, n_kv_heads), split(x @ Wv, n_kv_heads)
+    k, v = (np.concatenate([rows] * (n_heads // n_kv_heads), axis=-3) for rows in (k, v))
+    return merge(attend(q, k, v)) @ Wo
+
+
+def of_rows(query, key, value, num_heads, num_kv_heads=None):
+    """Right, without weights; as many key heads as query heads by default."""
+    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+    k, v = (np.repeat(split(x, kv_heads), num_heads // kv_heads, axis=-3) for x in (key, value))
+    return merge(attend(split(query, num_heads), k, v))
+
+
+def first_for_all(query, key, value, num_heads, num_kv_heads=None):
+    """Wrong with fewer key heads: every query head uses the first."""
+    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+    k, v = (split(x, kv_heads) for x in (key, value))
+    if kv_heads < num_heads:
+        k, v = (np.repeat(rows[..., :1, :, :], num_heads, axis=-3) for rows in (k, v))
+    return merge(attend(split(query, num_heads), k, v))
+
+
+def two_by_default(q, k, v, num_heads=4, num_groups=2):
+    """Right: the number of key heads defaults to one that is not that of the query heads."""
+    return of_rows(q, k, v, num_heads, num_groups)

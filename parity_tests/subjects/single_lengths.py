@@ -1,0 +1,46 @@
+"""Functions of one sample that get the number of visible keys as a single number."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from functions_of_weights import attend, merge, split
+
+
+def normal(scores):
+    exp = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exp / exp.sum(axis=-1, keepdims=True)
+
+
+def visible(q, k, v, num_heads, valid_len=None):
+    """Right: keys from `valid_len` on are hidden."""
+    keys = slice(valid_len)
+    return merge(attend(split(q, num_heads), split(k[keys], num_heads), split(v[keys], num_heads)))
+
+
+def one_too_many(q, k, v, num_heads, valid_len=None):
+    """Wrong: one key more is visible."""
+    return visible(q, k, v, num_heads, None if valid_len is None else valid_len + 1)
+
+
+@lru_cache(maxsize=64)
+def future(length):
+    """Return which keys lie behind each query."""
+    return np.triu(np.ones((length, length), dtype=bool), k=1)
+
+
+def causal(q, k, v, num_heads, valid=None, *, copies=True):
+    """Right: hides the future, and keys from `valid` on."""
+    hidden = future(len(q))
+    hidden = hidden.copy() if copies else hidden
+    if valid is not None:
+        hidden[:, valid:] = True
+    q, k, v = (split(x, num_heads) for x in (q, k, v))
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    return merge(normal(np.where(hidden, -np.inf, scores)) @ v)
+
+
+def causal_in_the_cache(q, k, v, num_heads, valid=None):
+    """Wrong: padding is written into the mask that later calls of this length read."""
+    return causal(q, k, v, num_heads, valid, copies=False)
