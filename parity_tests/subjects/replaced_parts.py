@@ -38,6 +38,17 @@ def unit_values(query, key, value):
     return _attend(query, key, value / value.norm(dim=-1, keepdim=True))
 
 
+def cosines(query, key, value):
+    """The scores are cosines."""
+    query, key = (x / x.norm(dim=-1, keepdim=True) for x in (query, key))
+    return (query @ key.transpose(-1, -2)).softmax(-1) @ value
+
+
+def normalised_keys(query, key, value):
+    """k is divided by its root mean square."""
+    return _attend(query, key / key.square().mean(dim=-1, keepdim=True).sqrt(), value)
+
+
 def sorted_batch(q, k, v, num_heads, lengths):
     """The samples by length, put back by their order in place of its inverse.
 

@@ -20,6 +20,8 @@ CAUSES = {
     "transposed": "wherever L = S: q and k are exchanged: the scores are transposed",
     "value_added": "v is added to k",
     "unit_values": "v is divided by its norm",
+    "cosines": "the scores are the cosines of q and k",
+    "normalised_keys": "k is divided by its root mean square",
     "QueryAlone": "wherever L = S: key and value are not read: query is taken in their place",
 }
 TWINS = ("reversed_twice", "sorted_back", "OwnInputs")

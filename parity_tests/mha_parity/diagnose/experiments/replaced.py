@@ -128,7 +128,18 @@ CHANGED: Mapping[str, Callable[[Array, Array, Array], Heads]] = {
     "v is divided by its norm": lambda q, k, v: (q, k, _unit(v)),
     "v is divided by its root mean square": lambda q, k, v: (q, k, _rms(v)),
     "v is normalised to mean 0 and variance 1": lambda q, k, v: (q, k, _standard(v)),
-}
+    "q and k are divided by their norms": lambda q, k, v: (_unit(q), _unit(k), v),
+    # A root mean square is the norm over sqrt(D), which the scale of the scores takes back once.
+    "the scores are the cosines of q and k": lambda q, k, v: (_rms(q), _unit(k), v),
+    "q and k are divided by their root mean squares": lambda q, k, v: (_rms(q), _rms(k), v),
+    "q and k are normalised to mean 0 and variance 1": lambda q, k, v: (
+        _standard(q), _standard(k), v,
+    ),
+    "q is divided by its norm": lambda q, k, v: (_unit(q), k, v),
+    "q is divided by its root mean square": lambda q, k, v: (_rms(q), k, v),
+    "k is divided by its norm": lambda q, k, v: (q, _unit(k), v),
+    "k is divided by its root mean square": lambda q, k, v: (q, _rms(k), v),
+}  # fmt: skip
 
 
 def _operands(trials: Sequence[CallResult]) -> str:
