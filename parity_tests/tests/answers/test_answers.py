@@ -48,6 +48,7 @@ def _without_seconds(found: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if k not in {"seconds", "replay"}}
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("target", "words", "options"),
     [

@@ -66,6 +66,7 @@ def test_without_made_cases_a_seed_has_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert any(each != {True, False} for each in below)
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize("name", OFFERS)
 def test_every_interaction_that_is_offered_is_in_a_run(name: str) -> None:
     """500 cases show each one that the offer does not exclude; those of one size come late."""

@@ -249,6 +249,7 @@ def found(target: object, check_name: str) -> list[str]:
     ]
 
 
+@pytest.mark.repeats(5)
 @pytest.mark.parametrize(
     ("target", "name", "sentence"),
     [(KeepsKeys, "statelessness", "before: the first of the two was longer"),

@@ -75,6 +75,7 @@ def _without_seconds(found: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "seconds"}
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", ["right", "wrong", "gain"])
 def test_the_merged_verdict_is_that_of_the_run(
     name: str, gain: str, shards: Callable[..., list[str]], tmp_path: Path

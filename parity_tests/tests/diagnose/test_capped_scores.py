@@ -26,7 +26,7 @@ LAYER = Case(
 )  # fmt: skip
 
 
-@pytest.mark.repeats(2)
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(
     ("name", "cap"),
     [

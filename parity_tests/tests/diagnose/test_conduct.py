@@ -51,7 +51,7 @@ def verdict(folder: Path, target: str, **options: object) -> Verdict:
         return check(candidate, asked)
 
 
-@pytest.mark.repeats(4)
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("target", "name"),
     [

@@ -200,6 +200,7 @@ def test_two_bugs_at_once_are_both_named(file: str, name: str, true: str) -> Non
     assert len({*pairs}) == len(pairs)
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize("name", style("strange").UNKNOWN)
 def test_what_is_in_no_catalogue_gets_measurements(name: str) -> None:
     """A mistake that nobody has catalogued is given no name with confidence, but numbers."""
@@ -230,7 +231,7 @@ def checked(file: str, name: str) -> tuple[Diagnosis, ...]:
     ).diagnosis
 
 
-@pytest.mark.repeats(2)
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(
     "name", [bug.id for bug in catalogue().values() if bug.family == 12 and bug.beyond is None]
 )

@@ -43,6 +43,7 @@ CAUSES = {
 }
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", CAUSES)
 def test_what_is_wrong_at_few_places_is_said(name: str, said: Callable[[str], list[str]]) -> None:
     """One sentence has the place and the step."""

@@ -65,6 +65,7 @@ MASKS = {
 }
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize("name", MASKS)
 def test_what_a_mask_does_instead_is_said(name: str, caller: Callable[..., Caller]) -> None:
     """For some kind of mask that is offered the sentence is the planted one."""

@@ -7,7 +7,7 @@ import pytest
 from subject_checks import check_subject
 
 
-@pytest.mark.repeats(2)
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(
     ("name", "bugs"),
     [

@@ -55,6 +55,7 @@ def test_nothing_is_said_of_the_right_twins(name: str) -> None:
     assert [] == _said(name)
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -145,6 +145,7 @@ PLANTED: dict[str, tuple[type[Attention], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize("name", PLANTED)
 def test_what_is_planted_is_said_in_numbers(
     name: str, causes: Callable[[type[Attention]], str]

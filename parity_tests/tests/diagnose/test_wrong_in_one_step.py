@@ -25,7 +25,7 @@ def diagnosed() -> Callable[[str], Verdict]:
     return verdict
 
 
-@pytest.mark.repeats(3)
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("name", "bug"),
     [

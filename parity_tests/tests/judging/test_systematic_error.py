@@ -192,6 +192,7 @@ def right() -> dict[str, Callable[[Problem], np.ndarray]]:
     return found | {"torch": torch_output, "plain": by(Attention)} | rounded
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(
     ("seed", "cases"),
     [(61, FEW_CASES), *(pytest.param(n, CASES, marks=pytest.mark.slow) for n in (61, 62, 63))],

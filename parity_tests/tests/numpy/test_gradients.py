@@ -101,6 +101,7 @@ def judged(problem: Problem, found: dict[str, Any]) -> list[CheckResult]:
         )
 
 
+@pytest.mark.repeats(4)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_drawn_problems_are_judged_right(dtype: str, engine: str) -> None:

@@ -158,6 +158,7 @@ def test_a_bug_in_one_head_fails_the_run_and_is_placed_there() -> None:
         assert each.where.head == each.case.heads_count - 1
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("asked", "outcome"),
     [

@@ -28,6 +28,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(("name", "told"), REFUSED.items(), ids=REFUSED)
 def test_what_cannot_be_called_is_refused_with_what_was_tried(
     name: str, told: tuple[str, str], capsys: pytest.CaptureFixture[str]

@@ -221,6 +221,7 @@ def test_the_check_is_kept() -> None:
     assert "no" == left.case.bias
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize("name", ["exits_hard", "hangs"])
 def test_lost_processes_are_shrunk_too(name: str) -> None:
     """A crash or a hang is reduced to four rows of one head of width one, in few restarts."""

@@ -68,7 +68,7 @@ def test_planted_bugs_of_extreme_values_are_seen(seed: int) -> None:
     ]
 
 
-@pytest.mark.repeats(2)
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(("name", "count"), INTERACTIONS.items(), ids=list(INTERACTIONS))
 def test_planted_bugs_of_interactions_are_seen(name: str, count: int) -> None:
     """Under ten seeds, 500 cases fail each of them that the target's features do not exclude."""

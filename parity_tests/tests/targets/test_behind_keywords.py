@@ -21,7 +21,7 @@ MASKS = {
 judged = checks_of(FILE, cases=48, dtypes=("float64",))
 
 
-@pytest.mark.repeats(2)
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize("name", MASKS)
 def test_right_masks_behind_keywords_are_tried(name: str) -> None:
     """Followed to a method, a class above, a layer held, a function, or read by name."""

@@ -11,6 +11,7 @@ from subject_checks import checks_of
 judged = checks_of("built_otherwise.py", cases=24, dtypes=("float64",))
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -28,6 +29,7 @@ def test_right_ones_pass(name: str, said: str) -> None:
     assert any(said in note for note in verdict.notes), verdict.notes
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -49,6 +49,7 @@ def judged(name: str, cases: int = 60) -> Verdict:
     return check(bound(name), options, target=name)
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", RAISES)
 def test_what_raises_is_not_offered_with_its_own_words(name: str) -> None:
     """Each claimed feature that raises is left out with the reason, and the rest is right."""

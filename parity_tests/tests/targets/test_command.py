@@ -91,7 +91,7 @@ def _ways() -> Iterator[object]:
             yield pytest.param(name, severity, said, FILES, id=f"{name}, files")
 
 
-@pytest.mark.repeats(5)
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize(("name", "severity", "said", "files"), list(_ways()))
 def test_a_misdeed_is_that_case_s_failure(name: str, severity: str, said: str, files: str) -> None:
     """The case fails with one sentence, and the cases around it pass; so in a chunk of files."""

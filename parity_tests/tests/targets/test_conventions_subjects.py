@@ -134,6 +134,7 @@ def in_a_notebook(tmp_path: Path) -> Callable[[str], Any]:
     return loaded
 
 
+@pytest.mark.repeats(12)
 @pytest.mark.parametrize(("text", "convention"), (RIGHT | OBJECTS | LIBRARY).items())
 def test_right_ones_are_recognised_and_pass(text: str, convention: str) -> None:
     """Each is called by the convention its parameters say, and equals torch in every case."""

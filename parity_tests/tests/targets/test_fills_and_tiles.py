@@ -23,6 +23,7 @@ def test_a_finite_fill_takes_back_regimes_of_larger_scores(name: str) -> None:
     assert finite_fill.REMARK in verdict.notes
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -32,6 +32,7 @@ def test_three_axes_whose_lengths_are_taken_for_heads_are_not_asked() -> None:
     assert "zero-size" in found.reasons["layout", "unbatched"]
 
 
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize(
     ("name", "effect"),
     [("grouped_out_of_order", OUTPUT_ORDER), ("tiled_kernel", "key heads are tiled")],
@@ -64,6 +65,7 @@ def test_heads_with_a_linear_each_are_not_asked_for_fewer_keys() -> None:
 COUNTED = SUBJECTS / "counted_key_heads.py"
 
 
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", ["of_weights", "of_rows", "two_by_default"])
 def test_a_call_with_the_number_of_key_heads_is_judged_with_fewer(name: str) -> None:
     """It gets as many as there are query heads, and fewer, with weights of fewer rows."""

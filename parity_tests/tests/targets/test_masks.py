@@ -48,7 +48,7 @@ def test_floats_that_are_no_addends_are_said_to_be_none() -> None:
     assert said not in judged("TorchNames").notes
 
 
-@pytest.mark.repeats(4)
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_masks_are_understood_and_hold(name: str) -> None:
     """The meaning found is said, cases pass masks, and the verdict is green."""

@@ -11,7 +11,7 @@ from subject_checks import check_subject
 FEWER = (("kv_heads", "fewer"),)
 
 
-@pytest.mark.repeats(2)
+@pytest.mark.repeats(1)
 @pytest.mark.parametrize("grad", [False, True], ids=["forward", "gradients"])
 @pytest.mark.parametrize("name", ["InParts", "ByGroups", "OneForAll"])
 def test_right_ones_pass(name: str, *, grad: bool) -> None:

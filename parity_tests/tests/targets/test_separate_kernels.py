@@ -25,6 +25,7 @@ def test_softmaxes_of_queries_and_keys_apart_are_refused(name: str) -> None:
         judged(name)
 
 
+@pytest.mark.repeats(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_weights_of_the_same_rank_by_a_bug_fail(name: str) -> None:
     """A softmax forgotten, over another axis, or of other scores is a bug, and is judged."""

@@ -20,7 +20,7 @@ def test_right_ones_hold(name: str) -> None:
     assert Outcome.PASS == verdict.outcome, verdict
 
 
-@pytest.mark.repeats(3)
+@pytest.mark.repeats(2)
 @pytest.mark.parametrize(
     ("name", "seed", "axis", "right"),
     [

@@ -15,6 +15,7 @@ FILE = "weight_dictionaries.py"
 judged = checks_of(FILE, cases=20, dtypes=("float64",))
 
 
+@pytest.mark.repeats(4)
 @pytest.mark.parametrize(
     ("name", "said"),
     [
