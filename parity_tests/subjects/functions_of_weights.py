@@ -51,6 +51,17 @@ def dicts(x, c_attn, c_proj, n_head):
     return merge(attend(*(split(each, n_head) for each in rows))) @ c_proj["w"] + c_proj["b"]
 
 
+def stacked(x, w_in, b_in, w_out, b_out, num_heads):
+    """Return (N, L, E) of matrices and biases stacked along an axis of q, k and v."""
+    rows = (split(x @ w.T + b, num_heads) for w, b in zip(w_in, b_in, strict=True))
+    return merge(attend(*rows)) @ w_out.T + b_out
+
+
+def stacked_crossed(x, w_in, b_in, w_out, b_out, num_heads):
+    """Return (N, L, E), wrong: the bias of the values is that of the keys."""
+    return stacked(x, w_in, b_in[[0, 1, 1]], w_out, b_out, num_heads)
+
+
 def keys_first(x, Wk, Wq, Wv):  # noqa: N803
     """Return (L, E), by matrices in another order."""
     return attend(x @ Wq, x @ Wk, x @ Wv)

@@ -44,3 +44,13 @@ def causal(q, k, v, num_heads, valid=None, *, copies=True):
 def causal_in_the_cache(q, k, v, num_heads, valid=None):
     """Wrong: padding is written into the mask that later calls of this length read."""
     return causal(q, k, v, num_heads, valid, copies=False)
+
+
+def of_heads(q, k, v, valid_len=None):
+    """Right: (H, L, D), keys from `valid_len` on are hidden in all heads."""
+    return attend(q, k[:, :valid_len], v[:, :valid_len])
+
+
+def of_heads_one_too_many(q, k, v, valid_len=None):
+    """Wrong: one key more is visible."""
+    return of_heads(q, k, v, None if valid_len is None else valid_len + 1)

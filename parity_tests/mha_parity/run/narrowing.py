@@ -165,16 +165,20 @@ def cases_for(candidate: Candidate, offer: Offer, options: Options) -> Iterator[
 
 
 def _askable(cases: Iterable[Case], plan: MaskPlan) -> Iterator[Case]:
-    """Yield the cases, with as many keys as queries where their masks can be passed so alone."""
+    """Yield the cases, of as many keys as queries or of one sample where masks can be said so."""
+    one_sample: dict[tuple[str, ...], bool] = {}
     square: dict[tuple[str, ...], bool] = {}
     for case in cases:
-        kinds = (case.layout, case.inputs, case.padding, case.attn, case.masked_rows, case.dtype)
-        if case.queries == case.keys or case.padding == case.attn == "none":
+        if case.padding == case.attn == "none":
             yield case
             continue
-        if kinds not in square:
-            square[kinds] = plan.only_square(case)
-        yield _squared(case) if square[kinds] else case
+        kinds = (case.layout, case.inputs, case.padding, case.attn, case.masked_rows, case.dtype)
+        if case.batch > 1 and kinds not in one_sample:
+            one_sample[kinds] = plan.only_one_sample(case)
+        asked = case.replace(batch=1) if case.batch > 1 and one_sample[kinds] else case
+        if case.queries != case.keys and kinds not in square:
+            square[kinds] = plan.only_square(asked)
+        yield _squared(asked) if case.queries != case.keys and square[kinds] else asked
 
 
 def _squared(case: Case) -> Case:

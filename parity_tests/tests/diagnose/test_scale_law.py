@@ -51,6 +51,10 @@ if TYPE_CHECKING:
             lambda p: 1.4427 * math.log(2) * p.head_dim**-0.5,
             "1.00000344/sqrt(D), as with log2(e) written as 1.4427",
         ),
+        (
+            lambda p: 1.44269 * math.log(2) * p.head_dim**-0.5,
+            "0.999996506/sqrt(D), as with log2(e) written as 1.44269",
+        ),
         (lambda p: 1.0000123 * p.head_dim**-0.5, "1.0000123/sqrt(D)"),
         (lambda p: float(np.float16(p.head_dim**-0.5)), "1/sqrt(D) rounded to float16"),
         (

@@ -67,3 +67,11 @@ def test_integers_are_passed_where_the_documentation_allows_them(
     (mask,) = (each for each in verdict.parameters if each.name == "attention_mask")
     unlike = "integers of 0 and 1, which its documentation allows, hide other keys" in mask.meaning
     assert unlike is (outcome is Outcome.FAIL)
+
+
+def test_integers_that_are_read_otherwise_are_named() -> None:
+    """What a mask does is said of integers, which are passed beside booleans."""
+    first, *others = judged("tokens_inverted_bit_by_bit", diagnose=True).diagnosis
+    assert first.title.startswith("`attention_mask` of integers 0 and 1 is not read as one of")
+    assert "booleans" in first.remedy
+    assert not others

@@ -20,6 +20,8 @@ FILE = SUBJECTS / "optional_inputs.py"
 RUN = Options(cases=30, dtypes=("float64", "float32"), shrink=False, diagnose=False, draw=False)
 # Name of the right one, its wrong twin, the features that tell them apart.
 PAIRS = [
+    ("OptionalValue", "OptionalValueIgnored", {("inputs", "distinct")}),
+    ("OptionalKey", "OptionalKeyByShape", {("inputs", "cross")}),
     ("Optional", "OptionalIgnored", {("inputs", "distinct")}),
     ("OptionalContext", "OptionalContextIgnored", {("inputs", "cross")}),
     ("Grouped", "GroupedTiled", {("kv_heads", "fewer")}),

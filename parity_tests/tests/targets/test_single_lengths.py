@@ -10,7 +10,7 @@ from subject_checks import checks_of
 judged = checks_of("single_lengths.py", cases=120, dtypes=("float64",))
 
 
-@pytest.mark.parametrize("name", ["visible", "causal"])
+@pytest.mark.parametrize("name", ["visible", "causal", "of_heads"])
 def test_right_ones_pass_with_padding(name: str) -> None:
     """The number is passed, and what it means is said."""
     verdict = judged(name)
@@ -20,7 +20,7 @@ def test_right_ones_pass_with_padding(name: str) -> None:
     assert drawn.cases > 3
 
 
-@pytest.mark.parametrize("name", ["one_too_many", "causal_in_the_cache"])
+@pytest.mark.parametrize("name", ["one_too_many", "causal_in_the_cache", "of_heads_one_too_many"])
 def test_wrong_ones_fail(name: str) -> None:
     """One key too many; padding that stays for later calls."""
     assert Outcome.FAIL == judged(name).outcome

@@ -12,16 +12,16 @@ from mha_parity.diagnose.experiments.exponential import ExponentialErrors, expon
 from mha_parity.diagnose.experiments.features import FeatureEffect, features
 from mha_parity.diagnose.experiments.given_scale import REMEDY as SCALE_REMEDY
 from mha_parity.diagnose.experiments.head_count import head_count
-from mha_parity.diagnose.experiments.masks import (
-    MaskEffect,
-    mask_pairs,
-    masks,
-)
+from mha_parity.diagnose.experiments.masks import MaskEffect, mask_pairs, masks
 from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import parts_read
 from mha_parity.diagnose.experiments.reading import read_problem
-from mha_parity.diagnose.experiments.remedies import MASK_OPERATIONS, mask_remedy
+from mha_parity.diagnose.experiments.remedies import (
+    BOOLEANS_FIRST,
+    MASK_OPERATIONS,
+    mask_remedy,
+)
 from mha_parity.diagnose.experiments.replaced import replaced
 from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
@@ -82,6 +82,7 @@ class Examination:
     influences: list[Influence] = field(default_factory=list)
     split: ExperimentFinding | None = None
     shared: str = ""
+    as_integers: tuple[str, ...] = ()  # the masks that are read otherwise as integers
     narrow: Examination | None = None  # in a dtype in which the errors of this one are rounding
 
     @property
@@ -143,6 +144,8 @@ def _examine_further(caller: Caller, seen: Examination, *, plain_wrong: bool, wh
         seen.masks = list(masks(caller, plain_wrong=plain_wrong))
     if not plain_wrong and not any(each.effect for each in seen.masks):
         seen.masks += mask_pairs(caller)
+    plan = getattr(caller.candidate, "masks", None)
+    seen.as_integers = () if plan is None else plan.unlike_as_integers
     if whole:
         seen.scales = measured(caller)
         seen.exponential = exponential_errors(caller)
@@ -240,6 +243,10 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN + 1 else ""
         shown = ", ".join(names[:SHOWN] if more else names)
         text = f"with {shown}{more}: {effect}"
+        if seen.as_integers:
+            said = f"`{seen.as_integers[0]}` of integers 0 and 1 is not read as one of booleans"
+            yield ExperimentFinding(f"{said}: {text}", BOOLEANS_FIRST, stage="mask")
+            return
         operation = next((o for said, o in MASK_OPERATIONS.items() if said in effect), "")
         yield ExperimentFinding(
             text, mask_remedy(effect, names[0]), stage="mask", operation=operation,

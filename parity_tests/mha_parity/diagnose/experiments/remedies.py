@@ -13,6 +13,7 @@ MASK_OPERATIONS = {
     "set to 0 after the softmax": "mask behind the softmax",
 }  # fmt: skip
 SEEN = "sees keys"
+BOOLEANS_FIRST = "make booleans of the mask before all else: ~ of the integers 0 and 1 is never 0"
 MASK_REMEDIES = {
     OF_HEADS: "say by the number of axes, not by their lengths, what the first axis of a mask is",
     "is repeated in the wrong order":

@@ -155,10 +155,11 @@ def _nearly_one(factor: float) -> str:
     text = f"{factor:.9g}/sqrt(D)"
     for name, value in (("log2(e)", 1 / math.log(2)), ("ln(2)", math.log(2))):
         for digits in range(2, 8):
-            written = round(value, digits)
-            for ratio in (written / value, value / written):
-                if abs(ratio - factor) <= NEARLY * abs(factor - 1):
-                    return f"{text}, as with {name} written as {written}"
+            cut = math.floor(value * 10**digits) / 10**digits
+            for written in (round(value, digits), cut):
+                for ratio in (written / value, value / written):
+                    if abs(ratio - factor) <= NEARLY * abs(factor - 1):
+                        return f"{text}, as with {name} written as {written}"
     return text
 
 

@@ -25,19 +25,22 @@ def optional_inputs(
     call: Any, required: Sequence[str], rows: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
     """Return keys and values that may be left out: the names of their parameters and roles."""
-    if len(rows) > 1:
-        return ()
-    found = inputs_of_call(call)
-    return found[1:] if found and (found[0][0],) == tuple(required[:1]) else ()
+    found, first = inputs_of_call(call), tuple(required[: len(rows)])
+    known = first == tuple(name for name, _ in found[: len(rows)])
+    return found[len(rows) :] if known else ()
 
 
 def unknown_inputs(call: Any) -> tuple[str, ...]:
-    """Return the parameters of a call that default to None and of which the name says nothing."""
+    """Return the parameters of a call that default to None and may be keys, by no clear name.
+
+    `key` without `value` is one: it may be that of a random generator.
+    """
     named = parameters.of_callable(call)
     return tuple(
         each.name
         for each in named
-        if each.default is None and parameters.role(each.name, "call", None) is Role.OTHER
+        if each.default is None
+        and parameters.role(each.name, "call", None) in {Role.OTHER, Role.INPUT}
     )
 
 

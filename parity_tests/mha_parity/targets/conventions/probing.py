@@ -91,7 +91,9 @@ def _try_claims(convention: Convention) -> None:
     plain = _plain(convention)
     if _raised(convention, plain):
         return  # then every call raises, and the run says so
-    for axis, value, case in claimed_cases(plain, convention.offer):
+    for axis, value, claimed in claimed_cases(plain, convention.offer):
+        single = convention.masks is not None and convention.masks.only_one_sample(claimed)
+        case = claimed.replace(batch=1) if single else claimed
         reason = _raised(convention, case) or _other_meaning(convention, case, axis)
         if reason:
             left = tuple(each for each in convention.offer[axis] if each != value)

@@ -38,6 +38,7 @@ PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variab
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
 # Parameters of a call that say whether it is made in training, and what they get in evaluation.
 TORCHS_PACKED = "in_proj_weight"
+STACKED = ("xw, stacked", "xwt, stacked")  # q, k and v along an axis of their own
 MODES = {"training": False, "is_training": False, "train": False, "deterministic": True}
 _LEAF_WEIGHTS = ("w", "W", "weight", "kernel")
 _LEAF_BIASES = ("b", "bias")
@@ -300,7 +301,7 @@ def givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument],
     """Yield how all weights of a function may be given: all of them in one way.
 
     As arrays X @ W or X @ W.T, one for each head, with an axis of heads, that of the output too,
-    or as weights and biases by name.
+    as weights and biases by name, or with an axis of q, k and v.
     """
     named = [(name, _weight_parts(name)) for name in weighed]
     arrays = [(name, parts) for name, parts in named if not _is_bias(name)]
@@ -319,11 +320,12 @@ def givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument],
         return
     # Biases that are columns are added to W @ x.
     columns = ("columns",) if any(_is_bias(name) for name in weighed) else ()
-    for way in ("xw", "xwt", *columns, "list", "heads", "all heads", "dict"):
-        # By torch's own name the rows are all of q, then all of k, then all of v.
-        packed = {name for name, parts in whole if len(parts) > 1}
-        is_open = bool(packed) and TORCHS_PACKED not in packed
-        for order in ("phd", "hpd", "hdp") if is_open else ("phd",):
+    packed = {name for name, parts in whole if len(parts) > 1}
+    # By torch's own name the rows are all of q, then all of k, then all of v.
+    is_open = bool(packed) and TORCHS_PACKED not in packed
+    stacked = STACKED if is_open else ()
+    for way in ("xw", "xwt", *columns, "list", "heads", "all heads", "dict", *stacked):
+        for order in ("phd", "hpd", "hdp") if is_open and way not in STACKED else ("phd",):
             yield tuple((name, _given(name, parts, way, order)) for name, parts in whole)
 
 
@@ -376,10 +378,13 @@ def _is_bias(name: str) -> bool:
 
 def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArgument:
     rows = order if len(parts) > 1 else "hd"
+    several = ("p",) if way in STACKED and len(parts) > 1 else ()
     if _is_bias(name):
         more = ("",) if way == "columns" else ()
+        if several:
+            return WeightArgument(parts, ("p", "hd"), bias=True)
         return WeightArgument(parts, ("e" if parts == ("out",) else rows, *more), bias=True)
-    transposed = way in {"xwt", "columns"}
+    transposed = way in {"xwt", "columns", STACKED[1]}
     if parts == ("out",):
         axes: Axes = ("e", "hd") if transposed else ("hd", "e")
         axes = ("h", "d", "e") if way == "all heads" else axes
@@ -389,4 +394,6 @@ def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArg
     if way == "list" and len(parts) == 1:
         return WeightArgument(parts, ("e", "d"), "list")
     axes = (rows, "e") if transposed else ("e", rows)
+    if several:
+        axes = ("p", *(axis.removeprefix("p") for axis in axes))
     return WeightArgument(parts, axes, "dict" if way == "dict" else "array")

@@ -132,10 +132,11 @@ class MaskExperiment:
     def visible_counts(self, axes: tuple[str, ...]) -> Array:
         """Return how many keys are visible, from 2 to S - 1, unlike along these axes."""
         n, h, length, keys = self.shape
-        rows = np.arange(n)[:, None] * (2 if "L" in axes else 3) + (
-            np.arange(length)[None, :] if "L" in axes else 0
-        )
-        counts = 2 + rows % (keys - 2)
+        samples, rows = np.arange(n)[:, None], np.arange(length)[None, :]
+        if "L" in axes:
+            counts = 2 + (2 * samples + rows) % (keys - 2)
+        else:
+            counts = 2 + np.broadcast_to(3 * samples * ("N" in axes), (n, length)) % (keys - 2)
         return np.broadcast_to(counts[:, None, :], (n, h, length))
 
 

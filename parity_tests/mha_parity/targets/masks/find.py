@@ -257,7 +257,9 @@ def _ask_masked_rows(convention: Convention) -> None:
     if convention.joins_heads:
         convention.reasons["masked_rows", "some"] = "its identity spreads NaN over all heads"
         return
-    if masked == "padding" and set(offer["layout"]) == {"unbatched"}:
+    padded = convention.plain_case().replace(padding="lengths")
+    of_one = convention.masks is not None and convention.masks.only_one_sample(padded)
+    if masked == "padding" and (of_one or set(offer["layout"]) == {"unbatched"}):
         convention.reasons["masked_rows", "some"] = NO_ROW_LEFT
         return
     problem = mask_problem(convention, offer["layout"][-1], square=True)

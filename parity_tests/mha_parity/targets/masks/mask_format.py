@@ -34,7 +34,8 @@ SAMPLES_LAST: tuple[Axes, ...] = (("L", "S", "N"), ("L", "S", "1"), ("1", "S", "
 # Of one sample without its axis.
 SINGLE_SHAPES: tuple[Axes, ...] = (("H", "L", "S"), ("1", "L", "S"), ("L", "S"), ("S",))
 LENGTH_SHAPES: tuple[Axes, ...] = (("N",), ("N", "L"))
-SINGLE_LENGTHS: tuple[Axes, ...] = ((), ("L",))  # a number, or one for each query
+ONE_NUMBER: Axes = ()  # of all samples
+SINGLE_LENGTHS: tuple[Axes, ...] = (ONE_NUMBER, ("L",))  # of one sample without its axis
 LAST = (
     ", counted from the last ones, as torch.nn.attention.bias.causal_lower_right does: judged at "
     "L = S alone"
@@ -179,6 +180,11 @@ class MaskFormat:
         if found is None:
             return None
         return found[..., 0].astype(np.int64) if self.axes else int(found[0])
+
+    @property
+    def of_one_sample(self) -> bool:
+        """Whether it is one number of visible keys, which samples of other lengths cannot have."""
+        return self.kind == LENGTHS and self.axes == ONE_NUMBER
 
     @property
     def meaning(self) -> str:

@@ -70,6 +70,31 @@ class MaskPlan:
         read_twice = [way for way in ways if _fits_two_readings(way, problem)]
         return rng.choice(read_twice or ways)
 
+    def only_one_sample(self, case: Case) -> bool:
+        """Return whether the masks of a case can be said of one sample alone."""
+        if case.layout == "unbatched" or not self._numbers_samples:
+            return False
+        small = case.replace(queries=5, keys=5, head_dim=3)
+
+        def said(batch: int) -> bool:  # of two samples lengths may be equal by chance
+            drawn = (small.replace(batch=batch, seed=small.seed + i) for i in range(SEEDS))
+            return all(next(self._ways(make_problem(each)), None) is not None for each in drawn)
+
+        return not said(2) and said(1)
+
+    @property
+    def unlike_as_integers(self) -> tuple[str, ...]:
+        """The parameters that read a mask of 0 and 1 otherwise than the same one of booleans."""
+        found = (f.parameter.name for each in self.by_layout.values() for f in each
+                 if f.integers_unlike)  # fmt: skip
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def _numbers_samples(self) -> bool:
+        """Whether a parameter gets one number of visible keys for all samples."""
+        found = (taken for each in self.by_layout.values() for f in each for taken in f.taken)
+        return any(taken.of_one_sample for taken in found)
+
     def only_square(self, case: Case) -> bool:
         """Return whether the masks of a case can be passed at L = S alone."""
         small = case.replace(batch=min(case.batch, 2), queries=5, head_dim=3)
@@ -157,7 +182,8 @@ class MaskPlan:
     def _says(self, offer: Offer, case: Case) -> bool:
         """Return whether every layout of the offer can pass the masks of a case."""
         for layout in offer["layout"]:
-            sizes = {"batch": 1 if layout == "unbatched" else 2, "layout": layout}
+            one = layout == "unbatched" or self.only_one_sample(case.replace(layout=layout))
+            sizes = {"batch": 1 if one else 2, "layout": layout}
             for seed in range(case.seed, case.seed + SEEDS):
                 problem = make_problem(case.replace(**sizes, keys=case.queries, seed=seed))
                 if not any(True for _ in self._ways(problem)):

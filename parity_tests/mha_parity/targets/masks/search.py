@@ -15,6 +15,7 @@ from mha_parity.targets.masks.mask_format import (
     ADDED,
     LENGTH_SHAPES,
     LENGTHS,
+    ONE_NUMBER,
     SAMPLES_LAST,
     SHAPES,
     SINGLE_LENGTHS,
@@ -263,7 +264,7 @@ class _Search:
         """
         least = MIN_COSINE if self._parameter.role is Role.LENGTHS else EXACT
         single = self._experiment.problem.case.layout == "unbatched"
-        for axes in (*SINGLE_LENGTHS, *LENGTH_SHAPES) if single else LENGTH_SHAPES:
+        for axes in (*SINGLE_LENGTHS, *LENGTH_SHAPES) if single else (*LENGTH_SHAPES, ONE_NUMBER):
             counts = self._experiment.visible_counts(axes)
             hidden = np.arange(self._experiment.shape[-1]) >= counts[..., None]
             taken = MaskFormat(axes, LENGTHS)
