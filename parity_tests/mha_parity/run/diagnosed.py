@@ -7,25 +7,33 @@ from typing import TYPE_CHECKING
 
 from threadpoolctl import threadpool_limits
 
+from mha_parity.core.verdict import Diagnosis
 from mha_parity.oracle.recorded import asks_torch
 from mha_parity.run import answer_dtype
 from mha_parity.run.case_run import ANSWERED, run_cases
 from mha_parity.run.demanded_rows import by_demand, fails_by_rows_alone
+from mha_parity.run.fresh import CHECK as STATELESSNESS
 from mha_parity.run.narrowing import NarrowedCandidate, OwnWeightsAlone, SingleCalls
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mha_parity.core.candidate import Answer, Candidate
     from mha_parity.core.case import Case
+    from mha_parity.core.check_result import CheckResult
     from mha_parity.core.problem import Problem
-    from mha_parity.core.verdict import Diagnosis
     from mha_parity.judging.output import JudgeSettings
     from mha_parity.run.case_run import CaseResult
 
 FAILURES = 24  # failing cases that are asked again in a narrower dtype, or judged in one
+KEPT = "an earlier call changes the answer to a later one"
 
 
 def diagnosed(
-    candidate: Candidate, failing: list[CaseResult], settings: JudgeSettings
+    candidate: Candidate,
+    failing: list[CaseResult],
+    settings: JudgeSettings,
+    over_run: Sequence[CheckResult] = (),
 ) -> tuple[Diagnosis, ...]:
     """Return the name of the bug, or what was measured; nothing where there was no answer.
 
@@ -35,7 +43,15 @@ def diagnosed(
     # The products of a diagnosis are many and small: threads that wait for each other's cores take
     # three times the processor time.
     with threadpool_limits(1):
-        return _diagnosed(candidate, failing, settings)
+        found = _diagnosed(candidate, failing, settings)
+    state = next((each for each in over_run if each.check == STATELESSNESS), None)
+    if state is None or any(each.bug and each.confident for each in found):
+        return found
+    from mha_parity.diagnose.experiments.state import KEEP_NOTHING
+
+    # What was measured of such a target depends on the calls before.
+    kept = Diagnosis(bug=None, title=KEPT, remedy=KEEP_NOTHING, explains=0.0, evidence=state.detail)
+    return (kept, *(each for each in found if each.bug))
 
 
 def _diagnosed(

@@ -1,8 +1,8 @@
 """Ask cases again in a fresh process: which answers depend on the calls that were made before.
 
-Two failing cases are asked one after the other, and a sample of the others in reverse order. Where
-an answer differs from that in the run, the shortest beginning of the run that changes it is found
-by bisection: its last call and the case are the two calls that show the state.
+Two failing cases, the first and the last, are asked one after the other, and a sample of the others
+in reverse order. Where an answer differs from that in the run, the shortest beginning of the run
+that changes it is found by bisection: its last call and the case are the two calls that show it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mha_parity.worker.client import IsolatedCandidate as _Process
 
 CHECK = "statelessness"
-FAILING = 2  # failing cases that are asked in a fresh process
+FAILING = 2  # failing cases that are asked in a fresh process: the first and the last
 SAMPLED_FROM = 200  # cases: a shorter run is not worth a further process
 EVERY, BEFORE = 24, 480  # of these first cases of a run every 24th keeps its answer for the sample
 EARLIER = 500  # calls among which the earlier one is looked for
@@ -80,7 +80,10 @@ def state_findings(
     own = getattr(candidate, "own_weights", None)
     search = _Search(fresh, [each.case for each in case_results], own)
     wrong = [place for place, each in enumerate(case_results) if each.fails]
-    chosen = [p for p in wrong if _is_comparable(case_results[p])][:FAILING]
+    comparable = [p for p in wrong if _is_comparable(case_results[p])]
+    comparable = [p for p in comparable if _is_answered_wrongly(case_results[p])] or comparable
+    # Calls that recognise the target change the fresh process too, at the small sizes they have.
+    chosen = comparable[:: max(len(comparable) - 1, 1)][:FAILING]
     answers = search.in_a_fresh_process([case_results[place].case for place in chosen])
     for place, answer in zip(chosen, answers, strict=True):
         found = search.failing(place, case_results[place], answer, is_first=place == chosen[0])
@@ -91,6 +94,11 @@ def state_findings(
     if wrong or len(case_results) < SAMPLED_FROM:
         return []
     return [_finding(case, found) for case, found in search.sample(kept)][:1]
+
+
+def _is_answered_wrongly(result: CaseResult) -> bool:
+    """Return whether the case's own answer fails, and not that to a problem made from it alone."""
+    return any(r.severity.fails and r.check not in RELATIONS for r in result.check_results)
 
 
 def _is_comparable(result: CaseResult) -> bool:

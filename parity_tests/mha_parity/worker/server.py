@@ -205,7 +205,9 @@ def _bound(subject: Any, setup: Setup) -> MonitoredCandidate:
         masks=setup.masks, without=setup.without,
         state_dict=setup.state_dict, num_heads=setup.num_heads,
     )  # fmt: skip
-    bound.masks = bound.masks if setup.probe else setup.plan
+    if not setup.probe:
+        bound.masks = setup.plan
+        bound.hides_future = setup.plan is not None and setup.plan.causal_inside
     return MonitoredCandidate(bound, forbid=setup.forbid)
 
 

@@ -160,6 +160,23 @@ def test_gradients_wrong_beyond_a_length_are_found(caller: Callable[..., Caller]
     assert "wherever S > 64: gradient dK is 0.7 times the right one, in all heads and rows" == text
 
 
+def test_gradients_wrong_where_weights_are_returned_are_found(
+    caller: Callable[..., Caller],
+) -> None:
+    """Plain calls are right: weights that are kept for a plot alone are taken from the graph."""
+    right = with_gradients(VJP)()
+
+    def detached(problem: Problem) -> Answer:
+        found = right(problem)
+        if problem.case.weights == "none" or found.gradients is None:
+            return found
+        return replace(found, gradients={**found.gradients, "key": 0 * found.gradients["key"]})
+
+    offered = PLAIN | {"gradients": ("yes",), "weights": ("none", "per_head")}
+    (text,) = gradient_effects(caller(detached, offered))
+    assert "with weights=per_head: gradient dK is 0 times the right one, in all heads and" in text
+
+
 @pytest.mark.parametrize(
     ("by_rest", "text"),
     [

@@ -23,6 +23,7 @@ from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Verdict
 from mha_parity.run import fresh
 from mha_parity.run.check import check
+from mha_parity.run.diagnosed import KEPT
 from mha_parity.run.fresh import CHECK
 from mha_parity.worker.open_target import opened
 from subject_checks import SUBJECTS
@@ -188,3 +189,26 @@ def test_a_target_is_asked_in_a_further_process() -> None:
         verdict = check(candidate, options, target=target)
 
     assert "than in a fresh process" in finding(verdict).detail
+
+
+def test_a_mask_that_hides_the_future_by_itself_is_passed_in_a_fresh_process() -> None:
+    """What an earlier process found of masks and of the causal rule holds there too."""
+    target, options = f"{SUBJECTS}/single_lengths.py:causal", Options(dtypes=("float64",))
+    with opened(target, options) as candidate:
+        cases = draw_cases({**candidate.offer, "padding": ("lengths",)}, 6, 1)
+        problems = [make_problem(case) for case in cases]
+        expected = [candidate(each).output for each in problems]
+        with candidate.fresh() as other:  # type: ignore[attr-defined]  # of targets in a process
+            found = [other(each).output for each in problems]
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, expected, strict=True))
+
+
+def test_a_cache_that_is_written_into_is_the_first_cause() -> None:
+    """No formula is right of such a target: what was measured of it is left out."""
+    target = f"{SUBJECTS}/single_lengths.py:causal_in_the_cache"
+    options = Options(dtypes=("float64",), cases=200, shrink=False)
+    with opened(target, options) as candidate:
+        first, *others = check(candidate, options, target=target).diagnosis
+    assert KEPT == first.title
+    assert "fresh process" in first.evidence
+    assert all(each.bug for each in others)

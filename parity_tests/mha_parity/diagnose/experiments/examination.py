@@ -17,18 +17,14 @@ from mha_parity.diagnose.experiments.perturbation import Influence, influences
 from mha_parity.diagnose.experiments.places import contents, places
 from mha_parity.diagnose.experiments.projection_parts import parts_read
 from mha_parity.diagnose.experiments.reading import read_problem
-from mha_parity.diagnose.experiments.remedies import (
-    BOOLEANS_FIRST,
-    MASK_OPERATIONS,
-    mask_remedy,
-)
+from mha_parity.diagnose.experiments.remedies import BOOLEANS_FIRST, MASK_OPERATIONS, mask_remedy
 from mha_parity.diagnose.experiments.replaced import replaced
 from mha_parity.diagnose.experiments.returned import returned
 from mha_parity.diagnose.experiments.scale import EffectiveScale, measured
 from mha_parity.diagnose.experiments.shared_arrays import REMEDY as SHARED_REMEDY
 from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 from mha_parity.diagnose.experiments.sizes import Scan, scans
-from mha_parity.diagnose.experiments.state import CallHistoryEffect, earlier_calls
+from mha_parity.diagnose.experiments.state import KEEP_NOTHING, CallHistoryEffect, earlier_calls
 from mha_parity.diagnose.experiments.values import NO_KEYS, ValueEffect, values
 from mha_parity.diagnose.experiments.variants import OUTPUT_ORDER
 from mha_parity.diagnose.experiments.weights import (
@@ -313,11 +309,11 @@ def _earlier(seen: Examination) -> list[ExperimentFinding]:
     return [
         ExperimentFinding(
             "; ".join(seen.earlier.changes[:2]),
-            "keep nothing from one call to the next: look for module globals, default arguments "
-            "and attributes that forward writes",
-            evidence=_sums(seen), stage="state",
+            KEEP_NOTHING,
+            evidence=_sums(seen),
+            stage="state",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _sums(seen: Examination) -> str:

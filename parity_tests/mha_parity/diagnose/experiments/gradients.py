@@ -106,7 +106,7 @@ def summed(problem: Problem, right: Answer, answer: Answer) -> dict[str, Array]:
 def gradient_effects(caller: Caller) -> tuple[str, ...]:
     """Return how gradients are off, what shares one cause as one sentence; () where all are right.
 
-    Masks are tried where plain problems are right.
+    Masks, returned weights and fewer key heads are tried where plain problems are right.
     """
     most = _most(caller)
     trials = designed_trials(caller)
@@ -125,7 +125,18 @@ def gradient_effects(caller: Caller) -> tuple[str, ...]:
                 found[text] += 1
                 names.setdefault(text, []).append(f"{axis}={kind}")
     masked = tuple(f"with {', '.join(names[text])}: {text}" for text, _ in found.most_common())
-    return masked or tuple(_of_groups(caller, most))
+    return masked or tuple(_with_weights(caller, most)) or tuple(_of_groups(caller, most))
+
+
+def _with_weights(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:
+    """Yield how gradients are off where the weights are returned too."""
+    for kind in caller.candidate.offer["weights"]:
+        if kind == "none" or not caller.running():
+            continue
+        cases = [caller.case(**_sizes(caller, s), **most, weights=kind) for s in SIZES[:2]]
+        if found := list(_sentences(_answered(caller, cases))):
+            yield from (f"with weights={kind}: {text}" for text in found)
+            return
 
 
 def _of_groups(caller: Caller, most: Mapping[str, str]) -> Iterator[str]:

@@ -12,6 +12,10 @@ from mha_parity.diagnose.evidence import largest_magnitude
 if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
+KEEP_NOTHING = (
+    "keep nothing from one call to the next: look for module globals, caches whose arrays are "
+    "written into, default arguments and attributes that forward writes"
+)
 SIZES = {"batch": 2, "queries": 5, "keys": 7, "heads_count": 2, "head_dim": 6}
 BETWEEN = {
     "another problem of the same shapes": {"seed": 991},
