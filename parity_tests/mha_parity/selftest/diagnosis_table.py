@@ -40,6 +40,8 @@ SETS = (
     "500 cases",
     "500 cases",
     "500 cases",
+    "500 cases",
+    "500 cases",
 )
 COLUMNS = "| attentions | red | named or described | vague | misleading | found after mending |"
 

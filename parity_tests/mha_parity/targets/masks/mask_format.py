@@ -227,6 +227,13 @@ class MaskSearchResult:
     integers_unlike: bool = False
 
 
+def length_shapes(layout: str) -> tuple[Axes, ...]:
+    """Return the shapes of numbers of visible keys in a layout, likeliest first."""
+    if layout == "unbatched":
+        return (*SINGLE_LENGTHS, *LENGTH_SHAPES)
+    return (*LENGTH_SHAPES, ONE_NUMBER)
+
+
 def axes_text(axes: Axes) -> str:
     """Return a shape as one writes it."""
     words = ["N*H" if axis == "NH" else axis for axis in axes]

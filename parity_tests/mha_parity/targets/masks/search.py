@@ -15,10 +15,8 @@ from mha_parity.targets.masks.mask_format import (
     ADDED,
     LENGTH_SHAPES,
     LENGTHS,
-    ONE_NUMBER,
     SAMPLES_LAST,
     SHAPES,
-    SINGLE_LENGTHS,
     SINGLE_SHAPES,
     SWITCH,
     THREE_AXES,
@@ -29,6 +27,7 @@ from mha_parity.targets.masks.mask_format import (
     MaskObject,
     MaskSearchResult,
     axes_text,
+    length_shapes,
 )
 from mha_parity.targets.masks.served_shapes import (
     of_all_lengths,
@@ -262,9 +261,10 @@ class _Search:
 
         Of a mask that is causal whatever it holds, they are not the meaning: then they come near.
         """
-        least = MIN_COSINE if self._parameter.role is Role.LENGTHS else EXACT
-        single = self._experiment.problem.case.layout == "unbatched"
-        for axes in (*SINGLE_LENGTHS, *LENGTH_SHAPES) if single else (*LENGTH_SHAPES, ONE_NUMBER):
+        named = self._parameter.role is Role.LENGTHS
+        least = MIN_COSINE if named else EXACT
+        layout = self._experiment.problem.case.layout
+        for axes in length_shapes(layout) if named else LENGTH_SHAPES:
             counts = self._experiment.visible_counts(axes)
             hidden = np.arange(self._experiment.shape[-1]) >= counts[..., None]
             taken = MaskFormat(axes, LENGTHS)
