@@ -39,3 +39,8 @@ def first_for_all(query, key, value, num_heads, num_kv_heads=None):
 def two_by_default(q, k, v, num_heads=4, num_groups=2):
     """Right: the number of key heads defaults to one that is not that of the query heads."""
     return of_rows(q, k, v, num_heads, num_groups)
+
+
+def counted_by_rest(q, k, v, num_heads=4, num_groups=1):
+    """Right: `num_groups` query heads share a key head, which is no number of key heads."""
+    return of_rows(q, k, v, num_heads, num_heads // num_groups)

@@ -83,3 +83,12 @@ def test_fewer_key_heads_that_are_read_in_a_wrong_order_fail(name: str) -> None:
     assert {row.value for row in verdict.features if row.failed and row.axis == "kv_heads"} == {
         "fewer"
     }
+
+
+def test_a_number_that_counts_otherwise_stays_at_its_default() -> None:
+    """As many as there are query heads, it would leave one key head: no trial fits, but that."""
+    bound = bind(load(f"{COUNTED}:counted_by_rest"))
+    assert ("equal",) == bound.offer["kv_heads"]
+    verdict = check(bound, Options(cases=30, seed=3, shrink=False))
+    assert verdict.outcome is Outcome.PASS
+    assert {"num_groups"} == {each.name for each in verdict.parameters if each.status != "tried"}

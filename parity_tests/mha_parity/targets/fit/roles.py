@@ -223,18 +223,16 @@ def of_function(
     """
     params = _holder(named)
     if params is not None and (entries := [*_entries(keys), *_in_order(unpacked)]):
-        for roles, each in product(of_function([p for p in named if p is not params]), entries):
+        for roles, held in product(of_function([p for p in named if p is not params]), entries):
             if not roles.weights:
-                yield replace(roles, weights=((params.name, each),))
+                yield replace(roles, weights=((params.name, held),))
         if params.name != MATRIX:
             return
     required = [p for p in named if p.default is p.empty]
-    weighed = [p for p in required if _weight_parts(p.name)]
     of_keys = [p for p in named if meanings(p.name)[:1] == KV_HEADS]
     number = next((p for p in named if p not in of_keys and _counts_heads(p)), None)
-    sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number]
-    sized += of_keys
-    weighed = [p for p in weighed if p not in sized]
+    sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number] + of_keys
+    weighed = [p for p in required if _weight_parts(p.name) and p not in sized]
     rest = [p for p in required if p not in (*weighed, *sized) and p is not number]
     other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
     sequences = [p for p in rest if p not in other]
@@ -253,13 +251,16 @@ def of_function(
         extra = []
     none = tuple(p.name for p in (*other, *extra))
     heads = number.name if number is not None else ""
-    chosen = [[(p.name, meaning) for meaning in meanings(p.name)] for p in sized]
+    # A default may stay: `num_groups` may count the query heads that share a key head.
+    left = {p.name: ("",) for p in sized if p not in required}
+    each = [[(p.name, m) for m in (*meanings(p.name), *left.get(p.name, ()))] for p in sized]
+    chosen = [tuple(size for size in sizes if size[1]) for sizes in product(*each)]
     for filler in FILLERS if none else FILLERS[:1]:
-        for given, sizes in product(givens([p.name for p in weighed]), list(product(*chosen))):
+        for given, sizes in product(givens([p.name for p in weighed]), chosen):
             yield ParameterAssignment(found, given, heads, none, filler, sizes=sizes)
 
 
-# What a function may want the scale by: the width of a head, its root, or the inverse of that.
+# What a function may want the scale by.
 SCALES = frozenset({("head_dim",), ("root",)})
 KV_HEADS = ("kv_heads",)
 _NEVER_INPUT = frozenset({
