@@ -62,23 +62,6 @@ class OptionalValueIgnored(Optional):
         return self._attend(query, key, key)
 
 
-class OptionalKey(Optional):
-    """Keys, and values projected from them, may be given."""
-
-    def forward(self, query, key=None):
-        """Return (N, L, E)."""
-        key = query if key is None else key
-        return self._attend(query, key, key)
-
-
-class OptionalKeyByShape(OptionalKey):
-    """Wrong on purpose: keys of the shape of the query are taken for it."""
-
-    def forward(self, query, key=None):
-        """Return (N, L, E)."""
-        return super().forward(query, None if key is None or key.shape == query.shape else key)
-
-
 class OptionalContext(Optional):
     """Keys and values from one context."""
 

@@ -54,3 +54,20 @@ def of_heads(q, k, v, valid_len=None):
 def of_heads_one_too_many(q, k, v, valid_len=None):
     """Wrong: one key more is visible."""
     return of_heads(q, k, v, None if valid_len is None else valid_len + 1)
+
+
+def beside_a_mask(q, k, v, num_heads, key_padding_mask=None, valid_len=None):
+    """Right: (N, L, E); `key_padding_mask` (N, S) and `valid_len`, of all samples, hide keys."""
+    q, k, v = (split(x, num_heads) for x in (q, k, v))
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if key_padding_mask is not None:
+        scores = np.where(key_padding_mask[:, None, None], -np.inf, scores)
+    if valid_len is not None:
+        scores[..., valid_len:] = -np.inf
+    return merge(normal(scores) @ v)
+
+
+def beside_a_mask_one_too_many(q, k, v, num_heads, key_padding_mask=None, valid_len=None):
+    """Wrong: one key more is visible."""
+    more = None if valid_len is None else valid_len + 1
+    return beside_a_mask(q, k, v, num_heads, key_padding_mask, more)

@@ -175,7 +175,11 @@ def _askable(cases: Iterable[Case], plan: MaskPlan) -> Iterator[Case]:
         kinds = (case.layout, case.inputs, case.padding, case.attn, case.masked_rows, case.dtype)
         if case.batch > 1 and kinds not in one_sample:
             one_sample[kinds] = plan.only_one_sample(case)
-        asked = case.replace(batch=1) if case.batch > 1 and one_sample[kinds] else case
+        # Where another mask says the lengths of several samples, one number says every other one.
+        lengths = (case.padding, case.masked_rows) == ("lengths", "none")
+        other = plan.numbers_samples and lengths and case.seed % 2 == 0
+        single = case.batch > 1 and (other or one_sample[kinds])
+        asked = case.replace(batch=1) if single else case
         if case.queries != case.keys and kinds not in square:
             square[kinds] = plan.only_square(asked)
         yield _squared(asked) if case.queries != case.keys and square[kinds] else asked

@@ -21,7 +21,6 @@ RUN = Options(cases=30, dtypes=("float64", "float32"), shrink=False, diagnose=Fa
 # Name of the right one, its wrong twin, the features that tell them apart.
 PAIRS = [
     ("OptionalValue", "OptionalValueIgnored", {("inputs", "distinct")}),
-    ("OptionalKey", "OptionalKeyByShape", {("inputs", "cross")}),
     ("Optional", "OptionalIgnored", {("inputs", "distinct")}),
     ("OptionalContext", "OptionalContextIgnored", {("inputs", "cross")}),
     ("Grouped", "GroupedTiled", {("kv_heads", "fewer")}),

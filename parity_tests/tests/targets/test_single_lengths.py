@@ -20,7 +20,16 @@ def test_right_ones_pass_with_padding(name: str) -> None:
     assert drawn.cases > 3
 
 
-@pytest.mark.parametrize("name", ["one_too_many", "causal_in_the_cache", "of_heads_one_too_many"])
+@pytest.mark.parametrize(
+    "name",
+    ["one_too_many", "causal_in_the_cache", "of_heads_one_too_many"],
+)
 def test_wrong_ones_fail(name: str) -> None:
     """One key too many; padding that stays for later calls."""
     assert Outcome.FAIL == judged(name).outcome
+
+
+def test_one_number_beside_a_mask_that_says_all_lengths_is_passed_too() -> None:
+    """Of several samples the mask alone can say it: some cases have one sample, for the number."""
+    assert Outcome.FAIL == judged("beside_a_mask_one_too_many", cases=500).outcome
+    assert Outcome.PASS == judged("beside_a_mask", cases=500).outcome

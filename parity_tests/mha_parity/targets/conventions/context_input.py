@@ -31,16 +31,12 @@ def optional_inputs(
 
 
 def unknown_inputs(call: Any) -> tuple[str, ...]:
-    """Return the parameters of a call that default to None and may be keys, by no clear name.
-
-    `key` without `value` is one: it may be that of a random generator.
-    """
+    """Return the parameters of a call that default to None and of which the name says nothing."""
     named = parameters.of_callable(call)
     return tuple(
         each.name
         for each in named
-        if each.default is None
-        and parameters.role(each.name, "call", None) in {Role.OTHER, Role.INPUT}
+        if each.default is None and parameters.role(each.name, "call", None) is Role.OTHER
     )
 
 

@@ -72,7 +72,7 @@ class MaskPlan:
 
     def only_one_sample(self, case: Case) -> bool:
         """Return whether the masks of a case can be said of one sample alone."""
-        if case.layout == "unbatched" or not self._numbers_samples:
+        if case.layout == "unbatched" or not self.numbers_samples:
             return False
         small = case.replace(queries=5, keys=5, head_dim=3)
 
@@ -90,7 +90,7 @@ class MaskPlan:
         return tuple(dict.fromkeys(found))
 
     @property
-    def _numbers_samples(self) -> bool:
+    def numbers_samples(self) -> bool:
         """Whether a parameter gets one number of visible keys for all samples."""
         found = (taken for each in self.by_layout.values() for f in each for taken in f.taken)
         return any(taken.of_one_sample for taken in found)
