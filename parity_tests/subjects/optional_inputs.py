@@ -62,6 +62,15 @@ class OptionalValueIgnored(Optional):
         return self._attend(query, key, key)
 
 
+class OptionalOther(Optional):
+    """Keys and values from an input whose name says nothing."""
+
+    def forward(self, x, other=None):
+        """Return (N, L, E)."""
+        rows = x if other is None else other
+        return self._attend(x, rows, rows)
+
+
 class OptionalContext(Optional):
     """Keys and values from one context."""
 

@@ -207,9 +207,11 @@ class IsolatedCandidate(ProcessOwner):
 
     def _unprobed(self) -> Setup:
         """Return the setup of a process that need not find out anything by calls."""
-        convention = self._ready.convention if self._ready else self._setup.convention
-        plan = self._ready.masks if self._ready else None
-        return dataclasses.replace(self._setup, convention=convention, probe=False, plan=plan)
+        unprobed = dataclasses.replace(self._setup, probe=False)
+        if (found := self._ready) is None:
+            return unprobed
+        known = {"convention": found.convention, "plan": found.masks, "settled": found.settled}
+        return dataclasses.replace(unprobed, **known)  # type: ignore[arg-type]  # values vary in type
 
     def allow_retries(self) -> None:
         """Ask again, though the process was lost too often: a failure is to be shrunk."""

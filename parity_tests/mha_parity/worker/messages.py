@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Setup:
     """The first message to the worker. ``probe`` is False after a probe ended the process.
 
-    ``plan`` is what an earlier process found of the target's masks. ``left_out`` are the checks of
-    which a further call ended an earlier process.
+    ``plan`` is what an earlier process found of the target's masks, and ``settled`` of the rest of
+    the call. ``left_out`` are the checks of which a further call ended an earlier process.
     """
 
     target: str
@@ -43,6 +43,7 @@ class Setup:
     state_dict: str | None = None
     num_heads: int | None = None
     plan: MaskPlan | None = None
+    settled: tuple[tuple[str, str], ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -71,6 +72,7 @@ class Ready:
     answer_dtypes: dict[str, str]
     own_weights: OwnWeights | None
     own_backward: str = ""
+    settled: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no target offers: a run would fail by it, far from here."""

@@ -83,6 +83,7 @@ def serve(requests: int, answers: int) -> None:
         answer_dtypes=bound.answer_dtypes,
         own_weights=candidate.own_weights,
         own_backward=candidate.own_backward,
+        settled=bound.settled(),
     )
     if not isinstance(subject, Command):  # its memory is watched from outside
         _limit(setup.memory)
@@ -208,6 +209,7 @@ def _bound(subject: Any, setup: Setup) -> MonitoredCandidate:
     if not setup.probe:
         bound.masks = setup.plan
         bound.hides_future = setup.plan is not None and setup.plan.causal_inside
+        bound.settle(setup.settled)
     return MonitoredCandidate(bound, forbid=setup.forbid)
 
 

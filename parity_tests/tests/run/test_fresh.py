@@ -212,3 +212,15 @@ def test_a_cache_that_is_written_into_is_the_first_cause() -> None:
     assert KEPT == first.title
     assert "fresh process" in first.evidence
     assert all(each.bug for each in others)
+
+
+def test_what_trials_settled_holds_in_a_fresh_process() -> None:
+    """That an input of an unclear name is the keys is known there, and no state of the target."""
+    target = f"{SUBJECTS}/optional_inputs.py:OptionalOther"
+    with opened(target, Options(dtypes=("float64",))) as candidate:
+        offer = {**candidate.offer, "inputs": ("cross",)}
+        problems = [make_problem(case) for case in draw_cases(offer, 6, 1)]
+        expected = [candidate(each).output for each in problems]
+        with candidate.fresh() as other:  # type: ignore[attr-defined]  # of targets in a process
+            found = [other(each).output for each in problems]
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, expected, strict=True))

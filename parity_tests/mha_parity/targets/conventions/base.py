@@ -273,6 +273,14 @@ class Convention(ABC):
     def claims(self) -> Offer:
         """Return what the signature says that the subject offers."""
 
+    def settled(self) -> tuple[tuple[str, str], ...]:
+        """Return what trials settled of the call beside masks, as ``settle`` reads it."""
+        return ()
+
+    def settle(self, found: tuple[tuple[str, str], ...]) -> None:
+        """Take what trials in another process settled, where none are made in this one."""
+        del found
+
     @abstractmethod
     def plain_case(self) -> Case:
         """Return a small case of the plainest features that the convention carries."""

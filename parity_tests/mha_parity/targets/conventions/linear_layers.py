@@ -158,6 +158,22 @@ class LinearModule(TorchModule):
         yield from self._grouped(case)
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
 
+    def settled(self) -> tuple[tuple[str, str], ...]:
+        """Return how packed rows lie, and the inputs that were found to be keys or values."""
+        rows = [(f"rows of {s.name}", s.packing) for s in self._slots]
+        return (*rows, *((f"input {name}", role) for name, role in self._optional))
+
+    def settle(self, found: tuple[tuple[str, str], ...]) -> None:
+        """Take them from another process, if one could find them."""
+        if not found:
+            return
+        known = dict(found)
+        self._slots = tuple(
+            replace(s, packing=known.get(f"rows of {s.name}", s.packing)) for s in self._slots
+        )
+        inputs = ((name.removeprefix("input "), role) for name, role in found)
+        self._optional = tuple(each for each in inputs if each[1] in ROWS)
+
     def _grouped(self, case: Case) -> Iterator[FeatureProbe]:
         """Yield the trial of fewer key heads, if a layer asked for them has smaller keys."""
         grouped = case.replace(heads_count=4, kv_heads_count=2)
