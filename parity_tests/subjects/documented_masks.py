@@ -56,6 +56,19 @@ def tokens_inverted_bit_by_bit(q, k, v, num_heads, attention_mask=None):
     return _attend(q, k, v, num_heads, None if attention_mask is None else ~attention_mask[:, None, None])
 
 
+def tokens_and_a_late_future(q, k, v, num_heads, attention_mask=None, is_causal=False):
+    """Return (N, L, E). Wrong twice: so are its tokens inverted, and each query sees the next key.
+
+    attention_mask: (N, S), bool or 0/1 integers; 1 marks the real tokens.
+    """
+    hidden = np.zeros((1, 1, 1, 1), bool)
+    if attention_mask is not None:
+        hidden = hidden | (~attention_mask[:, None, None]).astype(bool)
+    if is_causal:
+        hidden = hidden | np.triu(np.ones((q.shape[1], k.shape[1]), bool), 2)
+    return _attend(q, k, v, num_heads, hidden)
+
+
 def tokens_refused(q, k, v, num_heads, attention_mask=None):
     """Return (N, L, E). Right of booleans: integers that hide a key raise, and are not offered.
 

@@ -75,3 +75,10 @@ def test_integers_that_are_read_otherwise_are_named() -> None:
     assert first.title.startswith("`attention_mask` of integers 0 and 1 is not read as one of")
     assert "booleans" in first.remedy
     assert not others
+
+
+def test_what_else_masks_do_wrong_is_said_beside_integers() -> None:
+    """The causal rule is no mask of integers: its own fault stands behind."""
+    first, second = judged("tokens_and_a_late_future", cases=120, diagnose=True).diagnosis
+    assert "of integers 0 and 1" in first.title
+    assert "row i sees keys 0 … i+1" in second.title

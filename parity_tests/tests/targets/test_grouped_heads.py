@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from mha_parity.core.options import Options
@@ -13,13 +15,23 @@ from mha_parity.targets.conventions.grouped_heads import NO_GROUPS
 from mha_parity.targets.load import load
 from subject_checks import SUBJECTS
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 FILE = SUBJECTS / "grouped_heads.py"
+COUNTED = SUBJECTS / "counted_key_heads.py"
 
 
-@pytest.mark.parametrize("name", ["grouped", "grouped_kernel", "repeated"])
-def test_a_right_one_passes_with_fewer_key_heads(name: str) -> None:
-    """Cases with fewer key heads are drawn, and all pass."""
-    verdict = check(bind(load(f"{FILE}:{name}")), Options(cases=30, seed=3, shrink=False))
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        *((FILE, name) for name in ("grouped", "grouped_kernel", "repeated")),
+        *((COUNTED, name) for name in ("of_weights", "of_rows", "two_by_default")),
+    ],
+)
+def test_a_right_one_passes_with_fewer_key_heads(file: Path, name: str) -> None:
+    """Cases with fewer key heads are drawn, and all pass; a call with their number gets it."""
+    verdict = check(bind(load(f"{file}:{name}")), Options(cases=30, seed=3, shrink=False))
     drawn = next(row for row in verdict.features if (row.axis, row.value) == ("kv_heads", "fewer"))
     assert drawn.cases >= 5
     assert verdict.outcome is Outcome.PASS
@@ -60,19 +72,6 @@ def test_heads_with_a_linear_each_are_not_asked_for_fewer_keys() -> None:
     bound = bind(load(f"{SUBJECTS}/layers_in_the_wild.py:HeadsOfAConfig"))
     assert ("equal",) == bound.offer["kv_heads"]
     assert ("kv_heads", "fewer") not in bound.reasons
-
-
-COUNTED = SUBJECTS / "counted_key_heads.py"
-
-
-@pytest.mark.repeats(2)
-@pytest.mark.parametrize("name", ["of_weights", "of_rows", "two_by_default"])
-def test_a_call_with_the_number_of_key_heads_is_judged_with_fewer(name: str) -> None:
-    """It gets as many as there are query heads, and fewer, with weights of fewer rows."""
-    verdict = check(bind(load(f"{COUNTED}:{name}")), Options(cases=30, seed=3, shrink=False))
-    drawn = next(row for row in verdict.features if (row.axis, row.value) == ("kv_heads", "fewer"))
-    assert drawn.cases >= 5
-    assert verdict.outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("name", ["tiled", "first_for_all"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -230,6 +231,13 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
     kinds: dict[str, list[str]] = {}
     understood = any(each.understood for each in seen.masks)
     effects = [e for e in seen.masks if e.effect and (e.understood or not understood)]
+    # The causal rule and floats are passed otherwise, and said by themselves.
+    misread = [e for e in effects if seen.as_integers and re.search("bool|lengths", e.name)]
+    if misread:
+        said = f"`{seen.as_integers[0]}` of integers 0 and 1 is not read as one of booleans"
+        text = f"{said}: {misread[0].effect}"
+        yield ExperimentFinding(text, BOOLEANS_FIRST, stage="mask")
+    effects = [each for each in effects if each not in misread]
     of_attn = {each.effect for each in effects if each.name.startswith("attn=")}
     for each in effects:
         # A padding mask may be passed as an attn_mask too: right in other ways, it is wrong by it.
@@ -239,10 +247,6 @@ def _masked(seen: Examination) -> Iterator[ExperimentFinding]:
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN + 1 else ""
         shown = ", ".join(names[:SHOWN] if more else names)
         text = f"with {shown}{more}: {effect}"
-        if seen.as_integers:
-            said = f"`{seen.as_integers[0]}` of integers 0 and 1 is not read as one of booleans"
-            yield ExperimentFinding(f"{said}: {text}", BOOLEANS_FIRST, stage="mask")
-            return
         operation = next((o for said, o in MASK_OPERATIONS.items() if said in effect), "")
         yield ExperimentFinding(
             text, mask_remedy(effect, names[0]), stage="mask", operation=operation,
