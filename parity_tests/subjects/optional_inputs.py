@@ -62,6 +62,16 @@ class OptionalValueIgnored(Optional):
         return self._attend(query, key, key)
 
 
+class OptionalHeads(Optional):
+    """What is called value has to have an axis of heads, and nothing is made of it."""
+
+    def forward(self, query, key, value=None):
+        """Return (N, L, E)."""
+        if value is not None and value.dim() != 4:
+            raise ValueError("value has to be (N, H, S, D)")
+        return self._attend(query, key, key)
+
+
 class OptionalOther(Optional):
     """Keys and values from an input whose name says nothing."""
 

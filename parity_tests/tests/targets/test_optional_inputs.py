@@ -76,3 +76,11 @@ def test_self_attention_and_keys_that_are_served_stay_green(name: str) -> None:
     """A layer of one input promises no other keys, and one that serves them keeps its promise."""
     verdict = check(bind(load.load(f"{FILE}:{name}")), RUN)
     assert verdict.holds, verdict
+
+
+def test_a_value_with_which_every_call_raises_is_left_out() -> None:
+    """It means something else: keys are judged, and its own words say why values are not."""
+    bound = bind(load.load(f"{FILE}:OptionalHeads"))
+    assert ("self", "cross") == bound.offer["inputs"]
+    assert "value has to be (N, H, S, D)" in bound.reasons["inputs", "distinct"]
+    assert Outcome.PASS == check(bound, RUN).outcome

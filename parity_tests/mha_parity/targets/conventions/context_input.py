@@ -40,6 +40,15 @@ def unknown_inputs(call: Any) -> tuple[str, ...]:
     )
 
 
+def raised(convention: Convention, problem: Problem) -> str:
+    """Return what a call raises, "" where it is answered."""
+    try:
+        convention(problem)
+    except CandidateError as error:
+        return str(error)
+    return ""
+
+
 def attends(convention: Convention, problem: Problem) -> bool:
     """Return whether a target computes torch's attention on a problem, up to rounding."""
     try:

@@ -33,6 +33,7 @@ from mha_parity.targets.conventions.context_input import (
     PAIR,
     attends,
     optional_inputs,
+    raised,
     unknown_inputs,
 )
 from mha_parity.targets.conventions.from_torch import converted_state, converter
@@ -218,6 +219,7 @@ class LinearModule(TorchModule):
                 self.reasons["layout", "batch_first"] = "it attends along the first axis"
             self.hides_future = hides_the_future(self, make_problem(self._plain))
             self._look_for_pairs()
+            self._look_for_values()
             self._look_for_keys()
         except CandidateError:
             return  # the trials say what it raised
@@ -250,6 +252,18 @@ class LinearModule(TorchModule):
             self.offer = self.offer | {"inputs": ("self",)}
         else:
             self._optional = held
+
+    def _look_for_values(self) -> None:
+        """Leave out a value with which calls raise, and without which they are answered."""
+        held, problem = self._optional, make_problem(self._plain.replace(inputs="cross", keys=7))
+        if len(self._rows) == 1 or not held or not (said := raised(self, problem)):
+            return
+        self._optional = ()
+        if raised(self, problem):
+            self._optional = held
+        else:
+            self.offer = self.offer | {"inputs": ("self", "cross")}
+            self.reasons["inputs", "distinct"] = said
 
     def _look_for_keys(self) -> None:
         """Take an input of unknown name for the keys, where it is them: a right answer shows it."""

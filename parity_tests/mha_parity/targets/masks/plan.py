@@ -110,6 +110,7 @@ class MaskPlan:
         known = [f"`{each.parameter.name}`" for each in found if each.taken]
         axes = {axis: getattr(problem.case, axis) for axis in ("padding", "attn")}
         masks = [label(axis, value) for axis, value in axes.items() if value != "none"]
+        masks = masks or [label("masked_rows", problem.case.masked_rows)]
         return f"{' and '.join(known)} cannot say {' and '.join(masks)}"
 
     def _of_equal_lengths(self, problem: Problem) -> tuple[str, ...]:
