@@ -81,6 +81,34 @@ class OptionalOther(Optional):
         return self._attend(x, rows, rows)
 
 
+class OptionalKey(Optional):
+    """Keys and values from one input that is called key."""
+
+    def forward(self, query, key=None):
+        """Return (N, L, E)."""
+        rows = query if key is None else key
+        return self._attend(query, rows, rows)
+
+
+class OptionalKeyIgnored(Optional):
+    """Wrong on purpose: the values are those of the queries' rows."""
+
+    def forward(self, query, key=None):
+        """Return (N, L, E)."""
+        rows = query if key is None else key
+        values = query.repeat(1, 1 + rows.shape[1] // query.shape[1], 1)[:, : rows.shape[1]]
+        return self._attend(query, rows, values)
+
+
+class KeyOfEqualLength(Optional):
+    """What is called key is no row of keys, and raises at other lengths: it is not tried."""
+
+    def forward(self, query, key=None):
+        """Return (N, L, E)."""
+        shifted = query if key is None else query + 0 * key
+        return self._attend(shifted, query, query)
+
+
 class OptionalContext(Optional):
     """Keys and values from one context."""
 

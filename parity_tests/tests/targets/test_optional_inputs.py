@@ -23,6 +23,7 @@ PAIRS = [
     ("OptionalValue", "OptionalValueIgnored", {("inputs", "distinct")}),
     ("Optional", "OptionalIgnored", {("inputs", "distinct")}),
     ("OptionalContext", "OptionalContextIgnored", {("inputs", "cross")}),
+    ("OptionalKey", "OptionalKeyIgnored", {("inputs", "cross")}),
     ("Grouped", "GroupedTiled", {("kv_heads", "fewer")}),
     ("GroupedMatrices", "GroupedMatricesTiled", {("kv_heads", "fewer")}),
 ]
@@ -76,6 +77,13 @@ def test_self_attention_and_keys_that_are_served_stay_green(name: str) -> None:
     """A layer of one input promises no other keys, and one that serves them keeps its promise."""
     verdict = check(bind(load.load(f"{FILE}:{name}")), RUN)
     assert verdict.holds, verdict
+
+
+def test_a_key_that_other_lengths_raise_is_left_out() -> None:
+    """Its name alone makes no keys of it: the layer is judged without, and the verdict names it."""
+    verdict = check(bind(load.load(f"{FILE}:KeyOfEqualLength")), RUN)
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed)
+    assert "parameters not tried: key" in verdict.sentence
 
 
 def test_a_value_with_which_every_call_raises_is_left_out() -> None:

@@ -1,8 +1,7 @@
 """Layers of torch as most people write them: Linears for queries, keys, values and output.
 
 A Linear each, or several packed into one; sizes by position, by whatever names, or in a
-configuration. The names of masks vary, and so does what a True in them means: masks are left alone,
-and a layer that hides the future by itself is judged as causal attention.
+configuration. A layer that hides the future by itself is judged as causal attention.
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ from mha_parity.targets.conventions.constructors import (
     takes_a_config,
 )
 from mha_parity.targets.conventions.context_input import (
-    PAIR,
+    OptionalInputs,
     attends,
+    inputs_to_try,
     optional_inputs,
-    raised,
-    unknown_inputs,
 )
 from mha_parity.targets.conventions.from_torch import converted_state, converter
 from mha_parity.targets.conventions.linears import (
@@ -56,7 +54,7 @@ from mha_parity.targets.conventions.returned_weights import weight_probes, weigh
 from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, hides_the_future
 from mha_parity.targets.conventions.signatures import ANY, constructor, forward, signature
 from mha_parity.targets.conventions.single_sample import takes_single
-from mha_parity.targets.conventions.torch_module import PLAIN, TorchModule
+from mha_parity.targets.conventions.torch_module import PLAIN
 from mha_parity.targets.problem_arrays import (
     arrays_of,
     bias_values,
@@ -74,7 +72,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
 
-class LinearModule(TorchModule):
+class LinearModule(OptionalInputs):
     """Linears for q, k, v and out, separate or packed.
 
     ``(query, key, value)``, ``(x, y)`` or ``(x)``, batch first. The constructor takes width and
@@ -110,8 +108,8 @@ class LinearModule(TorchModule):
         self._called = signature(forward(layer)) or ANY
         self._slots = slots(state_shapes(layer))
         self._rows = input_roles(self._called)
-        self._optional = optional_inputs(forward(layer), self._called.required, self._rows)
-        self._unknown = unknown_inputs(forward(layer)) if len(self._rows) == 1 else ()
+        self.optional = optional_inputs(forward(layer), self._called.required, self._rows)
+        self.unknown = inputs_to_try(forward(layer)) if len(self._rows) == 1 else ()
         biased = {p for s in self._slots if f"{s.name}.bias" in state for p in s.parts}
         parts = frozenset(part for slot in self._slots for part in slot.parts)
         biases = bias_values(biased, parts)
@@ -119,7 +117,7 @@ class LinearModule(TorchModule):
         heads = ("one", "many") if counts_heads(self._made) else ("one",)
         inputs = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
         return offer(
-            inputs=inputs[len(self._rows) + len(self._optional)],
+            inputs=inputs[len(self._rows) + len(self.optional)],
             heads=heads,
             bias=biases,
             out_proj=("identity", "general") if self._has("out") else "identity",
@@ -130,7 +128,7 @@ class LinearModule(TorchModule):
     @property
     def says_no_roles(self) -> bool:
         """Whether Linears other than the output's are not called after what they project."""
-        return not names_rows(self._slots, len(self._rows) + len(self._optional))
+        return not names_rows(self._slots, len(self._rows) + len(self.optional))
 
     def plain_case(self) -> Case:
         """Two samples, batch first; causal where the layer is, and one head where it has one."""
@@ -162,7 +160,7 @@ class LinearModule(TorchModule):
     def settled(self) -> tuple[tuple[str, str], ...]:
         """Return how packed rows lie, and the inputs that were found to be keys or values."""
         rows = [(f"rows of {s.name}", s.packing) for s in self._slots]
-        return (*rows, *((f"input {name}", role) for name, role in self._optional))
+        return (*rows, *((f"input {name}", role) for name, role in self.optional))
 
     def settle(self, found: tuple[tuple[str, str], ...]) -> None:
         """Take them from another process, if one could find them."""
@@ -173,7 +171,7 @@ class LinearModule(TorchModule):
             replace(s, packing=known.get(f"rows of {s.name}", s.packing)) for s in self._slots
         )
         inputs = ((name.removeprefix("input "), role) for name, role in found)
-        self._optional = tuple(each for each in inputs if each[1] in ROWS)
+        self.optional = tuple(each for each in inputs if each[1] in ROWS)
 
     def _grouped(self, case: Case) -> Iterator[FeatureProbe]:
         """Yield the trial of fewer key heads, if a layer asked for them has smaller keys."""
@@ -218,9 +216,7 @@ class LinearModule(TorchModule):
                 self.offer = self.offer | {"layout": ("sequence_first",)}
                 self.reasons["layout", "batch_first"] = "it attends along the first axis"
             self.hides_future = hides_the_future(self, make_problem(self._plain))
-            self._look_for_pairs()
-            self._look_for_values()
-            self._look_for_keys()
+            self.look_for_inputs(self._plain)
         except CandidateError:
             return  # the trials say what it raised
         for slot in self._slots:
@@ -237,45 +233,6 @@ class LinearModule(TorchModule):
         """Return whether one sample is right along the first axis, and several along no axis."""
         single = self._plain.replace(batch=1, layout="sequence_first")
         return attends(self, make_problem(single)) and not attends(self, make_problem(self._plain))
-
-    def _look_for_pairs(self) -> None:
-        """Leave out what may be keys and values of an earlier call, if rows change no answer.
-
-        Another name, as `context`, says that rows are read: then ignoring them is the mistake.
-        """
-        if not any(PAIR.search(name) for name, _ in self._optional):
-            return
-        problem = make_problem(self._plain.replace(inputs="cross"))
-        held, whole = self._optional, self(problem).output
-        self._optional = ()
-        if np.array_equal(whole, self(problem).output):
-            self.offer = self.offer | {"inputs": ("self",)}
-        else:
-            self._optional = held
-
-    def _look_for_values(self) -> None:
-        """Leave out a value with which calls raise, and without which they are answered."""
-        held, problem = self._optional, make_problem(self._plain.replace(inputs="cross", keys=7))
-        if len(self._rows) == 1 or not held or not (said := raised(self, problem)):
-            return
-        self._optional = ()
-        if raised(self, problem):
-            self._optional = held
-        else:
-            self.offer = self.offer | {"inputs": ("self", "cross")}
-            self.reasons["inputs", "distinct"] = said
-
-    def _look_for_keys(self) -> None:
-        """Take an input of unknown name for the keys, where it is them: a right answer shows it."""
-        if self._optional or self.hides_future:
-            return
-        problem = make_problem(self._plain.replace(inputs="cross", keys=7))
-        for name in self._unknown:
-            self._optional = ((name, "key"),)
-            if attends(self, problem):
-                self.offer = self.offer | {"inputs": ("self", "cross")}
-                return
-        self._optional = ()
 
     def _asked(self, slot: ProjectionSlot) -> ProjectionSlot:
         problem = make_problem(self._plain.replace(batch=1))
@@ -377,7 +334,7 @@ class LinearModule(TorchModule):
 
     def _layer_call(self, module: Any, arguments: Arguments) -> Call:
         rows = dict(zip(ROWS, arguments.rows(lay_rows(arguments.problem)), strict=True))
-        optional = {} if arguments.problem.case.inputs == "self" else dict(self._optional)
+        optional = {} if arguments.problem.case.inputs == "self" else dict(self.optional)
         call = self._called_with(module, [rows[name] for name in self._rows], arguments)
         more = {name: rows[role] for name, role in optional.items()}
         call = replace(call, kwargs={**call.kwargs, **more})

@@ -134,22 +134,22 @@ def inputs_of(named: Sequence[inspect.Parameter]) -> tuple[tuple[str, str], ...]
     lowered = [name.lower() for name in required]
     if len(required) == 2 and _LAST_KEY.search(lowered[0]) and _LAST_QUERY.search(lowered[1]):
         return (required[0], "key"), (required[1], "query")
-    first = tuple(zip(required[:1], ROWS, strict=False))
     rest = [*required[1:], *optional]
     keys = [name for name in rest if _CONTEXT.match(name.lower())]
     if not keys and len(required) == 2:  # two inputs, whatever the second is called
         keys = required[1:]
     values = [name for name in rest if _VALUE.match(name.lower())]
-    found = list(first)
-    if (keys and (keys[0] in required or not _needs_value(keys[0], values))) or (keys and values):
+    found = list(zip(required[:1], ROWS, strict=False))
+    if keys and (keys[0] in required or not is_key(keys[0]) or values):
         found.append((keys[0], "key"))
     if len(found) == 2 and values:
         found.append((values[0], "value"))
     return tuple(found)
 
 
-def _needs_value(key: str, values: Sequence[str]) -> bool:
-    return bool(_KEY.match(key.lower())) and not values
+def is_key(name: str) -> bool:
+    """Return whether a name is that of keys alone, which have values beside them."""
+    return bool(_KEY.match(name.lower()))
 
 
 def modes_of(named: Iterable[inspect.Parameter], *, training: bool) -> dict[str, bool]:
