@@ -80,6 +80,24 @@ def in_a_tuple(params, x, num_heads):
     return attend(q, k, v) @ w_o
 
 
+def heads_behind_inputs(params, x):
+    """Right: (E, H, D) for q, k, v with biases (H, D), and (H, D, E) for the output."""
+    rows = "nle,ehd->nhld"
+    q = np.einsum(rows, x, params["wq"]) + params["bq"][:, None]
+    k = np.einsum(rows, x, params["wk"]) + params["bk"][:, None]
+    v = np.einsum(rows, x, params["wv"]) + params["bv"][:, None]
+    return attend(q, k, v) @ params["wo"].reshape(-1, x.shape[-1]) + params["bo"]
+
+
+def heads_behind_inputs_crossed(params, x):
+    """Wrong: the bias of the keys is added to the queries, and that of the queries to the keys."""
+    rows = "nle,ehd->nhld"
+    q = np.einsum(rows, x, params["wq"]) + params["bk"][:, None]
+    k = np.einsum(rows, x, params["wk"]) + params["bq"][:, None]
+    v = np.einsum(rows, x, params["wv"]) + params["bv"][:, None]
+    return attend(q, k, v) @ params["wo"].reshape(-1, x.shape[-1]) + params["bo"]
+
+
 def doubled_heads(params, x):
     """Wrong: cuts twice as many heads as it is told."""
     heads = 2 * params["n_heads"]

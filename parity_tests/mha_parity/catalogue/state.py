@@ -12,6 +12,7 @@ import numpy as np
 
 from mha_parity.catalogue.base import Attention, attend
 from mha_parity.catalogue.registry import Bug, enter, feature_values
+from mha_parity.core.problem import WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
 INPUTS = ("query", "key", "value", "key_padding_mask", "attn_mask")
-WEIGHTS = ("w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "bias_k", "bias_v", "w_out", "b_out")
 
 
 def right(problem: Problem) -> Answer:

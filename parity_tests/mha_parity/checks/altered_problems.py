@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.core.problem import WEIGHTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -133,6 +135,11 @@ def with_masks_of(
         return None
     kinds = {CASE_AXES[name]: getattr(earlier.case, CASE_AXES[name]) for name in names}
     return problem.replace(case=problem.case.replace(**kinds), **masks)
+
+
+def with_weights_of(problem: Problem, earlier: Problem) -> Problem:
+    """Return the problem with the weights of an earlier one of the same widths."""
+    return problem.replace(**{name: getattr(earlier, name) for name in WEIGHTS})
 
 
 def after_keys_of(problem: Problem, earlier: Problem) -> Problem | None:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mha_parity.cases.covering import FIRST, REPEAT_EVERY, case_index
-from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs, state
+from mha_parity.checks import (
+    altered_problems,
+    dropout,
+    nonfinite_inputs,
+    rejected_inputs,
+    state,
+)
 from mha_parity.checks.altered_problems import other_problem
 from mha_parity.checks.call_sequence import copied
 from mha_parity.checks.forbidden_modules import ForbiddenModules
@@ -237,15 +243,27 @@ class MonitoredCandidate:
         if reloaded is not None:
             again = self._answer(problem, reloaded).output
             name = "weights reloaded"
-            equal = equal_up_to_rounding(kept.output, again)
-            difference = "" if equal else describe_difference(kept.output, again)
-            yield name if equal else f"{name}: {difference} from a newly constructed layer."
+            yield (
+                name
+                if equal_up_to_rounding(kept.output, again)
+                else (
+                    f"{name}: {describe_difference(kept.output, again)} from a newly constructed "
+                    f"layer{self._by_old_weights(problem, other, again)}."
+                )
+            )
             if unlike := self.bound.not_saved(problem, reloaded):
                 yield f"{name}: state_dict() has another `{unlike}` than was loaded."
         prepare = self.bound.with_dropout(problem, dropout.P)
         if prepare is not None:
             evaluated = self._answer(problem, prepare(False)).output
             yield dropout.dropout_off(kept.output, evaluated)
+
+    def _by_old_weights(self, problem: Problem, other: Problem, again: Array) -> str:
+        """Say that an answer is the one by the weights that were loaded before, where it is."""
+        with contextlib.suppress(CandidateError):
+            old = self.bound(altered_problems.with_weights_of(problem, other)).output
+            return f"; {state.OLD_WEIGHTS}" if equal_up_to_rounding(old, again) else ""
+        return ""
 
 
 def sees_own_keys(problem: Problem) -> bool:

@@ -44,6 +44,7 @@ FIRST_LONGER = "the first of the two was longer"
 VALUES_KEPT = "something of the values of that call is kept"
 WIDTH_KEPT = "something of the head width of that call is kept"
 COUNTED = "equal calls of one object"
+OLD_WEIGHTS = "it is that by the weights loaded before"
 CAUSES: Mapping[str, str] = MappingProxyType(
     {
         OVERWRITES.format("weights"): "weights-buffer-reused",
@@ -325,5 +326,11 @@ def _reloaded(sequence: CallSequence) -> Iterator[str]:
     call = sequence.bound.call_after_loading(
         problem, earlier.problem, lambda before: sequence.make(before, earlier)
     )
-    if call is not None and (departure := sequence.departure(step, sequence.make(call, step))):
-        yield f"weights reloaded: {departure} from a newly constructed layer{step.mode.said}."
+    if call is None:
+        return
+    response = sequence.make(call, step)
+    if departure := sequence.departure(step, response):
+        old = sequence.expected(altered.with_weights_of(problem, earlier.problem))
+        same = old is not None and response.answer is not None and not differs(old, response.answer)
+        said = f"{step.mode.said}{f'; {OLD_WEIGHTS}' if same else ''}"
+        yield f"weights reloaded: {departure} from a newly constructed layer{said}."

@@ -8,11 +8,12 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import catalogue
-from mha_parity.catalogue.state import INPUTS, WEIGHTS
+from mha_parity.catalogue.state import INPUTS
 from mha_parity.checks import dropout, nonfinite_inputs, rejected_inputs, state
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import as_float64
 from mha_parity.core.features import PLAIN, label
+from mha_parity.core.problem import WEIGHTS
 from mha_parity.core.verdict import Diagnosis
 from mha_parity.diagnose.evidence import Observation, Prediction, observe
 from mha_parity.diagnose.experiments.calls import CallResult
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 # The checks of conduct whose failure has a name in the catalogue.
 NAMES = {
     "inputs unchanged": "mutates-inputs",
-    "weights reloaded": "stale-weights",
     "dropout off": "dropout-in-eval",
     "forbidden modules": "torch-behind",
     "dropout on again": "sticky-eval",
@@ -44,6 +44,7 @@ NAMES = {
     "rejects mismatched K/V lengths": "kv-length-mismatch",
     nonfinite_inputs.NAME: "nan-replaced",
 }
+RELOADED = "weights reloaded"
 ALIASING = "output aliasing"
 REMEDIES = {
     "determinism": "write every element of the array that is returned: memory of np.empty or "
@@ -52,8 +53,11 @@ REMEDIES = {
     "look for buffers, caches and attributes that a call writes",
     "global state unchanged": "draw from a generator of your own (np.random.default_rng, "
     "torch.Generator), and put back what is set",
+    RELOADED: "read the weights in each call, and keep nothing from one call to the next: look for "
+    "copies of weights, buffers and attributes that a call writes",
     ALIASING: "return an array of its own: neither an input, nor a buffer that is used again",
 }
+SAVED = "let state_dict() return the arrays that load_state_dict() was given, in their layout"
 EXTRA_CHECKS = {*dropout.CHECKS, *rejected_inputs.CHECKS, nonfinite_inputs.NAME} - {"dropout off"}
 SEEDS = 8
 CASES_A_SIDE = 5  # cases on either side that a border between sizes rests on
@@ -76,7 +80,7 @@ def from_findings(
     notes = [note for each in failing if each.answer for note in each.answer.notes]
     first = {note.partition(": ")[0]: note for note in reversed(notes)}
     if "statelessness" in first:  # whatever a call leaves stays when weights are loaded
-        first.pop("weights reloaded", None)
+        first.pop(RELOADED, None)
     named_checks = {
         check: _from_finding(note, _shared(failing, check))
         for check, note in reversed(first.items())
@@ -108,6 +112,8 @@ def _shared(failing: Sequence[Observation], check: str) -> str:
 def _from_finding(note: str, shared: str = "") -> Diagnosis:
     """Return a finding under the catalogue's name where it has one."""
     check, _, sentence = note.partition(": ")
+    if state.OLD_WEIGHTS in sentence:
+        return _known("stale-weights", sentence)[0]
     causes = (bug for clause, bug in state.CAUSES.items() if clause in sentence)
     bug = NAMES.get(check) or next(causes, None)
     if bug is not None:
@@ -115,7 +121,7 @@ def _from_finding(note: str, shared: str = "") -> Diagnosis:
     return Diagnosis(
         bug=None, title=f"with {shared}, {sentence}" if shared else sentence,
         explains=PARTLY if shared or check == NOT_REPEATED else 1.0, evidence=f"the check: {check}",
-        remedy=REMEDIES.get(check, ""),
+        remedy=SAVED if "state_dict()" in sentence else REMEDIES.get(check, ""),
     )  # fmt: skip
 
 

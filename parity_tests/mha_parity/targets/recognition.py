@@ -73,7 +73,7 @@ def _recognised(subject: object, libraries: list[Library], path: str | None) -> 
     if fits and fits[-1].fit.exact and not _leaves_out_heads(fits[-1], found):
         return fits[-1]
     answering = [each for each in found if accepts(each, each.trial_case()).offered]
-    nearest = (*answering, *fits[::-1])[:1]
+    nearest = (*[each for each in answering if not _serves_more(fits, each)], *fits[::-1])[:1]
     if not nearest:
         raise (*refused, *why)[-1]
     if why and isinstance(nearest[0], LinearModule) and nearest[0].says_no_roles:
@@ -121,6 +121,20 @@ def _with_heads(bound: Convention, libraries: list[Library], path: str | None) -
             f"{QKV.name}` that it is for one head."
         )
     return bound
+
+
+def _serves_more(fits: list[Fitted], other: Convention) -> bool:
+    """Return whether the nearest fit has an axis of heads elsewhere, and takes S unlike L by that.
+
+    With heads and rows exchanged torch's own order is answered where L = S alone.
+    """
+    if not fits or other.convention != SDPA.name or fits[-1].how.arrangement not in OF_HEADS:
+        return False
+    fit, several = fits[-1], {"inputs": "cross", **DISTINCT}
+    return (
+        accepts(fit, fit.trial_case().replace(**several)).offered
+        and not accepts(other, other.trial_case().replace(**several)).offered
+    )
 
 
 def _leaves_out_heads(fitted: Convention, found: list[Convention]) -> bool:

@@ -13,8 +13,9 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import FAMILIES, Attention, Bug, catalogue
 from mha_parity.catalogue import registry as entering
 from mha_parity.catalogue.registry import feature_values
-from mha_parity.catalogue.state import INPUTS, WEIGHTS
+from mha_parity.catalogue.state import INPUTS
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.problem import WEIGHTS
 from mha_parity.selftest.mutant import run_mutants, suite_cases
 from mha_parity.selftest.mutation_run import CASES, GRADIENT_CASES
 

@@ -230,6 +230,45 @@ def test_samples_that_are_off_as_wholes_show_no_hidden_queries(
     assert not any("rows of queries" in each.effect for each in found)
 
 
+class UnmaskedRow(Attention):
+    """A single query is not masked."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Leave the scores of one row."""
+        return scores if scores.shape[-2] == 1 else super().mask_scores(scores)
+
+
+def test_masks_are_tried_with_a_single_query(
+    caller: Callable[..., Caller], full_offer: Offer
+) -> None:
+    """What is wrong at L = 1 alone is found, and said so."""
+    found = mask_texts(caller(UnmaskedRow, full_offer))
+    assert {"padding=bool at L = 1: the mask has no effect",
+            "attn=bool2d at L = 1: the mask has no effect"} <= found  # fmt: skip
+
+
+class HeadsFirst(Attention):
+    """A mask of N * H rows is read as (H, N)."""
+
+    def mask_scores(self, scores: Array) -> Array:
+        """Hide what each head of the other order should."""
+        hidden = self.problem.hidden()
+        n, heads = hidden.shape[:2]
+        rows = hidden.reshape(heads, n, *hidden.shape[2:]).swapaxes(0, 1)
+        return np.where(rows, -np.inf, scores)
+
+
+def test_a_padding_mask_in_the_order_of_heads_is_said_as_one_of_attn(
+    caller: Callable[..., Caller],
+) -> None:
+    """The same order of N * H rows has one name, whichever mask shows it."""
+    offered = {**PLAIN, "padding": ("none", "bool"), "attn": ("none", "bool3d")}
+    found = list(masks(caller(HeadsFirst, offered)))
+    said = "the mask of N * H rows is read as (H, N) in place of (N, H)"
+    assert ["padding=bool", "attn=bool3d"] == [each.name for each in found]
+    assert all(each.effect.startswith(said) for each in found), found
+
+
 class LongestUnmasked(Attention):
     """The sample with the most visible keys is not masked."""
 

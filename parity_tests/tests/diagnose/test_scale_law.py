@@ -55,6 +55,12 @@ if TYPE_CHECKING:
             lambda p: 1.44269 * math.log(2) * p.head_dim**-0.5,
             "0.999996506/sqrt(D), as with log2(e) written as 1.44269",
         ),
+        (
+            lambda p: 2.0 ** -(p.head_dim.bit_length() // 2),
+            "1/sqrt(D) rounded to a power of two: 0.5 at D = 5, 0.5 at D = 7, 0.25 at D = 8",
+        ),
+        (lambda p: round(p.head_dim**-0.5, 3), "1/sqrt(D), rounded to 3 decimals"),
+        (lambda p: 1 / round(p.head_dim**0.5, 2), "1/sqrt(D), the root rounded to 2 decimals"),
         (lambda p: 1.0000123 * p.head_dim**-0.5, "1.0000123/sqrt(D)"),
         (lambda p: float(np.float16(p.head_dim**-0.5)), "1/sqrt(D) rounded to float16"),
         (

@@ -129,6 +129,10 @@ def on_grid(numbers: int, axis: int | None) -> type[Attention]:
 
 PLANTED: dict[str, tuple[type[Attention], str]] = {
     "clip": (powered(lambda z: np.clip(z, -5, 5)), "scores are clipped to ±5 "),
+    "clip below the maximum": (
+        powered(lambda z: np.maximum(z, z.max(axis=-1, keepdims=True) - 5)),
+        "scores are clipped at -5 from below (of each score less the row's largest)",
+    ),
     "cap": (powered(lambda z: 30 * np.tanh(z / 30)), "scores are capped by 30 tanh(score / 30)"),
     "relu": (powered(lambda z: np.maximum(z, 0)), "negative scores are set to 0"),
     "rounded": (powered(lambda z: np.round(z * 16) / 16), "rounded to multiples of 0.0625"),

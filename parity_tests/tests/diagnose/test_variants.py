@@ -333,16 +333,23 @@ def test_what_is_wrong_beyond_a_size_is_measured_there() -> None:
 class SumOfAll(Attention):
     """The largest score of all is subtracted, and a constant added to the row sum."""
 
+    added = 1e-6
+
     def softmax(self, scores: Array) -> Array:
-        """Divide by the sum and 1e-6."""
+        """Divide by the sum and the constant."""
         powers = np.exp(scores - scores.max())
-        return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + 1e-6))
+        return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + self.added))
 
 
-def test_a_part_of_a_term_is_no_padded_key() -> None:
-    """What is added to the denominator shows from which scores the maximum was taken."""
-    found = findings(examine(caller(SumOfAll, PROJECTED)))
-    assert found[0].text.startswith("1e-06 is added to the denominator, and the largest score of")
+@pytest.mark.parametrize(("constant", "said"), [(1e-6, "1e-06"), (1e3, "1000")])
+def test_a_part_of_a_term_is_no_padded_key(constant: float, said: str) -> None:
+    """What is added to the denominator shows from which scores the maximum was taken.
+
+    Nor are thousands of terms padded keys, of which no tile has more than 256.
+    """
+    kind = type("Other", (SumOfAll,), {"added": constant})
+    found = findings(examine(caller(kind, PROJECTED)))
+    assert found[0].text.startswith(f"{said} is added to the denominator, and the largest score of")
 
 
 @pytest.mark.parametrize("period", [5, 1_000_003])

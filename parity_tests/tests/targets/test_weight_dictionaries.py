@@ -26,6 +26,7 @@ judged = checks_of(FILE, cases=20, dtypes=("float64",))
         ("with_heads", "Wq, Wk, Wv, Wo applied as X @ W"),
         ("by_letter", "q, k, v, o applied as X @ W"),
         ("in_a_tuple", "w_k, w_q, w_v, w_o applied as X @ W"),
+        ("heads_behind_inputs", "wq, wk, wv, wo"),
     ],
 )
 def test_right_ones_pass(name: str, said: str) -> None:
@@ -36,7 +37,15 @@ def test_right_ones_pass(name: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["crossed", "doubled", "doubled_heads", "in_a_tuple_crossed", "by_letter_crossed"]
+    "name",
+    [
+        "crossed",
+        "doubled",
+        "doubled_heads",
+        "in_a_tuple_crossed",
+        "by_letter_crossed",
+        "heads_behind_inputs_crossed",
+    ],
 )
 def test_wrong_ones_fail(name: str) -> None:
     """A key's matrix is never given as the value's, whatever would fit."""

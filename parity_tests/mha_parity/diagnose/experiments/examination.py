@@ -204,7 +204,9 @@ def _is_rounded(seen: Examination) -> bool:
 
 def findings(seen: Examination) -> list[ExperimentFinding]:
     """Return the causes that the experiments found, the most telling first."""
-    found = [*_crashes(seen), *_earlier(seen)]
+    if earlier := _earlier(seen):  # what else is measured may follow from it
+        return earlier
+    found = _crashes(seen)
     if seen.wrong or seen.causes or (seen.narrow is not None and _is_surely_rounded(seen)):
         found += _plain(seen)
     if seen.shared:

@@ -40,6 +40,7 @@ SIZES: dict[str, object] = {
 CHANGES: dict[str, dict[str, object]] = {
     "": {},
     " where L = S": {"queries": 9},
+    " at L = 1": {"queries": 1},
     " at N = 6": {"batch": 6},
     " where N = L": {"batch": 7},
     " where N = H": {"batch": 3},

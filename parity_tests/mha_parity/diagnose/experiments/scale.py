@@ -122,6 +122,20 @@ LAWS["1/sqrt(D rounded up to a power of two)"] = lambda c: (
 )
 
 
+def _with_decimals(count: int) -> tuple[Callable[[Case], float], Callable[[Case], float]]:
+    """Return the right scale with some decimals, and the inverse of the root with as many."""
+    return (
+        lambda c: round(c.head_dim**-0.5, count),
+        lambda c: 1 / round(c.head_dim**0.5, count),
+    )
+
+
+for _n in range(1, 7):
+    _scale, _root = _with_decimals(_n)
+    LAWS[f"1/sqrt(D), rounded to {_n} decimals"] = _scale
+    LAWS[f"1/sqrt(D), the root rounded to {_n} decimals"] = _root
+
+
 def law(found: list[EffectiveScale]) -> str:
     """Return the formula that gives every effective scale, or the factors on the expected one."""
     if len(found) < 3:
@@ -129,9 +143,8 @@ def law(found: list[EffectiveScale]) -> str:
     for text, formula in LAWS.items():
         if all(m.equals(formula(m.case)) for m in found):
             return text
-    for name, unit in NARROW_UNITS.items():
-        if all(_is_rounded(m, name, unit) for m in found):
-            return f"1/sqrt(D) rounded to {name}"
+    if rounded := _rounded_to(found):
+        return f"1/sqrt(D) rounded to {rounded}"
     scale = float(np.mean([m.scale for m in found]))
     factor = float(np.mean([m.factor for m in found]))
     if all(m.equals(factor * m.case.head_dim**-0.5) for m in found):
@@ -139,9 +152,28 @@ def law(found: list[EffectiveScale]) -> str:
     if all(m.equals(scale) for m in found):
         return constant(scale)
     fitted = _power(found) or _law_of_another_size(found)
-    return fitted or "no formula in D, H, L, S or E: " + ", ".join(
-        f"{m.scale:.4g} at D = {m.case.head_dim}" for m in found[:4]
-    )
+    return fitted or f"no formula in D, H, L, S or E: {_listed(found)}"
+
+
+def _listed(found: list[EffectiveScale]) -> str:
+    return ", ".join(f"{m.scale:.4g} at D = {m.case.head_dim}" for m in found[:4])
+
+
+def _is_power_of_two(found: EffectiveScale) -> bool:
+    """Return whether a scale is the power of two above the right one, or that below."""
+    power = math.log2(found.scale) if found.scale > 0 else math.inf
+    near = math.isfinite(power) and abs(math.log2(found.factor)) < 1
+    return near and found.equals(2.0 ** round(power))
+
+
+def _rounded_to(found: list[EffectiveScale]) -> str:
+    """Return a dtype, or "a power of two", if every scale is the right one rounded to it."""
+    for name, unit in NARROW_UNITS.items():
+        if all(_is_rounded(m, name, unit) for m in found):
+            return name
+    if len({m.scale for m in found}) > 1 and all(map(_is_power_of_two, found)):
+        return f"a power of two: {_listed(found)}"
+    return ""
 
 
 def _is_rounded(found: EffectiveScale, name: str, unit: float) -> bool:

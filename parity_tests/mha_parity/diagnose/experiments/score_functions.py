@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -140,11 +140,21 @@ def score_function(found: Curve) -> tuple[ScoreFunction, float] | None:
     top = np.where(found.reading.visible, found.reading.scores, -np.inf).max(axis=-1, keepdims=True)
     with np.errstate(all="ignore"):
         for each in SCORE_FUNCTIONS:
-            for z in (scores, scores - top):
-                constant, rest = _fitted(found, each, z)
-                if rest <= 10 * found.atol:
-                    return each, constant
+            for z, of in ((scores, each), (scores - top, _relative(each))):
+                constant, rest = _fitted(found, of, z) if of is not None else (0.0, math.inf)
+                if of is not None and rest <= 10 * found.atol:
+                    return of, constant
     return None
+
+
+def _relative(each: ScoreFunction) -> ScoreFunction | None:
+    """Return the function of a score less the row's largest; None for one of both signs.
+
+    No such score is above 0.
+    """
+    if "±" in each.text:
+        return None
+    return replace(each, text=f"{each.text} (of each score less the row's largest)")
 
 
 def _fewer_rows(found: Curve) -> Curve:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.reading import SampleWeights
 
 ATOL = {"float64": 1e-6, "float32": 1e-2, "float16": 0.2, "bfloat16": 1.0}
+WIDEST_TILE = 256  # keys: kernels have no wider ones that cases reach beyond
 MIN_WEIGHT = 1e-6  # weights below are read with too few digits for a logarithm
 REFUTED = 100  # times what a log-ratio may be off: few rows that miss by it speak for all
 LOG2E = 1 / math.log(2)
@@ -266,7 +267,10 @@ def denominator(found: Curve) -> str:
     low, high = float(sums.min()), float(sums.max())
     for text, extra in _added(1 / sums - 1, shifted, top):
         mean = float(extra.mean())
-        counted = "terms" not in text or abs(mean - round(mean)) <= 1e-3 * abs(mean)
+        # Keys that fill the last tile up are fewer than a tile, and whole ones.
+        counted = "terms" not in text or (
+            abs(mean - round(mean)) <= 1e-3 * abs(mean) and mean < WIDEST_TILE
+        )
         if counted and np.ptp(extra) <= 1e-4 * np.abs(extra).max():
             return text.format(c=mean)
     if np.ptp(sums) <= 1e-6:

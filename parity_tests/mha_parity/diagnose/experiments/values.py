@@ -61,6 +61,7 @@ def values(caller: Caller) -> Iterator[ValueEffect]:
         if text := _one_key(caller, key):
             yield ValueEffect(text, WHOLE_MAXIMUM)
             return
+    yield from _hidden_maximum(caller)
     yield from _zeros(caller)
     yield from _no_keys(caller)
 
@@ -128,6 +129,37 @@ def _one_key(caller: Caller, key: str) -> str:
         f"the output is {text} where the score of the {key} key is larger than all others {by}, "
         f"wherever S > {right}: that key has no part in the maximum that is subtracted"
     )
+
+
+def _hidden_maximum(caller: Caller) -> Iterator[ValueEffect]:
+    """Yield with which masks hidden keys have a part in the maximum, and the limits of the first.
+
+    A smaller score of a hidden key changes nothing: rows are divided by their own sums.
+    """
+    found: dict[str, list[str]] = {}
+    for kind in _kinds(caller):
+        limits = {n: _limit(caller, partial(_hidden_key, caller, kind, n)) for n in _dtypes(caller)}
+        shown = [f"by {x[0]} … {x[1]} in {name}" for name, x in limits.items() if x is not None]
+        if shown:
+            found[kind] = shown
+    if found:
+        yield ValueEffect(
+            f"with {', '.join(found)}, where the score of a hidden key is larger than all visible "
+            f"ones {', '.join(next(iter(found.values())))}, the output is wrong: hidden keys have "
+            "a part in the maximum that is subtracted",
+            "fill hidden scores with -inf first, and take the row's maximum of that",
+        )
+
+
+def _hidden_key(caller: Caller, kind: str, dtype: str, added: int) -> Problem | None:
+    """Return a problem whose last key is hidden by a kind of mask, and has the largest score."""
+    problem = _shifted(caller, dtype, float(added), "last key")
+    return None if problem is None else dict(_masked(caller, problem)).get(kind)
+
+
+def _kinds(caller: Caller) -> list[str]:
+    """Return the kinds of masks that hide the last key of a plain problem, or of more."""
+    return [name for name, _ in _masked(caller, pose(caller.case(**SIZES)))]
 
 
 def _zeros(caller: Caller) -> Iterator[ValueEffect]:

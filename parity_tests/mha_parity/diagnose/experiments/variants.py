@@ -25,6 +25,7 @@ OF_HEADS = (
     "of sample h is applied to head h of every sample: its first axis is taken for that of the "
     "heads, which is as long"
 )
+AS_HEADS_FIRST = "of N * H rows is read as (H, N) in place of (N, H)"
 INVERTED = "is inverted: what it marks is seen, the rest hidden"
 AS_BOOLEAN = "is taken as boolean: every number but 0 hides its key"
 
@@ -142,11 +143,15 @@ def _padding(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
         yield f"is shifted by {shift:+d} keys", np.roll(mask, shift, axis=1)
     if n == heads:
         yield OF_HEADS, np.repeat(np.tile(mask, (n, 1))[:, None], problem.case.queries, axis=1)
-    rows = np.arange(n * heads) % n
-    yield (
-        "is repeated in the wrong order: head h of sample n has the mask of sample (n H + h) % N",
-        np.repeat(mask[rows][:, None], problem.case.queries, axis=1),
-    )
+    blocks = np.arange(n * heads)
+    orders = {
+        "is repeated in the wrong order: head h of sample n has the mask of sample (n H + h) % N":
+        blocks % n,
+        f"{AS_HEADS_FIRST}: head h of sample n has the mask of sample (h N + n) // H":
+        (blocks % heads * n + blocks // heads) // heads,
+    }  # fmt: skip
+    for said, samples in orders.items():
+        yield said, np.repeat(mask[samples][:, None], problem.case.queries, axis=1)
 
 
 def _attn(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
@@ -164,7 +169,7 @@ def _attn(problem: Problem, mask: Array) -> Iterator[tuple[str, Array]]:
         tiled = mask.reshape(heads, n, *mask.shape[1:]).swapaxes(0, 1)
         orders = {OF_HEADS: both.swapaxes(0, 1)} if n == heads else {}
         orders |= {
-            "of N * H rows is read as (H, N) in place of (N, H)": tiled,
+            AS_HEADS_FIRST: tiled,
             "of head 0 is applied to every head": both[:, :1],
             "of sample 0 is applied to all samples": both[:1],
             "is applied with the heads in reverse order": both[:, ::-1],

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.targets.fit.packed_inputs import PackedInput
-    from mha_parity.targets.fit.roles import WeightArgument
+    from mha_parity.targets.fit.weight_arguments import WeightArgument
     from mha_parity.targets.fit.weights import Slot
 
 EXTENTS = {"h": "call.num_heads", "d": "call.head_dim", "e": "call.embed_dim"}

@@ -14,6 +14,13 @@ from mha_parity.targets.fit import names
 from mha_parity.targets.fit.construct import meanings
 from mha_parity.targets.fit.fillers import FILLERS, filler_mask
 from mha_parity.targets.fit.map_sizes import map_sizes
+from mha_parity.targets.fit.weight_arguments import (
+    WeightArgument,
+    givens,
+    in_dictionary,
+    in_order,
+    weight_parts,
+)
 
 if TYPE_CHECKING:
     import inspect
@@ -21,7 +28,6 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.targets.fit.packed_inputs import PackedInput
-    from mha_parity.targets.fit.weights import Axes
 
 ROWS = ("query", "key", "value")
 _CONTEXT = re.compile(
@@ -33,35 +39,11 @@ _KEY = re.compile(r"^(x_?)?(k|keys?)$")
 _LAST_QUERY = re.compile(r"(^|_)(q|query|queries)$")
 _LAST_KEY = re.compile(r"(^|_)(k|kv|keys?|key_values?|context|memory)$")
 _HEADS = re.compile(r"head|^n?h$|^nh")
-# What a dictionary of all weights is called, and the weight and the bias of one projection in it.
+# What a dictionary of all weights is called.
 PARAMS = re.compile(r"^(params?|parameters|weights|theta|state|state_dict|variables|p)$")
 MATRIX = "w"  # may hold all weights, or be one packed matrix, which is tried after that
 # Parameters of a call that say whether it is made in training, and what they get in evaluation.
-TORCHS_PACKED = "in_proj_weight"
-STACKED = ("xw, stacked", "xwt, stacked")  # q, k and v along an axis of their own
 MODES = {"training": False, "is_training": False, "train": False, "deterministic": True}
-_LEAF_WEIGHTS = ("w", "W", "weight", "kernel")
-_LEAF_BIASES = ("b", "bias")
-
-
-@dataclass(frozen=True, slots=True)
-class WeightArgument:
-    """One weight or bias that a function takes: its parts, its axes, and the container of them.
-
-    ``container`` is "array", "list" (an array for each head), "dict" (weight and bias, by the names
-    in ``leaves``), "params" (a dictionary of all weights, which are in ``entries``, and of the
-    numbers in ``sizes``, by what they mean) or "tuple" (all weights in the order of ``entries``).
-    ``optional``: it is left at its default where the problem has none.
-    """
-
-    parts: tuple[str, ...]
-    axes: Axes
-    container: str = "array"
-    bias: bool = False
-    leaves: tuple[str, str] = ("w", "b")
-    entries: tuple[tuple[str, WeightArgument], ...] = ()
-    sizes: tuple[tuple[str, str], ...] = ()
-    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +204,7 @@ def of_function(
     ``unpacked`` names that it unpacks, which may be those of a tuple of weights.
     """
     params = _holder(named)
-    if params is not None and (entries := [*_entries(keys), *_in_order(unpacked)]):
+    if params is not None and (entries := [*in_dictionary(keys), *in_order(unpacked)]):
         for roles, held in product(of_function([p for p in named if p is not params]), entries):
             if not roles.weights:
                 yield replace(roles, weights=((params.name, held),))
@@ -232,7 +214,7 @@ def of_function(
     of_keys = [p for p in named if meanings(p.name)[:1] == KV_HEADS]
     number = next((p for p in named if p not in of_keys and _counts_heads(p)), None)
     sized = [p for p in required if meanings(p.name)[:1] in SCALES and p is not number] + of_keys
-    weighed = [p for p in required if _weight_parts(p.name) and p not in sized]
+    weighed = [p for p in required if weight_parts(p.name) and p not in sized]
     rest = [p for p in required if p not in (*weighed, *sized) and p is not number]
     other = [p for p in rest if parameters.role(p.name, "call", p.default) in _NEVER_INPUT]
     sequences = [p for p in rest if p not in other]
@@ -287,114 +269,3 @@ def _counts_heads(parameter: inspect.Parameter) -> bool:
     if _HEADS.search(name) and not re.search(r"dim|size|mask|weight", name):
         return parameter.default is parameter.empty or isinstance(parameter.default, int)
     return parameter.default is parameter.empty and parameter.annotation in {int, "int"}
-
-
-def _weight_parts(name: str) -> tuple[str, ...]:
-    """Return the parts of the weight or bias that a parameter's name means; "?" if unsaid."""
-    if names.plain(name) in {"w", "wqkv", "wkqv"}:
-        return names.ROWS
-    if names.is_weight(name):
-        return names.parts(name) or ("?",)
-    return names.bias_parts(name)
-
-
-def givens(weighed: Sequence[str]) -> Iterator[tuple[tuple[str, WeightArgument], ...]]:
-    """Yield how all weights of a function may be given: all of them in one way.
-
-    As arrays X @ W or X @ W.T, one for each head, with an axis of heads, that of the output too,
-    as weights and biases by name, or with an axis of q, k and v.
-    """
-    named = [(name, _weight_parts(name)) for name in weighed]
-    arrays = [(name, parts) for name, parts in named if not _is_bias(name)]
-    has = {part for _, parts in arrays for part in parts}
-    left = [part for part in (*names.ROWS, "out") if part not in has]
-    unsaid = [name for name, parts in arrays if parts in {("?",), ()}]
-    if unsaid and len(arrays) == len(unsaid) and len(unsaid) in {3, 4}:
-        left = [*names.ROWS, "out"]
-    guessed: dict[str, tuple[str, ...]] = dict(
-        zip(unsaid, [(part,) for part in left], strict=False)
-    )
-    if len(weighed) in {1, 2} and unsaid and not has & set(names.ROWS):
-        guessed = dict(zip(unsaid, (names.ROWS, ("out",)), strict=False))
-    whole = [(name, guessed.get(name, parts)) for name, parts in named]
-    if any(parts in {("?",), ()} for _, parts in whole):
-        return
-    # Biases that are columns are added to W @ x.
-    columns = ("columns",) if any(_is_bias(name) for name in weighed) else ()
-    packed = {name for name, parts in whole if len(parts) > 1}
-    # By torch's own name the rows are all of q, then all of k, then all of v.
-    is_open = bool(packed) and TORCHS_PACKED not in packed
-    stacked = STACKED if is_open else ()
-    for way in ("xw", "xwt", *columns, "list", "heads", "all heads", "dict", *stacked):
-        for order in ("phd", "hpd", "hdp") if is_open and way not in STACKED else ("phd",):
-            yield tuple((name, _given(name, parts, way, order)) for name, parts in whole)
-
-
-def _entries(keys: Sequence[str]) -> Iterator[WeightArgument]:
-    """Yield how a dictionary of all weights may hold them, likeliest first."""
-    named = [key for key in keys if _key_parts(key)]
-    weighed = [key for key in named if not _is_bias(key)]
-    leaves = [(w, b) for w in _LEAF_WEIGHTS for b in _LEAF_BIASES if {w, b} <= set(keys)]
-    if not set(names.ROWS) <= {part for key in weighed for part in _key_parts(key)}:
-        return
-    outs = frozenset(key for key in weighed if _key_parts(key) == ("out",))
-    for left_out in dict.fromkeys((frozenset[str](), outs)):
-        chosen = [key for key in named if key not in left_out]
-        for way in ("dict",) if leaves else ("xw", "xwt", "heads"):
-            given = [(key, _given(key, _key_parts(key), way, "phd")) for key in chosen]
-            held = tuple(
-                (key, replace(each, leaves=(leaves or [each.leaves])[0])) for key, each in given
-            )
-            parts = tuple(dict.fromkeys(part for _, each in held for part in each.parts))
-            sizes = tuple((key, m) for key in keys for m in meanings(key)[:1] if m in _SIZES_HELD)
-            sizes = tuple(each for each in sizes if each[0] not in dict(held))
-            yield WeightArgument(parts, held[0][1].axes, "params", entries=held, sizes=sizes)
-
-
-def _in_order(unpacked: Sequence[Sequence[str]]) -> Iterator[WeightArgument]:
-    """Yield how a tuple of all weights may hold them, by the names that it is unpacked to."""
-    for each in unpacked:
-        if not set(names.ROWS) <= {part for name in each for part in _key_parts(name)}:
-            continue
-        if not all(map(_key_parts, each)):
-            continue
-        for way in ("xw", "xwt", "heads"):
-            held = tuple((name, _given(name, _key_parts(name), way, "phd")) for name in each)
-            parts = tuple(dict.fromkeys(part for _, given in held for part in given.parts))
-            yield WeightArgument(parts, held[0][1].axes, "tuple", entries=held)
-
-
-_SIZES_HELD = frozenset({"heads", "head_dim"})  # numbers in a dictionary of weights
-
-
-def _key_parts(key: str) -> tuple[str, ...]:
-    """Return the parts of the weight or bias that a key means; () if unsaid."""
-    return names.parts(key) or names.bias_parts(key)
-
-
-def _is_bias(name: str) -> bool:
-    no_weight = not names.is_weight(name) and names.plain(name) != "w"
-    return no_weight and bool(names.bias_parts(name))
-
-
-def _given(name: str, parts: tuple[str, ...], way: str, order: str) -> WeightArgument:
-    rows = order if len(parts) > 1 else "hd"
-    several = ("p",) if way in STACKED and len(parts) > 1 else ()
-    if _is_bias(name):
-        more = ("",) if way == "columns" else ()
-        if several:
-            return WeightArgument(parts, ("p", "hd"), bias=True)
-        return WeightArgument(parts, ("e" if parts == ("out",) else rows, *more), bias=True)
-    transposed = way in {"xwt", "columns", STACKED[1]}
-    if parts == ("out",):
-        axes: Axes = ("e", "hd") if transposed else ("hd", "e")
-        axes = ("h", "d", "e") if way == "all heads" else axes
-        return WeightArgument(parts, axes, "dict" if way == "dict" else "array")
-    if way in {"heads", "all heads"} and len(parts) == 1:
-        return WeightArgument(parts, ("h", "e", "d"))
-    if way == "list" and len(parts) == 1:
-        return WeightArgument(parts, ("e", "d"), "list")
-    axes = (rows, "e") if transposed else ("e", rows)
-    if several:
-        axes = ("p", *(axis.removeprefix("p") for axis in axes))
-    return WeightArgument(parts, axes, "dict" if way == "dict" else "array")

@@ -11,8 +11,9 @@ from mha_parity.targets.conventions.from_torch import converter
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.build import plain_lists
 from mha_parity.targets.fit.construct import Sizes, meanings
-from mha_parity.targets.fit.roles import givens, is_other
+from mha_parity.targets.fit.roles import is_other
 from mha_parity.targets.fit.search import MISSHAPED, SMALL, WIDTH_FIRST, Search
+from mha_parity.targets.fit.weight_arguments import givens
 from mha_parity.targets.fit.weights import with_width_first
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
     from mha_parity.targets.fit.construct import Construction
     from mha_parity.targets.fit.interpretation import Interpretation
-    from mha_parity.targets.fit.roles import ParameterAssignment, WeightArgument
+    from mha_parity.targets.fit.roles import ParameterAssignment
     from mha_parity.targets.fit.search import Ask, InterpretationResult
+    from mha_parity.targets.fit.weight_arguments import WeightArgument
 
 LONGEST_ASKED = 1024  # a longer default is a bound that few cases reach
 ALL_WIDTH_FIRST = WIDTH_FIRST.format("split and merged")

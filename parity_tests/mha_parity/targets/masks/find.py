@@ -209,6 +209,7 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
         if count < max(known.values()):
             reason = next(each.reason for each in by_layout.pop(layout) if not each.taken)
             convention.reasons["layout", layout] = f"with masks it is not understood: {reason}"
+    _leave_out_raising(convention, by_layout)
     taken = [each for found in by_layout.values() for one in found for each in one.taken]
     if any(each.kind == SWITCH for each in taken):
         convention.hides_future = False
@@ -223,6 +224,22 @@ def _settle(convention: Convention, by_layout: dict[str, tuple[MaskSearchResult,
     convention.masks = convention.masks.of_gradients(offer, plain)
     _ask_masked_rows(convention)
     take_back_regimes(convention)
+
+
+def _leave_out_raising(
+    convention: Convention, by_layout: dict[str, tuple[MaskSearchResult, ...]]
+) -> None:
+    """Leave out layouts in which a mask is taken at some lengths alone, if others serve all."""
+    raising = {
+        layout: next((each.parameter.name for each in found if each.raises), "")
+        for layout, found in by_layout.items()
+    }
+    if all(raising.values()):
+        return
+    for layout in [each for each, name in raising.items() if name]:
+        del by_layout[layout]
+        reason = f"with `{raising[layout]}` calls of other lengths raise"
+        convention.reasons["layout", layout] = reason
 
 
 def _floats_not_added(

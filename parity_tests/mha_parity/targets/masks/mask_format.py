@@ -217,6 +217,7 @@ class MaskSearchResult:
     ``three_axes``: as what it reads a mask of torch's shape (N * H, L, S), () where as that.
     ``short``: the shapes that a short call takes, while a longer one raises. ``integers_unlike``:
     whether a mask of 0 and 1, which is promised, hides other keys than the same one of booleans.
+    ``raises``: each shape that is taken raises at other lengths.
     """
 
     parameter: Parameter
@@ -225,6 +226,7 @@ class MaskSearchResult:
     three_axes: Axes = ()
     short: tuple[Axes, ...] = ()
     integers_unlike: bool = False
+    raises: bool = False
 
 
 def length_shapes(layout: str) -> tuple[Axes, ...]:

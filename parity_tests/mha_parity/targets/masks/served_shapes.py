@@ -57,19 +57,25 @@ def of_all_lengths(
     """Return what is taken without shapes that raise at a larger length, if others do not there.
 
     Parts of 64 queries, say, of a mask (N, 1, 1, S) are those of its one row in a short call alone.
-    A shape that is promised stays, and so do all where each raises: the cases show it.
+    A shape that is promised stays, and so do all where each raises: the cases show it, unless
+    another layout of the inputs is served.
     """
     parameter, cross = found.parameter, "cross" in experiment.convention.offer["inputs"]
     square = not cross or any(each.square for each in found.taken)
-    queries, keys = LONG
-    lengths = {"queries": keys if square else queries, "keys": keys}
+    lengths = ((LONG[1], LONG[1]),) if square else (LONG, LONG[::-1])
     short = [
         each
         for each in found.taken
-        if each.axes not in promised and not experiment.answers(parameter, each, **lengths)
+        if each.axes not in promised
+        and not all(
+            experiment.answers(parameter, each, queries=queries, keys=keys)
+            for queries, keys in lengths
+        )
     ]
-    if not short or len(short) == len(found.taken):
+    if not short:
         return found
+    if len(short) == len(found.taken):
+        return replace(found, raises=True)
     kept = tuple(each for each in found.taken if each not in short)
     axes = tuple(dict.fromkeys(e.axes for e in short if all(e.axes != k.axes for k in kept)))
     return replace(found, taken=kept, short=axes)

@@ -1,0 +1,42 @@
+"""Functions of q, k, v in (N, L, H, D), named as torch's own, right and wrong; and tiled kernels."""
+
+from __future__ import annotations
+
+import torch
+
+
+def _attend(query, key, value, scale):
+    weights = torch.einsum("nlhd,nshd->nhls", query * scale, key).softmax(dim=-1)
+    return torch.einsum("nhls,nshd->nlhd", weights, value)
+
+
+def right(query, key, value):
+    """Return (N, L, H, D)."""
+    return _attend(query, key, value, query.shape[-1] ** -0.5)
+
+
+def unscaled(query, key, value):
+    """Wrong on purpose: no scale."""
+    return _attend(query, key, value, 1.0)
+
+
+def in_tiles(q, k, v, key_padding_mask=None, tile=32):
+    """Right: (N, H, L, D), and (N, S) where True hides.
+
+    Of (H, L, D) and a mask (1, L, S) tiles are cut along the wrong axis, which raises if L > S.
+    """
+    out = q.new_zeros((*q.shape[:-1], v.shape[-1]))
+    total, mixed = q.new_zeros((*q.shape[:-1], 1)), torch.zeros_like(out)
+    top = torch.full_like(total, torch.finfo(q.dtype).min)
+    for start in range(0, k.shape[-2], tile):
+        part = slice(start, start + tile)
+        scores = q @ k[..., part, :].mT * q.shape[-1] ** -0.5
+        if key_padding_mask is not None:
+            scores = scores.masked_fill(key_padding_mask[:, None, None, part], -torch.inf)
+        larger = torch.maximum(top, scores.amax(dim=-1, keepdim=True))
+        powers, kept = (scores - larger).exp(), (top - larger).exp()
+        total = total * kept + powers.sum(dim=-1, keepdim=True)
+        mixed = mixed * kept + powers @ v[..., part, :]
+        top = larger
+    out[..., :, :] = torch.where(total > 0, mixed / total, 0)
+    return out

@@ -1,0 +1,39 @@
+"""Where the axis of heads is, and whether one sample is served, shows at other lengths."""
+
+from __future__ import annotations
+
+from mha_parity.core.options import Options
+from mha_parity.core.verdict import Outcome
+from mha_parity.diagnose.experiments.calls import Caller
+from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.worker.open_target import bind_in_process
+from subject_checks import check_subject, load_subject
+
+FILE = "heads_behind_rows.py"
+
+
+def test_heads_behind_rows_are_called_so_though_the_scale_is_wrong() -> None:
+    """No layout is exact for a wrong one: that which serves S unlike L is taken, and cases are."""
+    right, wrong = (
+        bind_in_process(load_subject(f"{FILE}:{name}"), Options(cases=18))
+        for name in ("right", "unscaled")
+    )
+    assert right.offer["inputs"] == wrong.offer["inputs"] == ("self", "cross")
+    assert "(N, L, H, D)" in " ".join(wrong.bound.remarks)
+
+
+def test_the_finding_on_such_a_function_is_its_scale() -> None:
+    """Read as (N, H, L, D) its heads would mix, which is no cause but a wrong call."""
+    bound = bind_in_process(load_subject(f"{FILE}:unscaled"), Options(cases=18))
+    found = [each.text for each in findings(examine(Caller(bound, lambda: True)))]
+    assert ["the effective scale is 1, no scale at all"] == [t.partition(" (")[0] for t in found]
+
+
+def test_one_sample_without_its_axis_is_left_out_where_its_masks_raise_at_some_lengths() -> None:
+    """Batches are served at all lengths, and the reason names the mask: no case is red."""
+    verdict = check_subject(f"{FILE}:in_tiles", cases=120)
+    assert (Outcome.PASS, 0) == (verdict.outcome, verdict.failed), verdict
+    row = next(r for r in verdict.features if (r.axis, r.value) == ("layout", "unbatched"))
+    assert ("not offered", "with `key_padding_mask` calls of other lengths raise") == (
+        row.status, row.note,
+    )  # fmt: skip
