@@ -46,6 +46,7 @@ COARSE = 14  # bits: a table or a grid of scores is coarser
 WORTH = 64  # calls: of a sample that is wrong where no other is, its weights
 SHOWN = 4  # kinds of masks that have one effect
 UNKNOWN = "no experiment explains it"
+RETURN_USED = "return the weights that the values are multiplied with"
 
 
 @dataclass(frozen=True)
@@ -204,8 +205,8 @@ def _is_rounded(seen: Examination) -> bool:
 
 def findings(seen: Examination) -> list[ExperimentFinding]:
     """Return the causes that the experiments found, the most telling first."""
-    if earlier := _earlier(seen):  # what else is measured may follow from it
-        return earlier
+    if seen.earlier.changes:  # what else is measured may follow from it
+        return _earlier(seen)
     found = _crashes(seen)
     if seen.wrong or seen.causes or (seen.narrow is not None and _is_surely_rounded(seen)):
         found += _plain(seen)
@@ -213,8 +214,7 @@ def findings(seen: Examination) -> list[ExperimentFinding]:
         found.append(ExperimentFinding(seen.shared, SHARED_REMEDY, stage="arrays"))
     found += [*_masked(seen), *_featured(seen)]
     found += [ExperimentFinding(each.text, each.remedy, stage="values") for each in seen.values]
-    remedy = "return the weights that the values are multiplied with"
-    found += [ExperimentFinding(each, remedy, stage="returned") for each in seen.returned]
+    found += [ExperimentFinding(each, RETURN_USED, stage="returned") for each in seen.returned]
     narrow = list(_narrow(seen, found))
     # What is wrong without keys alone explains less than lost digits do.
     return sorted([*narrow, *found], key=lambda each: each.text.startswith(NO_KEYS))
@@ -310,16 +310,8 @@ def _some(scan: Scan) -> str:
 
 
 def _earlier(seen: Examination) -> list[ExperimentFinding]:
-    if not seen.earlier.changes:
-        return []
-    return [
-        ExperimentFinding(
-            "; ".join(seen.earlier.changes[:2]),
-            KEEP_NOTHING,
-            evidence=_sums(seen),
-            stage="state",
-        )
-    ]
+    text = "; ".join(seen.earlier.changes[:2])
+    return [ExperimentFinding(text, KEEP_NOTHING, evidence=_sums(seen), stage="state")]
 
 
 def _sums(seen: Examination) -> str:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
     from mha_parity.targets.fit.interpretation import Interpretation
-    from mha_parity.targets.fit.weight_arguments import WeightArgument
+    from mha_parity.targets.fit.weights import WeightArgument
 
 # An input that is added to the output rounds it. So the last weights are this much larger, which
 # rounds nothing, and the output is divided by it again. What is added is then below the rounding:

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mha_parity.targets.fit.packed_inputs import PackedInput
-    from mha_parity.targets.fit.weight_arguments import WeightArgument
-    from mha_parity.targets.fit.weights import Slot
+    from mha_parity.targets.fit.weights import Slot, WeightArgument
 
 EXTENTS = {"h": "call.num_heads", "d": "call.head_dim", "e": "call.embed_dim"}
 NUMBERS = {"heads": "call.num_heads", "head_dim": "call.head_dim"}

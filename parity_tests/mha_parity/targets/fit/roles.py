@@ -15,7 +15,6 @@ from mha_parity.targets.fit.construct import meanings
 from mha_parity.targets.fit.fillers import FILLERS, filler_mask
 from mha_parity.targets.fit.map_sizes import map_sizes
 from mha_parity.targets.fit.weight_arguments import (
-    WeightArgument,
     givens,
     in_dictionary,
     in_order,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from mha_parity.core.arrays import Array
     from mha_parity.targets.fit.packed_inputs import PackedInput
+    from mha_parity.targets.fit.weights import WeightArgument
 
 ROWS = ("query", "key", "value")
 _CONTEXT = re.compile(

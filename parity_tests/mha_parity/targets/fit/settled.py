@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.roles import ParameterAssignment
     from mha_parity.targets.fit.search import Ask, InterpretationResult
-    from mha_parity.targets.fit.weight_arguments import WeightArgument
+    from mha_parity.targets.fit.weights import WeightArgument
 
 LONGEST_ASKED = 1024  # a longer default is a bound that few cases reach
 ALL_WIDTH_FIRST = WIDTH_FIRST.format("split and merged")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.construct import meanings
+from mha_parity.targets.fit.weights import WeightArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,26 +20,6 @@ _LEAF_BIASES = ("b", "bias")
 TORCHS_PACKED = "in_proj_weight"
 SPLIT = "axes of heads behind the input"
 STACKED = ("xw, stacked", "xwt, stacked")  # q, k and v along an axis of their own
-
-
-@dataclass(frozen=True, slots=True)
-class WeightArgument:
-    """One weight or bias that a function takes: its parts, its axes, and the container of them.
-
-    ``container`` is "array", "list" (an array for each head), "dict" (weight and bias, by the names
-    in ``leaves``), "params" (a dictionary of all weights, which are in ``entries``, and of the
-    numbers in ``sizes``, by what they mean) or "tuple" (all weights in the order of ``entries``).
-    ``optional``: it is left at its default where the problem has none.
-    """
-
-    parts: tuple[str, ...]
-    axes: Axes
-    container: str = "array"
-    bias: bool = False
-    leaves: tuple[str, str] = ("w", "b")
-    entries: tuple[tuple[str, WeightArgument], ...] = ()
-    sizes: tuple[tuple[str, str], ...] = ()
-    optional: bool = False
 
 
 def weight_parts(name: str) -> tuple[str, ...]:

@@ -37,6 +37,26 @@ WIDTH_FIRST_AXES = {"hd": "dh", "phd": "pdh"}
 
 
 @dataclass(frozen=True, slots=True)
+class WeightArgument:
+    """One weight or bias that a function takes: its parts, its axes, and the container of them.
+
+    ``container`` is "array", "list" (an array for each head), "dict" (weight and bias, by the names
+    in ``leaves``), "params" (a dictionary of all weights, which are in ``entries``, and of the
+    numbers in ``sizes``, by what they mean) or "tuple" (all weights in the order of ``entries``).
+    ``optional``: it is left at its default where the problem has none.
+    """
+
+    parts: tuple[str, ...]
+    axes: Axes
+    container: str = "array"
+    bias: bool = False
+    leaves: tuple[str, str] = ("w", "b")
+    entries: tuple[tuple[str, WeightArgument], ...] = ()
+    sizes: tuple[tuple[str, str], ...] = ()
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """One array that holds projections: their names in order, and its axes.
 
