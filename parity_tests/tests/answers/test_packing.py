@@ -69,7 +69,7 @@ def test_layers_of_their_own_weights_keep_them(record: Callable[..., str]) -> No
     """What the seed does not draw is stored: the weights of a layer that is built already."""
     path = record(f"{SUBJECTS / 'loaded.py'}:linear", "--cases", "5", "--compact")
     record_ = answers_file.read(path)
-    assert len({problem.w_q.tobytes() for problem in record_.problems.values()}) == 1  # type: ignore[union-attr]
+    assert 1 == len({problem.w_q.tobytes() for problem in record_.problems.values()})  # type: ignore[union-attr]
 
 
 def test_other_draws_are_seen_by_the_checksum(
@@ -84,7 +84,7 @@ def test_other_draws_are_seen_by_the_checksum(
 
     monkeypatch.setattr(packing, "make_problem", other)
     capsys.readouterr()
-    assert main(["check", RIGHT, "--in-process", "--answers", path]) == 2
+    assert 2 == main(["check", RIGHT, "--in-process", "--answers", path])
     errors = capsys.readouterr().err
     assert 1 == errors.count("\n")
     assert "that it names, or this mha-parity draws other cases; write it anew" in errors

@@ -90,7 +90,7 @@ def test_a_kept_weight_may_be_off_by_another_order_of_sums(off: float, right: bo
 def test_a_wrong_factor_is_named(dropped: Array, name: str) -> None:
     """Sums of rows that stay say that logits were dropped; else the median factor is said."""
     held, finding = said(trained(dropped))
-    assert held == "dropout on the weights"
+    assert "dropout on the weights" == held
     assert finding.startswith(name), finding
 
 

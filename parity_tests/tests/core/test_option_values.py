@@ -67,7 +67,7 @@ def test_lists_given_several_times_are_joined_without_repetition() -> None:
     assert Options(dtypes=("float32", "float64"), cases=7, grad=True, answers="file") == options
     assert Options() == from_namespace(parser.parse_args([]))
     prefixed: dict[str, list[str]] = {f"mha_parity_{name.replace('-', '_')}": [] for name in FLAGS}
-    assert from_namespace(Namespace(**prefixed, path="flash"), "mha-parity-").path == "flash"
+    assert "flash" == from_namespace(Namespace(**prefixed, path="flash"), "mha-parity-").path
     for name in ("html", "markdown", "github"):
         asked = Namespace(**vars(parser.parse_args([])), **{name: "file"})
         assert from_namespace(asked) == Options(draw=True)

@@ -29,5 +29,5 @@ def test_heads_that_attend_to_each_other_are_named(name: str, bugs: list[str]) -
 def test_heads_that_mix_otherwise_are_measured() -> None:
     """Of heads mixed by no softmax that is known, it is said that they reach each other."""
     (cause,) = check_subject("over_heads.py:SummedHeads", cases=40, diagnose=True).diagnosis
-    assert cause.title == "heads are not independent: each of 3 heads reaches the outputs of all"
+    assert "heads are not independent: each of 3 heads reaches the outputs of all" == cause.title
     assert "no key of another position has a part in a row" in cause.evidence

@@ -119,8 +119,8 @@ def test_blas_has_one_thread_inside_and_its_own_after(
     with single_threaded_blas:
         with pytest.raises(KeyError), single_threaded_blas:
             raise KeyError
-        assert set(blas_threads()) == {1}
-    assert set(blas_threads()) == {2}
+        assert {1} == set(blas_threads())
+    assert {2} == set(blas_threads())
 
 
 def test_the_limit_is_set_and_lifted_from_any_thread(blas_threads: Callable[[], list[int]]) -> None:

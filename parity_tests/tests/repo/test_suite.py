@@ -31,6 +31,25 @@ def private_imports(text: str) -> list[str]:
     ]
 
 
+def late_literals(text: str) -> list[int]:
+    """Return the lines that assert an equality with the literal behind the expression."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
+                found += [node.lineno] if is_literal(right) and not is_literal(left) else []
+    return sorted(found)
+
+
+def is_literal(node: ast.expr) -> bool:
+    """Return whether an expression is made of constants alone."""
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
 def own_folders(text: str) -> list[int]:
     """Return the lines of a test that write anew where the subjects lie, or name something so."""
     found = []
@@ -54,6 +73,30 @@ def test_no_test_imports_a_private_name() -> None:
     """What a test holds has a name that others may use too."""
     found = {path.name: private_imports(path.read_text(encoding="utf-8")) for path in FILES}
     assert {} == {name: names for name, names in found.items() if names}
+
+
+def test_literals_come_first() -> None:
+    """An equality is asserted in one order: `assert 0 == count(rows)`."""
+    found = {path.name: late_literals(path.read_text(encoding="utf-8")) for path in FILES}
+    assert {} == {name: lines for name, lines in found.items() if lines}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("assert count(rows) == 0", [1]),
+        ("def test_f():\n    assert f() == -1, 'why'", [2]),
+        ("assert f() == {'a': [1, (2, None)]}", [1]),
+        ("assert f() == (\n    'text'\n)", [1]),
+        ("assert 0 == count(rows)", []),
+        ("assert f() == {'a': g()}", []),
+        ("assert f() <= 3", []),
+        ("assert f() is None", []),
+    ],
+)
+def test_a_late_literal_is_found(text: str, found: list[int]) -> None:
+    """Whatever the literal is made of; a comparison with a computed value has no order."""
+    assert found == late_literals(text)
 
 
 def test_where_the_subjects_lie_is_written_once() -> None:
