@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
 
+INPUTS = ("query", "key", "value")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
