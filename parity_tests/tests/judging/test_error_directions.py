@@ -130,7 +130,7 @@ def test_each_argument_of_exp_is_in_one_bin_of_either_kind() -> None:
     logits = reference.logits.copy()
     logits[0, 0, 0, :2] = [0.0, -1e-17]
     logits[0, 0, 0, 2:] = -1.0
-    moves = error_directions._moves(problem, logits, reference.weights.astype(np.float64))
+    moves = error_directions.weight_moves(problem, logits, reference.weights.astype(np.float64))
     largest = logits == logits.max(axis=-1, keepdims=True)
     for bins in (moves[:, :, 1 : 1 + FRACTIONS], moves[:, :, 1 + FRACTIONS :]):
         assert np.array_equal(bins.sum(axis=2), ~largest)

@@ -8,10 +8,10 @@ import re
 import pytest
 import torch
 
+from mha_torch import Path
 from mha_torch import _trial_masks as masks
 from mha_torch import _trial_values as values
 from mha_torch._evidence import Evidence
-from mha_torch._paths import Path
 from mha_torch.trial import FINDINGS, GROUPS, Finding, State, examine, findings, trial
 
 measured_on_2_13 = pytest.mark.skipif(

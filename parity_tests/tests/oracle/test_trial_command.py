@@ -13,9 +13,9 @@ from rich.console import Console
 from mha_parity.__main__ import main
 from mha_parity.selftest import torch_audit
 from mha_parity.selftest.torch_audit import GROUPS, TARGET
+from mha_torch import Path
 from mha_torch import trial as trials
 from mha_torch._evidence import Evidence
-from mha_torch._paths import Path
 from mha_torch.trial import FINDINGS, Finding, State, examine
 
 if TYPE_CHECKING:
