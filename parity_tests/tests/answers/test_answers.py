@@ -23,14 +23,11 @@ from mha_parity.oracle import error_bound
 from mha_parity.oracle.recorded import NotRecordedError, using
 from mha_parity.oracle.reference import EXTENDED, reference_answer
 from mha_torch import plain
-from subject_checks import SUBJECTS
+from subject_checks import LAYER, RIGHT, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RIGHT = f"{SUBJECTS / 'projected.py'}:f"
-WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
-LAYER = "mha_numpy:MultiheadAttention"
 SCHEMA = Path(answers_file.__file__).with_name("schema.json")
 # What may differ between a run with torch and one by recorded answers.
 OTHER = ("environment", "notes", "seconds")

@@ -11,13 +11,11 @@ import mha_parity
 from mha_parity.__main__ import main
 from mha_parity.answers import answers_file
 from mha_parity.core.verdict import Outcome
-from subject_checks import SUBJECTS
+from subject_checks import LAYER, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
-LAYER = "mha_numpy:MultiheadAttention"
 FUNCTION = "mha_numpy:scaled_dot_product_attention"
 
 

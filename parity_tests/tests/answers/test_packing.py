@@ -15,7 +15,7 @@ from mha_parity.answers import answers_file, packing
 from mha_parity.answers.packing import PACKED, pack_arrays, unpack_arrays
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.safetensors import FormatError, dump, load
-from subject_checks import SUBJECTS
+from subject_checks import LAYER, RIGHT, SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
 
-RIGHT = f"{SUBJECTS / 'projected.py'}:f"
-LAYER = "mha_numpy:MultiheadAttention"
 GRADIENTS = (LAYER, "--grad", "--cases", "40")
 
 

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from subject_checks import SUBJECTS
+from subject_checks import RIGHT, SUBJECTS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RIGHT = f"{SUBJECTS / 'projected.py'}:f"
-WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
 # Python imports `sitecustomize` in every process: each finds no torch, as where none is installed.
 HIDING = """
 from functools import partial

@@ -15,15 +15,13 @@ from mha_parity import pytest_plugin
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.option_flags import add_options, from_namespace
 from mha_parity.core.options import Options
-from subject_checks import SUBJECTS
+from subject_checks import RIGHT, SUBJECTS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     RunPytest = Callable[..., pytest.RunResult]
 
-RIGHT = f"{SUBJECTS}/projected.py:f"
-WRONG = f"{SUBJECTS}/wrong_scale.py:f"
 CASES = 24
 FEW = ("--mha-parity-cases", str(CASES), "--mha-parity-dtypes", "float64")
 DEAD = "*MhaParityWarning: attn=causal is expected to fail, but the target offers no such*"

@@ -18,13 +18,11 @@ from mha_parity.run import shard_file
 from mha_parity.run.case_run import CaseResult
 from mha_parity.run.chunks import Shard
 from mha_parity.run.shards import kept_places
-from subject_checks import SUBJECTS
+from subject_checks import RIGHT, SUBJECTS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RIGHT = f"{SUBJECTS / 'projected.py'}:f"
-WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
 # Off by 64 roundings in the same direction: it shows over many cases.
 GAIN = f"""
 import sys
