@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import shlex
 import textwrap
@@ -11,7 +10,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mha_parity import __version__
 from mha_parity.core.option_flags import add_options
-from mha_parity.core.option_values import dtypes, nonnegative_integer, positive_integer, shard
+from mha_parity.core.option_values import (
+    dtypes,
+    hint_of,
+    nonnegative_integer,
+    positive_integer,
+    shard,
+)
 from mha_parity.core.options import Options
 
 if TYPE_CHECKING:
@@ -83,19 +88,18 @@ class Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(args, namespace)
         word = next((each for each in unknown if each.startswith("-")), "").partition("=")[0]
         if word and " " in self.prog:
-            near = difflib.get_close_matches(word, self._option_string_actions, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            self.error(f"got {word}, which is no option of this command{hint}")
+            hint = hint_of(word, self._option_string_actions)
+            said = f"got {word}, which is no option of this command"
+            self.error(f"{said}; {hint}" if hint else said)
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the command line and leave with status 2."""
         if choice := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
             known = re.findall(r"[\w.-]+", choice[2])
-            near = difflib.get_close_matches(choice[1], known, n=1)
+            hint = hint_of(choice[1], known, f"known are {', '.join(known)}")
             if "check" in known and TARGET.search(choice[1]):
-                near = [f"{self.prog} check {shlex.quote(choice[1])}"]
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+                hint = f"did you mean {self.prog} check {shlex.quote(choice[1])}?"
             message = f"got {choice[1]!r}; {hint}"
         see = " See" if message.endswith("?") else "; see"
         self.exit(COULD_NOT_START, f"{self.prog}: {message}{see} {self.prog} --help.\n")

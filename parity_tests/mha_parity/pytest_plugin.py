@@ -5,7 +5,6 @@ Loads neither numpy nor torch, and nothing of the harness but the options withou
 
 from __future__ import annotations
 
-import difflib
 import json
 import warnings
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ import pytest
 
 from mha_parity.core.features import AXES
 from mha_parity.core.option_flags import add_options, from_namespace
+from mha_parity.core.option_values import hint_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -306,6 +306,5 @@ def _one_of(word: str, known: list[str], what: str) -> str:
     """Return the word, or end the session with the closest one that is known."""
     if word in known:
         return word
-    close = difflib.get_close_matches(word, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else "see mha-parity list features."
+    hint = hint_of(word, known, "see mha-parity list features.")
     raise pytest.UsageError(f"mha-parity: got {word!r}, but no such {what}; {hint}")

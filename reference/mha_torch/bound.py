@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_torch.plain import Array, Stages, in_projection
+from mha_torch.plain import Array, Stages, in_projection, split_heads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ def attention_bound(
     heads = stages.q.shape[1]
     weights, biases = in_projection(state, query.shape[-1], np.float64)
     errors = [
-        _split(_linear_error(inputs, weight, bias, 0.0, unit=unit, tiny=tiny), heads)
+        split_heads(_linear_error(inputs, weight, bias, 0.0, unit=unit, tiny=tiny), heads)
         for inputs, weight, bias in zip((query, key, value), weights, biases, strict=True)
     ]
     dq, dk, dv = (
@@ -159,11 +159,6 @@ def _linear_error(
 
 def _product(rows: Array, columns: Array) -> Array:
     return np.asarray(np.matmul(rows, columns.swapaxes(-1, -2)))
-
-
-def _split(error: Array, heads: int) -> Array:
-    samples, length, width = error.shape
-    return error.reshape(samples, length, heads, width // heads).swapaxes(1, 2)
 
 
 def _appended(error: Array, rows: Array) -> Array:

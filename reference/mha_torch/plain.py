@@ -71,7 +71,7 @@ def stages(
         for inputs, weight, bias in zip((query, key, value), weights_in, biases_in, strict=True)
     )
     k, v = _with_bias_kv(k, v, state, dtype)
-    q, k, v = (_split(rows, num_heads) for rows in (q, k, v))
+    q, k, v = (split_heads(rows, num_heads) for rows in (q, k, v))
     if add_zero_attn:
         k, v = _with_zero_key(k), _with_zero_key(v)
     if is_causal and attn_mask is None:
@@ -193,7 +193,7 @@ def _with_zero_key(heads: Array) -> Array:
     return np.concatenate([heads, zeros], axis=2)
 
 
-def _split(rows: Array, num_heads: int) -> Array:
+def split_heads(rows: Array, num_heads: int) -> Array:
     """Turn (N, S, E) into (N, H, S, D): head h owns the features h * D up to (h + 1) * D."""
     samples, length, width = rows.shape
     return rows.reshape(samples, length, num_heads, width // num_heads).swapaxes(1, 2)

@@ -51,6 +51,11 @@ class WorkerClient(ProcessOwner):
         )  # fmt: skip
         self._opened: messages.OpenReply | None = None
 
+    @property
+    def pid(self) -> int:
+        """The number of the contender's process."""
+        return self._process.pid
+
     def opened(self) -> messages.OpenReply:
         """Wait until the contender is loaded; raise ``UnableError`` where it cannot be."""
         if self._opened is None:

@@ -36,7 +36,7 @@ def bench(asked: argparse.Namespace, console: Console) -> int:
     settings = _settings(asked)
     baseline = json_document.read(asked.compare) if asked.compare else None
     json_document.writable([asked.json, asked.markdown], asked.plot)
-    report = run(_tasks(asked), settings, console)
+    report = run(asked_tasks(asked), settings, console)
     table.summary(report, console)
     if asked.json:
         json_document.write(report, asked.json)
@@ -97,7 +97,8 @@ def _settings(asked: argparse.Namespace) -> BenchSettings:
     )
 
 
-def _tasks(asked: argparse.Namespace) -> list[Task]:
+def asked_tasks(asked: argparse.Namespace) -> list[Task]:
+    """Return the tasks of a parsed command line: its sizes, with and without what is asked."""
     sizes = asked.sizes or SETS["quick" if asked.quick else "default"]
     kinds = (BOTH[asked.causal], BOTH[asked.padded], BOTH[asked.backward])
     return tasks(sizes, *kinds, dtype=asked.dtype)

@@ -109,7 +109,7 @@ def time_task(
         judged_tasks = [_JudgedTask.of(each, offer, stack) for each in _judged_on(task)]
         calls = _judged(clients, judged_tasks, tell)
         quiet = Disturbance(clients)
-        _rounds(clients, calls, settings.rounds, tell)
+        time_rounds(clients, calls, settings.rounds, tell)
         disturbed = quiet.cores()
         for entry, client in clients:
             if entry.status == "timed":
@@ -208,13 +208,13 @@ def _judged(
                 if entry.status != "timed":
                     break
                 calls[entry.contender.name] = max(1, round(LEAST_SECONDS / max(seconds, 1e-9)))
-            _rest(client)
+            wait_at_rest(client)
         except UnableError as why:
             entry.leave_out("failed" if why.failed else "left out", str(why))
     return calls
 
 
-def _rest(client: WorkerClient) -> None:
+def wait_at_rest(client: WorkerClient) -> None:
     """Wait until the threads of a process sleep."""
     until = time.perf_counter() + PATIENCE
     used, busy = client.used(), True
@@ -224,7 +224,7 @@ def _rest(client: WorkerClient) -> None:
         busy = used - before > AT_REST * LOOK
 
 
-def _rounds(
+def time_rounds(
     clients: Clients, calls: dict[str, int], wanted: int | None, tell: Callable[[str], None]
 ) -> None:
     """Time all contenders in each round, in reverse order in every other one."""
@@ -238,7 +238,7 @@ def _rounds(
         for entry, client in racing[:: -1 if done % 2 else 1]:
             try:
                 entry.times.append(client.measure(calls[entry.contender.name]))
-                _rest(client)
+                wait_at_rest(client)
             except UnableError as why:
                 entry.leave_out("failed", str(why))
         racing = [(entry, client) for entry, client in racing if entry.status == "timed"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import query_shared_with
-from mha_parity.catalogue.planted import Planted
+from mha_parity.catalogue.planted import Planted, is_not_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,4 +56,4 @@ def planted_arguments() -> tuple[Planted, ...]:
 
 
 def _not_empty(holds: Callable[[Case], bool]) -> Callable[[Case], bool]:
-    return lambda case: 0 not in (case.batch, case.queries, case.keys) and holds(case)
+    return lambda case: is_not_empty(case) and holds(case)

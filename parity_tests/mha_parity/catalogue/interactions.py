@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.planted import LastRowScaled, Planted
+from mha_parity.catalogue.planted import LastRowScaled, Planted, is_not_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -66,14 +66,14 @@ def _causal() -> Iterator[Planted]:
         for order, compares in (("L < S", _has_fewer), ("L > S", _has_more)):
             yield Planted(
                 condition=f"causal from the last key, {order}, {name}", family="interaction",
-                holds=_all(_is_causal, on_path, compares, _is_not_empty), kind=CausalFromLastKey,
+                holds=_all(_is_causal, on_path, compares, is_not_empty), kind=CausalFromLastKey,
             )  # fmt: skip
 
 
 def _masks() -> Iterator[Planted]:
     for condition, holds in MASKS.items():
         yield Planted(
-            condition=condition, family="interaction", holds=_all(holds, _is_not_empty),
+            condition=condition, family="interaction", holds=_all(holds, is_not_empty),
             kind=LastRowScaled,
         )  # fmt: skip
 
@@ -92,7 +92,3 @@ def _has_fewer(case: Case) -> bool:
 
 def _has_more(case: Case) -> bool:
     return case.queries > case.keys
-
-
-def _is_not_empty(case: Case) -> bool:
-    return 0 not in (case.batch, case.queries, case.keys)

@@ -30,6 +30,11 @@ class LastRowScaled(Attention):
         return heads
 
 
+def is_not_empty(case: Case) -> bool:
+    """Return whether a case has samples, queries and keys."""
+    return 0 not in (case.batch, case.queries, case.keys)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Planted:
     """One planted bug: ``kind`` computes the answer where ``holds`` is true of the case.

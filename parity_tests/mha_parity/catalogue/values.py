@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.catalogue.base import Attention
-from mha_parity.catalogue.planted import Planted
+from mha_parity.catalogue.planted import Planted, is_not_empty
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
-    from mha_parity.core.case import Case
 
 
 class ZeroScoreHidden(Attention):
@@ -232,10 +231,6 @@ KINDS: tuple[tuple[str, type[Attention]], ...] = (
 def planted_values() -> tuple[Planted, ...]:
     """Return the planted bugs of this family."""
     return tuple(
-        Planted(condition=condition, family="value", holds=_not_empty, kind=kind)
+        Planted(condition=condition, family="value", holds=is_not_empty, kind=kind)
         for condition, kind in KINDS
     )
-
-
-def _not_empty(case: Case) -> bool:
-    return 0 not in (case.batch, case.queries, case.keys)

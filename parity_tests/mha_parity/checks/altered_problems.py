@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.core.problem import WEIGHTS
+from mha_parity.core.problem import INPUTS, WEIGHTS, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.features import Offer
-    from mha_parity.core.problem import Problem
 
 MIN_LENGTH = 2  # queries and keys, of which half can be left out
-ROWS = ("query", "key", "value")
 MASKS = ("key_padding_mask", "attn_mask")
 CASE_AXES = {"key_padding_mask": "padding", "attn_mask": "attn"}
 
@@ -27,7 +25,7 @@ CASE_AXES = {"key_padding_mask": "padding", "attn_mask": "attn"}
 def other_problem(problem: Problem) -> Problem:
     """Return another problem of the same shapes: rows and weights reversed, times -1.5."""
     weights = ("w_q", "w_k", "w_v", "b_v", "bias_v", "w_out")
-    return _changed(problem, (*ROWS, *weights), lambda a: a[..., ::-1] * a.dtype.type(-1.5))
+    return _changed(problem, (*INPUTS, *weights), lambda a: a[..., ::-1] * a.dtype.type(-1.5))
 
 
 def other_rows(problem: Problem) -> Problem:
@@ -35,13 +33,13 @@ def other_rows(problem: Problem) -> Problem:
 
     Their sums and norms stay: a result that is kept by one of these is taken for theirs.
     """
-    several = min(getattr(problem, name).shape[-1] for name in ROWS) > 1
-    return _changed(problem, ROWS, lambda array: array[..., ::-1] if several else -array)
+    several = min(getattr(problem, name).shape[-1] for name in INPUTS) > 1
+    return _changed(problem, INPUTS, lambda array: array[..., ::-1] if several else -array)
 
 
 def scaled_rows(problem: Problem, factor: float) -> Problem:
     """Return the problem with all rows times a factor."""
-    return _changed(problem, ROWS, lambda array: array * array.dtype.type(factor))
+    return _changed(problem, INPUTS, lambda array: array * array.dtype.type(factor))
 
 
 def _changed(problem: Problem, names: Iterable[str], change: Callable[[Array], Array]) -> Problem:
@@ -62,7 +60,7 @@ def shortened(problem: Problem) -> Problem | None:
     queries, keys = problem.case.queries // 2, problem.case.keys // 2
     changes: dict[str, object] = {}
     cut: dict[int, Array] = {}
-    for name, length in zip(ROWS, (queries, keys, keys), strict=True):
+    for name, length in zip(INPUTS, (queries, keys, keys), strict=True):
         array = getattr(problem, name)
         changes[name] = cut.setdefault(id(array), array[:, :length].copy())
     if problem.key_padding_mask is not None:
@@ -76,7 +74,7 @@ def first_sample(problem: Problem) -> Problem | None:
     """Return the problem of the first sample alone; None where there are no others."""
     if problem.case.batch < 2 or problem.case.layout == "unbatched":
         return None
-    counts = dict.fromkeys((*ROWS, "key_padding_mask"), 1) | {"attn_mask": problem.num_heads}
+    counts = dict.fromkeys((*INPUTS, "key_padding_mask"), 1) | {"attn_mask": problem.num_heads}
     changes: dict[str, object] = {}
     cut: dict[int, Array] = {}
     for name, count in counts.items():
@@ -151,7 +149,7 @@ def after_keys_of(problem: Problem, earlier: Problem) -> Problem | None:
     masked = problem.is_causal or any(getattr(problem, name) is not None for name in MASKS)
     if masked or earlier.case.batch != problem.case.batch:
         return None
-    names = ROWS if problem.query is problem.key is problem.value else ROWS[1:]
+    names = INPUTS if problem.query is problem.key is problem.value else INPUTS[1:]
     joined: dict[int, Array] = {}
     changes: dict[str, Any] = {}
     for name in names:

@@ -138,7 +138,7 @@ class MonitoredCandidate:
         self._last = None if related else problem.case
         self._lost = []
         if not related and not failed and REPEAT.number(problem.case) and is_repeatable(problem):
-            repeated = self._repeated(problem, call, answer, kept)
+            repeated = self.repeated_answers(problem, call, answer, kept)
             findings += self._further("repeated calls", repeated)
         if not related and (number := EXTRA.number(problem.case)):
             for name, further in self._extra(problem, number):
@@ -178,7 +178,7 @@ class MonitoredCandidate:
         finally:
             self.on_check("")
 
-    def _repeated(
+    def repeated_answers(
         self, problem: Problem, call: Call, answer: Answer, kept: Answer
     ) -> Iterator[str]:
         """Repeat the call: at once, with other seeds, after another problem, with the same object.

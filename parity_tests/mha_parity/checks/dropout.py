@@ -120,7 +120,7 @@ def check_dropout(bound: Convention, case: Case, number: int) -> Iterator[str]:
     if trained.visible_count * -math.log(1 - P) > -math.log(false_alarm_probability(number)):
         stuck = equal_up_to_rounding(clean.output, again.output)
         yield f"dropout on again: {NO_DROPOUT_AFTER_EVAL}" if stuck else "dropout on again"
-    found = list(_weights(bound, trained, number))
+    found = list(weight_findings(bound, trained, number))
     yield from found
     if not any(": " in each for each in found):  # else dropout 1 fails for the same reason
         yield from _everything(bound, problem)
@@ -207,7 +207,7 @@ class TrainingModeAnswer:
         return np.moveaxis(blocks, 2, 1)
 
 
-def _weights(bound: Convention, trained: TrainingModeAnswer, number: int) -> Iterator[str]:
+def weight_findings(bound: Convention, trained: TrainingModeAnswer, number: int) -> Iterator[str]:
     """Check which weights are dropped, and the factor on the others."""
     difference = np.abs(trained.halves[..., 0, :] - trained.halves[..., 1, :])
     if not (difference <= trained.atol).all():
@@ -219,7 +219,7 @@ def _weights(bound: Convention, trained: TrainingModeAnswer, number: int) -> Ite
         return
     yield "dropout on the weights"
     if not trained.rescaled:
-        yield _wrong_factor(trained)
+        yield wrong_factor(trained)
         return
     yield from ("dropout after the softmax", "dropout rescales", _rate(trained, number))
     if bound.drops_as_torch:
@@ -228,7 +228,7 @@ def _weights(bound: Convention, trained: TrainingModeAnswer, number: int) -> Ite
     yield from check_dropout_gradients(trained.problem, trained.answer, trained.weights, kept)
 
 
-def _wrong_factor(trained: TrainingModeAnswer) -> str:
+def wrong_factor(trained: TrainingModeAnswer) -> str:
     """Return the finding on weights that are neither 0 nor larger by 1/(1 - p)."""
     actual, expected = (each.sum(axis=-1) for each in (trained.dropped, trained.weights))
     rows = np.isfinite(actual)  # a row whose logits are all dropped is NaN

@@ -27,8 +27,8 @@ class ForbiddenModules:
 
     def __enter__(self) -> Self:
         if self._modules:
-            threading.setprofile(self._record)
-            self._profiling = profiling(self._record)
+            threading.setprofile(self.record)
+            self._profiling = profiling(self.record)
             self._profiling.__enter__()
         return self
 
@@ -42,7 +42,8 @@ class ForbiddenModules:
         for module, function in self._calls.items():
             yield f"forbidden modules: the call ran {function} of {module}."
 
-    def _record(self, frame: FrameType, event: str, argument: Any) -> None:
+    def record(self, frame: FrameType, event: str, argument: Any) -> None:
+        """Note a call of a forbidden module; the arguments are those of a profile function."""
         if event == "call":
             module = frame.f_globals.get("__name__", "")
             name = frame.f_code.co_name

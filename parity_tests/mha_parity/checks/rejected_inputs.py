@@ -18,13 +18,13 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.variants import plain_variant
 from mha_parity.core.candidate import REMARK, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
+from mha_parity.core.problem import INPUTS, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
-    from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
     from mha_parity.targets.conventions.calls import Call
 
@@ -40,7 +40,6 @@ LENGTH_REMARK = (
     "that names both lengths"
 )
 SIZES = (5, 7, 6)  # queries, keys, head_dim
-ROWS = ("query", "key", "value")
 
 
 def check_rejected_inputs(bound: Convention, case: Case) -> Iterator[str]:
@@ -63,7 +62,7 @@ def check_integers(bound: Convention, problem: Problem) -> Iterator[str]:
     if bound.library.name != "numpy" or "float64" not in bound.offer["dtype"]:
         return
     whole: dict[int, Array] = {}
-    rows = {name: getattr(problem, name) for name in ROWS}
+    rows = {name: getattr(problem, name) for name in INPUTS}
     changes = {name: whole.setdefault(id(a), np.rint(a)) for name, a in rows.items()}
     floats = problem.replace(**changes)
     call = bound.prepare(floats)
@@ -78,7 +77,7 @@ def check_integers(bound: Convention, problem: Problem) -> Iterator[str]:
 
 def _of_integers(call: Call) -> Call:
     """Return the call with integer inputs; one array passed twice stays one array."""
-    given = {id(array) for name, array in call.given if name in ROWS}
+    given = {id(array) for name, array in call.given if name in INPUTS}
     converted: dict[int, Any] = {}
     args = tuple(
         converted.setdefault(id(arg), arg.astype(np.int64)) if id(arg) in given else arg

@@ -89,10 +89,10 @@ def check_statelessness(bound: Convention, problem: Problem, number: int) -> Ite
     if sequence.departure(sequence.this, _after(sequence, (), sequence.this)):
         return
     checks = (
-        _in_sequence,
+        in_sequence,
         _fewer_samples,
-        _rewritten,
-        _reloaded,
+        rewritten_arrays,
+        reloaded_weights,
         *([repeated_calls] if number % 3 == 1 else []),
     )
     sequence.mode = sequence.modes[-1] if number % 4 > 1 and sequence.modes else AS_BUILT
@@ -135,7 +135,7 @@ def _is_plain(problem: Problem) -> bool:
     return (case.regime, case.masked_rows) == (PLAIN["regime"], PLAIN["masked_rows"])
 
 
-def _in_sequence(sequence: CallSequence) -> Iterator[str]:
+def in_sequence(sequence: CallSequence) -> Iterator[str]:
     """Yield what departs in the sequence of calls, or is overwritten in it."""
     function = sequence.new()
     responses: list[Response] = []
@@ -285,7 +285,7 @@ def _overwriting(sequence: CallSequence, step: Step, others: Sequence[Step]) -> 
     return "several calls"
 
 
-def _rewritten(sequence: CallSequence) -> Iterator[str]:
+def rewritten_arrays(sequence: CallSequence) -> Iterator[str]:
     """Yield that an answer is kept by the identity of the arrays."""
     this, other = (each._replace(mode=sequence.mode) for each in (sequence.this, sequence.other))
     call = sequence.bound.prepare(this.problem)
@@ -317,7 +317,7 @@ def repeated_calls(sequence: CallSequence) -> Iterator[str]:
     sequence.restore(function)
 
 
-def _reloaded(sequence: CallSequence) -> Iterator[str]:
+def reloaded_weights(sequence: CallSequence) -> Iterator[str]:
     """Yield that weights loaded after a call in a mode are not those that the next one has."""
     problem, step = sequence.this.problem, sequence.this._replace(mode=sequence.mode)
     if step.mode is AS_BUILT:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from mha_parity.catalogue import FAMILIES, Attention, attend, catalogue, whole_o
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding, max_difference
 from mha_parity.core.features import label
+from mha_parity.core.option_values import hint_of
 from mha_parity.report.columns import ReportText
 from mha_parity.run.shrink import smallest_failing_case
 
@@ -57,8 +57,7 @@ def find(name: str) -> Bug:
     bugs = catalogue()
     if name in bugs:
         return bugs[name]
-    close = difflib.get_close_matches(name, bugs, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else "see mha-parity list bugs."
+    hint = hint_of(name, bugs, "see mha-parity list bugs.", most=3)
     raise ValueError(f"got the bug {name!r}, but the catalogue has no such one; {hint}")
 
 

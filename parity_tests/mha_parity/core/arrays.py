@@ -1,4 +1,4 @@
-"""The array type that annotations name, and heads as an axis or side by side."""
+"""The array type that annotations name, heads as an axis or side by side, and the softmax."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def merge_heads(heads: Array) -> Array:
     """Turn (N, H, L, D) into (N, L, H D)."""
     samples, count, length, width = heads.shape
     return heads.swapaxes(1, 2).reshape(samples, length, count * width)
+
+
+def softmax(scores: Array, axis: int = -1) -> Array:
+    """Return exp(scores) divided by its sum along an axis; an axis may be empty."""
+    powers = np.exp(scores - scores.max(axis=axis, keepdims=True, initial=-np.inf))
+    return np.asarray(powers / powers.sum(axis=axis, keepdims=True))

@@ -110,6 +110,7 @@ AXES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 
 # The plainest value of each axis: what shrinking goes towards, and what an id leaves out.
+DTYPES = tuple(AXES["dtype"])  # the most exact first
 PLAIN: Mapping[str, str] = MappingProxyType(
     {axis: next(iter(values)) for axis, values in AXES.items()}
     | {"dtype": "float64", "heads": "many", "memory": "c"}

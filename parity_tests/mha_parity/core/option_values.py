@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+from typing import TYPE_CHECKING
 
 from mha_parity.core.features import AXES
 from mha_parity.core.options import MEANINGS, POLICIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 MAX_DIGITS = 18  # of a number that 64 bits hold
 
@@ -97,6 +101,20 @@ def one_of(word: str, known: tuple[str, ...], what: str) -> str:
     """Return a word that is known; of any other, raise what it was meant for and the nearest."""
     if word in known:
         return word
-    close = difflib.get_close_matches(word, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
-    raise argparse.ArgumentTypeError(f"got {word!r}, but no such {what}{hint}")
+    hint = hint_of(word, known, f"known are {', '.join(known)}", write=repr)
+    raise argparse.ArgumentTypeError(f"got {word!r}, but no such {what}; {hint}")
+
+
+def hint_of(
+    word: str,
+    known: Iterable[str],
+    otherwise: str = "",
+    most: int = 1,
+    write: Callable[[str], str] = str,
+) -> str:
+    """Return the question whether the nearest known words are meant; ``otherwise`` if none is near.
+
+    ``write`` gives a word as it stands in the question.
+    """
+    close = difflib.get_close_matches(word, list(known), n=most)
+    return f"did you mean {' or '.join(map(write, close))}?" if close else otherwise

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
 
+INPUTS = ("query", "key", "value")
 WEIGHTS = ("w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "bias_k", "bias_v", "w_out", "b_out")
 
 

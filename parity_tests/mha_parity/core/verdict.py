@@ -210,7 +210,7 @@ class Verdict:
             if not self.failed:
                 return f"Parity does not hold: {self.target}: {self._over_run}."
             dtype = f" {self.dtype_finding}, and" if self.dtype_finding else ""
-            stopped = f"stopped at the first failure after {_cases(self.run)}"
+            stopped = f"stopped at the first failure after {counted_cases(self.run)}"
             left = f"; {stopped}" if self.stopped_early else ""
             return f"Parity does not hold: {self.target}{dtype} fails {cases}{left}."
         if self.failed:
@@ -285,7 +285,8 @@ class Refusal:
     sentence: str
 
 
-def _cases(count: int) -> str:
+def counted_cases(count: int) -> str:
+    """Return a count of cases in words."""
     return "1 case" if count == 1 else f"{count} cases"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import plain_distance
-from mha_parity.core.features import EXTREME_VALUES
+from mha_parity.core.features import DTYPES, EXTREME_VALUES
 from mha_parity.diagnose.evidence import Observation
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _half(case: Case) -> bool:
 
 def plain_offer(offer: Offer) -> Offer:
     """Return the offer in its most exact dtype, without odd values, rows without keys and so on."""
-    dtypes = [d for d in ("float64", "float32", "float16", "bfloat16") if d in offer["dtype"]]
+    dtypes = [d for d in DTYPES if d in offer["dtype"]]
     wanted: dict[str, tuple[str, ...]] = {
         "dtype": (dtypes[0],),
         "masked_rows": ("none",),

@@ -59,7 +59,7 @@ def _directions(problem: Problem, reference: Reference) -> Array:
     p, heads, v = (rows.astype(np.float64) for rows in (stages.weights, stages.heads, stages.v))
     seen = np.isfinite(heads).all(axis=-1, keepdims=True) & np.isfinite(p).all(-1, keepdims=True)
     p, heads = np.where(seen, p, 0), np.where(seen, heads, 0)
-    moved = p[:, :, None] * _moves(problem, stages.logits, p)  # (N, H, K - 1, L, S')
+    moved = p[:, :, None] * weight_moves(problem, stages.logits, p)  # (N, H, K - 1, L, S')
     pushed = moved @ v[:, :, None] - moved.sum(axis=-1, keepdims=True) * heads[:, :, None]
     found = np.concatenate((heads[:, :, None], pushed), axis=2)
     if problem.w_out is not None:
@@ -96,7 +96,7 @@ def _orthogonalised(products: Array) -> Array:
     return np.concatenate((_without(gain, scale, products), pure, rest), axis=1)
 
 
-def _moves(problem: Problem, logits: Array, p: Array) -> Array:
+def weight_moves(problem: Problem, logits: Array, p: Array) -> Array:
     """Return the suspected relative moves of the weights, (N, H, K - 1, L, S')."""
     logits = logits.astype(np.float64)
     usable = (p > 0) & np.isfinite(logits)

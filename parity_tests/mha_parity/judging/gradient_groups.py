@@ -8,12 +8,11 @@ import numpy as np
 
 from mha_parity.core.arrays import split_heads
 from mha_parity.core.check_result import NO_INDEX, Place
+from mha_parity.core.problem import INPUTS, Problem
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
-    from mha_parity.core.problem import Problem
 
-INPUTS = ("query", "key", "value")
 IN_PROJECTIONS = ("in_proj", "q_proj", "k_proj", "v_proj")
 
 

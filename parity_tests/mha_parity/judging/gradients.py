@@ -18,7 +18,8 @@ import numpy as np
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.features import EXTREME_VALUES
-from mha_parity.judging.gradient_groups import INPUTS, gradient_place, group_rows, worst_index
+from mha_parity.core.problem import INPUTS, Problem
+from mha_parity.judging.gradient_groups import gradient_place, group_rows, worst_index
 from mha_parity.judging.nonfinite import reference_under
 from mha_parity.judging.output import (
     DEFAULT_SETTINGS,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
     from mha_parity.core.options import Policy
-    from mha_parity.core.problem import Problem
     from mha_parity.oracle.reference import Reference
 
 CHECK = "gradient of "

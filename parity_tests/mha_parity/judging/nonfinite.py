@@ -162,10 +162,10 @@ def policy_of(
         distance = np.abs(found - judged.of(expected.output, expected.weights)[places])
         excepted[policy] = float(np.nan_to_num(distance, nan=np.inf).max())
     nearest = min(excepted, key=lambda policy: excepted[policy])
-    return nearest if excepted[nearest] <= _reach(problem, reference, judged) else OTHER
+    return nearest if excepted[nearest] <= policy_reach(problem, reference, judged) else OTHER
 
 
-def _reach(problem: Problem, reference: Reference, judged: JudgedArray) -> float:
+def policy_reach(problem: Problem, reference: Reference, judged: JudgedArray) -> float:
     """Return a rounding of each term that goes into an element, for the largest terms there are."""
     unit = roundoff(problem.dtype)
     terms = problem.case.embed_dim + reference.weights.shape[-1] + problem.num_heads + 16

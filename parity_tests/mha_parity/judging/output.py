@@ -274,7 +274,7 @@ class OutputJudge:
         What sums in 16 bits allow is computed sample by sample, that of the largest error first.
         """
         beyond = (
-            judged.worst(np.where(judged.finite & (difference > self._limit(judged)), 1, 0)) > 0
+            judged.worst(np.where(judged.finite & (difference > self.limit_of(judged)), 1, 0)) > 0
         )
         largest = np.where(beyond, error, 0).max(axis=1, initial=0)
         return any(
@@ -288,7 +288,7 @@ class OutputJudge:
         narrow = self.order_spread.narrow_of(judged, sample)
         return np.asarray(self.settings.k * narrow + ROUNDINGS * judged.rounding[sample])
 
-    def _limit(self, judged: JudgedArray) -> Array:
+    def limit_of(self, judged: JudgedArray) -> Array:
         """Return the largest error that rounding explains, element by element."""
         limits = bound(self.problem, self.reference)
         limit = judged.of(limits.output, limits.weights)
@@ -302,7 +302,7 @@ class OutputJudge:
 
         No order errs by more than the bound, but for those that sum in 16 bits.
         """
-        limit = judged.worst(np.where(judged.finite, self._limit(judged), 0))
+        limit = judged.worst(np.where(judged.finite, self.limit_of(judged), 0))
         least = self.settings.k * limit + ROUNDINGS * judged.rounding
         if not (error > least).any():
             return False

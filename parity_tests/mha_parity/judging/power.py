@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.core.arrays import merge_heads
+from mha_parity.core.arrays import merge_heads, softmax
 from mha_parity.oracle.error_bound import bound
 
 if TYPE_CHECKING:
@@ -67,16 +67,11 @@ def _wrong(problem: Problem, reference: Reference) -> Iterator[tuple[str, Array]
     yield "uniform weights", (visible / visible.sum(axis=-1, keepdims=True)) @ v
     yield "keys reversed", p @ v[:, :, ::-1]
     if raw.shape[-1] == raw.shape[-2]:
-        yield "Q and K exchanged", _softmax(problem.scale * raw.swapaxes(-1, -2) + masks) @ v
-    yield "no scale", _softmax(raw + masks) @ v
+        yield "Q and K exchanged", softmax(problem.scale * raw.swapaxes(-1, -2) + masks) @ v
+    yield "no scale", softmax(raw + masks) @ v
     model = problem.num_heads * problem.head_dim
-    yield "scale 1/sqrt(d_model)", _softmax(raw / math.sqrt(model) + masks) @ v
-    yield "softmax over queries", _softmax(logits, axis=-2) @ v
-
-
-def _softmax(logits: Array, axis: int = -1) -> Array:
-    powers = np.exp(logits - logits.max(axis=axis, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
+    yield "scale 1/sqrt(d_model)", softmax(raw / math.sqrt(model) + masks) @ v
+    yield "softmax over queries", softmax(logits, axis=-2) @ v
 
 
 def _projected(problem: Problem, heads: Array) -> Array:

@@ -18,7 +18,7 @@ from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, EvalOrder, Prepar
 from mha_parity.oracle.recorded import active, kept_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
@@ -29,11 +29,16 @@ if TYPE_CHECKING:
 class OrderSpread:
     """The orders of one problem, computed when asked for."""
 
-    def __init__(self, problem: Problem, orders: Sequence[EvalOrder] = EVAL_ORDERS) -> None:
-        """Start with no order computed."""
+    def __init__(
+        self,
+        problem: Problem,
+        orders: Sequence[EvalOrder] = EVAL_ORDERS,
+        answers: Iterable[tuple[Array, Array]] = (),
+    ) -> None:
+        """Start with the output and the weights of the first orders, if they are known."""
         self._problem = problem
         self._orders = tuple(orders)
-        self._answers: list[tuple[Array, Array]] = []
+        self._answers = list(answers)
         self._narrow_samples: dict[int, tuple[Array, Array]] = {}
 
     @classmethod

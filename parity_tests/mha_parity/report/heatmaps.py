@@ -94,7 +94,7 @@ def _bar(figure: Any, mesh: Any, place: tuple[float, float, float, float]) -> No
     least, most = mesh.get_clim()
     ticks = [least, (least + most) / 2, most]
     bar = figure.colorbar(mesh, cax=figure.add_axes(place), ticks=ticks)
-    bar.ax.set_yticklabels([_short(value) for value in ticks])
+    bar.ax.set_yticklabels([cell_text(value) for value in ticks])
     bar.ax.tick_params(length=0, colors=INK, labelsize=6.5, pad=2)
     bar.outline.set_visible(False)
     bar.solids.set_rasterized(True)
@@ -140,12 +140,12 @@ def _numbers(axes: Any, values: Array, mesh: Any) -> None:
         red, green, blue, _ = mesh.to_rgba(value)
         bright = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
         axes.text(
-            column + 0.5, row + 0.5, _short(float(value)), ha="center", va="center",
+            column + 0.5, row + 0.5, cell_text(float(value)), ha="center", va="center",
             fontsize=6.5, color=INK if np.isnan(value) else "black" if bright else "white",
         )  # fmt: skip
 
 
-def _short(value: float) -> str:
+def cell_text(value: float) -> str:
     """Return two digits behind the point, without the zero before it; fewer of large numbers."""
     if np.isnan(value):
         return "?"

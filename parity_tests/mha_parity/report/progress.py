@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+Item = TypeVar("Item")
 STATUS_EVERY = 0.5  # seconds
 LINE_EVERY = 10.0  # seconds between plain lines, so that a log stays readable
 
@@ -90,6 +91,13 @@ def error_console() -> Console:
     rich takes it for one where FORCE_COLOR is set, as in many CI jobs, and would draw into the log.
     """
     return Console(stderr=True, force_terminal=sys.stderr.isatty())
+
+
+def counted(items: Iterable[Item], tick: Callable[[int, int], None], total: int) -> Iterator[Item]:
+    """Yield the items; ``tick`` is called with (done, total) before each."""
+    for done, item in enumerate(items, start=1):
+        tick(done, total)
+        yield item
 
 
 @contextmanager

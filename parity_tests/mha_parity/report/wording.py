@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mha_parity.core.check_result import SYSTEMATIC
 from mha_parity.core.features import label
 from mha_parity.core.parameters import Role, Status
+from mha_parity.core.verdict import counted_cases
 from mha_parity.report.correlations import axes, title
 
 if TYPE_CHECKING:
@@ -125,11 +126,6 @@ def source_links(source: str) -> list[tuple[str, str]]:
     return found
 
 
-def cases(count: int) -> str:
-    """Return a count of cases in words."""
-    return "1 case" if count == 1 else f"{count} cases"
-
-
 def formatted(detail: str, lines: int) -> str:
     """Return the first line and the last lines of a long text, without control characters.
 
@@ -163,7 +159,12 @@ def judged_counts(verdict: Verdict) -> str:
     """Return in one line how many cases, features, dtypes and checks were judged."""
     tested = [row for row in verdict.features if row.status in {"pass", "fail"}]
     named = [feature_words(row) for row in tested if row.axis == "dtype"]
-    parts = [cases(verdict.run), *named, f"{len(tested)} features", f"{len(verdict.checks)} checks"]
+    parts = [
+        counted_cases(verdict.run),
+        *named,
+        f"{len(tested)} features",
+        f"{len(verdict.checks)} checks",
+    ]
     return " · ".join(parts)
 
 
@@ -175,7 +176,7 @@ def sensitivity(verdict: Verdict) -> str:
     least = verdict.power[name]
     return (
         f"each of {len(verdict.power)} gross mistakes would fail {least} or more of "
-        f"{cases(verdict.weighed)} (fewest: {name})"
+        f"{counted_cases(verdict.weighed)} (fewest: {name})"
     )
 
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from mha_parity.core.check_result import MASKED_ROWS
-from mha_parity.core.verdict import Diagnosis
+from mha_parity.core.verdict import Diagnosis, counted_cases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def by_demand(failing: Sequence[CaseResult], wanted: Policy | None) -> tuple[Dia
     results = [each for case_result in failing for each in case_result.check_results]
     details = [each.detail for each in results if each.severity.fails]
     found = dict.fromkeys(WORDS[match[1]] for text in details if (match := FOUND.search(text)))
-    cases = "1 case" if len(failing) == 1 else f"{len(failing)} cases"
+    cases = counted_cases(len(failing))
     return (
         Diagnosis(
             bug=None,

@@ -10,8 +10,9 @@ from mha_parity.core.arrays import split_heads
 from mha_parity.core.check_result import NO_INDEX
 from mha_parity.core.compare import as_float64
 from mha_parity.core.pictures import GradientMatrix, GradientPicture, MatrixAxis
+from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.judging.error_map import is_numeric
-from mha_parity.judging.gradient_groups import IN_PROJECTIONS, INPUTS
+from mha_parity.judging.gradient_groups import IN_PROJECTIONS
 from mha_parity.judging.gradients import CHECK, expected_gradients, gradient_units
 from mha_parity.run.weights_pictures import HEADS, SHOWN, at_first_seen_sizes, failing_again
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer, Candidate
     from mha_parity.core.case import Case
-    from mha_parity.core.problem import Problem
     from mha_parity.core.verdict import Failure
     from mha_parity.judging.output import JudgeSettings
     from mha_parity.oracle.reference import Reference

@@ -15,6 +15,7 @@ from mha_parity.core.verdict import (
     CheckRow,
     FeatureRow,
     Outcome,
+    counted_cases,
 )
 from mha_parity.judging.output import OVERFLOWING
 from mha_parity.run.case_run import ANSWERED
@@ -244,7 +245,7 @@ def _masked_rows(check_results: Iterable[CheckResult]) -> Iterator[str]:
     said: dict[str, list[str]] = {}
     for sentence, count in found.most_common():
         rows, _, what = sentence.removesuffix(".").partition(" are ")
-        said.setdefault(rows, []).append(f"{what} in {_cases(count)}")
+        said.setdefault(rows, []).append(f"{what} in {counted_cases(count)}")
     for rows, counts in said.items():
         torchs = "0" if WITHOUT_KEYS in rows else "NaN"
         yield f"{rows} are {', '.join(counts)}, where torch's module has {torchs}."
@@ -256,7 +257,7 @@ def _unjudged(case_results: Sequence[CaseResult], begins: str) -> str:
     Empty where there is none.
     """
     found = _sentences(case_results, begins)
-    return f"{_cases(len(found))}: {found[-1]}" if found else ""
+    return f"{counted_cases(len(found))}: {found[-1]}" if found else ""
 
 
 def _sentences(case_results: Iterable[CaseResult], begins: str) -> list[str]:
@@ -267,10 +268,6 @@ def _sentences(case_results: Iterable[CaseResult], begins: str) -> list[str]:
         for check_result in case_result.check_results
         if check_result.detail.startswith(begins)
     ]
-
-
-def _cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count} cases"
 
 
 def refuse_unanswered(target: str, convention: str, case_results: Sequence[CaseResult]) -> None:
@@ -290,8 +287,8 @@ def refuse_unanswered(target: str, convention: str, case_results: Sequence[CaseR
     first = next(each for each in tried if each.kind == said.most_common(1)[0][0])
     sentence = first.detail.partition("\n")[0].removeprefix(f"{NOT_CALLED}: ")
     raise TargetError(
-        f"{target} {NOT_CALLED} as {convention}: {sentence}; none of {_cases(len(tried))} was "
-        f"answered, the first was {tried[0].case.id}; it should answer some: mend that, name "
+        f"{target} {NOT_CALLED} as {convention}: {sentence}; none of {counted_cases(len(tried))} "
+        f"was answered, the first was {tried[0].case.id}; it should answer some: mend that, name "
         f"another --convention, or {ADAPTER}."
     )
 

@@ -28,7 +28,7 @@ from mha_parity.core.options import DEFAULT_TARGET, Options
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging.accuracy import measure_errors, times_torch
 from mha_parity.oracle.reference import reference_answer
-from mha_parity.report.progress import error_console, progress
+from mha_parity.report.progress import counted, error_console, progress
 from mha_parity.run.narrowing import restricted
 from mha_parity.targets.bind import bind
 from mha_parity.worker.open_target import opened
@@ -164,16 +164,8 @@ def survey_dtypes(
             drawn = draw_cases(offer | {"dtype": (dtype,)}, cases, seed)
             with showing(dtype) as tick:
                 drawn_errors = surveyed_errors(candidate, drawn, _other_candidates(target))
-                found += rows(dtype, _counted(drawn_errors, tick, cases))
+                found += rows(dtype, counted(drawn_errors, tick, cases))
     return found
-
-
-def _counted(
-    found: Iterator[tuple[Case, Errors]], tick: Callable[[int, int], None], of: int
-) -> Iterator[tuple[Case, Errors]]:
-    for done, pair in enumerate(found, start=1):
-        tick(done, of)
-        yield pair
 
 
 def table(target: str, found: Sequence[SurveyRow]) -> str:

@@ -21,7 +21,8 @@ from mha_parity.judging.output import JudgeSettings, judge_answer
 from mha_parity.judging.systematic_error import SystematicErrorTest
 from mha_parity.oracle.error_bound import bound
 from mha_parity.oracle.reference import reference_answer
-from mha_parity.selftest.mutation_matrix import COMPLETES, GRADIENTS, EntryKind, MutantResult
+from mha_parity.run.case_run import ANSWERED
+from mha_parity.selftest.mutation_matrix import GRADIENTS, EntryKind, MutantResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -132,7 +133,7 @@ class Mutant:
         try:
             return self.function(problem)
         except CandidateError:
-            self.by[COMPLETES] += 1
+            self.by[ANSWERED] += 1
             return None
 
     def kill(self, dtype: str) -> MutantResult:

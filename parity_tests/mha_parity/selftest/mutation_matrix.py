@@ -12,23 +12,23 @@ from mha_parity.catalogue import FAMILIES
 from mha_parity.checks import call_effects
 from mha_parity.checks.metamorphic import RELATIONS
 from mha_parity.core.check_result import MASKED_ROWS, SYSTEMATIC
+from mha_parity.run.case_run import ANSWERED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console
 
 NOT_RUN = "–"
-COMPLETES = "call completes"
 GRADIENTS = "gradients"
 CHECKS = (
-    "output", "weights", GRADIENTS, MASKED_ROWS, SYSTEMATIC, COMPLETES, *RELATIONS,
+    "output", "weights", GRADIENTS, MASKED_ROWS, SYSTEMATIC, ANSWERED, *RELATIONS,
     *call_effects.CHECKS,
 )  # fmt: skip
 # Why a check stays that sees no bug alone.
 REASONS: Mapping[str, str] = {
     **dict.fromkeys(RELATIONS, "it needs no oracle; relations together see bugs alone, below"),
-    COMPLETES: "a call that raises has no output to judge",
+    ANSWERED: "a call that raises has no output to judge",
     call_effects.FURTHER: "a further call that raises has no answer to compare",
     "determinism": "it names the cause of a wrong output: two equal calls differ",
     "statelessness": "it names the cause of a wrong output: an earlier call",
@@ -143,10 +143,8 @@ def show(
 
 def entry_table(matrix: KillMatrix, dtypes: Sequence[str]) -> Table:
     """Return the matrix for a terminal: a row an entry, a column a dtype."""
-    table = Table("wrong attention", *(f"{dtype}: seen by (cases)" for dtype in dtypes), box=None)
-    for name, row in entry_rows(matrix, dtypes):
-        table.add_row(name, *row)
-    return table
+    header = ("wrong attention", *(f"{dtype}: seen by (cases)" for dtype in dtypes))
+    return rich_table(header, ((name, *row) for name, row in entry_rows(matrix, dtypes)))
 
 
 def entry_rows(matrix: KillMatrix, dtypes: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -158,10 +156,7 @@ def entry_rows(matrix: KillMatrix, dtypes: Sequence[str]) -> Iterator[tuple[str,
 
 def check_table(matrix: KillMatrix) -> Table:
     """Return a row for every check, for a terminal."""
-    table = Table(*CHECK_COLUMNS, box=None)
-    for row in bugs_by_check(matrix):
-        table.add_row(*row)
-    return table
+    return rich_table(CHECK_COLUMNS, bugs_by_check(matrix))
 
 
 CHECK_COLUMNS = ("check", "bugs seen", "seen by it alone, or why it stays")
@@ -232,6 +227,14 @@ def markdown(matrices: Sequence[KillMatrix], dtypes: Sequence[str]) -> str:
     lines += ["", "<details><summary>every bug, every check, every dtype</summary>", ""]
     lines += markdown_table(("bug", *dtypes), bugs)
     return "\n".join([*lines, "", "</details>"]) + "\n"
+
+
+def rich_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Return the rows as a table for a terminal."""
+    table = Table(*header, box=None)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def markdown_table(header: Sequence[str], rows: Iterator[Sequence[str]]) -> Iterator[str]:

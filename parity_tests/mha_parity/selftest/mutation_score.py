@@ -26,7 +26,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mha_parity.report.progress import error_console, progress
+from mha_parity.report.progress import counted, error_console, progress
 from mha_parity.selftest.mutation_draw import ROOMS, Mutation, draw
 from mha_parity.selftest.mutation_tests import (
     RecordedTest,
@@ -39,7 +39,7 @@ from mha_parity.selftest.mutation_tests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 Result = TypeVar("Result")
 DATA = Path(__file__).parent / "data"
@@ -139,11 +139,11 @@ def run_changes(
         pool = stack.enter_context(ThreadPoolExecutor(jobs))
         with progress(error_console(), "files of tests", "recording", "files") as tick:
             found = pool.map(lambda file: use(lambda warm: warm.record(file)), files)
-            records = [test for tests in _ticked(found, tick, len(files)) for test in tests or ()]
+            records = [test for tests in counted(found, tick, len(files)) for test in tests or ()]
         use(lambda warm: _control(warm, records))
         with progress(error_console(), "changes", "testing", "changes") as tick:
             tested = pool.map(lambda one: use(lambda warm: run_tests(one, warm, records)), drawn)
-            return [result for result in _ticked(tested, tick, count) if result]
+            return [result for result in counted(tested, tick, count) if result]
 
 
 def _control(warm: WarmProcess, records: Sequence[RecordedTest]) -> None:
@@ -151,14 +151,6 @@ def _control(warm: WarmProcess, records: Sequence[RecordedTest]) -> None:
     fast = sorted(records, key=lambda test: test.seconds)
     if not warm.is_green([test for test in fast if test.seconds < CONTROL]):
         raise RuntimeError("tests of unchanged code fail in the order of their time; mend them.")
-
-
-def _ticked(
-    results: Iterable[Result], tick: Callable[[int, int], None], count: int
-) -> Iterator[Result]:
-    for done, result in enumerate(results, start=1):
-        tick(done, count)
-        yield result
 
 
 def score(tested: Sequence[ChangeResult]) -> float:

@@ -12,7 +12,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.table import Table
 
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
@@ -26,12 +25,13 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.core.options import Options
 from mha_parity.judging.output import JudgeSettings, judge_answer
 from mha_parity.oracle.reference import reference_answer
-from mha_parity.selftest.mutation_matrix import markdown_table
+from mha_parity.selftest.mutation_matrix import markdown_table, rich_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console
+    from rich.table import Table
 
     from mha_parity.catalogue.planted import Planted
     from mha_parity.core.case import Case
@@ -130,10 +130,7 @@ def rows(found: Sequence[Detection]) -> Iterator[tuple[str, ...]]:
 
 def table(found: Sequence[Detection]) -> Table:
     """Return the rows as a table for a terminal."""
-    shown = Table(*HEADER, box=None)
-    for row in rows(found):
-        shown.add_row(*row)
-    return shown
+    return rich_table(HEADER, rows(found))
 
 
 def markdown(found: Sequence[Detection]) -> str:
@@ -145,10 +142,11 @@ def markdown(found: Sequence[Detection]) -> str:
 
 def chances() -> Table:
     """Return the probability with which runs of some lengths see bugs of some measures."""
-    shown = Table("share of cases that show the bug", *(f"{n} cases" for n in RUNS), box=None)
-    for share in MEASURES:
-        shown.add_row(f"{share:g}", *(f"{detection_probability(share, n):.3f}" for n in RUNS))
-    return shown
+    header = ("share of cases that show the bug", *(f"{n} cases" for n in RUNS))
+    return rich_table(
+        header,
+        ((f"{p:g}", *(f"{detection_probability(p, n):.3f}" for n in RUNS)) for p in MEASURES),
+    )
 
 
 def sentences(found: Sequence[Detection]) -> Iterator[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import traceback
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.global_state import GlobalState
+from mha_parity.core.option_values import hint_of
 from mha_parity.targets import backends
 from mha_parity.targets.attention_call import is_adapter
 from mha_parity.targets.attribution import raised_by
@@ -110,9 +110,8 @@ def _check_names(bound: Convention) -> None:
         for name in names:
             if name in known:
                 continue
-            close = difflib.get_close_matches(name, known, n=1)
             others = f"it has {', '.join(known) or 'none'}; name one, or leave {option} out."
-            hint = f"did you mean {close[0]}?" if close else others
+            hint = hint_of(name, known, others)
             raise TargetError(
                 f"got {option} {name}, but {bound.name} has no parameter of that name; {hint}"
             )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mha_parity.core.candidate import TargetError
+from mha_parity.core.option_values import hint_of
 from mha_parity.targets.conventions.adapted import Adapted
 from mha_parity.targets.conventions.attribute_layers import ModuleMask, ModuleValidLens
 from mha_parity.targets.conventions.exec_protocol import ExecProtocol
@@ -52,6 +52,5 @@ def convention_named(name: str) -> type[Convention]:
     """
     if name in KNOWN:
         return KNOWN[name]
-    close = difflib.get_close_matches(name, KNOWN, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(KNOWN)}."
+    hint = hint_of(name, KNOWN, f"known are {', '.join(KNOWN)}.", write=repr)
     raise TargetError(f"got the convention {name!r}, but there is no such one; {hint}")

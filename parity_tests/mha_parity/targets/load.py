@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 import shlex
@@ -13,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.candidate import TargetError
+from mha_parity.core.option_values import hint_of
 from mha_parity.targets.command import EXEC
 from mha_parity.targets.command_files import command
 from mha_parity.targets.definitions import KEPT
@@ -147,8 +147,7 @@ def _alike(path: Path) -> str:
     """Ask for the file whose name comes closest to one that does not exist."""
     folder = path.parent
     held = [each.name for each in folder.iterdir()] if folder.is_dir() else []
-    closest = difflib.get_close_matches(path.name, held, n=1)
-    return f"did you mean {folder / closest[0]}?" if closest else "check the path."
+    return hint_of(path.name, held, "check the path.", write=lambda name: str(folder / name))
 
 
 def _guarded(text: str, place: str, run: Callable[[], ModuleType]) -> ModuleType:
@@ -198,8 +197,7 @@ def _missing(text: str, holder: Any, word: str) -> str:
     if word in left_out:
         return f"got the target {text!r}, but {word!r} was left out ({left_out[word]}): {KEPT}."
     public = [n for n in dir(holder) if not n.startswith("_") and callable(getattr(holder, n))]
-    close = difflib.get_close_matches(word, public, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"it has {_few(public)}."
+    hint = hint_of(word, public, f"it has {_few(public)}.", most=3)
     is_file = isinstance(holder, ModuleType) and holder.__name__.startswith(PREFIX)
     name = Path(text.rpartition(":")[0]).name if is_file else getattr(holder, "__name__", "")
     if not public and isinstance(holder, ModuleType):

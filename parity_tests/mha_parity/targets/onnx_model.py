@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
 
 SUFFIX = ".onnx"
-ROWS = ("query", "key", "value")
 # The axes of q, k and v by their rank.
 AXES = {
     4: ("batch", "heads_count", "length", "head_dim"),

@@ -175,13 +175,8 @@ class Graph:
 
     def _before(self, name: str) -> str | None:
         """Return the output of the nearest Linear that a value comes from, by breadth."""
-        names = [name]
-        for each in names:
-            if each in self.linears:
-                return each
-            node = self.made.get(each)
-            names += [] if node is None else [n for n in node.input if n not in names]
-        return None
+        made = (each for node in self._ancestors(name) for each in node.output)
+        return next((each for each in made if each in self.linears), None)
 
     def _reaches(self, name: str, source: str) -> bool:
         return any(source in node.output for node in self._ancestors(name))

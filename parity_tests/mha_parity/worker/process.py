@@ -218,9 +218,14 @@ class Process:
         self.end()
         return lost
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._popen.pid
+
     def _resident(self) -> int:
         """Return the bytes of memory that the process holds, with those that it started."""
-        return _resident(self._popen.pid)
+        return _resident(self.pid)
 
 
 class ProcessOwner:

@@ -21,7 +21,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     def recorded(*words: str) -> str:
         if words not in kept:
             path = str(folder / f"{len(kept)}.safetensors")
-            assert main(["record", *words, "-o", path, "--in-process"]) == 0
+            assert 0 == main(["record", *words, "-o", path, "--in-process"])
             kept[words] = path
         return kept[words]
 

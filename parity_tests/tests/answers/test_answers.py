@@ -23,14 +23,11 @@ from mha_parity.oracle import error_bound
 from mha_parity.oracle.recorded import NotRecordedError, using
 from mha_parity.oracle.reference import EXTENDED, reference_answer
 from mha_torch import plain
-from subject_checks import SUBJECTS
+from subject_checks import LAYER, RIGHT, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RIGHT = f"{SUBJECTS / 'projected.py'}:f"
-WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
-LAYER = "mha_numpy:MultiheadAttention"
 SCHEMA = Path(answers_file.__file__).with_name("schema.json")
 # What may differ between a run with torch and one by recorded answers.
 OTHER = ("environment", "notes", "seconds")
@@ -82,7 +79,7 @@ def test_without_torch_a_right_and_a_wrong_attention_are_judged(
         [sys.executable, "-m", "mha_parity", *words],
         capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": search},
     )  # fmt: skip
-    assert done.returncode == 1, done.stderr
+    assert 1 == done.returncode, done.stderr
     right, wrong = json.loads(Path(verdicts).read_text(encoding="utf-8"))["runs"]
     assert ("pass", 60) == (right["verdict"], right["cases"]["passed"])
     assert ("fail", "scale-dmodel") == (wrong["verdict"], wrong["diagnosis"][0]["bug"])
@@ -123,7 +120,7 @@ def test_any_reader_can_judge_by_the_file(record: Callable[..., str]) -> None:
     """Torch's own output lies within what is allowed of the reference, in every case and head."""
     arrays, metadata = load(Path(record(RIGHT, "--cases", "40")).read_bytes())
     cases = json.loads(metadata["manifest"])["cases"]
-    assert len(cases) == 40
+    assert 40 == len(cases)
     for case in cases:
         results = {r["kind"]: r["arrays"] for r in reversed(case["results"])}
         own = arrays[results["output weights"]["output"]]
@@ -202,9 +199,9 @@ def test_a_file_that_cannot_be_used_is_one_sentence(
 
 def refused(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Assert that a command leaves with 2 and one sentence."""
-    assert main(words) == 2
+    assert 2 == main(words)
     errors = capsys.readouterr().err
-    assert len(errors.splitlines()) == 1
+    assert 1 == len(errors.splitlines())
     with pytest.raises(ValueError, match=sentence):
         raise ValueError(errors)
 
@@ -231,7 +228,7 @@ def test_a_case_is_replayed_by_recorded_answers(
     words = verdict.failures[0].replay.split()[1:]
     assert ["--answers", path] == words[-2:]
     capsys.readouterr()
-    assert main([*words, "--in-process"]) == 1
+    assert 1 == main([*words, "--in-process"])
     assert "no rounding explains it" in " ".join(capsys.readouterr().out.split())
 
 
@@ -259,8 +256,8 @@ def test_what_follows_from_the_reference_is_not_computed_again(
     counted(error_bound, "bound_in")
     counted(tolerance, "attend_in_order")
     options: dict[str, Any] = {"in_process": True, "shrink": False, "draw": False}
-    assert mha_parity.judge(RIGHT, answers=path, **options).failed == 0
+    assert 0 == mha_parity.judge(RIGHT, answers=path, **options).failed
     by_record, asked[:] = list(asked), []
-    assert mha_parity.judge(RIGHT, cases=40, **options).failed == 0
+    assert 0 == mha_parity.judge(RIGHT, cases=40, **options).failed
     assert {"sdpa_stages", "bound_in", "attend_in_order"} == set(asked)
     assert 4 * len(by_record) < len(asked)

@@ -11,13 +11,11 @@ import mha_parity
 from mha_parity.__main__ import main
 from mha_parity.answers import answers_file
 from mha_parity.core.verdict import Outcome
-from subject_checks import SUBJECTS
+from subject_checks import LAYER, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
-LAYER = "mha_numpy:MultiheadAttention"
 FUNCTION = "mha_numpy:scaled_dot_product_attention"
 
 
@@ -36,6 +34,6 @@ def test_without_a_target_layers_and_functions_find_cases(record: Callable[..., 
 def test_the_set_of_a_release_has_500_cases_in_20_mb(tmp_path: Path) -> None:
     """What `make release` records."""
     path = tmp_path / "answers.safetensors"
-    assert main(["record", "--cases", "500", "--compact", "-o", str(path)]) == 0
+    assert 0 == main(["record", "--cases", "500", "--compact", "-o", str(path)])
     assert 500 == len(answers_file.read(str(path)).problems)
     assert path.stat().st_size <= 20e6

@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from subject_checks import SUBJECTS
+from subject_checks import LAYER, RIGHT, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RIGHT = f"{SUBJECTS / 'projected.py'}:f"
-WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
-LAYER = "mha_numpy:MultiheadAttention"
 NUMPY = importlib.import_module("numpy._core._multiarray_umath")  # without stubs
 CHOSEN = [name for name in NUMPY.__cpu_dispatch__ if NUMPY.__cpu_features__[name]]
 # As a processor of 2004 computes: NumPy without what it chooses at run time, OpenBLAS with SSE.

@@ -15,7 +15,7 @@ from mha_parity.answers import answers_file, packing
 from mha_parity.answers.packing import PACKED, pack_arrays, unpack_arrays
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.safetensors import FormatError, dump, load
-from subject_checks import SUBJECTS
+from subject_checks import LAYER, RIGHT, SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
 
-RIGHT = f"{SUBJECTS / 'projected.py'}:f"
-LAYER = "mha_numpy:MultiheadAttention"
 GRADIENTS = (LAYER, "--grad", "--cases", "40")
 
 
@@ -69,7 +67,7 @@ def test_layers_of_their_own_weights_keep_them(record: Callable[..., str]) -> No
     """What the seed does not draw is stored: the weights of a layer that is built already."""
     path = record(f"{SUBJECTS / 'loaded.py'}:linear", "--cases", "5", "--compact")
     record_ = answers_file.read(path)
-    assert len({problem.w_q.tobytes() for problem in record_.problems.values()}) == 1  # type: ignore[union-attr]
+    assert 1 == len({problem.w_q.tobytes() for problem in record_.problems.values()})  # type: ignore[union-attr]
 
 
 def test_other_draws_are_seen_by_the_checksum(
@@ -84,7 +82,7 @@ def test_other_draws_are_seen_by_the_checksum(
 
     monkeypatch.setattr(packing, "make_problem", other)
     capsys.readouterr()
-    assert main(["check", RIGHT, "--in-process", "--answers", path]) == 2
+    assert 2 == main(["check", RIGHT, "--in-process", "--answers", path])
     errors = capsys.readouterr().err
     assert 1 == errors.count("\n")
     assert "that it names, or this mha-parity draws other cases; write it anew" in errors

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from subject_checks import SUBJECTS
+from subject_checks import RIGHT, SUBJECTS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RIGHT = f"{SUBJECTS / 'projected.py'}:f"
-WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
 # Python imports `sitecustomize` in every process: each finds no torch, as where none is installed.
 HIDING = """
 from functools import partial
@@ -66,7 +64,7 @@ def test_a_right_and_a_wrong_attention_are_judged_and_reported(
     files = [word for kind in kinds for word in (f"--{kind}", str(tmp_path / kind))]
     path = record(RIGHT, "--cases", "60")
     done = python(bare, "-m", "mha_parity", "check", RIGHT, WRONG, "--answers", path, *files)
-    assert done.returncode == 1, done.stderr
+    assert 1 == done.returncode, done.stderr
     right, wrong = json.loads((tmp_path / "json").read_text(encoding="utf-8"))["runs"]
     assert ("pass", 60) == (right["verdict"], right["cases"]["passed"])
     assert ("fail", "scale-dmodel") == (wrong["verdict"], wrong["diagnosis"][0]["bug"])
@@ -94,7 +92,7 @@ NEED_TORCH = {
 def test_what_needs_torch_names_the_ways_out(bare: dict[str, str]) -> None:
     """Each command that cannot do without leaves with 2 and one sentence, and writes no file."""
     done = python(bare, "-c", COMMANDS, json.dumps(list(NEED_TORCH)))
-    assert done.returncode == 0, done.stderr
+    assert 0 == done.returncode, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     for (words, sentence), (status, errors) in zip(NEED_TORCH.items(), found, strict=True):
         assert (2, 1, True) == (status, errors.count("\n"), sentence in errors), (words, errors)
@@ -104,7 +102,7 @@ def test_identify_and_adapt_do_without_torch(bare: dict[str, str]) -> None:
     """Experiments ask the target alone; the card of a wrong attention says what it computes."""
     words = [["identify", WRONG, "--in-process"], ["adapt", RIGHT], ["explain", "scale-dmodel"]]
     done = python(bare, "-c", COMMANDS, json.dumps(words))
-    assert done.returncode == 0, done.stderr
+    assert 0 == done.returncode, done.stderr
     assert [1, 0, 0] == [json.loads(line)[0] for line in done.stdout.splitlines()]
 
 

@@ -251,7 +251,7 @@ def test_unknown_sizes_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> N
 def test_options_choose_the_tasks() -> None:
     """`--causal both --backward` doubles the quick sizes, all with backward."""
     asked = parser().parse_args(["bench", "--quick", "--causal", "both", "--backward"])
-    work = command._tasks(asked)
+    work = command.asked_tasks(asked)
 
     assert 2 * len(SETS["quick"]) == len(work)
     assert all(task.backward for task in work)

@@ -71,7 +71,7 @@ def raced(names: str, rounds: int, breaks: int = -1) -> tuple[list[str], list[Co
         (entry, FakeClient(name, log, breaks if name == names[0] else -1))
         for entry, name in zip(entries, names, strict=True)
     ]
-    timing._rounds(clients, {"target": 3}, rounds, lambda _: None)
+    timing.time_rounds(clients, {"target": 3}, rounds, lambda _: None)
     return log, entries
 
 
@@ -111,12 +111,12 @@ def test_nobody_is_timed_beside_the_threads_of_the_last(monkeypatch: pytest.Monk
     """The next one waits while the CPU time of the last one grows, but not for ever."""
     spinning: Any = FakeClient("a", [])
     spinning.seconds = [0.6, 0.8, 0.9]
-    timing._rest(spinning)
+    timing.wait_at_rest(spinning)
     assert 5 == spinning.looks  # 0.6, 0.8, 0.9, and 1 twice: it rests
 
     spinning.looks, spinning.seconds = 0, [float(look) for look in range(9000)]
     monkeypatch.setattr(timing, "PATIENCE", 0.01)
-    timing._rest(spinning)
+    timing.wait_at_rest(spinning)
     assert 2 <= spinning.looks <= 102
 
 
@@ -130,7 +130,7 @@ def test_rounds_fit_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_process_keeps_to_its_threads(client: WorkerClient) -> None:
     """The environment of a contender names its threads to every library that asks there."""
-    environment = Path(f"/proc/{client._process._popen.pid}/environ")
+    environment = Path(f"/proc/{client.pid}/environ")
     if not environment.exists():
         pytest.skip("only Linux shows another process's environment")
     lines = environment.read_bytes().decode().split("\0")

@@ -72,7 +72,7 @@ def test_a_round_deals_each_value_once() -> None:
     first = [dealt.next_fitting(lambda value: value != 3) for _ in range(4)]
 
     assert [0, 1, 2, 4] == sorted(value for value in first if value is not None)
-    assert dealt.next_fitting(lambda _: True) == 3
+    assert 3 == dealt.next_fitting(lambda _: True)
     assert dealt.next_fitting(lambda value: value > 9) is None
 
 

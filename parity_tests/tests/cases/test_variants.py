@@ -107,7 +107,7 @@ def test_a_variant_keeps_to_what_is_offered() -> None:
     assert (2, 1) == (case.heads_count, case.kv_heads_count)
     both = variant(offered=WHOLE | {"kv_heads": ("fewer", "equal")})
     assert both is not None
-    assert both.kv_heads_count == 0
+    assert 0 == both.kv_heads_count
     projected = variant(form="qkv", projection="none", bias="no")
     assert projected is not None
-    assert projected.inputs == "cross"
+    assert "cross" == projected.inputs

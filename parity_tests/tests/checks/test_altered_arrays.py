@@ -9,6 +9,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.checks import altered_problems as altered
 from mha_parity.core.case import parse
+from mha_parity.core.problem import INPUTS
 
 FULL = "mha-N2-L4-S6-H2-D3-distinct-bias-biaskv-outproj-padding-boolmask-float64-s1"
 
@@ -17,7 +18,7 @@ def test_another_problem_is_reversed_times_a_factor() -> None:
     """Kills `[..., ::+1]` and other factors, and each name that is left out."""
     own = make_problem(parse(FULL))
     other = altered.other_problem(own)
-    for name in (*altered.ROWS, "w_q", "w_k", "w_v", "b_v", "bias_v", "w_out"):
+    for name in (*INPUTS, "w_q", "w_k", "w_v", "b_v", "bias_v", "w_out"):
         assert np.array_equal(getattr(own, name)[..., ::-1] * -1.5, getattr(other, name)), name
     for name in ("b_q", "b_k", "b_out", "bias_k", *altered.MASKS):
         assert getattr(own, name) is getattr(other, name), name
@@ -27,7 +28,7 @@ def test_scaled_rows_are_the_rows_times_the_factor_in_their_dtype() -> None:
     """Kills other operations with the factor; weights stay."""
     own = make_problem(parse(FULL.replace("float64", "float32")))
     scaled = altered.scaled_rows(own, 3.0)
-    for name in altered.ROWS:
+    for name in INPUTS:
         assert getattr(scaled, name).dtype == np.float32
         assert np.array_equal(getattr(own, name) * np.float32(3), getattr(scaled, name))
     assert scaled.w_q is own.w_q
@@ -38,7 +39,7 @@ def test_rows_of_one_column_change_their_sign_and_others_their_order() -> None:
     for width in (1, 2):
         own = make_problem(parse(f"mha-N2-L4-S6-H1-D{width}-distinct-float64-s1"))
         other = altered.other_rows(own)
-        for name in altered.ROWS:
+        for name in INPUTS:
             array = getattr(own, name)
             right = -array if width == 1 else array[..., ::-1]
             assert np.array_equal(right, getattr(other, name))

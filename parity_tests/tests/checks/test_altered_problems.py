@@ -9,7 +9,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.checks import altered_problems as altered
 from mha_parity.core.case import Case
-from mha_parity.core.problem import Problem
+from mha_parity.core.problem import INPUTS, Problem
 
 CASE = Case(seed=3, batch=2, queries=5, keys=7, heads_count=2, head_dim=3, inputs="distinct",
             attn="bool2d", padding="bool")  # fmt: skip
@@ -26,7 +26,7 @@ def test_other_rows_have_the_sums_or_norms_of_the_rows(width: int) -> None:
     """A result that is kept by shape, sum and norm would be taken for that of the other rows."""
     own = make_problem(CASE.replace(heads_count=1, head_dim=width))
     other = altered.other_rows(own)
-    for name in altered.ROWS:
+    for name in INPUTS:
         before, after = getattr(own, name), getattr(other, name)
         assert not np.array_equal(before, after)
         assert np.linalg.norm(before) == pytest.approx(np.linalg.norm(after))

@@ -214,7 +214,7 @@ def test_equal_answers_to_unlike_problems_may_be_right() -> None:
         make_problem(parse(words))
     )
     assert "statelessness" in answer.held
-    assert answer.notes == ()
+    assert () == answer.notes
 
 
 @pytest.mark.parametrize("step", [-1, 1])

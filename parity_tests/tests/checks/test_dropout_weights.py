@@ -39,7 +39,7 @@ def trained(dropped: Array, second: Array | None = None, **more: Any) -> Trainin
 def said(answer: TrainingModeAnswer, *, drops_as_torch: bool = True) -> list[str]:
     """Return the findings on a training answer, in the first question of a process."""
     bound: Any = SimpleNamespace(drops_as_torch=drops_as_torch)
-    return list(dropout._weights(bound, answer, 1))
+    return list(dropout.weight_findings(bound, answer, 1))
 
 
 RIGHT = np.where(KEPT, WEIGHTS / (1 - P), 0)
@@ -90,7 +90,7 @@ def test_a_kept_weight_may_be_off_by_another_order_of_sums(off: float, right: bo
 def test_a_wrong_factor_is_named(dropped: Array, name: str) -> None:
     """Sums of rows that stay say that logits were dropped; else the median factor is said."""
     held, finding = said(trained(dropped))
-    assert held == "dropout on the weights"
+    assert "dropout on the weights" == held
     assert finding.startswith(name), finding
 
 
@@ -102,7 +102,7 @@ def test_rows_whose_logits_are_all_dropped_say_nothing() -> None:
     answer = TrainingModeAnswer(
         PROBLEM, Answer(output=output(WEIGHTS)), Answer(output=output(dropped))
     )
-    assert dropout._wrong_factor(answer).startswith("dropout after the softmax: ")
+    assert dropout.wrong_factor(answer).startswith("dropout after the softmax: ")
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.2, 0.23, 0.25, 0.27, 0.3, 0.75, 1.0])

@@ -36,7 +36,7 @@ def test_a_function_in_c_is_of_its_own_module_else_of_its_owners(
 ) -> None:
     """Kills `and` for `or` between both, and a comparison that takes any name that begins so."""
     watch = ForbiddenModules([forbidden])
-    watch._record(FRAME, "c_call", function)
+    watch.record(FRAME, "c_call", function)
     named = f"{__name__}.f" if named is None else named
     expected = [f"forbidden modules: the call ran {named} of {forbidden}."] if named else []
     assert expected == list(watch.findings())
@@ -45,10 +45,10 @@ def test_a_function_in_c_is_of_its_own_module_else_of_its_owners(
 def test_only_calls_are_recorded_the_first_of_each_module() -> None:
     """A return runs nothing; a second function of a module adds no finding."""
     watch = ForbiddenModules([__name__, "m"])
-    watch._record(FRAME, "return", None)
-    watch._record(FRAME, "c_return", SimpleNamespace(__module__="m", __name__="f"))
+    watch.record(FRAME, "return", None)
+    watch.record(FRAME, "c_return", SimpleNamespace(__module__="m", __name__="f"))
     assert [] == list(watch.findings())
-    watch._record(FRAME, "call", None)
-    watch._record(FRAME, "c_call", SimpleNamespace(__module__=__name__, __name__="f"))
+    watch.record(FRAME, "call", None)
+    watch.record(FRAME, "c_call", SimpleNamespace(__module__=__name__, __name__="f"))
     (told,) = watch.findings()
     assert told == f"forbidden modules: the call ran {__name__}.<module> of {__name__}."

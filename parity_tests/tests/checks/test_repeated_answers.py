@@ -66,7 +66,9 @@ def repeated(
     outputs = [changes.get(place, each) for place, each in enumerate(outputs)]
     bound: Any = Scripted(outputs, **modes)
     kept = Answer(output=RIGHT)
-    return list(MonitoredCandidate(bound)._repeated(problem, CALL, Answer(output=first), kept))
+    return list(
+        MonitoredCandidate(bound).repeated_answers(problem, CALL, Answer(output=first), kept)
+    )
 
 
 HELD = ["determinism", "statelessness"]
@@ -109,7 +111,7 @@ def test_another_problem_has_another_answer_to_the_bit() -> None:
     for nothing in (np.zeros_like(RIGHT), np.full_like(RIGHT, np.nan)):
         bound: Any = Scripted([nothing] * 5)
         answer = Answer(output=nothing)
-        found = list(MonitoredCandidate(bound)._repeated(PLAIN, CALL, answer, answer))
+        found = list(MonitoredCandidate(bound).repeated_answers(PLAIN, CALL, answer, answer))
         assert found == HELD
     appended = make_problem(parse("mha-N2-L3-S3-H2-D3-zeroattn-padding-float64-s2"))
     hidden = appended.replace(key_padding_mask=np.ones((2, 3), bool))

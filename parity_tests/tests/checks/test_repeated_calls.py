@@ -32,7 +32,7 @@ class Sequence:
     def ask(self, function: object, step: str) -> SimpleNamespace:
         """Count a call."""
         assert function is self
-        assert step == "a call in inference"
+        assert "a call in inference" == step
         self.calls += 1
         return SimpleNamespace(answer=None if self.calls == self.refuses else self.calls)
 
@@ -68,7 +68,7 @@ def test_a_first_call_without_an_answer_is_another_checks_matter() -> None:
     """It tells nothing; a later one without an answer departs."""
     first: Any = Sequence(99, refuses=1)
     assert [] == list(repeated_calls(first))
-    assert first.calls == 1
+    assert 1 == first.calls
     later: Any = Sequence(99, refuses=2)
     (told,) = repeated_calls(later)
     assert "call 2 of 32" in told

@@ -318,9 +318,10 @@ def test_a_layer_that_is_given_as_it_is_answers_the_problem_itself(
     Kills either condition negated.
     """
     asked: list[object] = []
+    plain = make_problem(parse("mha-N2-L3-S3-H2-D2-float64-s1"))
 
     class Sequence:
-        this = None
+        this = SimpleNamespace(problem=plain)
 
         def __init__(self, _: object, problem: object) -> None:
             asked.append(problem)
@@ -328,12 +329,19 @@ def test_a_layer_that_is_given_as_it_is_answers_the_problem_itself(
         def departure(self, *_: object) -> str:
             return "it departs by itself"
 
+        @property
+        def half(self) -> tuple[()]:
+            asked.append("any sizes")
+            return ()
+
+        def ask(self, *_: object) -> bool:
+            return True
+
+        new = restore = expected = ask
+
     monkeypatch.setattr(state, "CallSequence", Sequence)
-    monkeypatch.setattr(state, "_after", lambda *_: None)
-    monkeypatch.setattr(state, "_raise_crash", lambda _: asked.append("any sizes"))
     monkeypatch.setattr(state, "small_problem", lambda *_: "small")
     bound: Any = SimpleNamespace(own_weights=object() if given else None, offer={})
-    plain = make_problem(parse("mha-N2-L3-S3-H2-D2-float64-s1"))
     assert not list(state.check_statelessness(bound, plain, 0))
     assert asked == ([plain] if given else ["small", "any sizes"])
     asked.clear()

@@ -16,8 +16,8 @@ from mha_parity.core.case import parse
 
 PROBLEM = make_problem(parse("mha-N2-L6-S6-H2-D2-bias-outproj-padding-weights-float32-s3"))
 CHECKS = {
-    "sequence": state._in_sequence, "rewritten": state._rewritten,
-    "reloaded": state._reloaded, "repeated": state.repeated_calls,
+    "sequence": state.in_sequence, "rewritten": state.rewritten_arrays,
+    "reloaded": state.reloaded_weights, "repeated": state.repeated_calls,
 }  # fmt: skip
 THIS, SHORT = "this problem", "a problem of 3 queries and 3 keys"
 OTHER, BARE = "other rows of the same shapes", "these rows without masks"

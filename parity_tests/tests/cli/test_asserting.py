@@ -117,7 +117,7 @@ def test_features_narrow_the_run() -> None:
 def test_a_convention_may_be_named() -> None:
     """What recognition cannot know is told."""
     verdict = assert_parity(subject("keep_mask.py:build"), convention="module-mask", cases=60)
-    assert verdict.convention == "module-mask"
+    assert "module-mask" == verdict.convention
 
 
 def test_options_come_whole_or_one_by_one() -> None:
@@ -125,8 +125,8 @@ def test_options_come_whole_or_one_by_one() -> None:
     verdict = assert_parity(
         subject("projected.py:f"), options=Options(cases=70, seed=3), cases=45, dtypes=("float64",)
     )
-    assert verdict.run == 45
-    assert verdict.failures == ()
+    assert 45 == verdict.run
+    assert () == verdict.failures
 
 
 REFUSED = {
@@ -160,5 +160,5 @@ def test_a_function_defined_in_the_test_is_judged() -> None:
         return output
 
     verdict = assert_parity(attention, features="regime=normal", cases=40)
-    assert verdict.convention == "qkv"
-    assert bind(attention).convention == "qkv"
+    assert "qkv" == verdict.convention
+    assert "qkv" == bind(attention).convention

@@ -88,8 +88,8 @@ def said(
 def test_a_mistake_is_one_sentence(said: Callable[[str], Said], line: str, sentence: str) -> None:
     """A mistake costs one sentence with what was got and the remedy, status 2, no traceback."""
     status, output, errors = said(line)
-    assert (status, output) == (2, "")
-    assert len(errors.splitlines()) == 1
+    assert (2, "") == (status, output)
+    assert 1 == len(errors.splitlines())
     assert errors.startswith("mha-parity")
     assert errors.endswith((".\n", "?\n"))
     assert re.search(sentence, errors), errors
@@ -115,7 +115,7 @@ def test_the_status_is_the_verdict(said: Callable[[str], Said], target: str, sta
 def test_a_run_without_a_verdict_leaves_with_3(said: Callable[[str], Said]) -> None:
     """Two cases cannot try every feature that is offered: nothing is proved, status 3."""
     status, output, _ = said("check projected.py:f --in-process --cases 2")
-    assert status == 3, output
+    assert 3 == status, output
     assert "Parity holds" not in output
 
 
@@ -125,7 +125,7 @@ def test_a_run_without_a_verdict_leaves_with_3(said: Callable[[str], Said]) -> N
 def test_the_worst_of_several_targets_decides(said: Callable[[str], Said], targets: str) -> None:
     """Two targets in one call are both judged; one that fails, first or last, leaves with 1."""
     status, output, _ = said(f"check {targets} --in-process --cases 20")
-    assert status == 1
+    assert 1 == status
     assert "projected.py:f equals torch" in output
     assert "wrong_scale.py:f" in output
 
@@ -280,7 +280,7 @@ def test_the_installed_command_behaves_alike() -> None:
     done = subprocess.run(
         [command, "check", "nowhere:f"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 2
+    assert 2 == done.returncode
     assert "no module 'nowhere'" in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
 
@@ -303,7 +303,7 @@ def test_an_error_of_the_command_is_no_verdict(
 
     monkeypatch.setattr(cli, "COMMANDS", {"list": broken})
     monkeypatch.setattr(sys, "argv", ["mha-parity", "list"])
-    assert entry() == 2
+    assert 2 == entry()
     said = capsys.readouterr().err
     assert "RuntimeError: planted" in said
     assert said.endswith("with the command and the target.\n")

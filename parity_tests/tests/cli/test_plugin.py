@@ -15,15 +15,13 @@ from mha_parity import pytest_plugin
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.option_flags import add_options, from_namespace
 from mha_parity.core.options import Options
-from subject_checks import SUBJECTS
+from subject_checks import RIGHT, SUBJECTS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     RunPytest = Callable[..., pytest.RunResult]
 
-RIGHT = f"{SUBJECTS}/projected.py:f"
-WRONG = f"{SUBJECTS}/wrong_scale.py:f"
 CASES = 24
 FEW = ("--mha-parity-cases", str(CASES), "--mha-parity-dtypes", "float64")
 DEAD = "*MhaParityWarning: attn=causal is expected to fail, but the target offers no such*"
@@ -91,7 +89,7 @@ def test_a_failing_feature_shows_the_report_once(
             "mha-parity?all-cases? shows the report.",
         ]
     )
-    assert result.stdout.str().count("no rounding explains it") == 1
+    assert 1 == result.stdout.str().count("no rounding explains it")
     assert re.search(
         r"FAILED mha-parity\[heads=many\] - \d+ of \d+ cases fail\n", result.stdout.str()
     )
@@ -189,7 +187,7 @@ def test_own_tests_run_beside(pytester: pytest.Pytester, run: RunPytest) -> None
     pytester.makepyfile(test_own="def test_own():\n    pass\n")
     result = run(RIGHT, "-v", "-k", "own or float64")
     result.stdout.fnmatch_lines(["test_own.py::test_own PASSED*", "*?dtype=float64? PASSED*"])
-    assert outcomes(result)["passed"] == 2
+    assert 2 == outcomes(result)["passed"]
     assert outcomes(result)["deselected"] > 20
 
 
@@ -198,7 +196,7 @@ def test_without_a_target_there_are_no_features(
 ) -> None:
     """Whoever has the plugin installed and asks nothing of it notices nothing."""
     pytester.makepyfile(test_own="def test_own():\n    pass\n")
-    assert outcomes(run_pytest()) == {"passed": 1}
+    assert {"passed": 1} == outcomes(run_pytest())
 
 
 COUNTED = """
@@ -427,4 +425,4 @@ def test_loading_the_plugin_loads_nothing_heavy() -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == ""
+    assert "" == done.stdout.strip()

@@ -104,17 +104,17 @@ def test_an_unknown_bug_is_refused(
     name: str, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One sentence names what was got and the nearest ones; the status is 2."""
-    assert main(["explain", name]) == 2
+    assert 2 == main(["explain", name])
     said = capsys.readouterr()
-    assert said.out == ""
+    assert "" == said.out
     assert f"got the bug {name!r}, but the catalogue has no such one; {hint}" in said.err
-    assert said.err.count("\n") == 1
+    assert 1 == said.err.count("\n")
 
 
 def test_bugs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """Every bug stands in one list with its title, every right variant in the other."""
     for what, is_bug in (("variants", False), ("bugs", True)):
-        assert main(["list", what]) == 0
+        assert 0 == main(["list", what])
         listed = capsys.readouterr().out
         ids = {line.split()[0] for line in listed.splitlines() if re.match(r" ?[a-z0-9]", line)}
         expected = {each.id for each in catalogue().values() if is_bug != bool(each.equivalent)}

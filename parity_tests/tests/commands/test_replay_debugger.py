@@ -5,9 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from subject_checks import SUBJECTS
+from subject_checks import WRONG
 
-WRONG = f"{SUBJECTS}/wrong_scale.py:f"
 OF_A_FUNCTION = "qkv-N1-L5-S5-H3-D2-unbatched-float64-s0"
 OF_A_LAYER = "mha-N2-L5-S7-H3-D4-cross-padding-floatmask3d-float32-peaky-s1234"
 

@@ -18,13 +18,11 @@ from mha_parity.run import shard_file
 from mha_parity.run.case_run import CaseResult
 from mha_parity.run.chunks import Shard
 from mha_parity.run.shards import kept_places
-from subject_checks import SUBJECTS
+from subject_checks import RIGHT, SUBJECTS, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RIGHT = f"{SUBJECTS / 'projected.py'}:f"
-WRONG = f"{SUBJECTS / 'wrong_scale.py'}:f"
 # Off by 64 roundings in the same direction: it shows over many cases.
 GAIN = f"""
 import sys
@@ -58,7 +56,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]
         if key not in kept:
             for number, path in enumerate(paths, start=1):
                 shard = ["--shard", f"{number}/{of}", "--json", path]
-                assert main(["check", target, *FEW, *words, *shard]) == 0
+                assert 0 == main(["check", target, *FEW, *words, *shard])
             kept[key] = paths
         return kept[key]
 
@@ -208,7 +206,7 @@ def test_files_that_are_no_run_are_one_sentence(
 def assert_refused(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Assert that a command leaves with 2 and one sentence."""
     capsys.readouterr()
-    assert main(words) == 2, sentence
+    assert 2 == main(words), sentence
     errors = capsys.readouterr().err
     assert 1 == errors.count("\n"), errors
     assert re.search(sentence, errors), errors

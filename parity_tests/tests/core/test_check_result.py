@@ -37,9 +37,9 @@ def test_a_wrong_answer_without_a_number_is_of_another_kind(error: float) -> Non
 
 def test_a_place_says_what_it_has() -> None:
     """A sample and a head from 0 on; -1 is none."""
-    assert str(Place(0, 0, 1, 2)) == "sample 0, head 0, row 1, column 2"
-    assert str(Place(-1, 0, 1, 2)) == "head 0, row 1, column 2"
-    assert str(Place(1, -1, 1, 2)) == "sample 1, row 1, column 2"
+    assert "sample 0, head 0, row 1, column 2" == str(Place(0, 0, 1, 2))
+    assert "head 0, row 1, column 2" == str(Place(-1, 0, 1, 2))
+    assert "sample 1, row 1, column 2" == str(Place(1, -1, 1, 2))
 
 
 @pytest.mark.parametrize(

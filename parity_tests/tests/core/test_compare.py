@@ -79,9 +79,9 @@ def test_two_arrays_are_equal_up_to_that_much_and_no_more() -> None:
     assert not equal_up_to_rounding(one, one[None])
     assert not equal_up_to_rounding(one, one * [1, 1, 1, -1])
     assert not equal_up_to_rounding(one, np.nan_to_num(one, nan=0.0, posinf=np.inf))
-    assert describe_difference(one, one[:2]) == "(4,) float64 became (2,) float64"
-    assert describe_difference(one, one.astype(np.float32)) == "(4,) float64 became (4,) float32"
-    assert describe_difference(one, one + 2**46 * step) == "elements differ by up to 4"
+    assert "(4,) float64 became (2,) float64" == describe_difference(one, one[:2])
+    assert "(4,) float64 became (4,) float32" == describe_difference(one, one.astype(np.float32))
+    assert "elements differ by up to 4" == describe_difference(one, one + 2**46 * step)
 
 
 def test_equal_infinities_differ_by_nothing() -> None:

@@ -50,7 +50,7 @@ def test_what_is_not_given_is_empty(name: str) -> None:
         if field == "Accuracy.right_bits":
             assert math.isnan(value)
         elif field == "Verdict.improbable":
-            assert value == (0, 0.0)
+            assert (0, 0.0) == value
         elif field == "Step.mode":
             assert not any(value), "as the object was built"
         else:

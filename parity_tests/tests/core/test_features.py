@@ -30,7 +30,7 @@ def test_an_offer_has_the_plain_value_of_what_it_does_not_name() -> None:
     for axis in set(AXES) - {"attn", "dtype", "heads"}:
         whole = axis in {"size", "regime", "memory"}
         assert found[axis] == (tuple(AXES[axis]) if whole else (PLAIN[axis],)), axis
-    assert PLAIN["dtype"] == "float64"
-    assert PLAIN["heads"] == "many"
-    assert PLAIN["regime"] == "normal"
+    assert "float64" == PLAIN["dtype"]
+    assert "many" == PLAIN["heads"]
+    assert "normal" == PLAIN["regime"]
     assert set(EXTREME_VALUES) < set(AXES["regime"])

@@ -30,7 +30,7 @@ def test_each_part_is_said_alone_and_put_back(name: str) -> None:
         CHANGES[name]()
         (told,) = before.changed()
         assert name in told
-        assert [name in each for each in GlobalState.now().changed()] == []
+        assert [] == [name in each for each in GlobalState.now().changed()]
     finally:
         before.restore()
     assert [] == list(before.changed())

@@ -67,7 +67,7 @@ def test_lists_given_several_times_are_joined_without_repetition() -> None:
     assert Options(dtypes=("float32", "float64"), cases=7, grad=True, answers="file") == options
     assert Options() == from_namespace(parser.parse_args([]))
     prefixed: dict[str, list[str]] = {f"mha_parity_{name.replace('-', '_')}": [] for name in FLAGS}
-    assert from_namespace(Namespace(**prefixed, path="flash"), "mha-parity-").path == "flash"
+    assert "flash" == from_namespace(Namespace(**prefixed, path="flash"), "mha-parity-").path
     for name in ("html", "markdown", "github"):
         asked = Namespace(**vars(parser.parse_args([])), **{name: "file"})
         assert from_namespace(asked) == Options(draw=True)
@@ -95,3 +95,12 @@ def test_a_keyword_is_held_to_the_rules_of_its_option() -> None:
 def test_every_keyword_may_be_left_out() -> None:
     """For a type checker too. Kills a call that has to name all of them."""
     assert not OptionKeywords.__required_keys__
+
+
+def test_a_hint_asks_for_the_nearest_words_or_says_something_else() -> None:
+    """As many as are asked for, written as asked for."""
+    known = ["causal", "casual", "none"]
+    assert "did you mean causal?" == values.hint_of("causl", known)
+    assert "did you mean 'causal'?" == values.hint_of("causl", known, write=repr)
+    assert "did you mean causal or casual?" == values.hint_of("causl", known, most=2)
+    assert "see the list" == values.hint_of("xyz", known, "see the list")

@@ -35,4 +35,4 @@ def test_a_problem_of_a_diagnosis_is_one_call() -> None:
     for ask in (once, lambda each: next(once.many([each]))):
         calls.clear()
         ask(problem)
-        assert len(calls) == 1
+        assert 1 == len(calls)

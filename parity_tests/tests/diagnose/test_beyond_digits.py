@@ -83,7 +83,7 @@ def test_what_is_wrong_in_every_dtype_is_said_before_lost_digits(
 def test_lost_digits_alone_are_all_that_is_said() -> None:
     """In float32 nothing is wrong."""
     found = said(Float32Weights, FULL)
-    assert len(found) == 1
+    assert 1 == len(found)
     assert ROUNDED in found[0]
 
 
@@ -124,5 +124,5 @@ def test_what_is_not_understood_of_plain_problems_is_said_beside_what_is() -> No
     """That rows without keys are infinite explains no row that has some."""
     candidate = FunctionCandidate("planted", lambda p: attend(UnlikeRows, p), EMPTY)
     found = ExperimentDiagnosis(candidate, lambda: True).causes
-    assert ["rows of weights" in each.title for each in found] == [True, False]
+    assert [True, False] == ["rows of weights" in each.title for each in found]
     assert "with no keys (S = 0)" in found[-1].title

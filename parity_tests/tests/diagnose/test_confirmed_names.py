@@ -190,6 +190,6 @@ def test_causes_are_not_said_of_calls_that_may_be_misread(convention: str) -> No
              "inputs": "cross"}  # fmt: skip
     problems = [make_problem(Case(seed=i, **{**frame, **s})) for i, s in enumerate(sizes)]  # type: ignore[arg-type]  # fields vary
     found = diagnose(candidate, [(p, answer(p)) for p in problems], crashes=True, budget=200)
-    assert found[0].title == "the call raised ValueError: cannot reshape wherever L is odd"
+    assert "the call raised ValueError: cannot reshape wherever L is odd" == found[0].title
     assert any("sees keys" in each.title for each in found) is (convention == "qkv")
     assert ("mend this first" in found[0].evidence) is (convention == "fitted")

@@ -325,6 +325,6 @@ def test_an_overflow_in_16_bits_is_named() -> None:
     """
     found = check_subject("overflowing.py:attention", cases=100, diagnose=True)
     named = found.diagnosis[0]
-    assert (named.bug, named.confident, named.explains) == ("softmax-no-max", True, 1.0)
+    assert ("softmax-no-max", True, 1.0) == (named.bug, named.confident, named.explains)
     only = check_subject("overflowing.py:attention", cases=100, diagnose=True, dtypes=("float16",))
-    assert only.diagnosis[0].bug == "softmax-no-max"
+    assert "softmax-no-max" == only.diagnosis[0].bug

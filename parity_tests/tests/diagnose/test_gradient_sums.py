@@ -92,4 +92,4 @@ def test_a_backward_pass_without_the_masks_is_said() -> None:
 
 def test_right_sums_are_not_spoken_of() -> None:
     """Right gradients have no effect."""
-    assert effects(VJP.level) == ()
+    assert () == effects(VJP.level)

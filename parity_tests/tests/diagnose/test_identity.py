@@ -112,10 +112,10 @@ def test_a_part_that_reaches_others_is_found(
 def test_the_card_of_a_right_layer_says_what_it_computes() -> None:
     """One sentence, in which every clause was measured, and no line that departs."""
     found = card(Attention, LAYER)
-    assert found.sentence == (
+    assert (
         "softmax(q k^T / sqrt(D)) v, exp exact to 1 ulp, no window, samples independent, heads "
         "independent, causal mask keeps j <= i, stateless"
-    )
+    ) == found.sentence
     assert found.as_torch
     assert all(each.as_torch for each in found.measures)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from subject_checks import check_subject
+from subject_checks import assert_named
 
 
 @pytest.mark.repeats(1)
@@ -20,7 +20,4 @@ from subject_checks import check_subject
 )
 def test_hidden_rows_are_one_bug_and_no_filling_beside_it(name: str, bugs: list[str]) -> None:
     """Uniform rows, rows of 0 and an output set to 0 are named alone; hidden keys pass."""
-    verdict = check_subject(f"padded_queries.py:{name}", cases=60, diagnose=True)
-    assert bugs == [each.bug for each in verdict.diagnosis], verdict.diagnosis
-    assert all(each.confident for each in verdict.diagnosis)
-    assert bool(bugs) == bool(verdict.failures)
+    assert_named(f"padded_queries.py:{name}", bugs, cases=60)

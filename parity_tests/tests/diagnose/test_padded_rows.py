@@ -7,7 +7,7 @@ import pytest
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.core.case import Case
-from subject_checks import check_subject
+from subject_checks import assert_named
 
 ZEROED, HIDDEN = "kpm-zeroes-queries", "kpm-both-axes"
 
@@ -28,10 +28,7 @@ def test_the_padded_rows_are_named(name: str, bugs: list[str]) -> None:
     The function has rows for keys wherever L = S, the layer where query and key are one array; the
     layers multiply before and after the output projection.
     """
-    verdict = check_subject(f"padded_rows.py:{name}", cases=200, diagnose=True)
-    assert bugs == [each.bug for each in verdict.diagnosis], verdict.diagnosis
-    assert all(each.confident for each in verdict.diagnosis)
-    assert bool(bugs) == bool(verdict.failures)
+    assert_named(f"padded_rows.py:{name}", bugs, cases=200)
 
 
 @pytest.mark.parametrize("bug", [ZEROED, HIDDEN])

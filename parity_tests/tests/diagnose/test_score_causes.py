@@ -174,7 +174,7 @@ def test_digits_are_lost_in_one_head_alone(caller: Callable[..., Caller]) -> Non
     """Which head rounds, at which stage, and to which dtype."""
     found = digits(caller(HalfFirstHead))
     assert found is not None
-    assert (found.heads, found.stage, found.dtype) == ("the first head (0)", "weights", "float16")
+    assert ("the first head (0)", "weights", "float16") == (found.heads, found.stage, found.dtype)
 
 
 def test_a_small_error_of_a_formula_is_no_rounding(caller: Callable[..., Caller]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from subject_checks import check_subject
+from subject_checks import assert_named
 
 
 @pytest.mark.repeats(1)
@@ -21,7 +21,4 @@ from subject_checks import check_subject
 )
 def test_the_shared_projection_is_the_only_cause(name: str, bugs: list[str]) -> None:
     """Functions of either order of axes and a layer are named; weights of their own pass."""
-    verdict = check_subject(f"shared_projections.py:{name}", cases=40, diagnose=True)
-    assert bugs == [each.bug for each in verdict.diagnosis], verdict.diagnosis
-    assert all(each.confident for each in verdict.diagnosis)
-    assert bool(bugs) == bool(verdict.failures)
+    assert_named(f"shared_projections.py:{name}", bugs, cases=40)

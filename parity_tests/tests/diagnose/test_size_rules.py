@@ -71,7 +71,7 @@ def test_the_sizes_that_make_a_call_fail_are_found(caller: Callable[..., Caller]
     """Where every answer that comes is right, the crash is all there is to say."""
     failing = caller(odd_lengths_fail).candidate
     (found,) = diagnose(failing, (), crashes=True)
-    assert found.title == "the call raised ValueError: cannot reshape wherever L is odd"
+    assert "the call raised ValueError: cannot reshape wherever L is odd" == found.title
     assert found.bug is None
     assert () == diagnose(caller(Attention).candidate, (), crashes=True)
 
@@ -115,10 +115,10 @@ def test_a_place_rule_fits_every_answer(rule: str | None, off: Callable[[int], s
 def test_the_last_key_of_a_row_is_a_formula_in_i() -> None:
     """Tiles of 16 keys and 32 rows, cut at the row itself."""
     rows = np.arange(100)
-    assert ends_rule(np.minimum(rows, 16 * (rows // 32 + 1) - 1), 100) == (
-        "min(i, 16 * (i // 32 + 1) - 1)"
+    assert ("min(i, 16 * (i // 32 + 1) - 1)") == ends_rule(
+        np.minimum(rows, 16 * (rows // 32 + 1) - 1), 100
     )
-    assert ends_rule(np.minimum(rows, 32 * (rows // 32) + 15), 100) == (
-        "min(i, 32 * (i // 32) + 15): blocks of keys that it needs are skipped"
+    assert ("min(i, 32 * (i // 32) + 15): blocks of keys that it needs are skipped") == ends_rule(
+        np.minimum(rows, 32 * (rows // 32) + 15), 100
     )
     assert ends_rule(np.random.default_rng(3).integers(0, 100, 100), 100) is None

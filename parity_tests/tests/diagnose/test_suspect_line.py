@@ -110,7 +110,7 @@ def test_one_possible_line_is_the_suspect(operation: str) -> None:
 @pytest.mark.parametrize("operation", SOURCES)
 def test_two_possible_lines_are_none(operation: str) -> None:
     """Where the operation stands in two places that are not alike, no line is said."""
-    assert lines(SOFTMAX + SOURCES[operation][1], operation) == ()
+    assert () == lines(SOFTMAX + SOURCES[operation][1], operation)
 
 
 @pytest.mark.parametrize("is_scaled", [True, False])
@@ -124,7 +124,7 @@ def test_a_fused_kernel_is_a_place_of_the_scale(is_scaled: bool) -> None:
 def test_lines_that_differ_in_names_are_one_place() -> None:
     """The splits of q, k and v, below each other and alike, are suspected together."""
     text = SOURCES["split of heads"][0]
-    assert lines(text, "split of heads") == (2, 3, 4)
+    assert (2, 3, 4) == lines(text, "split of heads")
 
 
 LAYER = """
@@ -166,7 +166,7 @@ def test_methods_and_bases_are_followed(name: str, line: int) -> None:
 @pytest.mark.parametrize("name", ["missing", "Layer.missing"])
 def test_what_is_not_defined_has_no_line(name: str) -> None:
     """A name that the file does not define has no line."""
-    assert lines(LAYER, "scale", name) == ()
+    assert () == lines(LAYER, "scale", name)
 
 
 def test_entries_of_the_catalogue_exist() -> None:
@@ -204,7 +204,7 @@ def test_a_verdict_has_the_line(tmp_path: Path, scores: str, is_shown: bool) -> 
     path.write_text(ATTENTION.format(scores=scores), encoding="utf-8")
     verdict = judge(f"{path}:attention", cases=30)
     assert verdict.diagnosis
-    assert verdict.diagnosis[0].bug == "scale-dmodel"
+    assert "scale-dmodel" == verdict.diagnosis[0].bug
     assert verdict.source is not None
     shown: Sequence[str] = [text for _, text in verdict.source.suspects]
     assert shown == [scores.rstrip("\n")] * is_shown

@@ -124,7 +124,7 @@ def test_a_mask_is_said_to_be_what_it_was_taken_for(name: str) -> None:
     """The right answer to a changed problem is the wrong one to this."""
     kind, sentence = OTHER_MASKS[name]
     effects = {each.effect for each in masks(caller(kind, LAYER))} - {""}
-    assert len(effects) == 1
+    assert 1 == len(effects)
     assert effects.pop().endswith(sentence)
 
 
@@ -307,9 +307,9 @@ def test_the_features_that_are_wrong_together_alone_are_said() -> None:
     )
     found = needed(caller(HalvedTogether, PROJECTED | axes), case)
     assert found
-    assert found.sentence == (
+    assert (
         "wrong with scale=given, attn=float2d and S > 9, and right without any one of them"
-    )
+    ) == found.sentence
     assert not needed(caller(Attention, PROJECTED | axes), case)
 
 

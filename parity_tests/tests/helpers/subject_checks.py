@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from mha_parity.core.verdict import Verdict
 
 SUBJECTS = Path(__file__).parents[2] / "subjects"
+RIGHT = f"{SUBJECTS}/projected.py:f"
+WRONG = f"{SUBJECTS}/wrong_scale.py:f"
+LAYER = "mha_numpy:MultiheadAttention"
 
 
 def load_subject(target: str) -> Any:
@@ -41,3 +44,11 @@ def checks_of(file: str, **options: Any) -> Callable[..., Verdict]:
     It takes further options, or other values of the same ones.
     """
     return lambda name, **changes: check_subject(f"{file}:{name}", **(options | changes))
+
+
+def assert_named(target: str, bugs: list[str], cases: int) -> None:
+    """Hold that the diagnosis of a subject is sure of these bugs alone; without any it passes."""
+    verdict = check_subject(target, cases=cases, diagnose=True)
+    assert bugs == [each.bug for each in verdict.diagnosis], verdict.diagnosis
+    assert all(each.confident for each in verdict.diagnosis)
+    assert bool(bugs) == bool(verdict.failures)

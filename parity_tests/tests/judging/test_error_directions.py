@@ -130,18 +130,18 @@ def test_each_argument_of_exp_is_in_one_bin_of_either_kind() -> None:
     logits = reference.logits.copy()
     logits[0, 0, 0, :2] = [0.0, -1e-17]
     logits[0, 0, 0, 2:] = -1.0
-    moves = error_directions._moves(problem, logits, reference.weights.astype(np.float64))
+    moves = error_directions.weight_moves(problem, logits, reference.weights.astype(np.float64))
     largest = logits == logits.max(axis=-1, keepdims=True)
     for bins in (moves[:, :, 1 : 1 + FRACTIONS], moves[:, :, 1 + FRACTIONS :]):
         assert np.array_equal(bins.sum(axis=2), ~largest)
-    assert moves[0, 0, FRACTIONS, 0, 1] == 1, "the last bin of fractions"
+    assert 1 == moves[0, 0, FRACTIONS, 0, 1], "the last bin of fractions"
 
 
 def test_the_bins_are_named_by_their_edges() -> None:
     """Kills other edges in the names that reports show."""
     assert error_directions.FRACTION_BINS[3].endswith("a fraction between 0.375 and 0.5")
-    assert error_directions.DISTANCE_BINS[0] == "of arguments between -0.25 and -0"
-    assert error_directions.DISTANCE_BINS[-1] == "of arguments between -inf and -9"
+    assert "of arguments between -0.25 and -0" == error_directions.DISTANCE_BINS[0]
+    assert "of arguments between -inf and -9" == error_directions.DISTANCE_BINS[-1]
 
 
 def test_large_problems_have_gain_and_scale_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_the_unit_is_what_the_judge_allows(asked: Problem, group: int) -> None:
     output[place] = np.nan
     lost = error_units(asked, reference, Answer(output=output), settings)
     assert lost is not None
-    assert np.isposinf(lost).sum() == 1
+    assert 1 == np.isposinf(lost).sum()
     assert np.isposinf(lost.reshape(right.shape)[place])
 
 

@@ -257,7 +257,7 @@ def test_the_reach_of_a_policy_grows_with_the_largest_terms_alone() -> None:
 
     def reach(name: str, reference: Reference, problem: Problem = problem) -> float:
         judged = SimpleNamespace(name=name)
-        found = nonfinite._reach(problem, reference, judged)  # type: ignore[arg-type]  # the name is what is read
+        found = nonfinite.policy_reach(problem, reference, judged)  # type: ignore[arg-type]  # the name is what is read
         return found / roundoff(problem.dtype)
 
     small = replace(reference, v=reference.v / 2**9)

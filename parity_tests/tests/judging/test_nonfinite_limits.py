@@ -43,10 +43,10 @@ def test_a_row_overflows_float16_by_its_sum_of_magnitudes(words: str, mixed: boo
     assert [[1, 0, 2]] == np.argwhere(rows).tolist()
     weights = overflow_elements(rows, judged_array("weights", problem, reference))
     assert weights[1, 0, 2].all()
-    assert weights.sum() == 4
+    assert 4 == weights.sum()
     output = overflow_elements(rows, judged_array("output", problem, reference))
     assert output[1, 2].all()
-    assert output.sum() == 4
+    assert 4 == output.sum()
     k[1, 0, 3] = [327.5, 327.5]  # 65500
     assert not overflow_rows(problem, reference).any()
     k[1, 0, 3] = [1e30, 1e30]

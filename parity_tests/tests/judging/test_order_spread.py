@@ -20,13 +20,13 @@ Changes = dict[tuple[int, int, int], float]
 
 def spread(*orders: Changes) -> OrderSpread:
     """Return the spread of orders whose outputs differ from the reference by so much."""
-    made = OrderSpread(PROBLEM, EVAL_ORDERS[: len(orders)])
+    answers = []
     for changes in orders:
         output = REFERENCE.output.copy()
         for place, more in changes.items():
             output[place] += more
-        made._answers.append((output, REFERENCE.weights))
-    return made
+        answers.append((output, REFERENCE.weights))
+    return OrderSpread(PROBLEM, EVAL_ORDERS[: len(orders)], answers)
 
 
 def places(*marked: tuple[int, int, int]) -> Array:

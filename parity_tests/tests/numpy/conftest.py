@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import ThreadpoolController, threadpool_info
 
 from mha_numpy.engines import threads as pool
 
@@ -59,7 +59,8 @@ def _blas_threads() -> list[int]:
 @pytest.fixture
 def blas_threads() -> Iterator[Callable[[], list[int]]]:
     """Give BLAS two threads, so that a limit to one shows; return what tells those of each BLAS."""
-    before = [(library, library.num_threads) for library, _ in pool._blas_libraries()]
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+    before = [(library, library.num_threads) for library in libraries]
     for library, _ in before:
         library.set_num_threads(2)
     yield _blas_threads

@@ -119,8 +119,8 @@ def test_blas_has_one_thread_inside_and_its_own_after(
     with single_threaded_blas:
         with pytest.raises(KeyError), single_threaded_blas:
             raise KeyError
-        assert set(blas_threads()) == {1}
-    assert set(blas_threads()) == {2}
+        assert {1} == set(blas_threads())
+    assert {2} == set(blas_threads())
 
 
 def test_the_limit_is_set_and_lifted_from_any_thread(blas_threads: Callable[[], list[int]]) -> None:
@@ -146,10 +146,10 @@ def test_the_limit_is_set_and_lifted_from_any_thread(blas_threads: Callable[[], 
 def test_threadpoolctl_has_the_name_that_sets_a_limit_on_any_thread() -> None:
     """From 3.8 on its public setter does nothing on some threads; the private one is there."""
     version = tuple(map(int, threadpoolctl.__version__.split(".")[:2]))
-    openblas = [one for one, _ in pool._blas_libraries() if one.internal_api == "openblas"]
+    controller = threadpoolctl.ThreadpoolController().select(internal_api="openblas")
     if version < (3, 8):
         return  # the public setter sets it on any thread
-    for library in openblas:
+    for library in controller.lib_controllers:
         assert hasattr(library, "_real_set_num_threads"), (
             f"threadpoolctl {threadpoolctl.__version__} has no `_real_set_num_threads`, but a "
             "limit of one thread is lifted by it on another; see what its OpenBLASController has, "

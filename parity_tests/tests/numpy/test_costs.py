@@ -125,5 +125,5 @@ def test_a_count_per_head_of_full_width_is_caught() -> None:
     """Counting every head with the whole width, a common slip, breaks the equality."""
     wrong = [heads * 100 * 100 * 512 for heads in (1, 8)]
     right = [costs.textbook_operations(100, 512, heads).attention for heads in (1, 8)]
-    assert np.unique(right).size == 1
-    assert np.unique(wrong).size == 2
+    assert 1 == np.unique(right).size
+    assert 2 == np.unique(wrong).size

@@ -212,8 +212,8 @@ def test_callers_on_two_threads_get_their_own_results(
         caller.start()
     for caller in callers:
         caller.join()
-    assert wrong == []
-    assert set(blas_threads()) == {2}
+    assert [] == wrong
+    assert {2} == set(blas_threads())
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -240,7 +240,7 @@ def test_an_error_in_a_piece_reaches_the_caller(threads: int) -> None:
 def test_setting_the_number_of_threads() -> None:
     """What was set is what is told; less than one is refused."""
     set_num_threads(5)
-    assert get_num_threads() == 5
+    assert 5 == get_num_threads()
     with pytest.raises(ValueError, match=r"`threads` is 0, but should be at least 1"):
         set_num_threads(0)
 
@@ -271,4 +271,4 @@ def test_a_forked_child_has_a_pool_of_its_own() -> None:
     if not child:
         actual = flash_heads(q, k, v, threads=3, tiles=Tiles(7, 11))
         os._exit(0 if np.array_equal(actual, expected) else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert 0 == os.waitpid(child, 0)[1]

@@ -65,13 +65,13 @@ def test_all_panels_share_one_colour_scale_and_bar() -> None:
     limits = {axes.images[0].get_clim() for axes in panels(figure)}
     assert {(0.0, weights().max())} == limits
     assert len(figure.axes) == len(panels(figure)) + 1
-    assert figure.axes[-1].get_ylabel() == "attention weight"
+    assert "attention weight" == figure.axes[-1].get_ylabel()
 
 
 def test_one_head_and_lists_of_heads_are_taken() -> None:
     """(L, S) is one head; a list of (L, S), as `textbook.packed` returns, is several."""
-    assert len(panels(plot.attention_heads(weights()[0]))) == 1
-    assert len(panels(plot.attention_heads(list(weights())))) == 2
+    assert 1 == len(panels(plot.attention_heads(weights()[0])))
+    assert 2 == len(panels(plot.attention_heads(list(weights()))))
 
 
 def test_rows_without_a_visible_key_are_left_out() -> None:
@@ -96,7 +96,7 @@ def test_long_sequences_show_some_of_their_tokens() -> None:
 def png_size(path: Path) -> tuple[int, int]:
     """Return width and height that the header of a PNG file tells."""
     header = path.read_bytes()[:24]
-    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    assert b"\x89PNG\r\n\x1a\n" == header[:8]
     return int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
 
 
@@ -130,10 +130,10 @@ def test_without_matplotlib_the_remedy_is_told() -> None:
         "except ImportError as error: print(error)\n"
     )
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert told.stdout == (
+    assert (
         "matplotlib is not installed, but heat maps are drawn with it; "
         "run: pip install 'mha-parity[plot]'.\n"
-    )
+    ) == told.stdout
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
@@ -212,8 +212,8 @@ def test_the_picture_of_specialised_heads_has_their_names() -> None:
     """Six panels in two rows, titled with what the heads specialise in."""
     figure = plot.specialised_heads()
     assert [axes.get_title() for axes in panels(figure)] == NAMES
-    assert {axes.get_subplotspec().get_gridspec().get_geometry() for axes in panels(figure)} == {
-        (2, 3)
+    assert {(2, 3)} == {
+        axes.get_subplotspec().get_gridspec().get_geometry() for axes in panels(figure)
     }
 
 

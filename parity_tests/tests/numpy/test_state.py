@@ -38,7 +38,7 @@ def test_states_go_both_ways_bit_for_bit(options: dict[str, Any], dtype: str) ->
     for parameter in first.parameters():
         torch.nn.init.normal_(parameter)
     own = mha_numpy.MultiheadAttention(6, 3, **options, dtype=dtype)
-    assert own.load_state_dict(first.state_dict()) == ([], [])
+    assert ([], []) == own.load_state_dict(first.state_dict())
     second = torch.nn.MultiheadAttention(6, 3, **options, dtype=kind)
     state = own.state_dict()
     # NumPy's bfloat16 is a guest that torch.from_numpy does not know; float32 holds it exactly.

@@ -22,7 +22,7 @@ def test_gamma_is_highams() -> None:
 def test_unit_roundoff_is_half_a_step(dtype: type[np.floating]) -> None:
     """1 + u rounds to 1, and 1 + 3u does not."""
     unit = dtype(unit_roundoff(dtype))
-    assert dtype(1) + unit == 1
+    assert 1 == dtype(1) + unit
     assert dtype(1) + 3 * unit > 1
 
 
@@ -59,7 +59,7 @@ def test_bound_knows_huge_logits() -> None:
     bound = attention_bound(
         1e18 * case.query, case.key, case.value, case.state, stages, unit=2.0**-53
     )
-    assert bound.weights.max() == 1
+    assert 1 == bound.weights.max()
 
 
 def test_hidden_keys_have_no_error() -> None:
@@ -68,5 +68,5 @@ def test_hidden_keys_have_no_error() -> None:
     hidden[:, 4] = True
     stages = plain.stages(*case.arrays, num_heads=3, attn_mask=hidden)
     bound = attention_bound(*case.arrays, stages, unit=2.0**-53)
-    assert bound.weights[..., 4].max() == 0
+    assert 0 == bound.weights[..., 4].max()
     assert bound.weights[..., 5].min() > 0

@@ -121,7 +121,7 @@ def test_narrow_sums_round_at_each_step() -> None:
 
     row = np.array([[[256.0] + [1.0] * 8]], dtype=np.float32)
     arithmetic = Arithmetic(np.dtype(ml_dtypes.bfloat16), NARROW)
-    assert arithmetic.sum(row, "sequential").item() == 256
+    assert 256 == arithmetic.sum(row, "sequential").item()
     wide = Arithmetic(np.dtype(ml_dtypes.bfloat16), EvalOrder())
     assert wide.sum(row, "sequential").item() == math.fsum(row.ravel())
 

@@ -106,7 +106,7 @@ def test_the_problem_of_a_case_is_the_recorded_one_where_there_is_one() -> None:
     with using(Record(problems={case: kept})):
         assert problem_of(case) is kept
         other = problem_of(case.replace(seed=2))
-    assert other.case.seed == 2
+    assert 2 == other.case.seed
     assert np.array_equal(other.query, make_problem(case.replace(seed=2)).query)
     assert problem_of(case).given_scale is None
 

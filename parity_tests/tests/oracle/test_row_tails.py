@@ -40,8 +40,8 @@ def test_torch_has_nan_in_no_other_rows(terms: int, dtype: str) -> None:
 def test_rows_are_reached_as_far_as_a_tile() -> None:
     """A row of 65 terms is read to 96: the next row begins there; one of 7 reaches four rows."""
     rows = np.array([[False] * 6, [True] + [False] * 5])
-    assert np.flatnonzero(reached(rows, 65)).tolist() == [5]
-    assert np.flatnonzero(reached(rows, 7)).tolist() == [2, 3, 4, 5]
+    assert [5] == np.flatnonzero(reached(rows, 65)).tolist()
+    assert [2, 3, 4, 5] == np.flatnonzero(reached(rows, 7)).tolist()
     assert not reached(rows, 2 * TILE).any()
 
 

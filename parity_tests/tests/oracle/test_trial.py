@@ -8,10 +8,10 @@ import re
 import pytest
 import torch
 
+from mha_torch import Path
 from mha_torch import _trial_masks as masks
 from mha_torch import _trial_values as values
 from mha_torch._evidence import Evidence
-from mha_torch._paths import Path
 from mha_torch.trial import FINDINGS, GROUPS, Finding, State, examine, findings, trial
 
 measured_on_2_13 = pytest.mark.skipif(
@@ -100,22 +100,22 @@ def test_findings_can_be_cited() -> None:
 @measured_on_2_13
 def test_fully_masked_row_is_nan_with_weights_and_zero_without() -> None:
     """need_weights alone decides between NaN and 0."""
-    assert masks.fully_masked_row().numbers == {
+    assert {
         "weights: share of NaN": 1,
         "no-weights: largest value": 0,
-    }
+    } == masks.fully_masked_row().numbers
 
 
 @measured_on_2_13
 def test_fully_masked_row_is_nan_on_the_fast_path() -> None:
     """eval() turns the 0 of train() into NaN."""
-    assert masks.fully_masked_row_fast().numbers["fast: share of NaN"] == 1
+    assert 1 == masks.fully_masked_row_fast().numbers["fast: share of NaN"]
 
 
 @measured_on_2_13
 def test_fully_masked_row_depends_on_object_identity() -> None:
     """A copy of the same numbers gives 0 where the same tensor gives NaN."""
-    assert list(masks.fully_masked_row_identity().numbers.values()) == [1, 0, 0]
+    assert [1, 0, 0] == list(masks.fully_masked_row_identity().numbers.values())
 
 
 @measured_on_2_13
@@ -137,8 +137,8 @@ def test_causal_hint_contradicts_mask() -> None:
 def test_nan_in_a_query_depends_on_the_number_of_keys() -> None:
     """The flash kernel loses a NaN while the keys do not fill a vector register."""
     numbers = values.nan_query().numbers
-    assert numbers["weights: NaN from this many keys on"] == 1
-    assert numbers["sdpa-math: NaN from this many keys on"] == 1
+    assert 1 == numbers["weights: NaN from this many keys on"]
+    assert 1 == numbers["sdpa-math: NaN from this many keys on"]
     assert 1 < numbers["sdpa-flash: NaN from this many keys on"] < math.inf
 
 
@@ -151,7 +151,7 @@ def test_nan_at_a_masked_key_is_everywhere() -> None:
 @measured_on_2_13
 def test_key_and_value_lengths_may_differ_in_the_flash_kernel() -> None:
     """The kernel goes by the number of values; the math kernel refuses."""
-    assert list(values.key_value_lengths().numbers.values()) == [0, 1]
+    assert [0, 1] == list(values.key_value_lengths().numbers.values())
 
 
 @measured_on_2_13
@@ -161,4 +161,4 @@ def test_row_of_minus_1e9_is_uniform_or_unmasked() -> None:
     assert uniform < 2**-23
     # Neighbours of 1e9 in float64 are 2**-23 apart; logits here are of order 1.
     assert 0 < unmasked < 2**-22
-    assert nan == 1
+    assert 1 == nan

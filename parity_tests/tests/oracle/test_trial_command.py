@@ -13,9 +13,9 @@ from rich.console import Console
 from mha_parity.__main__ import main
 from mha_parity.selftest import torch_audit
 from mha_parity.selftest.torch_audit import GROUPS, TARGET
+from mha_torch import Path
 from mha_torch import trial as trials
 from mha_torch._evidence import Evidence
-from mha_torch._paths import Path
 from mha_torch.trial import FINDINGS, Finding, State, examine
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_exit_status(findings: list[Finding], status: int) -> None:
 def test_files_are_written(tmp_path: File, capsys: pytest.CaptureFixture[str]) -> None:
     """JSON holds every finding as data, an infinite number as null; Markdown a row for each."""
     data, page = tmp_path / "trial.json", tmp_path / "trial.md"
-    assert main(["audit", "fast", "--json", str(data), "--markdown", str(page)]) == 1
+    assert 1 == main(["audit", "fast", "--json", str(data), "--markdown", str(page)])
     written: dict[str, Any] = json.loads(data.read_text(encoding="utf-8"))
     assert ("mha-parity/torch-trial/1", "fast", torch.__version__) == (
         written["schema"], written["path"], written["torch"],
@@ -117,7 +117,7 @@ def test_a_group_runs_its_findings(
         return trials.FindingOutcome(finding, State.FOUND)
 
     monkeypatch.setattr(trials, "examine", noticed)
-    assert main(["audit", group]) == 1
+    assert 1 == main(["audit", group])
     assert [finding.name for finding in trials.findings(group)] == seen
     assert f"in {len(seen)} of {len(seen)} known ways" in " ".join(capsys.readouterr().out.split())
 
@@ -151,9 +151,9 @@ def test_mistakes_are_refused(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One sentence says what was got and what to ask for; nothing is run; the status is 2."""
-    assert main(["check", *arguments]) == 2
+    assert 2 == main(["check", *arguments])
     said = capsys.readouterr()
     assert said.out.startswith("::error " if "--github" in arguments else "")
     assert said.out.count("\n") == ("--github" in arguments)
     assert sentence in said.err
-    assert said.err.count("\n") == 1
+    assert 1 == said.err.count("\n")

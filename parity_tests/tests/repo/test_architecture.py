@@ -7,14 +7,14 @@ offender and has to find it.
 from __future__ import annotations
 
 import ast
-import graphlib
 import importlib
 import statistics
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from import_graph import circle, import_graph, imported, module_paths, package_of, sources
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = {
@@ -41,50 +41,13 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def modules(folder: Path) -> dict[str, Path]:
-    """Return the modules of a package by dotted name."""
-    found = {}
-    for path in sorted(folder.rglob("*.py")):
-        parts = (folder.name, *path.relative_to(folder).with_suffix("").parts)
-        found[".".join(parts).removesuffix(".__init__")] = path
-    return found
-
-
-def base_of(node: ast.ImportFrom, path: Path, folder: Path) -> str:
-    """Return the absolute name of what a from-import names before the word `import`."""
-    if not node.level:
-        return node.module or ""
-    package = (folder.name, *path.relative_to(folder).parent.parts)
-    above = package[: len(package) - node.level + 1]
-    return ".".join((*above, node.module) if node.module else above)
-
-
-def imported(tree: ast.AST, path: Path, folder: Path) -> Iterator[tuple[int, str]]:
-    """Yield the line and the absolute name of all that a syntax tree imports, late or not.
-
-    `from a import b` yields `a.b`: whether b is a module or an attribute is not ours to know.
-    """
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names):
-                yield from ((node.lineno, alias.name) for alias in names)
-            case ast.ImportFrom(names=names):
-                base = base_of(node, path, folder)
-                yield from ((node.lineno, f"{base}.{alias.name}") for alias in names)
-            case ast.Call(
-                func=ast.Name(id="__import__" | "import_module")
-                | ast.Attribute(attr="__import__" | "import_module"),
-                args=[ast.Constant(value=str(name)), *_],
-            ):
-                yield node.lineno, name
-
-
 def wrong_directions(folder: Path, forbidden: set[str]) -> list[str]:
     """List the imports of a package that go against the one direction."""
+    found = module_paths(folder)
     return [
         f"{path.name}:{line} imports {name}"
-        for path in modules(folder).values()
-        for line, name in imported(parse(path), path, folder)
+        for module, path in found.items()
+        for line, name in imported(parse(path), package_of(module, found))
         if name.split(".")[0] in forbidden
     ]
 
@@ -92,47 +55,19 @@ def wrong_directions(folder: Path, forbidden: set[str]) -> list[str]:
 def heavy_imports(folder: Path) -> list[str]:
     """List what the NumPy attention imports beyond its few dependencies, at once or late."""
     offences = []
-    for path in modules(folder).values():
-        tree = parse(path)
+    found = module_paths(folder)
+    for module, path in found.items():
+        tree, package = parse(path), package_of(module, found)
         at_once = {
             name
             for node in tree.body
             if isinstance(node, ast.Import | ast.ImportFrom)
-            for _, name in imported(node, path, folder)
+            for _, name in imported(node, package)
         }
-        for line, name in imported(tree, path, folder):
+        for line, name in imported(tree, package):
             if name.split(".")[0] not in (LIGHT if name in at_once else LATE):
                 offences.append(f"{path.name}:{line} imports {name}")
     return offences
-
-
-class DropTypes(ast.NodeTransformer):
-    """Takes out what only a type checker imports."""
-
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Replace `if TYPE_CHECKING` by its else branch."""
-        return node.orelse if ast.unparse(node.test).endswith("TYPE_CHECKING") else node
-
-
-def import_graph(folder: Path) -> dict[str, set[str]]:
-    """Map each module of a package to the modules of that package it imports, late ones too."""
-    names = modules(folder)
-    graph = {}
-    for module, path in names.items():
-        tree = DropTypes().visit(parse(path))
-        wanted = {name for _, name in imported(tree, path, folder)}
-        known = {name if name in names else name.rpartition(".")[0] for name in wanted}
-        graph[module] = known & names.keys() - {module}
-    return graph
-
-
-def cycle(folder: Path) -> list[str]:
-    """Return the modules of a package along one circle of imports, or nothing."""
-    try:
-        graphlib.TopologicalSorter(import_graph(folder)).prepare()
-    except graphlib.CycleError as error:
-        return list(error.args[1])
-    return []
 
 
 def long_files(folder: Path, most: int = MOST_LINES) -> list[str]:
@@ -233,7 +168,7 @@ def test_no_test_imports_a_source_root(package: str) -> None:
     offences = [
         f"{path.name}:{line} imports {name}"
         for path in tests
-        for line, name in imported(parse(path), path, path.parent)
+        for line, name in imported(parse(path), path.parent.name)
         if name.split(".")[0] in SOURCE_ROOTS
     ]
     assert [] == offences
@@ -283,11 +218,11 @@ def test_heavy_import_is_found(tmp_path: Path, source: str, count: int) -> None:
 @packages
 def test_imports_have_no_circle(package: str) -> None:
     """The modules of a package stand in an order in which each needs only earlier ones."""
-    assert [] == cycle(PACKAGES[package])
+    assert [] == circle(import_graph(sources(PACKAGES[package]), types=False))
 
 
 @pytest.mark.parametrize(
-    "sources",
+    "planted",
     [
         {"a": "from pkg import b", "b": "from pkg.a import f"},
         {"a": "from . import b", "b": "from .a import f"},
@@ -295,17 +230,17 @@ def test_imports_have_no_circle(package: str) -> None:
     ],
     ids=["absolute", "relative", "late"],
 )
-def test_circle_is_found(tmp_path: Path, sources: dict[str, str]) -> None:
+def test_circle_is_found(planted: dict[str, str]) -> None:
     """A circle is found however its imports are written, late ones included."""
-    circle = cycle(plant(tmp_path / "pkg", **sources))
-    assert {f"pkg.{name}" for name in sources} == set(circle)
+    modules = {f"pkg.{name}": source for name, source in planted.items()}
+    assert set(modules) == set(circle(import_graph(modules, types=False)))
 
 
-def test_order_is_no_circle(tmp_path: Path) -> None:
+def test_order_is_no_circle() -> None:
     """Modules that need only earlier ones raise no alarm; a name for an annotation is no need."""
     types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .c import a"
-    folder = plant(tmp_path / "pkg", a=types, b="from . import a", c="from .b import a")
-    assert [] == cycle(folder)
+    modules = {"pkg.a": types, "pkg.b": "from . import a", "pkg.c": "from .b import a"}
+    assert [] == circle(import_graph(modules, types=False))
 
 
 @packages
@@ -359,7 +294,7 @@ def test_long_function_is_found(lines: list[int], offence: str | None) -> None:
     [
         pytest.param(name, path, id=name)
         for folder in PACKAGES.values()
-        for name, path in modules(folder).items()
+        for name, path in module_paths(folder).items()
         # The rooms inside the harness offer nothing to anybody outside it.
         if path.name == "__init__.py" and "mha_parity" not in path.parts[:-2]
     ],

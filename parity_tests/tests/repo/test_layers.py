@@ -6,12 +6,12 @@ packages that an import of a submodule runs.
 
 from __future__ import annotations
 
-import ast
-import graphlib
 import re
 from pathlib import Path
 
 import pytest
+
+from import_graph import circle, import_graph, sources
 
 PACKAGE = Path(__file__).resolve().parents[2] / "mha_parity"
 # A room may import those to its left, and itself.
@@ -25,37 +25,6 @@ ROOT = "mha_parity"
 # What a user imports or types: one box of the picture in CONTRIBUTING.
 INTERFACE = {"api", "pytest_plugin", "cli", "command_line", "__main__"}
 MOST_IMPORTED = 21  # modules of the harness that one module may import
-
-
-def sources(package: Path) -> dict[str, str]:
-    """Return the source of every module by its dotted name."""
-    found = {}
-    for path in sorted(package.rglob("*.py")):
-        parts = (package.name, *path.relative_to(package).with_suffix("").parts)
-        found[".".join(parts).removesuffix(".__init__")] = path.read_text(encoding="utf-8")
-    return found
-
-
-def import_graph(modules: dict[str, str]) -> dict[str, set[str]]:
-    """Map each module to the modules of its package that it imports, with their parents."""
-    graph = {}
-    for name, source in modules.items():
-        wanted: set[str] = set()
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Import):
-                wanted |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                named = {f"{node.module}.{alias.name}" for alias in node.names}
-                wanted |= {each if each in modules else node.module for each in named}
-        known = {each for each in wanted if each in modules}
-        implied = {
-            ".".join(each.split(".")[:count])
-            for each in known
-            for count in range(2, each.count(".") + 1)
-        }
-        above = {".".join(name.split(".")[:count]) for count in range(1, name.count(".") + 1)}
-        graph[name] = (known | implied & modules.keys()) - {name} - above
-    return graph
 
 
 def room(name: str) -> str:
@@ -72,15 +41,6 @@ def against_layers(graph: dict[str, set[str]], layers: tuple[str, ...]) -> list[
         later = sorted(each for each in imported if places.get(room(each), 0) > own)
         rows += [f"{name} imports {each}" for each in later]
     return rows
-
-
-def circle(graph: dict[str, set[str]]) -> list[str]:
-    """Return the modules along one circle of imports, or nothing."""
-    try:
-        graphlib.TopologicalSorter(graph).prepare()
-    except graphlib.CycleError as error:
-        return list(error.args[1])
-    return []
 
 
 def wide_imports(graph: dict[str, set[str]], most: int = MOST_IMPORTED) -> list[str]:
@@ -196,13 +156,22 @@ def test_every_layer_exists() -> None:
         "import pkg.top.high",
         "def f():\n    from pkg.top.high import x",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pkg.top.high import X",
+        "from ..top import high",
+        "from ..top.high import x",
+        "import importlib\nimportlib.import_module('pkg.top.high')",
     ],
-    ids=["from", "plain", "late", "type-only"],
+    ids=["from", "plain", "late", "type-only", "relative", "name of relative", "by name"],
 )
 def test_an_import_against_the_layers_is_found(source: str) -> None:
-    """An import of a later room is found at the top, in a function and under TYPE_CHECKING."""
+    """An import of a later room is found however it is written, late and for types too."""
     graph = import_graph({"pkg.low.base": source, "pkg.top.high": "x = 1"})
     assert ["pkg.low.base imports pkg.top.high"] == against_layers(graph, ("low", "top"))
+
+
+def test_an_import_of_the_own_package_counts() -> None:
+    """A package and its module that take names from each other are a circle."""
+    modules = {"pkg.a": "from .b import x", "pkg.a.b": "from . import y"}
+    assert {"pkg.a", "pkg.a.b"} == set(circle(import_graph(modules)))
 
 
 def test_an_implied_parent_counts() -> None:

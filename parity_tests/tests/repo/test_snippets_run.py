@@ -117,7 +117,7 @@ def test_a_notebook_s_line_gives_a_verdict() -> None:
     """`judge` of a function that stands in a cell."""
     (written,) = snippets("notebook.md")
     last = written.rstrip().splitlines()[-1]
-    assert last == "mha_parity.judge(attention)"
+    assert "mha_parity.judge(attention)" == last
 
     def attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
         odds = np.exp(Q @ K.T / np.sqrt(Q.shape[-1]))
@@ -131,4 +131,4 @@ def test_a_notebook_s_line_gives_a_verdict() -> None:
 def test_the_executor_of_the_page_judges(capsys: pytest.CaptureFixture[str]) -> None:
     """The page's two processes judge the NumPy attention, and it prints that parity holds."""
     run(snippets("cluster.md")[0], __name__="__main__")
-    assert capsys.readouterr().out == "pass\n"
+    assert "pass\n" == capsys.readouterr().out

@@ -141,7 +141,7 @@ def test_workflow_commands_are_escaped(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_a_run_without_a_verdict_is_annotated(capsys: pytest.CaptureFixture[str]) -> None:
     """What could not start is an error in the list of annotations too, where that is asked for."""
     for options, said in (((), ""), (("--github",), "::error title=mha-parity::got ")):
-        assert main(["check", "no_such_module:f", *options]) == 2
+        assert 2 == main(["check", "no_such_module:f", *options])
         assert capsys.readouterr().out.startswith(said)
 
 
@@ -155,7 +155,7 @@ def test_a_run_without_a_verdict_writes_its_files(
     words = [word for kind in kinds for word in (f"--{kind}", f"v.{kind}")]
     sentence = "got the target 'missing.py:f', but there is no file missing.py"
     for targets in (["missing.py:f"], ["missing.py:f", "missing.py:g"]):
-        assert main(["check", *targets, "--github", *words]) == 2
+        assert 2 == main(["check", *targets, "--github", *words])
         said = capsys.readouterr()
         assert len(targets) == said.out.count("::error title=mha-parity::") == said.err.count("got")
         texts = {kind: Path(f"v.{kind}").read_text("utf-8") for kind in kinds}
@@ -187,7 +187,7 @@ def test_a_failed_run_is_red_in_junit() -> None:
     """Where no feature and no check of its own is red, the run is."""
     root = ET.fromstring(files.MAKE["junit"]([failed()], []))  # noqa: S314  (our own file)
     (red,) = [case for case in root.iter("testcase") if case.find("failure") is not None]
-    assert (red.get("name"), root.get("failures")) == ("all-cases", "1")
+    assert ("all-cases", "1") == (red.get("name"), root.get("failures"))
 
 
 def test_only_what_does_not_hold_is_annotated() -> None:
@@ -308,7 +308,7 @@ def test_check_writes_all_of_it(
     monkeypatch.setenv(github.SUMMARY, "summary.md")
     monkeypatch.delenv(github.WORKSPACE, raising=False)
     options = "--in-process --cases 20 --github --markdown v.md --sarif v.sarif"
-    assert main(["check", "scale.py:f", *options.split()]) == 1
+    assert 1 == main(["check", "scale.py:f", *options.split()])
     (line,) = (n for n, each in enumerate(text.splitlines(), 1) if "np.sqrt(d_model)" in each)
     shown = capsys.readouterr().out
     assert f"\n::error file=scale.py,line={line},title=" in shown

@@ -227,4 +227,4 @@ def test_the_lines_are_explained(graded: Callable[..., Verdict]) -> None:
 )
 def test_numbers_in_cells(value: float, shown: str) -> None:
     """Two digits behind the point, the zero before it left out, and powers where it is far."""
-    assert shown == heatmaps._short(value)
+    assert shown == heatmaps.cell_text(value)

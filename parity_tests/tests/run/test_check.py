@@ -36,9 +36,9 @@ def test_a_feature_that_no_case_has_is_inconclusive() -> None:
     rows = [row for row in found.features if row.status == "inconclusive"]
 
     assert found.outcome is Outcome.INCONCLUSIVE
-    assert found.outcome.exit_status == 3
+    assert 3 == found.outcome.exit_status
     assert rows
-    assert {row.note for row in rows} == {"no case drawn"}
+    assert {"no case drawn"} == {row.note for row in rows}
     assert label(rows[0].axis, rows[0].value) in found.sentence
 
 
@@ -81,7 +81,7 @@ def test_a_run_without_power_is_inconclusive(monkeypatch: pytest.MonkeyPatch) ->
     offered = [row for row in found.features if row.status != "not offered"]
 
     assert found.outcome is Outcome.INCONCLUSIVE
-    assert {row.note for row in offered} == {"no case could have shown a bug"}
+    assert {"no case could have shown a bug"} == {row.note for row in offered}
 
 
 def test_a_run_has_one_thread_of_openmp_and_leaves_the_callers() -> None:

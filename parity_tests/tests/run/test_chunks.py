@@ -98,11 +98,11 @@ def test_the_first_failure_does_not_depend_on_the_number_of_processes(
 
 def test_long_runs_take_every_core_and_short_ones_one_process() -> None:
     """Processes are started where they are worth it, and never for a candidate of this process."""
-    assert process_count(Options(cases=PARALLEL_FROM - 1), "a.py:f") == 1
+    assert 1 == process_count(Options(cases=PARALLEL_FROM - 1), "a.py:f")
     assert process_count(Options(cases=PARALLEL_FROM), "a.py:f") >= 1
-    assert process_count(Options(cases=PARALLEL_FROM), None) == 1
-    assert process_count(Options(cases=PARALLEL_FROM, in_process=True), "a.py:f") == 1
-    assert process_count(Options(jobs=3), "a.py:f") == 3
+    assert 1 == process_count(Options(cases=PARALLEL_FROM), None)
+    assert 1 == process_count(Options(cases=PARALLEL_FROM, in_process=True), "a.py:f")
+    assert 3 == process_count(Options(jobs=3), "a.py:f")
 
 
 def test_a_candidate_of_this_process_cannot_be_asked_in_several() -> None:
@@ -132,7 +132,7 @@ def test_a_part_keeps_the_arrays_of_few_failures(monkeypatch: pytest.MonkeyPatch
     )
     assert len(heard) == len(part.case_results) == len(cases)
     assert sum(case_result.fails for case_result in part.case_results) > 4
-    assert sum(case_result.problem is not None for case_result in part.case_results) == 4
+    assert 4 == sum(case_result.problem is not None for case_result in part.case_results)
 
 
 def test_sums_of_parts_are_the_sums_of_the_whole() -> None:

@@ -89,7 +89,7 @@ def test_a_script_that_guards_nothing_starts_processes(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert (0, "True\n") == (done.returncode, done.stdout), done.stderr
 
 
 KILLED = """
@@ -112,7 +112,7 @@ def test_a_process_ends_with_a_caller_that_is_killed(name: str, tmp_path: Path) 
         [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60,
         check=False,
     )  # fmt: skip
-    assert (done.returncode < 0, done.stdout) == (True, b"True\n")
+    assert (True, b"True\n") == (done.returncode < 0, done.stdout)
 
 
 def _without_seconds(found: Any) -> Any:
@@ -214,9 +214,9 @@ def test_few_chunks_are_handed_over_ahead(monkeypatch: pytest.MonkeyPatch) -> No
 
     threading.Thread(target=answers).start()
     next(chunks)
-    assert len(executor.futures) == 3
+    assert 3 == len(executor.futures)
     chunks.close()  # type: ignore[attr-defined]  # a generator
-    assert [future.cancelled() for future in executor.futures] == [False, True, True]
+    assert [False, True, True] == [future.cancelled() for future in executor.futures]
 
 
 def _command(*words: str) -> list[str]:
@@ -323,7 +323,7 @@ def test_a_cluster_that_is_not_there_is_one_sentence(
 ) -> None:
     """No scheduler at the address: exit status 2, and the command that starts one."""
     monkeypatch.setattr(cluster, "SECONDS", 1)
-    assert main(["check", "--scheduler", "tcp://127.0.0.1:1", "--cases", "5"]) == 2
+    assert 2 == main(["check", "--scheduler", "tcp://127.0.0.1:1", "--cases", "5"])
     assert "start one by `dask scheduler`" in capsys.readouterr().err
 
 
@@ -341,7 +341,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_verdict_of_one_process(
     with _scheduler() as address, ExitStack() as stack:
         with monkeypatch.context() as patch:
             patch.setattr(cluster, "SECONDS", 1)
-            assert main(["check", "--scheduler", address, "--cases", "5"]) == 2
+            assert 2 == main(["check", "--scheduler", address, "--cases", "5"])
         assert f"start some by `dask worker {address} --nthreads 1`" in capsys.readouterr().err
         own = (address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
         workers = [stack.enter_context(_started("worker", *own)) for _ in range(2)]
@@ -367,7 +367,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_verdict_of_one_process(
                     candidate, options, target=target, progress=kill_one, executor=executor
                 )
             assert killed
-            assert len(client.scheduler_info()["workers"]) == 1
+            assert 1 == len(client.scheduler_info()["workers"])
         from distributed import KilledWorker
 
         died = KilledWorker("chunk", None, 3)
@@ -375,7 +375,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_verdict_of_one_process(
             raise died
         out = tmp_path / "verdict.json"
         few = ["--cases", "5", "--json", str(out)]
-        assert main(["check", target, "--scheduler", address, *few]) == 1
+        assert 1 == main(["check", target, "--scheduler", address, *few])
     for field in SAME:
         assert _without_seconds(getattr(here, field)) == _without_seconds(getattr(there, field))
-    assert json.loads(out.read_text("utf-8"))["cases"]["run"] == 5
+    assert 5 == json.loads(out.read_text("utf-8"))["cases"]["run"]

@@ -68,9 +68,9 @@ def test_right_gradients_pass(target: str) -> None:
     found = check(bound, Options(cases=30, grad=True))
     rows = {row.status for row in found.features if row.axis == "gradients"}
 
-    assert failing(found) == set()
+    assert set() == failing(found)
     assert judged(found) >= {"query", "key", "value"}
-    assert rows == {"pass"}
+    assert {"pass"} == rows
     if bound.offer["attn"] != ("none",):
         assert "attn_mask" in judged(found)
 
@@ -96,7 +96,7 @@ def test_a_wrong_gradient_fails(name: str, wrong: set[str]) -> None:
     """Sign, scale, transposition, a forgotten sum or row term, one head: what is wrong is named."""
     found = verdict(name)
 
-    assert found.outcome.exit_status == 1
+    assert 1 == found.outcome.exit_status
     assert failing(found) == wrong
 
 
@@ -113,7 +113,7 @@ def test_a_mask_has_the_shape_that_a_backward_returns() -> None:
     assert ("attn", "float2d") in asked
     assert ("attn", "float3d") not in asked
     assert "float3d" in right.offer["attn"]
-    assert failing(verdict("mask_backward.py:BiasedTwice")) == {"attn_mask"}
+    assert {"attn_mask"} == failing(verdict("mask_backward.py:BiasedTwice"))
 
 
 def test_a_wrong_head_is_named() -> None:
@@ -134,7 +134,7 @@ def test_gradients_are_judged_when_asked_for_alone() -> None:
     bound = bind(load.load(f"{SUBJECTS}/torch_backward.py:wrong"))
     found = check(bound, Options(cases=CASES))
 
-    assert judged(found) == set()
+    assert set() == judged(found)
     assert not any(row.value == "yes" for row in found.features if row.axis == "gradients")
 
 
@@ -145,7 +145,7 @@ def test_a_target_without_gradients_is_refused(
     """--grad on a target that offers no gradients is a mistake of the caller: status 2, remedy."""
     status = main(["check", "--grad", "--in-process", f"{SUBJECTS}/{name}"])
 
-    assert status == 2
+    assert 2 == status
     assert "offers no gradients: it should compute with torch's tensors" in capsys.readouterr().err
 
 
@@ -161,7 +161,7 @@ def test_the_refusal_says_what_happened(
     name: str, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Why a target offers no gradients is said: what it takes, what it returned, what it raised."""
-    assert main(["check", "--grad", "--in-process", f"{SUBJECTS}/{name}"]) == 2
+    assert 2 == main(["check", "--grad", "--in-process", f"{SUBJECTS}/{name}"])
     assert re.search(f"Asked for some: .*{reason}", capsys.readouterr().err)
 
 

@@ -92,7 +92,7 @@ def test_a_verdict_on_what_is_kept_is_that_on_everything(
         return replace(judged, seconds=0.0, checks=rows)
 
     less, more = (vars(verdict(found)) for found in (results.case_results, everything))
-    assert [name for name in more if repr(less[name]) != repr(more[name])] == []
+    assert [] == [name for name in more if repr(less[name]) != repr(more[name])]
 
 
 def test_a_page_is_given_the_error_of_every_case(
@@ -151,7 +151,7 @@ def test_the_largest_error_is_kept_with_its_place(
         results.add(
             [replace(first, check_results=(replace(match, error=error),), held=("conduct",))]
         )
-    assert [[e.error for e in each.check_results] for each in results.case_results] == [
+    assert [
         [1.0], [], [1.5], [],
-    ]  # fmt: skip
+    ] == [[e.error for e in each.check_results] for each in results.case_results]  # fmt: skip
     assert results.case_results[1].held == (match.check, "conduct")

@@ -63,7 +63,7 @@ def published() -> dict[str, dict[int, int]]:
 def test_calls_are_as_many_as_the_page_says(row: str, target: object, cases: int) -> None:
     """A counter in the target reaches the published number, within a tenth."""
     CALLS.clear()
-    assert mha_parity.judge(target, cases=cases).failed == 0
+    assert 0 == mha_parity.judge(target, cases=cases).failed
     assert published()[row][cases] == pytest.approx(len(CALLS), rel=WITHIN)
 
 

@@ -206,7 +206,7 @@ def test_notes_say_what_a_verdict_leaves_open() -> None:
     ) == summary.notes(results, [MASK, replace(MASK, meaning="")])
     assert () == summary.notes([RIGHT])
     (said,) = summary.notes([result(check(LESS, times_torch=1.04))])
-    assert said == "less accurate than torch in 1 check, within the rounding bound"
+    assert "less accurate than torch in 1 check, within the rounding bound" == said
 
 
 def test_a_target_that_never_answers_is_refused_by_what_it_did_most() -> None:
@@ -249,9 +249,9 @@ def test_what_rows_without_a_key_are_is_named_with_the_demand() -> None:
     assert not fails_by_rows_alone(result(check(WRONG, MASKED_ROWS), check(WRONG)))
     assert not fails_by_rows_alone(RIGHT)
     (found,) = by_demand(failing, "nan")
-    assert found.title == (
+    assert (
         "rows that see no key are zero or none of these in 3 cases, and --fully-masked asks for NaN"
-    )
+    ) == found.title
     (one,) = by_demand(failing[:1], "uniform")
     assert "are zero in 1 case, and --fully-masked asks for the mean of the values" in one.title
     assert () == by_demand(failing, None) == by_demand([], "nan")

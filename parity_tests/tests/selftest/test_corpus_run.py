@@ -92,12 +92,12 @@ def test_each_set_is_counted_by_itself() -> None:
     rows = [replace(entry(RIGHT, "right"), verdict="pass", held_out=n, name=str(n)) for n in (2, 0)]
     lines = list(page([*rows, replace(entry(WRONG, "wrong"), verdict="fail", held_out=2)]))
 
-    assert lines[0] == "3 attentions of 2 public repositories."
+    assert "3 attentions of 2 public repositories." == lines[0]
     sets = [line for line in lines if line.startswith(("| development", "| held out"))]
-    assert sets == [
+    assert [
         "| development | 1 | 1 | 1 of 1 | 0 of 1 | 0 of 0 | 0 of 0 | 0 of 0 |",
         "| held out 2 | 2 | 2 | 1 of 1 | 0 of 1 | 1 of 1 | 0 of 1 | 0 of 0 |",
-    ]
+    ] == sets
 
 
 def test_a_later_verdict_stands_beside_the_first() -> None:

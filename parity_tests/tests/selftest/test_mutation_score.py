@@ -50,7 +50,7 @@ def change(line: str = "a + b", changed: str = "a - b", room: str = JUDGING) -> 
 def test_the_score_leaves_equivalents_out() -> None:
     """Three killed, one survived and four equivalent are 75 %."""
     outcomes = ["killed"] * 3 + ["survived"] + ["equivalent"] * 4
-    assert score([ChangeResult(change=change(), outcome=one) for one in outcomes]) == 0.75
+    assert 0.75 == score([ChangeResult(change=change(), outcome=one) for one in outcomes])
 
 
 def test_a_survivor_is_shown_with_its_line() -> None:
@@ -96,7 +96,7 @@ def test_what_no_run_can_see_is_not_changed() -> None:
     """Of annotations, a dataclass's options and imports for types nothing is drawn."""
     pytest.importorskip("cosmic_ray", reason="cosmic-ray is not installed; make mutation does")
     found = mutation_places(MODULE)
-    assert {MODULE.splitlines()[line - 1].strip() for line, _ in found} == {"return one + two"}
+    assert {"return one + two"} == {MODULE.splitlines()[line - 1].strip() for line, _ in found}
     texts = {apply(MODULE, *each) for changes in found.values() for each in changes}
     assert MODULE.replace("one + two", "one - two") in texts
 
@@ -106,4 +106,4 @@ def test_a_seed_draws_the_same_changes() -> None:
     pytest.importorskip("cosmic_ray", reason="cosmic-ray is not installed; make mutation does")
     first, again, other = (list(draw(ROOT, 5, seed, [JUDGING])) for seed in (1, 1, 2))
     assert first == again != other
-    assert len({text for _, text in first}) == 5
+    assert 5 == len({text for _, text in first})

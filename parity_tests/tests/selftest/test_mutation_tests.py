@@ -71,7 +71,7 @@ def test_a_change_of_the_copy_is_seen_by_the_tests_that_call_it(warm: WarmProces
         assert not warm.is_green(records), changed
     module.write_text(MODULE.replace("return 1", "while True: pass"))
     names = [each.name for each in records]
-    assert warm.ask(tests=names, seconds=2.0)["status"] == -1
+    assert -1 == warm.ask(tests=names, seconds=2.0)["status"]
     module.write_text(MODULE)
     assert warm.is_green(records)
 
@@ -129,7 +129,7 @@ def test_a_line_is_in_the_innermost_function() -> None:
     source = "class A:\n  def f(self):\n    def g():\n      return 1\n    return g\nx = 1\n"
     names = ["", "", "A.f", "A.f.<locals>.g", "A.f", ""]
     assert names == [function_at(source, line) for line in range(1, 7)]
-    assert first_difference("a\nb\nc", "a\nb\nd") == 3
+    assert 3 == first_difference("a\nb\nc", "a\nb\nd")
 
 
 def test_what_is_kept_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,8 +97,8 @@ def test_every_attribute_of_a_call_is_documented() -> None:
 
 def test_masks_are_joined_in_the_shape_asked_for() -> None:
     """Booleans and floats of all masks together, the causal one on demand; lengths."""
-    both = call_of(CASE.replace(padding="lengths", attn="causal"))
-    expected = both._problem.hidden()
+    case = CASE.replace(padding="lengths", attn="causal")
+    both, expected = call_of(case), make_problem(case).hidden()
     np.testing.assert_array_equal(expected, both.hidden("N H L S"))
     np.testing.assert_array_equal(expected[:, :1], both.added("N 1 L S") == -np.inf)
     lengths = both.lengths(causal=False)

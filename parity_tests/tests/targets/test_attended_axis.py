@@ -44,6 +44,6 @@ def test_a_right_layer_that_is_batch_first_passes() -> None:
 def test_linears_are_judged_along_their_axis_though_the_output_is_wrong() -> None:
     """The axis follows from what moves, not from right numbers: the cause that is left is said."""
     target = bind(load(f"{FILE}:BiasTwice"))
-    assert target.offer["layout"] == ("sequence_first",)
+    assert ("sequence_first",) == target.offer["layout"]
     verdict = check(target, Options(cases=30, seed=3, shrink=False))
     assert "the bias of the output projection is added 2 times" in verdict.diagnosis[0].title

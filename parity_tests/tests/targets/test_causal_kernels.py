@@ -19,7 +19,7 @@ FILE = SUBJECTS / "causal_kernels.py"
 def test_a_right_kernel_passes(name: str) -> None:
     """Causal or not: what is hidden is measured, and said."""
     verdict = check(bind(load(f"{FILE}:{name}")), Options(cases=30, seed=3, shrink=False))
-    assert verdict.convention == "sdpa"
+    assert "sdpa" == verdict.convention
     assert verdict.outcome is Outcome.PASS
     assert (CAUSAL in verdict.notes) is (name == "causal")
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mha_parity.core.options import Options
-from mha_parity.core.verdict import Verdict
-from mha_parity.run.check import check
-from mha_parity.targets import load
-from mha_parity.worker.open_target import bind_in_process
-from subject_checks import SUBJECTS
+from subject_checks import checks_of
 
 pytestmark = pytest.mark.usefixtures("few_further_calls")
 
-FILE = SUBJECTS / "channel_order.py"
+judged = checks_of("channel_order.py", cases=24)
 # Of each right layer, the weights whose rows or columns are in another order than torch's.
 PERMUTED = {
     "WidthFirst": "`w_q.weight`, `w_k.weight`, `w_v.weight`, `fc_out.weight`",
@@ -21,12 +16,6 @@ PERMUTED = {
 }
 WRONG = ["SplitWidthFirst", "MergeWidthFirst", "WidthFirstTwice", "WidthFirstWithoutOutput",
          "WidthFirstNamedAsTorchs", "width_first", "weights_width_first"]  # fmt: skip
-
-
-def judged(name: str) -> Verdict:
-    """Return the verdict on a subject."""
-    options = Options(cases=24, diagnose=False, shrink=False)
-    return check(bind_in_process(load.load(f"{FILE}:{name}"), options), options)
 
 
 @pytest.mark.parametrize(("name", "weights"), PERMUTED.items(), ids=PERMUTED)

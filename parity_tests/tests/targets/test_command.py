@@ -17,6 +17,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import Case
 from mha_parity.core.options import Options
+from mha_parity.core.problem import INPUTS
 from mha_parity.core.verdict import Verdict
 from mha_parity.judging.output import JudgeSettings
 from mha_parity.run.case_run import run_cases
@@ -145,7 +146,7 @@ def test_a_command_that_is_no_client_is_one_sentence(
     command: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What cannot be started or does not speak the protocol leaves with 2 and one sentence."""
-    assert main(["check", "--exec", command]) == 2
+    assert 2 == main(["check", "--exec", command])
     errors = capsys.readouterr().err
     assert (1, True) == (len(errors.splitlines()), sentence in errors), errors
 
@@ -155,7 +156,7 @@ def test_options_that_do_not_reach_a_program_are_refused(
 ) -> None:
     """--in-process and --forbid are refused: a program has its own process, and its own modules."""
     for words in (["--in-process"], ["--forbid", "torch"]):
-        assert main(["check", "--exec", "true", *words]) == 2
+        assert 2 == main(["check", "--exec", "true", *words])
         said = capsys.readouterr().err
         assert re.search(r"which --in-process .* do not reach; leave them out\.\n$", said)
 
@@ -176,11 +177,11 @@ def test_the_replay_line_of_a_program_is_quoted() -> None:
 
 def test_the_page_names_what_is_sent() -> None:
     """The page on the protocol has every array and every option of a request."""
-    from mha_parity.targets.conventions.exec_protocol import MORE, ROWS, options
+    from mha_parity.targets.conventions.exec_protocol import MORE, options
 
     page = PROTOCOL_PAGE.read_text(encoding="utf-8")
     names = (
-        *ROWS,
+        *INPUTS,
         *MORE,
         *options(make_problem(FIVE)),
         "valid_lens",

@@ -118,7 +118,7 @@ def test_an_identity_is_written_out() -> None:
     state = prepared(problem).function.__self__.state  # type: ignore[attr-defined]  # a bound method
     np.testing.assert_array_equal(np.eye(6), state["out_proj.weight"])
     np.testing.assert_array_equal(np.zeros(6), state["out_proj.bias"])
-    assert set(state) == {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}
+    assert {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"} == set(state)
 
 
 def test_masks_have_the_polarity_of_sdpa() -> None:
@@ -131,7 +131,7 @@ def test_masks_have_the_polarity_of_sdpa() -> None:
     mask = prepared(problem, f, "sdpa").kwargs["attn_mask"]
     np.testing.assert_array_equal(~problem.hidden()[0, :1], mask)
     alone = prepared(make_problem(QKV.replace(attn="causal")), f, "sdpa").kwargs
-    assert alone == {"is_causal": True}
+    assert {"is_causal": True} == alone
 
 
 def test_masks_of_a_textbook_layer_keep_ones() -> None:
@@ -227,7 +227,7 @@ def test_no_array_is_a_finding_of_structure(value: object, message: str) -> None
     candidate = bind(lambda *_: value, "qkv-heads", probe=False)
     with pytest.raises(CandidateError, match=message) as caught:
         candidate(make_problem(QKV))
-    assert caught.value.severity == "structure"
+    assert "structure" == caught.value.severity
 
 
 def test_wrong_shapes_and_dtypes_arrive_as_they_are() -> None:
@@ -284,7 +284,7 @@ def test_an_array_that_cannot_be_read_is_a_finding() -> None:
     message = r"is a .*Stuck that cannot be read \(RuntimeError: no way to cpu\), but should be"
     with pytest.raises(CandidateError, match=message) as caught:
         candidate(make_problem(QKV))
-    assert caught.value.severity == "structure"
+    assert "structure" == caught.value.severity
 
 
 @pytest.mark.parametrize(

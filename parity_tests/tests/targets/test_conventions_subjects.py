@@ -147,7 +147,7 @@ def test_right_ones_are_recognised_and_pass(text: str, convention: str) -> None:
 @pytest.mark.parametrize(("text", "convention"), BUILDERS.items())
 def test_builders_pass_by_a_named_convention(text: str, convention: str) -> None:
     """What a function builds is judged as its class is, where the convention is named."""
-    assert check(bound(text, convention), ENOUGH).failed == 0
+    assert 0 == check(bound(text, convention), ENOUGH).failed
 
 
 @pytest.mark.parametrize("text", few_of(RIGHT, IN_A_NOTEBOOK))
@@ -155,7 +155,7 @@ def test_right_ones_pass_in_a_notebook(text: str, in_a_notebook: Callable[[str],
     """The same code between a notebook's other cells is found, recognised and right."""
     candidate = bind(in_a_notebook(text))
     assert RIGHT[text] == candidate.convention
-    assert check(candidate, ENOUGH).failed == 0
+    assert 0 == check(candidate, ENOUGH).failed
 
 
 @pytest.mark.repeats(6)
@@ -188,13 +188,13 @@ class TestOffer:
 
     def test_functions_of_one_sample_offer_no_batches(self) -> None:
         """A function written for (T, D) is judged on single samples."""
-        assert bound("projected.py:f").offer["layout"] == ("unbatched",)
+        assert ("unbatched",) == bound("projected.py:f").offer["layout"]
 
     def test_batches_are_offered_where_they_come_out_in_shape(self) -> None:
         """A function that takes any leading axes is judged with several heads, and one sample."""
         offer = bound("keep_mask.py:attend").offer
-        assert offer["layout"] == ("batch_first", "unbatched")
-        assert offer["heads"] == ("one", "many")
+        assert ("batch_first", "unbatched") == offer["layout"]
+        assert ("one", "many") == offer["heads"]
 
     def test_a_constructor_without_bias_kv_offers_none(self) -> None:
         """What a torch look-alike's constructor does not name is not offered."""
@@ -204,15 +204,15 @@ class TestOffer:
                 super().__init__(embed_dim, num_heads, bias=bias, dtype="float64")
 
         offer = bind(Small).offer
-        assert offer["bias"] == ("no", "yes")
+        assert ("no", "yes") == offer["bias"]
         assert (("no",), ("no",)) == (offer["bias_kv"], offer["zero_attn"])
-        assert offer["layout"] == ("sequence_first", "unbatched")
+        assert ("sequence_first", "unbatched") == offer["layout"]
 
     def test_a_wider_answer_takes_the_narrower_type_out(self) -> None:
         """float32 answered in float64 is not offered, and the reason is kept."""
         candidate = bound("projected.py:f")
-        assert candidate.offer["dtype"] == ("float64",)
-        assert candidate.reasons["dtype", "float32"] == "answered in float64"
+        assert ("float64",) == candidate.offer["dtype"]
+        assert "answered in float64" == candidate.reasons["dtype", "float32"]
 
     def test_a_narrower_answer_takes_the_wider_type_out(self) -> None:
         """float64 answered in float32 is not offered where float32 is answered in float32."""

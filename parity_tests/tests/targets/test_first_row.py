@@ -5,23 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mha_parity.core.options import Options
-from mha_parity.core.verdict import Verdict
-from mha_parity.run.check import check
-from mha_parity.targets import load
 from mha_parity.targets.conventions.canonical_layout import LAID
-from mha_parity.worker.open_target import bind_in_process
-from subject_checks import SUBJECTS
+from subject_checks import checks_of
 
 pytestmark = pytest.mark.usefixtures("few_further_calls")
 
-FILE = SUBJECTS / "first_row.py"
-
-
-def judged(name: str) -> Verdict:
-    """Return the verdict on a subject."""
-    options = Options(cases=24, diagnose=False, shrink=False)
-    return check(bind_in_process(load.load(f"{FILE}:{name}"), options), options)
+judged = checks_of("first_row.py", cases=24)
 
 
 @pytest.mark.parametrize("name", ["FirstRow", "FirstRowFlat"])

@@ -251,7 +251,7 @@ def test_heads_that_are_mixed_are_not_passed_over() -> None:
     function = load.load(f"{SUBJECTS}/given_weights.py:first_keys")
     with pytest.raises(TargetError, match=r"otherwise than each of their heads alone, .*`--conv"):
         bind(function)
-    assert bind(function, "qkv").offer["heads"] == ("one",)
+    assert ("one",) == bind(function, "qkv").offer["heads"]
 
 
 @pytest.mark.parametrize(("name", "sentence"), REFUSED.items(), ids=REFUSED)

@@ -148,7 +148,7 @@ def test_keras_loses_half_of_float64(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("this Keras computes float64 in float64")
     failed = {f"{row.axis}={row.value}": row.failed for row in verdict.features}
     assert failed["weights=none"] == verdict.failed
-    assert failed["weights=per_head"] == 0
+    assert 0 == failed["weights=per_head"]
 
 
 @pytest.mark.frameworks
@@ -205,7 +205,7 @@ def test_kernels_have_an_axis_of_heads() -> None:
     problem = make_problem(LAYER)
     state: Mapping[str, np.ndarray] = problem.state()
     kernel = to_keras(state, problem)[0]
-    assert kernel.shape == (6, 3, 2)
+    assert (6, 3, 2) == kernel.shape
     for head in range(3):
         rows = state["in_proj_weight"][2 * head : 2 * head + 2]
         np.testing.assert_array_equal(rows.T, kernel[:, head])

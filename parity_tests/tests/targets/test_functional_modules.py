@@ -10,15 +10,12 @@ from importlib.util import find_spec
 import pytest
 
 from mha_parity.core.candidate import TargetError
-from mha_parity.core.options import Options
-from mha_parity.core.verdict import Verdict
-from mha_parity.run.check import check
 from mha_parity.targets import load
 from mha_parity.targets.bind import bind
-from mha_parity.worker.open_target import bind_in_process
-from subject_checks import SUBJECTS
+from subject_checks import SUBJECTS, checks_of
 
 FILE = SUBJECTS / "functional_layers.py"
+judged = checks_of("functional_layers.py", cases=8)
 pytestmark = [
     pytest.mark.frameworks,
     pytest.mark.usefixtures("few_further_calls"),
@@ -27,12 +24,6 @@ pytestmark = [
         reason="flax and haiku are not installed; make test-frameworks does",
     ),
 ]
-
-
-def judged(name: str) -> Verdict:
-    """Return the verdict on a subject."""
-    options = Options(cases=8, diagnose=False, shrink=False)
-    return check(bind_in_process(load.load(f"{FILE}:{name}"), options), options)
 
 
 @pytest.mark.parametrize("name", ["Compact", "SetUp", "OfHaiku"])

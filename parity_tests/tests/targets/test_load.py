@@ -236,9 +236,9 @@ def test_of_a_script_that_trains_the_definitions_are_loaded(write: Callable[[str
     """A model that is trained where the file is imported is left out, if the name is defined."""
     loss = "steps = []\nclass Loss:\n    def backward(self):\n        steps.append(1)\n"
     loop = "for _ in range(9):\n    Loss().backward()\n"
-    assert load.load(write(f"{loss}{loop}def f():\n    return steps\n"))() == []
+    assert [] == load.load(write(f"{loss}{loop}def f():\n    return steps\n"))()
     of_the_program = "made = list((1,))\nif __name__ == '__main__':\n    run().backward()\n"
-    assert load.load(write(of_the_program + "def f():\n    return made\n"))() == [1]
+    assert [1] == load.load(write(of_the_program + "def f():\n    return made\n"))()
 
 
 def test_a_cell_that_needs_what_was_left_out_is_left_out_too() -> None:
@@ -266,19 +266,19 @@ def test_a_notebook_is_defined_and_not_run() -> None:
         "computed = math.sqrt(4)\nfor i in range(3):\n    last = i\nprint('never')",
         "try:\n    import not_there\nexcept ImportError:\n    not_there = None",
     )
-    assert found["shape"] == (3, -6)
+    assert (3, -6) == found["shape"]
     assert found["not_there"] is None
-    assert found["left out"] == {
+    assert {
         "computed": "cell 2, line 1",
         "i": "cell 2, line 2",
         "last": "cell 2, line 2",
-    }
+    } == found["left out"]
 
 
 def test_magics_are_no_python() -> None:
     """Lines for the notebook are passed over, cells in other languages left out whole."""
     found = executed("%matplotlib inline\n!ls\nN = 3", "%%bash\nfor f in *; do echo; done")
-    assert found == {"N": 3, "left out": {}}
+    assert {"N": 3, "left out": {}} == found
 
 
 @pytest.mark.parametrize("line", ["?print", "??print", "print?", "math.sqrt??"])

@@ -102,7 +102,7 @@ def test_the_output_is_told_from_weights_of_its_shape() -> None:
     assert isinstance(bound, Fitted)
     assert 1 == bound.place
     problem = make_problem(bound.plain_case().replace(queries=6, keys=6, heads_count=1, head_dim=6))
-    assert problem.query.shape[-2:] == (6, 6)
+    assert (6, 6) == problem.query.shape[-2:]
     expected = weights_first(problem.query, problem.key, problem.value)[1]
     np.testing.assert_allclose(bound(problem).output, expected, rtol=1e-12)
 

@@ -23,16 +23,16 @@ class TestOutput:
             output = OutputPerCase()
             for start in range(0, len(stream), length):
                 output.feed(stream[start : start + length])
-            assert [output.take(n).last for n in (START, 0, 1, 2)] == [
+            assert [
                 "loading", "one", "", "th\x00ree",
-            ]  # fmt: skip
+            ] == [output.take(n).last for n in (START, 0, 1, 2)]  # fmt: skip
             assert not output.unfinished().size
 
     def test_an_unfinished_case_keeps_its_words(self) -> None:
         """What came after the last mark are the last words of a process that ended."""
         output = OutputPerCase()
         output.feed(b"before\n" + end_mark(0) + b"goodbye\n")
-        assert output.unfinished().last == "goodbye"
+        assert "goodbye" == output.unfinished().last
 
     def test_of_a_flood_the_end_is_kept(self) -> None:
         """The size counts all bytes; the last lines are few."""

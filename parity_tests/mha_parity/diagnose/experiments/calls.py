@@ -12,8 +12,10 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention
+from mha_parity.core.arrays import split_heads
 from mha_parity.core.candidate import NOT_ASKED, Answer, CandidateError, ask
-from mha_parity.core.compare import as_float64
+from mha_parity.core.compare import absolute_difference, as_float64
+from mha_parity.core.features import DTYPES
 from mha_parity.diagnose.evidence import ROUNDINGS, largest_magnitude, largest_score
 from mha_parity.diagnose.read_weights import CALLS, plain_case, read_sample_weights
 
@@ -29,7 +31,6 @@ CHUNK = 8  # calls between two looks at the clock
 WRONG = 30.0  # allowances: a departure that no rounding imitates
 NO_TIME = "the time of the experiments is over"
 BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
-DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 @dataclass(eq=False)
@@ -71,9 +72,7 @@ class CallResult:
 
     def by_head(self, output: Array) -> Array:
         """Return (N, L, H Dv) as (N, H, L, Dv) in float64."""
-        n, length, width = self.problem.output_shape
-        heads = self.problem.num_heads
-        return as_float64(output).reshape(n, length, heads, width // heads).swapaxes(1, 2)
+        return split_heads(as_float64(output), self.problem.num_heads)
 
     @cached_property
     def allowed(self) -> float:
@@ -92,9 +91,7 @@ class CallResult:
         """Which elements depart beyond rounding, (N, H, L, Dv)."""
         if self.found is None:
             return np.ones(self.expected.shape, dtype=bool)
-        with np.errstate(invalid="ignore", over="ignore"):
-            atol = np.abs(self.found - self.expected) <= WRONG * self.allowed
-        return np.asarray(~(atol | (np.isnan(self.found) & np.isnan(self.expected))))
+        return absolute_difference(self.expected, self.found) > WRONG * self.allowed
 
     @property
     def largest_error(self) -> float:

@@ -14,7 +14,7 @@ from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import CallResult, pose
 from mha_parity.diagnose.experiments.influence import irregular, visibility, visible_rule
 from mha_parity.diagnose.experiments.moved import moved
-from mha_parity.diagnose.experiments.reading import NOISE, SampleWeights, read_problem
+from mha_parity.diagnose.experiments.reading import SampleWeights, read_problem
 from mha_parity.diagnose.experiments.rules import TILES, index_runs
 from mha_parity.diagnose.experiments.transfer import curve, tile_offset_sentence
 from mha_parity.diagnose.experiments.variants import (
@@ -22,6 +22,7 @@ from mha_parity.diagnose.experiments.variants import (
     mask_variants,
     without_masks,
 )
+from mha_parity.diagnose.read_weights import ATOL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -229,7 +230,7 @@ def _in_some_samples(trial: CallResult) -> str:
 def _unread(trial: CallResult, *, was_read: bool) -> str:
     """Return what is known of a wrong output whose weights are right as far as they are read."""
     error = trial.largest_error
-    if error <= RESOLVED * NOISE[trial.problem.case.dtype]:
+    if error <= RESOLVED * ATOL[trial.problem.case.dtype]:
         return f"the output is {error:.2g} off, {UNREAD}"
     if was_read:
         return BEHIND

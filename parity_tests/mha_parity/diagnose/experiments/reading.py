@@ -9,16 +9,13 @@ import numpy as np
 
 from mha_parity.catalogue import Attention
 from mha_parity.diagnose.experiments.calls import pose
-from mha_parity.diagnose.read_weights import CALLS
+from mha_parity.diagnose.read_weights import ATOL, CALLS
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.case import Case
     from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller
-
-# What reading costs: values that should be unit vectors come from a solved system of equations.
-NOISE = {"float64": 1e-9, "float32": 1e-4, "float16": 3e-2, "bfloat16": 2e-1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +35,7 @@ class SampleWeights:
     @property
     def noise(self) -> float:
         """How far a weight that is read may be from the one that was used."""
-        return NOISE[self.problem.case.dtype]
+        return ATOL[self.problem.case.dtype]
 
     @property
     def seen(self) -> Array:

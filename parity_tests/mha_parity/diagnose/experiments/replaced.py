@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.core.arrays import softmax
+from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.diagnose.experiments.calls import WRONG
 from mha_parity.diagnose.experiments.moved import IN_ORDER, moved_alike
 from mha_parity.diagnose.experiments.variants import is_answered
@@ -17,13 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import CallResult
 
     Heads = tuple[Array, Array, Array]
 
 TRIALS = 6  # wrong outputs that one change has to explain
-NAMES = ("query", "key", "value")
 OWN = "read query, key and value each from its own argument, whatever shapes they have"
 SKIPPED = "apply every projection, at all sizes"
 OPERANDS = "compute softmax(q k^T / sqrt(D)) v from the projected q, k and v as they are"
@@ -65,9 +65,9 @@ def common_variant(
 
 def input_variants(problem: Problem) -> Iterator[tuple[str, Problem]]:
     """Yield which of query, key and value may be read in place of others of the same shape."""
-    arrays = {name: getattr(problem, name) for name in NAMES}
-    for source in NAMES:
-        others = [name for name in NAMES if arrays[name] is not arrays[source]]
+    arrays = {name: getattr(problem, name) for name in INPUTS}
+    for source in INPUTS:
+        others = [name for name in INPUTS if arrays[name] is not arrays[source]]
         for taken in ([others] if len(others) > 1 else []) + [[name] for name in others]:
             if all(arrays[name].shape == arrays[source].shape for name in taken):
                 text = " and ".join(taken)
@@ -155,7 +155,7 @@ def _gives(change: Callable[[Array, Array, Array], Heads], trial: CallResult) ->
     Heads whose shapes do not allow the change give nothing.
     """
     stages = trial.right.stages
-    heads = (stages[f"{name} heads"].astype(np.float64) for name in NAMES)
+    heads = (stages[f"{name} heads"].astype(np.float64) for name in INPUTS)
     hidden = np.isneginf(stages["masked scores"])
     if trial.found is None or not np.array_equal(
         stages["scores"][~hidden], stages["masked scores"][~hidden]
@@ -165,8 +165,7 @@ def _gives(change: Callable[[Array, Array, Array], Heads], trial: CallResult) ->
         with np.errstate(all="ignore"):
             q, k, v = change(*heads)
             scores = np.where(hidden, -np.inf, trial.problem.scale * q @ k.swapaxes(-1, -2))
-            powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            output = powers / powers.sum(axis=-1, keepdims=True) @ v
+            output = softmax(scores) @ v
             error = np.abs(output - trial.found)
     except ValueError:  # shapes that cannot be added or multiplied
         return False

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_parity.core.arrays import softmax
 from mha_parity.core.compare import as_float64
 from mha_parity.diagnose.experiments.calls import WRONG, pose
 from mha_parity.diagnose.experiments.masks import AXES, SIZES
@@ -69,14 +70,13 @@ def _shares(weights: Array, trial: CallResult) -> str:
 def _stages(problem: Problem, stages: dict[str, Array]) -> Iterator[tuple[str, Array]]:
     weights, scores, masked = (stages[n] for n in ("weights", "scores", "masked scores"))
     powers = np.exp(masked - masked.max(axis=-1, keepdims=True, initial=-np.inf))
-    plain = np.exp(scores - scores.max(axis=-1, keepdims=True))
     with np.errstate(divide="ignore", invalid="ignore"):  # a scale may be 0
         yield "the scores before the softmax, mask included", masked
         yield "the scores before mask and softmax", scores
         yield "q k^T, neither scaled nor masked", scores / problem.scale
         yield "the logarithms of the weights", np.log(weights)
     yield "the exponentials, not divided by their sum", powers
-    yield "the weights without the mask", plain / plain.sum(axis=-1, keepdims=True)
+    yield "the weights without the mask", softmax(scores)
     yield "the weights before they are scaled by 1/sqrt(D)", weights * problem.scale
     yield from _over_heads(weights)
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.diagnose.experiments.calls import pose
 from mha_parity.diagnose.experiments.replaced import input_variants
 from mha_parity.diagnose.experiments.variants import answered_variant
 
 if TYPE_CHECKING:
-    from mha_parity.core.problem import Problem
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
 
-NAMES = ("query", "key", "value")
 # Which arrays are one: each gets the array of the name that stands for it.
 SHARED = {
     "query is key": ("query", "query", "value"),
@@ -44,7 +43,7 @@ def shared_arrays(caller: Caller) -> str:
 
 
 def _passed(separate: Problem, given: tuple[str, ...]) -> Problem:
-    arrays = {name: getattr(separate, source) for name, source in zip(NAMES, given, strict=True)}
+    arrays = {name: getattr(separate, source) for name, source in zip(INPUTS, given, strict=True)}
     return separate.replace(**arrays)
 
 

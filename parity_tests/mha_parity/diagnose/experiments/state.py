@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from mha_parity.diagnose.evidence import largest_magnitude
+from mha_parity.core.compare import max_difference
 
 if TYPE_CHECKING:
     from mha_parity.diagnose.experiments.calls import Caller, CallResult
@@ -63,7 +61,4 @@ def _difference(before: CallResult, after: CallResult) -> float:
     """Return by how much two answers to one problem differ; one without an answer, by nothing."""
     if before.found is None or after.found is None:
         return 0.0
-    with np.errstate(invalid="ignore"):
-        difference = np.abs(before.found - after.found)
-    same = np.isnan(before.found) == np.isnan(after.found)
-    return largest_magnitude(difference) if same.all() else float(np.inf)
+    return max_difference(before.found, after.found)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.diagnose.experiments.calls import DTYPES, pose
+from mha_parity.core.features import DTYPES
+from mha_parity.diagnose.experiments.calls import pose
 from mha_parity.diagnose.experiments.places import contents
 from mha_parity.diagnose.experiments.variants import is_answered
 

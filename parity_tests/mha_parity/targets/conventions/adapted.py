@@ -10,11 +10,10 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.case import Case
 from mha_parity.core.features import offer
 from mha_parity.targets.attention_call import AttentionCall
 from mha_parity.targets.conventions import vjp
-from mha_parity.targets.conventions.base import Convention, FeatureProbe
+from mha_parity.targets.conventions.base import PLAIN_LAYER, Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.probing import accepts
 from mha_parity.targets.conventions.returned_weights import weight_probes
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.problem import Problem
 
-PLAIN = Case(seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3)
 WEIGHTS = frozenset({"w_q", "w_k", "w_v"})
 NO_MASKS = "the adapter reads no mask and no `is_causal`: masks were not judged."
 # What has to be read of a call for the masks of a case to be judged.
@@ -62,14 +61,14 @@ class Adapted(Convention):
     def plain_case(self) -> Case:
         """Two samples and two heads, or one; causal where the target hides the future by itself."""
         heads, width = (2, 3) if "many" in self.offer["heads"] else (1, 6)
-        return PLAIN.replace(
+        return PLAIN_LAYER.replace(
             attn=self.offer["attn"][0], form=self.offer["form"][0], heads_count=heads,
             projection=self.offer["projection"][0], head_dim=width,
         )  # fmt: skip
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Offer what a call that has it reads, and answers."""
-        if not accepts(self, PLAIN).offered:
+        if not accepts(self, PLAIN_LAYER).offered:
             return
         if not self.read & WEIGHTS:
             self.offer |= {"form": ("qkv",), "projection": ("none",)}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from mha_parity.core.candidate import Answer
+from mha_parity.core.case import Case
 from mha_parity.core.parameters import Role
 from mha_parity.targets import parameters
 from mha_parity.targets.backends import to_numpy
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     import inspect
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.parameters import Parameter
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from mha_parity.targets.backends.base import Library
     from mha_parity.targets.masks.plan import MaskPlan
 
+# A small case of a whole layer: conventions begin with it.
+PLAIN_LAYER = Case(seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3)
+PLAIN_CORE = PLAIN_LAYER.replace(form="qkv", projection="none")
 # How the reason begins that an input which may be left out is not judged as the keys.
 NEARLY_KEYS = "only correlates with attention over it"
 GENERATORS = ("rng", "generator")  # what the argument for a generator of NumPy's is called

@@ -52,6 +52,18 @@ def only_sample(array: Array) -> Array:
     return sample
 
 
+def merge_output(problem: Problem, output: Array, swapped: tuple[int, int]) -> Array:
+    """Return an output by head as (N, L, H Dv); one of another rank as it came.
+
+    ``swapped``: the axes whose exchange makes it (N, L, H, Dv), with the one sample if unbatched.
+    """
+    unbatched = problem.case.layout == "unbatched"
+    if output.ndim != (3 if unbatched else 4):
+        return output
+    whole = (output[None] if unbatched else output).swapaxes(*swapped)
+    return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
+
+
 def canonical(problem: Problem, output: Array) -> Array:
     """Return an output as (N, L, H Dv); one of another rank as it came."""
     layout = problem.case.layout

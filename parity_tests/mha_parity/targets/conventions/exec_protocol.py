@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.candidate import Answer, CandidateError, TargetError
 from mha_parity.core.case import Case
+from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.command import Command
 from mha_parity.targets.conventions.base import Convention
 from mha_parity.targets.conventions.calls import Arguments, Call
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.features import Offer
     from mha_parity.core.parameters import Parameter
-    from mha_parity.core.problem import Problem
 
-ROWS = ("query", "key", "value")
 # Those of a problem that are sent where it has them.
 MORE = (
     "w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "bias_k", "bias_v", "w_out", "b_out",
@@ -89,7 +88,7 @@ class ExecProtocol(Convention):
     def request(self, problem: Problem) -> bytes:
         """Return the block that is sent for a problem."""
         call = self.prepare(problem)
-        arrays = dict(zip(ROWS, call.args, strict=True)) | call.kwargs["more"]
+        arrays = dict(zip(INPUTS, call.args, strict=True)) | call.kwargs["more"]
         block: bytes = self.subject.request(arrays, call.kwargs["options"])
         return block
 
@@ -108,7 +107,7 @@ class ExecProtocol(Convention):
         return Answer(output=result["output"], weights=weights)
 
     def _ask(self, *rows: Array, more: dict[str, Array], options: dict[str, str]) -> Any:
-        return self.subject(dict(zip(ROWS, rows, strict=True)) | more, options)
+        return self.subject(dict(zip(INPUTS, rows, strict=True)) | more, options)
 
 
 def options(problem: Problem) -> dict[str, str]:

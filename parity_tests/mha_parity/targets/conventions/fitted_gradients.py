@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.cases.generate import cotangent
+from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets import problem_arrays
 from mha_parity.targets.conventions.from_torch import converter
 from mha_parity.targets.conventions.vjp import (
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.calls import Arguments, Call
     from mha_parity.targets.fit.interpretation import Interpretation
     from mha_parity.targets.fit.packed_inputs import PackedInput
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     # Where an array's entries come from, and the tensor that was passed.
     WeightLeaf = tuple[Slot, Any]
 
-INPUTS = ("query", "key", "value")
 RESIDUAL = "the input that is added to the output has gradients of its own"
 WIDER = "its heads are wider than torch's"
 CONVERTED = "a function of its own converts its weights"

@@ -26,6 +26,7 @@ from mha_parity.targets.conventions.canonical_layout import (
     canonical_weights,
     first_rows,
     lay_rows,
+    merge_output,
     only_sample,
     without_names,
 )
@@ -344,9 +345,7 @@ class InterpretedCalls(Convention):
         if back is not None and array.ndim == axes:
             return back(array)
         if arrangement in OF_HEADS and array.ndim == (3 if unbatched else 4):
-            whole = array[None] if unbatched else array
-            whole = whole.swapaxes(*SWAPPED[arrangement])
-            return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
+            return merge_output(problem, array, SWAPPED[arrangement])
         whole = canonical(problem, array)
         return full_width.narrowed(problem, whole) if self.how.full_width else whole
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
+from mha_parity.targets.conventions.base import PLAIN_CORE
 from mha_parity.targets.conventions.canonical_layout import only_sample
-from mha_parity.targets.conventions.sdpa import PLAIN, SDPA, joined_mask
+from mha_parity.targets.conventions.sdpa import SDPA, joined_mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.calls import Arguments
 
-UNBATCHED = PLAIN.replace(layout="unbatched", batch=1, attn="bool2d")
+UNBATCHED = PLAIN_CORE.replace(layout="unbatched", batch=1, attn="bool2d")
 
 
 class JaxAttention(SDPA):
@@ -32,6 +33,7 @@ class JaxAttention(SDPA):
 
     name = "jax-attention"
     own_masks = frozenset({"bias", "mask", "is_causal"})
+    swapped = (1, 1)
     call = "f(query, key, value, bias=, mask=, scale=, is_causal=), (..., L, H, d) arrays"
 
     def claims(self) -> Offer:
@@ -43,17 +45,6 @@ class JaxAttention(SDPA):
             "masked_rows": ("none", "some"),
             "kv_heads": ("equal", "fewer"),
         }
-
-    def _heads(self, problem: Problem, rows: Array, heads: int) -> Array:
-        split_rows = rows.reshape(*rows.shape[:2], heads, rows.shape[2] // heads)
-        return only_sample(split_rows) if problem.case.layout == "unbatched" else split_rows
-
-    def _merged(self, problem: Problem, output: Array) -> Array:
-        unbatched = problem.case.layout == "unbatched"
-        if output.ndim != (3 if unbatched else 4):
-            return output
-        whole = output[None] if unbatched else output
-        return whole.reshape(*whole.shape[:2], whole.shape[2] * whole.shape[3])
 
     def _gradients(self, problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
         """Return the gradients of arrays (N, L, H, D), and of the bias as the masks in it."""

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.core.case import Case
 from mha_parity.core.features import offer
-from mha_parity.targets.conventions.base import Convention, FeatureProbe
+from mha_parity.targets.conventions.base import PLAIN_LAYER, Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows
 from mha_parity.targets.conventions.sdpa import joined_mask
@@ -17,10 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
-
-PLAIN = Case(seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3)
 
 
 class KerasLayer(Convention):
@@ -47,12 +45,12 @@ class KerasLayer(Convention):
 
     def plain_case(self) -> Case:
         """Two samples, two heads of width 3."""
-        return PLAIN
+        return PLAIN_LAYER
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Empty axes."""
-        cross = PLAIN.replace(inputs="cross")
-        empty = (PLAIN.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
+        cross = PLAIN_LAYER.replace(inputs="cross")
+        empty = (PLAIN_LAYER.replace(batch=0), cross.replace(queries=0), cross.replace(keys=0))
         yield FeatureProbe("size", "empty", empty)
 
     def prepare(self, problem: Problem) -> Call:

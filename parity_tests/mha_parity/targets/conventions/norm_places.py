@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import Arguments
 from mha_parity.targets.fit.search import attention_in_float64, is_rounding
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.interpreted import InterpretedCalls
 
-ROWS = ("query", "key", "value")
 FACTOR = 2.0  # by which rows are multiplied where a norm was, to see which ones these are
 
 
@@ -41,7 +40,7 @@ def inner_norms(convention: InterpretedCalls, problem: Problem) -> tuple[str, ..
         result = _called(convention, problem, keep)
     except CandidateError:
         return ()  # the run says what it raised
-    given = np.concatenate([getattr(problem, name).ravel() for name in ROWS])
+    given = np.concatenate([getattr(problem, name).ravel() for name in INPUTS])
     several = convention.several(result) if convention.how.residual else ()
     outputs = [a for a in map(_array, several) if a is not None]
     return tuple(
@@ -93,10 +92,10 @@ def norm_remarks(convention: InterpretedCalls, problem: Problem, *, causal: bool
             output = convention.answer(problem, result).output
         except CandidateError:
             continue
-        for names in (each for n in (1, 2, 3) for each in combinations(ROWS, n)):
+        for names in (each for n in (1, 2, 3) for each in combinations(INPUTS, n)):
             rows = {name: getattr(problem, name) * FACTOR for name in names}
             expected = attention_in_float64(problem.replace(**rows), causal=causal)
-            if not residual and len(names) < len(ROWS) and is_rounding(output, expected):
+            if not residual and len(names) < len(INPUTS) and is_rounding(output, expected):
                 yield f"`{path}` is applied to the rows of {' and '.join(names)} alone."
             # One query was taken off, and two of them were added.
             if residual and "query" in names and is_rounding(output - problem.query, expected):

@@ -10,14 +10,14 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.own_weights import OwnWeights
-from mha_parity.targets.conventions.base import FeatureProbe
+from mha_parity.targets.conventions.base import PLAIN_CORE, FeatureProbe
 from mha_parity.targets.conventions.canonical_layout import only_sample
 from mha_parity.targets.conventions.onnx_fit import (
     graph_fit,
     refuse_unlike,
     settle_causal,
 )
-from mha_parity.targets.conventions.sdpa import PLAIN, SDPA, joined_mask
+from mha_parity.targets.conventions.sdpa import SDPA, joined_mask
 from mha_parity.targets.onnx_model import OnnxModel
 
 if TYPE_CHECKING:
@@ -84,7 +84,9 @@ class OnnxAttention(SDPA):
 
     def plain_case(self) -> Case:
         """Two samples, two heads of width 3, as far as the graph leaves it open."""
-        case = PLAIN.replace(attn=self.plain_attn, dtype=self.library.dtypes[0], **self._static)
+        case = PLAIN_CORE.replace(
+            attn=self.plain_attn, dtype=self.library.dtypes[0], **self._static
+        )
         return case if self._rank > 2 else case.replace(layout="unbatched", batch=1)
 
     def probes(self) -> Iterator[FeatureProbe]:

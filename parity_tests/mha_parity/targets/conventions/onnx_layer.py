@@ -10,9 +10,8 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import NOT_ASKED, CandidateError, TargetError
-from mha_parity.core.case import Case
 from mha_parity.core.features import offer
-from mha_parity.targets.conventions.base import Convention
+from mha_parity.targets.conventions.base import PLAIN_LAYER, Convention
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import lay_rows
 from mha_parity.targets.conventions.onnx_fit import (
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from mha_parity.targets.conventions.base import FeatureProbe
 
 INPUTS = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
-PLAIN = Case(seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3)
 ORDERS = ("parts", "heads", "columns")  # of packed rows, as in ``packing``
 
 
@@ -105,7 +104,7 @@ class OnnxLayer(Convention):
         """Two samples in the layer's sizes, without biases."""
         projection = self._own.features["projection"]
         offered = vars(self).get("offer", {"layout": ("batch_first",)})
-        return PLAIN.replace(
+        return PLAIN_LAYER.replace(
             attn=self.plain_attn,
             dtype=self.library.dtypes[0],
             layout="unbatched" if self._single else offered["layout"][0],

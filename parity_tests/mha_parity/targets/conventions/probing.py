@@ -14,6 +14,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding
+from mha_parity.core.features import DTYPES
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.conventions.claims import claimed_cases
 from mha_parity.targets.conventions.returned_names import named_scores
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.base import Convention
 
-DTYPES = ("float64", "float32", "float16", "bfloat16")
 FLOAT_MASKS = (
     ("attn", "attn_mask", ("float2d", "float3d")),
     ("padding", "key_padding_mask", ("float",)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_parity.core.arrays import merge_heads, softmax, split_heads
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.features import PLAIN
 from mha_parity.targets.backends import to_numpy
@@ -83,16 +84,10 @@ class ProjectionFunction(XWeights):
 
 def complete(problem: Problem, q: Array, k: Array, v: Array) -> tuple[Array, Array]:
     """Return output (N, L, E) and weights (N, H, L, S') of attention on projections, rounded."""
-    heads = [_split(array.astype(np.longdouble), problem.num_heads) for array in (q, k, v)]
+    heads = [split_heads(array.astype(np.longdouble), problem.num_heads) for array in (q, k, v)]
     if problem.add_zero_attn:
         heads[1:] = [np.pad(array, ((0, 0), (0, 0), (0, 1), (0, 0))) for array in heads[1:]]
     logits = heads[0] @ heads[1].swapaxes(-1, -2) * np.longdouble(problem.scale)
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True, initial=-np.inf))
-    weights = weights / weights.sum(axis=-1, keepdims=True)
-    mixed = (weights @ heads[2]).swapaxes(1, 2)
-    output = mixed.reshape(q.shape)
+    weights = softmax(logits)
+    output = merge_heads(weights @ heads[2])
     return output.astype(problem.dtype), weights.astype(problem.dtype)
-
-
-def _split(rows: Array, heads: int) -> Array:
-    return rows.reshape(*rows.shape[:2], heads, rows.shape[2] // heads).swapaxes(1, 2)

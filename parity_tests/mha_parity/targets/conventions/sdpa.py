@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import Answer
-from mha_parity.core.case import Case
 from mha_parity.core.features import offer
 from mha_parity.core.parameters import ESSENTIAL, Role
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
-from mha_parity.targets.conventions.base import Convention, FeatureProbe
+from mha_parity.targets.conventions.base import PLAIN_CORE, Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import (
     canonical_weights,
+    merge_output,
     only_sample,
     split_result,
 )
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
 
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 TORCH = Signature(
     ("query", "key", "value"), (),
     frozenset({"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"}), open=False,
-)  # fmt: skip
-PLAIN = Case(
-    seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none"
 )  # fmt: skip
 
 
@@ -51,6 +49,7 @@ class SDPA(Convention):
     name = "sdpa"
     drops_as_torch = True
     own_masks = frozenset({"attn_mask", "is_causal"})
+    swapped = (1, 2)  # the axes whose exchange makes its arrays (N, L, H, D)
     call = "f(query, key, value, attn_mask=, is_causal=, scale=, enable_gqa=), (..., L, d) arrays"
 
     def claims(self) -> Offer:
@@ -77,7 +76,7 @@ class SDPA(Convention):
 
     def plain_case(self) -> Case:
         """Two samples, two heads of width 3; causal where the target hides the future by itself."""
-        return PLAIN.replace(attn=self.offer["attn"][0])
+        return PLAIN_CORE.replace(attn=self.offer["attn"][0])
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Look what it hides by itself; wider values, empty axes, weights, fewer key heads."""
@@ -136,18 +135,14 @@ class SDPA(Convention):
         return Answer(output=array, weights=canonical_weights(problem, weights) if wants else None)
 
     def _heads(self, problem: Problem, rows: Array, heads: int) -> Array:
-        """Return (N, L, H D) as (N, H, L, D), or (H, L, D) where there is no batch."""
+        """Return (N, L, H D) with the axes of the function, without the first if unbatched."""
         split_rows = rows.reshape(*rows.shape[:2], heads, rows.shape[2] // heads)
-        split_rows = split_rows.swapaxes(1, 2)
+        split_rows = split_rows.swapaxes(*self.swapped)
         return only_sample(split_rows) if problem.case.layout == "unbatched" else split_rows
 
     def _merged(self, problem: Problem, output: Array) -> Array:
-        """Return (N, H, L, Dv) as (N, L, H Dv); an output of another rank as it came."""
-        unbatched = problem.case.layout == "unbatched"
-        if output.ndim != (3 if unbatched else 4):
-            return output
-        merged = (output[None] if unbatched else output).swapaxes(1, 2)
-        return merged.reshape(*merged.shape[:2], merged.shape[2] * merged.shape[3])
+        """Return an output by head as (N, L, H Dv)."""
+        return merge_output(problem, output, self.swapped)
 
     def _options(self, problem: Problem, arguments: Arguments) -> Iterator[tuple[str, Any]]:
         """Yield the keywords that the problem needs."""

@@ -13,12 +13,12 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError
-from mha_parity.core.case import Case
 from mha_parity.core.features import offer
 from mha_parity.core.parameters import Role
+from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
-from mha_parity.targets.conventions.base import Convention, FeatureProbe
+from mha_parity.targets.conventions.base import PLAIN_CORE, Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call, positional_and_keyword
 from mha_parity.targets.conventions.canonical_layout import split_result
 from mha_parity.targets.conventions.dropout_argument import with_dropout_passed
@@ -32,16 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from mha_parity.core.arrays import Array
+    from mha_parity.core.case import Case
     from mha_parity.core.features import Offer
-    from mha_parity.core.problem import Problem
 
-ROWS = ("query", "key", "value")
 # Of the starts of all samples, and of the longest one: `cu_seqlens_q`, `max_seqlen_q`, `cu_seq_k`.
 STARTS = re.compile(r"^cu_?seq|^cu_|cumulative")
 LONGEST = re.compile(r"^max_?(seq|len|[qk]$)")
-PLAIN = Case(
-    seed=7, batch=2, queries=5, keys=5, heads_count=2, head_dim=3, form="qkv", projection="none"
-)  # fmt: skip
 ALIGNED_LAST = "the causal rule counts from the last key: sequences are cut so that it is torch's."
 MOST_REPEATED = 4  # times the rows of a problem: repeated rows cost a mask over all their square
 TOO_MANY = "not asked: each row past a sample's length would need a sequence of its own"
@@ -119,7 +115,7 @@ class Varlen(Convention):
 
     def plain_case(self) -> Case:
         """Two samples and two heads of width 3."""
-        return PLAIN
+        return PLAIN_CORE
 
     def probes(self) -> Iterator[FeatureProbe]:
         """Look where the causal rule counts from; wider values, gradients, fewer key heads."""
@@ -135,7 +131,7 @@ class Varlen(Convention):
         if packed == 1:
             yield FeatureProbe("v_dim", "other", (case.replace(v_head_dim=4),))
         yield FeatureProbe("gradients", "yes", (case.replace(gradients="yes"),))
-        if packed < len(ROWS) and groups_heads(self, case):
+        if packed < len(INPUTS) and groups_heads(self, case):
             yield FeatureProbe("kv_heads", "fewer", (grouped(case),))
 
     def _mixes_infinity(self, case: Case) -> bool:
@@ -273,16 +269,16 @@ def inputs_of(called: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     Three of them, `q` and `kv`, or `qkv` alone; () if they are others.
     """
     first = next((place for place, name in enumerate(called) if STARTS.search(name)), 0)
-    if first >= len(ROWS):
-        order = by_letter(called[: len(ROWS)])
-        return tuple((name, (ROWS[at],)) for name, at in zip(called, order, strict=False))
-    letters = dict(zip(names.ROWS, ROWS, strict=True))
+    if first >= len(INPUTS):
+        order = by_letter(called[: len(INPUTS)])
+        return tuple((name, (INPUTS[at],)) for name, at in zip(called, order, strict=False))
+    letters = dict(zip(names.ROWS, INPUTS, strict=True))
     parts = [names.parts(name.removesuffix("packed").rstrip("_")) for name in called[:first]]
     found = tuple(
         (name, tuple(letters[part] for part in each if part in letters))
         for name, each in zip(called, parts, strict=False)
     )
-    return found if tuple(role for _, roles in found for role in roles) == ROWS else ()
+    return found if tuple(role for _, roles in found for role in roles) == INPUTS else ()
 
 
 def _of_equal_lengths(problem: Problem, sample: int, keys: int) -> Iterator[SampleRows]:

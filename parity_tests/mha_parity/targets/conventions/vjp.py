@@ -15,6 +15,7 @@ import numpy as np
 
 from mha_parity.cases.generate import cotangent
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.canonical_layout import canonical, lay_rows, split_result
@@ -25,11 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from mha_parity.core.arrays import Array
-    from mha_parity.core.problem import Problem
     from mha_parity.targets.conventions.calls import Arguments, Call
     from mha_parity.targets.conventions.packing import ProjectionSlot
 
-ROWS = ("query", "key", "value")
 NONE_OFFERED = "it takes no arrays of torch or JAX, and has no `vjp` or `backward`"
 
 
@@ -274,7 +273,7 @@ def arrays_pulled(
 
 def _canonical(problem: Problem, found: dict[str, Array]) -> dict[str, Array]:
     """Return gradients of arrays in the case's layout in canonical layout."""
-    rows = {name: canonical(problem, found[name]) for name in ROWS if name in found}
+    rows = {name: canonical(problem, found[name]) for name in INPUTS if name in found}
     padding = found.get("key_padding_mask")
     if padding is not None and problem.case.layout == "unbatched" and padding.ndim == 1:
         rows["key_padding_mask"] = padding[None]

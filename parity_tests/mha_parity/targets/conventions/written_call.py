@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import CandidateError
+from mha_parity.core.problem import INPUTS
 from mha_parity.targets.backends import to_numpy
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.targets.conventions.calls import Call
 
-ROWS = ("query", "key", "value")
 FEW = 16  # elements of a mask that are written out
 FEW_NUMBERS = 4  # elements of a weight
 SHOWN = (bool, int, float, str, type(None))
@@ -47,7 +47,7 @@ def python_of_call(
         args, kwargs = built_with
         given = [*map(_short, args), *(f"{key}={_short(value)}" for key, value in kwargs.items())]
         lines.append(f"layer = {name}({', '.join(given)})")
-        weights = [each for each in call.given if each[0] not in {*ROWS, *arguments}]
+        weights = [each for each in call.given if each[0] not in {*INPUTS, *arguments}]
         lines += [f"layer.{path} = {_few(array)}  # {_shape(array)}" for path, array in weights]
     lines.append(f"{_function(subject, call, 'layer' if built_with is not None else name)}(")
     lines += [_line(*each, call.given) for each in arguments.items()]
@@ -86,9 +86,9 @@ def _content(name: str, value: Any, given: Sequence[tuple[str, Array]]) -> str:
         for of, other in given:
             if of != name and other.shape == array.shape and np.array_equal(other, array):
                 return of
-        if name not in ROWS and array.size <= FEW:
+        if name not in INPUTS and array.size <= FEW:
             return str(array.tolist())
-    return name if name in ROWS else "..."
+    return name if name in INPUTS else "..."
 
 
 def _few(array: Array) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.core.arrays import softmax, split_heads
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
 from mha_parity.targets.fit.fillers import FILLERS
@@ -220,7 +221,7 @@ def attention_in_float64(
         if wrongly.get("split") == WIDTH_FIRST:
             split = rows.reshape(case.batch, -1, case.head_dim, case.heads_count)
             return split.transpose(0, 3, 1, 2)
-        return rows.reshape(case.batch, -1, case.heads_count, case.head_dim).swapaxes(1, 2)
+        return split_heads(rows, case.heads_count)
 
     q = heads(projected(problem.query, problem.w_q, problem.b_q))
     k = heads(projected(problem.key, problem.w_k, problem.b_k))
@@ -228,8 +229,7 @@ def attention_in_float64(
     scores = q @ k.swapaxes(-1, -2) * problem.scale
     if causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
-    exp = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    mixed = exp / exp.sum(axis=-1, keepdims=True) @ v
+    mixed = softmax(scores) @ v
     axes = {UNMOVED: (0, 1, 2, 3), WIDTH_FIRST: (0, 2, 3, 1)}.get(
         wrongly.get("merged", ""), (0, 2, 1, 3)
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.cases.generate import make_problem
+from mha_parity.core.arrays import softmax, split_heads
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.features import AXES, has_one_kv_head
 from mha_parity.targets.masks.mask_format import SWITCH, MaskContent
@@ -212,9 +213,7 @@ def weights_shown(problem: Problem, output: Array) -> Array:
         message = f"the output has shape {output.shape}, not {problem.output_shape}"
         raise CandidateError("structure", message)
     case = problem.case
-    split = output.astype(np.float64).reshape(case.batch, case.queries, case.heads_count, -1)
-    shown: Array = split.transpose(0, 2, 1, 3)[..., : case.keys]
-    return shown
+    return split_heads(output.astype(np.float64), case.heads_count)[..., : case.keys]
 
 
 def unmasked_weights(problem: Problem) -> Array:
@@ -222,17 +221,13 @@ def unmasked_weights(problem: Problem) -> Array:
     case = problem.case
 
     def heads(rows: Array, weight: Array | None) -> Array:
-        projected = rows if weight is None else rows @ weight.T
-        split = projected.reshape(case.batch, -1, case.heads_count, case.head_dim)
-        return np.asarray(split.swapaxes(1, 2))
+        return split_heads(rows if weight is None else rows @ weight.T, case.heads_count)
 
     scores = heads(problem.query, problem.w_q) @ heads(problem.key, problem.w_k).swapaxes(-1, -2)
     scores = scores * problem.scale
     if problem.is_causal:
         scores = np.where(np.tri(case.queries, case.keys, dtype=bool), scores, -np.inf)
-    exp = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    found: Array = exp / exp.sum(axis=-1, keepdims=True)
-    return found
+    return softmax(scores)
 
 
 def log_ratio(masked: Array, plain: Array) -> Array:
