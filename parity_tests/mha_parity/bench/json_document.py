@@ -51,9 +51,9 @@ def writable(files: Iterable[str | None], folder: str | None) -> None:
         A folder is missing, or a file stands where one should be, or the reverse.
 
     """
-    from mha_parity.report.files import writable as files_writable
+    from mha_parity.report.files import require_writable_files
 
-    files_writable(files)
+    require_writable_files(files)
     if folder is None:
         return
     path = Path(folder)

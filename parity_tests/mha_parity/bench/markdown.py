@@ -56,8 +56,8 @@ def _columns(result: Result, names: tuple[str, ...]) -> Iterator[str]:
     for name in names:
         yield _ratio(rows.get(name))
     both = (rows.get(PLAIN), rival)
-    yield " / ".join(units.memory(row.memory if row else None) for row in both)
-    yield " / ".join(units.share(row.share if row else None) for row in both)
+    yield " / ".join(units.format_memory(row.memory if row else None) for row in both)
+    yield " / ".join(units.format_share(row.share if row else None) for row in both)
 
 
 def _ratio_title(row: ContenderRow) -> str:
@@ -67,7 +67,7 @@ def _ratio_title(row: ContenderRow) -> str:
 def _fastest(rival: ContenderRow | None) -> str:
     if rival is None or rival.seconds is None:
         return "none"
-    return f"{units.seconds(rival.seconds)}, {PATHS.get(rival.name, rival.label)}"
+    return f"{units.format_seconds(rival.seconds)}, {PATHS.get(rival.name, rival.label)}"
 
 
 def _ratio(row: ContenderRow | None) -> str:

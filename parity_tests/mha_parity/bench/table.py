@@ -53,7 +53,7 @@ def machine_lines(of: Mapping[str, str], peaks: Mapping[str, float]) -> list[str
 
 
 def _library(name: str, version: str, kernel: str, peak: float) -> str:
-    return f"{name} {version} ({kernel}): {units.rate(peak)} GFLOP/s in float32 products"
+    return f"{name} {version} ({kernel}): {units.format_rate(peak)} GFLOP/s in float32 products"
 
 
 def show(result: Result, console: Console) -> None:
@@ -84,12 +84,12 @@ def show(result: Result, console: Console) -> None:
 
 def _columns(row: ContenderRow) -> Iterator[Text]:
     assert row.seconds is not None  # noqa: S101  (it was timed)
-    yield Text(units.seconds(row.seconds))
+    yield Text(units.format_seconds(row.seconds))
     yield Text(str(row.ratio or ""), style=_colour(row.ratio))
     yield Text(str(row.weights_ratio or ""), style=_colour(row.weights_ratio))
-    yield Text(units.memory(row.memory))
-    yield Text(units.rate(row.flops))
-    yield Text(units.share(row.share))
+    yield Text(units.format_memory(row.memory))
+    yield Text(units.format_rate(row.flops))
+    yield Text(units.format_share(row.share))
     yield Text("" if row.error is None else f"{row.error:.2f}")
 
 

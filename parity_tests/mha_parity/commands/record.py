@@ -38,7 +38,7 @@ def record(
         A target cannot be opened, or the file cannot be written.
 
     """
-    files.writable([path])
+    files.require_writable_files([path])
     asked = [(name, options) for name in targets] or list(default_set(options))
     cases = dict(each for name, share in asked for each in _cases(name, share))
     shares_nan = tuple(dtype for dtype in AXES["dtype"] if rows_share_nan(dtype))

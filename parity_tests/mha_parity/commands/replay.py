@@ -16,7 +16,7 @@ from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.by_answers import record_of
 from mha_parity.run.case_detail import case_detail
 from mha_parity.run.case_run import run_case
-from mha_parity.run.weights_pictures import picture_of
+from mha_parity.run.weights_pictures import draw_picture
 from mha_parity.targets.conventions.calls import target_errors
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ def replay(
             describe(calls.append)
         asked = DebuggedCandidate(cast("MonitoredCandidate", candidate).bound) if pdb else candidate
         case_result = run_case(asked, case, settings)
-        picture = picture_of(candidate, case_result, settings) if display else None
+        picture = draw_picture(candidate, case_result, settings) if display else None
     detail = case_detail(case_result, settings, call=next(iter(calls), ""))
-    case_view.show(detail, target, console)
+    case_view.print_case(detail, target, console)
     if display and picture:
         display(picture)
     return int(case_result.fails)

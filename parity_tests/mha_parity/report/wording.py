@@ -51,7 +51,7 @@ def feature_words(row: FeatureRow) -> str:
     return label(row.axis, row.value)
 
 
-def error(check_result: CheckResult) -> str:
+def error_words(check_result: CheckResult) -> str:
     """Return the error of a check result next to what was allowed."""
     actual, allowed = check_result.error, check_result.allowed
     if not math.isfinite(actual):
@@ -108,7 +108,7 @@ def explains(diagnosis: Diagnosis) -> str:
     return f"{diagnosis.explains:.0%} of the failing answers compared"
 
 
-def suspects(verdict: Verdict) -> list[str]:
+def suspect_lines(verdict: Verdict) -> list[str]:
     """Return the lines in which the first cause most likely lies: "file:line: text"."""
     source = verdict.source
     if source is None:
@@ -125,12 +125,12 @@ def source_links(source: str) -> list[tuple[str, str]]:
     return found
 
 
-def cases(count: int) -> str:
+def case_count_words(count: int) -> str:
     """Return a count of cases in words."""
     return "1 case" if count == 1 else f"{count} cases"
 
 
-def formatted(detail: str, lines: int) -> str:
+def shorten_output(detail: str, lines: int) -> str:
     """Return the first line and the last lines of a long text, without control characters.
 
     Of a crash's stacks the target's own frames are left, with short names of files.
@@ -163,7 +163,12 @@ def judged_counts(verdict: Verdict) -> str:
     """Return in one line how many cases, features, dtypes and checks were judged."""
     tested = [row for row in verdict.features if row.status in {"pass", "fail"}]
     named = [feature_words(row) for row in tested if row.axis == "dtype"]
-    parts = [cases(verdict.run), *named, f"{len(tested)} features", f"{len(verdict.checks)} checks"]
+    parts = [
+        case_count_words(verdict.run),
+        *named,
+        f"{len(tested)} features",
+        f"{len(verdict.checks)} checks",
+    ]
     return " · ".join(parts)
 
 
@@ -175,7 +180,7 @@ def sensitivity(verdict: Verdict) -> str:
     least = verdict.power[name]
     return (
         f"each of {len(verdict.power)} gross mistakes would fail {least} or more of "
-        f"{cases(verdict.weighed)} (fewest: {name})"
+        f"{case_count_words(verdict.weighed)} (fewest: {name})"
     )
 
 
@@ -224,7 +229,7 @@ def _reason(row: FeatureRow, *, whole: bool) -> str:
     return f"{kept.rstrip(' ,;:(')} ..."
 
 
-def parameters(verdict: Verdict) -> list[tuple[str, list[str]]]:
+def unpassed_parameters(verdict: Verdict) -> list[tuple[str, list[str]]]:
     """Return the names of the parameters that were not passed, by status."""
     by_status = [
         (status, [each for each in verdict.parameters if each.status is status])

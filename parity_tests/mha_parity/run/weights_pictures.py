@@ -69,11 +69,11 @@ def worst_passing(
         case = with_a_column_a_key(case)
     candidate = SingleCalls(candidate)
     case_result = run_case(candidate, case, settings)
-    drawn = None if case_result.fails else picture_of(candidate, case_result, settings)
+    drawn = None if case_result.fails else draw_picture(candidate, case_result, settings)
     return () if drawn is None else (drawn,)
 
 
-def picture_of(
+def draw_picture(
     candidate: Candidate, case_result: CaseResult, settings: JudgeSettings
 ) -> WeightsPicture | None:
     """Return the picture of a case's output and weights; None where there was no answer."""

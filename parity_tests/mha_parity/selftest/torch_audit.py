@@ -63,7 +63,7 @@ def check_path(path: str, targets: Sequence[str]) -> None:
 def main(asked: argparse.Namespace, console: Console) -> int:
     """Run the findings, show them, and write the files that were asked for."""
     require(TORCH, TORCH)
-    files.writable([asked.json, asked.markdown])
+    files.require_writable_files([asked.json, asked.markdown])
     from mha_torch.trial import trial
 
     outcomes = trial(asked.paths)

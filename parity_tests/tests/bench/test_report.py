@@ -170,16 +170,16 @@ def test_a_disturbed_machine_is_said() -> None:
 @pytest.mark.parametrize(
     ("said", "found"),
     [
-        ("12.3 µs", units.seconds(12.34e-6)),
-        ("1.00 ms", units.seconds(0.9996e-3)),
-        ("123 ms", units.seconds(0.1234)),
-        ("2.50 s", units.seconds(2.5)),
+        ("12.3 µs", units.format_seconds(12.34e-6)),
+        ("1.00 ms", units.format_seconds(0.9996e-3)),
+        ("123 ms", units.format_seconds(0.1234)),
+        ("2.50 s", units.format_seconds(2.5)),
         ("0.97 0.95–1.02", str(Interval(0.949, 0.97, 1.02))),
         ("1", str(Interval(1, 1, 1))),
         ("12.5 11.0–100", str(Interval(11, 12.5, 100))),
-        ("1.50 GiB", units.memory(3 << 29)),
-        ("10.0 MiB", units.memory(10 << 20)),
-        ("85 %", units.share(0.849)),
+        ("1.50 GiB", units.format_memory(3 << 29)),
+        ("10.0 MiB", units.format_memory(10 << 20)),
+        ("85 %", units.format_share(0.849)),
     ],
 )
 def test_figures_have_three_digits(said: str, found: str) -> None:

@@ -168,14 +168,16 @@ def test_what_could_not_be_measured_is_said() -> None:
 def test_the_document_and_the_page_have_every_experiment() -> None:
     """JSON has the numbers, the page a point of the curve each and outlines what departs."""
     found = card(NextHead)
-    written = json.loads(identity_card.as_json([found]))
+    written = json.loads(identity_card.identities_as_json([found]))
     assert [each.experiment for each in found.measures] == [
         each["experiment"] for each in written["experiments"]
     ]
     assert written["as_torch"] is False
-    shown = identity_page.page([found])
+    shown = identity_page.render_identity_page([found])
     assert "<h1>Departs from torch</h1>" in shown
-    assert f"<h1>{card(Attention).sentence}" in identity_page.page([card(Attention)])
+    assert f"<h1>{card(Attention).sentence}" in identity_page.render_identity_page(
+        [card(Attention)]
+    )
     assert found.transfer is not None
     finite = np.isfinite(found.transfer.found).sum()
     assert finite == shown.count("<circle")

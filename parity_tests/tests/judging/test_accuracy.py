@@ -24,7 +24,7 @@ from mha_parity.judging import accuracy
 from mha_parity.judging.accuracy import MeasuredError, measure_errors, times_torch, torch_output
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.report.html_page import document as html
-from mha_parity.report.json_document import document
+from mha_parity.report.json_document import verdict_document
 from mha_parity.report.notebook_view import as_text
 from mha_parity.run.accuracy_rows import accuracy_table
 from mha_parity.run.case_run import CaseResult
@@ -235,7 +235,7 @@ def test_the_reports_show_the_table() -> None:
     """Terminal, page and JSON tell bits, torch's paths and features of one and the same run."""
     found = check(blurred(3), Options(cases=64, seed=3))
     text, page = as_text(found, verbose=True), html([found])
-    told = document(found)["accuracy"]["float32"]
+    told = verdict_document(found)["accuracy"]["float32"]
     own = told["median_times_torch"]
     other = told["torch"]["no-weights"]["median_times_torch"]
 
