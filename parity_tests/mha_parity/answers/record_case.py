@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
-    from mha_parity.oracle.recorded import Record, Result
+    from mha_parity.oracle.recorded import Record, RecordedArrays
     from mha_parity.oracle.reference import Reference
 
 
@@ -40,7 +40,7 @@ class RecordedCase:
 
     problem: Problem
     options: dict[str, str]
-    results: dict[tuple[str, str], Result]
+    results: dict[tuple[str, str], RecordedArrays]
     allowed: dict[str, Array]
     bound: dict[str, Array]
     exposes: tuple[str, ...]

@@ -11,7 +11,7 @@ from mha_parity.report import units
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.bench.results import BenchReport, ContenderRow, Result
+    from mha_parity.bench.results import BenchReport, ContenderRow, TaskResult
 
 FIRST = ("N,L,E,H", "torch's fastest")
 LAST = ("memory, NumPy / torch", "of the peak, NumPy / torch")
@@ -19,7 +19,7 @@ PATHS = {"torch": "need_weights=False", "torch-fast": "fast path"}
 PLAIN = "numpy"  # whose memory and share stand for our own
 
 
-def write(report: BenchReport, file: str) -> None:
+def write_markdown(report: BenchReport, file: str) -> None:
     """Write the table into a file."""
     Path(file).write_text("\n".join(lines(report)) + "\n", "utf-8")
 
@@ -48,7 +48,7 @@ def _line(columns: tuple[str, ...]) -> str:
     return f"| {' | '.join(columns)} |"
 
 
-def _columns(result: Result, names: tuple[str, ...]) -> Iterator[str]:
+def _columns(result: TaskResult, names: tuple[str, ...]) -> Iterator[str]:
     rows = {row.name: row for row in result.rows if row.status == "timed"}
     rival = rows.get(result.rival or "")
     yield result.task.name

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from mha_parity.bench.results import BenchReport, ContenderRow, Result
+    from mha_parity.bench.results import BenchReport, ContenderRow, TaskResult
     from mha_parity.bench.stats import Interval
 
 LABEL = 20
@@ -56,7 +56,7 @@ def _library(name: str, version: str, kernel: str, peak: float) -> str:
     return f"{name} {version} ({kernel}): {units.format_rate(peak)} GFLOP/s in float32 products"
 
 
-def show(result: Result, console: Console) -> None:
+def print_task_table(result: TaskResult, console: Console) -> None:
     """Print one task's table."""
     rounds = max((len(row.times) for row in result.rows), default=0)
     judged = f"  {result.judged}, {rounds} rounds" if rounds else f"  {result.judged}"
@@ -100,7 +100,7 @@ def _colour(ratio: Interval | None) -> str:
     return "green" if ratio.high < 1 else "yellow"
 
 
-def summary(report: BenchReport, console: Console) -> None:
+def print_totals(report: BenchReport, console: Console) -> None:
     """Print what the ratios come to over all tasks, and how to read them."""
     console.print()
     if noise := disturbance(report):
@@ -141,7 +141,7 @@ def totals(report: BenchReport) -> Iterator[str]:
                 )
 
 
-def _total(results: list[Result], name: str, label: str, what: str) -> Iterator[str]:
+def _total(results: list[TaskResult], name: str, label: str, what: str) -> Iterator[str]:
     rows = [(each.task.name, row) for each in results for row in each.rows if row.name == name]
     for field, rival in (
         ("weights_ratio", "torch with weights"),

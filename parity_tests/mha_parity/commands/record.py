@@ -49,7 +49,7 @@ def record(
         for done, (case, own) in enumerate(cases.items(), start=1):
             recorded.append(record_case(kept, case, own))
             tick(done, len(cases))
-    size = answers_file.write(path, kept, recorded, compact=compact)
+    size = answers_file.write_record(path, kept, recorded, compact=compact)
     console.print(f"{len(cases)} cases, {size / 1e6:.1f} MB: {path}", highlight=False)
     return 0
 

@@ -47,7 +47,7 @@ def check_shard(asked: argparse.Namespace, console: Console) -> int:
         raise ValueError(f"got --{flag} with --shard, which has no verdict; leave --{flag} out.")
     files.require_writable_files([asked.json])
     runs = [_run_shard(target, own, shard) for target, own in runs_of(asked, options)]
-    shard_file.write(asked.json, runs)
+    shard_file.write_shards(asked.json, runs)
     for run in runs:
         results = run.found.case_results
         failing = sum(each.fails for each in results)
@@ -72,7 +72,7 @@ def merge(asked: argparse.Namespace, console: Console) -> int:
 
     """
     need_reports(asked)
-    runs = of_one_run([(path, shard_file.read(path)) for path in asked.files])
+    runs = of_one_run([(path, shard_file.read_shards(path)) for path in asked.files])
     drawn = any(getattr(asked, name) for name in ("html", "markdown", "github"))
     verdicts = [_merged(shards, draw=drawn) for shards in runs]
     report_verdicts(verdicts, asked, console)

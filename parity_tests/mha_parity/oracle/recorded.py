@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
 
-Result = Mapping[str, "Array"]
+RecordedArrays = Mapping[str, "Array"]
 
 
 class NotRecordedError(ValueError):
@@ -43,13 +43,15 @@ class Record:
     """
 
     problems: dict[Case, Problem] = field(default_factory=dict)
-    results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    results: dict[tuple[str, str], RecordedArrays] = field(default_factory=dict)
     exposed: dict[Case, frozenset[str]] = field(default_factory=dict)
     shares_nan: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     closed: bool = False
 
-    def result(self, kind: str, problem: Problem, compute: Callable[[], Result]) -> Result:
+    def result(
+        self, kind: str, problem: Problem, compute: Callable[[], RecordedArrays]
+    ) -> RecordedArrays:
         """Return a result that is kept, or compute and keep it."""
         key = kind, digest(problem)
         if key not in self.results:
@@ -89,7 +91,9 @@ def asks_torch() -> bool:
     return record is None or not record.closed
 
 
-def kept_result(kind: str, problem: Problem, compute: Callable[[], Result]) -> Result:
+def kept_result(
+    kind: str, problem: Problem, compute: Callable[[], RecordedArrays]
+) -> RecordedArrays:
     """Return arrays that follow from a problem without torch: a record saves their computation."""
     record = active()
     if record is None:
@@ -106,11 +110,13 @@ def load_torch() -> None:
     _ = mha_torch.multihead_attention
 
 
-def torch_result(kind: str, problem: Problem, compute: Callable[[], Result]) -> Result:
+def torch_result(
+    kind: str, problem: Problem, compute: Callable[[], RecordedArrays]
+) -> RecordedArrays:
     """Return arrays that torch computes of a problem, ``compute`` does where no record has them."""
     record = active()
 
-    def contiguous() -> Result:  # as from a file: the order of sums depends on the memory
+    def contiguous() -> RecordedArrays:  # as from a file: the order of sums depends on the memory
         return {name: np.ascontiguousarray(array) for name, array in compute().items()}
 
     return contiguous() if record is None else record.result(kind, problem, contiguous)

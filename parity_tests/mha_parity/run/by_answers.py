@@ -46,7 +46,7 @@ def record_of(options: Options) -> Record | None:
 
     """
     need_torch_or_answers(options)
-    return None if options.answers is None else answers_file.read(options.answers)
+    return None if options.answers is None else answers_file.read_record(options.answers)
 
 
 def recorded_cases(record: Record, offer: Offer, options: Options) -> tuple[Case, ...]:

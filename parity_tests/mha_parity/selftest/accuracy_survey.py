@@ -115,7 +115,7 @@ def _other_candidates(target: str) -> dict[str, Candidate]:
     return {FLASH: bind(FlashAttention)}
 
 
-def rows(dtype: str, found: Iterable[tuple[Case, Errors]]) -> Iterator[SurveyRow]:
+def survey_rows(dtype: str, found: Iterable[tuple[Case, Errors]]) -> Iterator[SurveyRow]:
     """Yield the rows over all cases of target and control, then the target's by feature."""
     by_feature: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for case, times in found:
@@ -164,7 +164,7 @@ def survey_dtypes(
             drawn = draw_cases(offer | {"dtype": (dtype,)}, cases, seed)
             with showing(dtype) as tick:
                 drawn_errors = surveyed_errors(candidate, drawn, _other_candidates(target))
-                found += rows(dtype, _counted(drawn_errors, tick, cases))
+                found += survey_rows(dtype, _counted(drawn_errors, tick, cases))
     return found
 
 
@@ -176,7 +176,7 @@ def _counted(
         yield pair
 
 
-def table(target: str, found: Sequence[SurveyRow]) -> str:
+def survey_markdown(target: str, found: Sequence[SurveyRow]) -> str:
     """Return the figures as Markdown: all cases of each dtype, then by the regime of the values."""
     whole = [_line(row, _WHO[row.contender]) for row in found if not row.feature]
     parts = [_line(row, row.feature) for row in found if row.feature.startswith("regime=")]
@@ -222,8 +222,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked.to.mkdir(parents=True, exist_ok=True)
     document = {"target": asked.target, "seed": asked.seed, "rows": [asdict(row) for row in found]}
     (asked.to / "accuracy.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
-    (asked.to / "accuracy.md").write_text(table(asked.target, found), "utf-8")
-    print(table(asked.target, found))  # noqa: T201  (the command's answer)
+    (asked.to / "accuracy.md").write_text(survey_markdown(asked.target, found), "utf-8")
+    print(survey_markdown(asked.target, found))  # noqa: T201  (the command's answer)
 
 
 if __name__ == "__main__":

@@ -67,13 +67,13 @@ def main(asked: argparse.Namespace, console: Console) -> int:
     from mha_torch.trial import trial
 
     outcomes = trial(asked.paths)
-    show(outcomes, console)
+    print_findings(outcomes, console)
     if asked.json:
-        text = json.dumps(document(outcomes, asked.paths), indent=2) + "\n"
+        text = json.dumps(audit_document(outcomes, asked.paths), indent=2) + "\n"
         File(asked.json).write_text(text, encoding="utf-8")
         console.print(f" JSON written to {asked.json}", soft_wrap=True, highlight=False)
     if asked.markdown:
-        File(asked.markdown).write_text(markdown(outcomes), encoding="utf-8")
+        File(asked.markdown).write_text(audit_markdown(outcomes), encoding="utf-8")
         console.print(f" Markdown written to {asked.markdown}", soft_wrap=True, highlight=False)
     return status(outcomes)
 
@@ -98,7 +98,7 @@ def sentence(outcomes: Sequence[FindingOutcome]) -> str:
     )
 
 
-def show(outcomes: Sequence[FindingOutcome], console: Console) -> None:
+def print_findings(outcomes: Sequence[FindingOutcome], console: Console) -> None:
     """Print every finding: what differs, on what case, by how much, and who reported it."""
     for number, outcome in enumerate(outcomes, start=1):
         finding = outcome.finding
@@ -120,7 +120,7 @@ def show(outcomes: Sequence[FindingOutcome], console: Console) -> None:
     console.print(f" {sentence(outcomes)}", style="bold", highlight=False)
 
 
-def document(outcomes: Sequence[FindingOutcome], group: str) -> dict[str, object]:
+def audit_document(outcomes: Sequence[FindingOutcome], group: str) -> dict[str, object]:
     """Return the trial as plain data for JSON."""
     return {
         "schema": SCHEMA,
@@ -148,7 +148,7 @@ def document(outcomes: Sequence[FindingOutcome], group: str) -> dict[str, object
     }
 
 
-def markdown(outcomes: Sequence[FindingOutcome]) -> str:
+def audit_markdown(outcomes: Sequence[FindingOutcome]) -> str:
     """Return the trial as a table without measured numbers, which differ between processors."""
     lines = [sentence(outcomes), "", "| what differs | on which case | reported |", "|---|---|---|"]
     for each in outcomes:

@@ -37,7 +37,7 @@ def changes_table(file: str) -> str:
         The file cannot be read.
 
     """
-    record = answers_file.read(file)
+    record = answers_file.read_record(file)
     with using(record):
         found = path_changes(record, record.problems)
     rows = [

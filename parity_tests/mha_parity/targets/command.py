@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, NoReturn
 
 from mha_parity.core.candidate import CandidateError, TargetError
 from mha_parity.core.features import offer
-from mha_parity.core.safetensors import LENGTH, FormatError, dump, load
+from mha_parity.core.safetensors import LENGTH, FormatError, dump, load_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +80,9 @@ class Command:
     ) -> tuple[dict[str, Array], dict[str, str]]:
         """Send a request and return arrays and metadata of the answer."""
         try:
-            found, said = load(self._answer(dump(arrays, {"protocol": PROTOCOL, **metadata})))
+            found, said = load_tensors(
+                self._answer(dump(arrays, {"protocol": PROTOCOL, **metadata}))
+            )
             _same_protocol(said)
         except FormatError as error:
             self._stop()  # where its next answer would begin is not known

@@ -208,7 +208,7 @@ def test_many_cases_are_summed_up_by_dtype_and_feature() -> None:
     drawn = [PLAIN.case.replace(seed=seed) for seed in range(6)]
     drawn.append(drawn[0].replace(regime="peaky"))
     found = list(
-        accuracy_survey.rows("float32", accuracy_survey.surveyed_errors(blurred(3), drawn))
+        accuracy_survey.survey_rows("float32", accuracy_survey.surveyed_errors(blurred(3), drawn))
     )
     whole = {row.contender: row for row in found if not row.feature}
     peaky = next(row for row in found if row.feature == "regime=peaky")
@@ -254,7 +254,7 @@ def published() -> list[accuracy_survey.SurveyRow]:
     """Return the published figures."""
     found = json.loads((accuracy_survey.DATA / "accuracy.json").read_text("utf-8"))
     rows = [accuracy_survey.SurveyRow(**row) for row in found["rows"]]
-    assert accuracy_survey.table(found["target"], rows) == (
+    assert accuracy_survey.survey_markdown(found["target"], rows) == (
         accuracy_survey.DATA / "accuracy.md"
     ).read_text("utf-8")
     return rows

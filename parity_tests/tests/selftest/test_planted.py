@@ -19,9 +19,9 @@ from mha_parity.core.features import Offer, offer
 from mha_parity.selftest import planted_run
 from mha_parity.selftest.planted_run import (
     SEEDS,
+    detection_markdown,
     detection_probability,
     detections,
-    markdown,
     planted,
     sentences,
 )
@@ -105,7 +105,7 @@ def test_the_published_table_is_of_all_planted_bugs() -> None:
 def test_a_miss_is_in_the_markdown() -> None:
     """The section has a row a family, and says which bug was missed."""
     right = Planted(condition="N > 0", family="none", holds=lambda _: True, kind=Attention)
-    lines = markdown(detections([right], [0], count=3)).splitlines()
+    lines = detection_markdown(detections([right], [0], count=3)).splitlines()
 
     assert "| none (1) | 0 of 1 | - | 0 | none |" in lines
     assert "- 0 of 1 planted bugs are seen." in lines
