@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from mha_parity.core.environment import TORCH, require
+from mha_parity.core.environment import TORCH, require_extra
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.core.options import DEFAULT_TARGET
 from mha_parity.targets.unnamed import with_only_name
@@ -81,7 +81,7 @@ def record(asked: argparse.Namespace) -> int:
     """Write the file by which ``check --answers`` judges."""
     from mha_parity.commands import record as recording
 
-    require(TORCH, TORCH)
+    require_extra(TORCH, TORCH)
     options = from_namespace(asked)
     return recording.record(asked.targets, asked.output, options, Console(), compact=asked.compact)
 
@@ -110,9 +110,9 @@ def bench(asked: argparse.Namespace) -> int:
     """Time attentions next to torch's own, one after the other, and each only if it is right."""
     from mha_parity.bench import command
 
-    require(TORCH, TORCH)
+    require_extra(TORCH, TORCH)
     if asked.plot:
-        require("matplotlib", "plot")
+        require_extra("matplotlib", "plot")
     return command.bench(asked, Console())
 
 
@@ -120,7 +120,7 @@ def mutants(asked: argparse.Namespace) -> int:
     """Run the suite on the catalogue and show the kill matrix."""
     from mha_parity.selftest import mutation_run as matrix
 
-    require(TORCH, TORCH)
+    require_extra(TORCH, TORCH)
     return matrix.main(asked)
 
 

@@ -16,7 +16,7 @@ from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import allowed_error
 from mha_parity.judging.systematic_error import first_order_error, is_tested
 from mha_parity.oracle.error_bound import bound, output_bound
-from mha_parity.oracle.recorded import problem_of, using
+from mha_parity.oracle.recorded import problem_of, using_record
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.targets.conventions.exec_protocol import options
 
@@ -49,7 +49,7 @@ class RecordedCase:
 def record_case(record: Record, case: Case, own: OwnWeights | None = None) -> RecordedCase:
     """Compute by torch what judging any answer to the case asks for, and keep it."""
     known = set(record.results)
-    with using(record):
+    with using_record(record):
         problem = record.problems[case] = problem_of(case, own)
         reference = reference_answer(problem)
         output = torch_output(problem)

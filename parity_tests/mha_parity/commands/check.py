@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import mha_torch
-from mha_parity.core.environment import require
+from mha_parity.core.environment import require_extra
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
 from mha_parity.core.verdict import Outcome, Refusal
@@ -90,8 +90,8 @@ def need_reports(asked: argparse.Namespace) -> None:
     """
     files.require_writable_files(getattr(asked, kind) for kind in files.MAKE)
     if asked.html:
-        require("jinja2", "report")
-        require("matplotlib", "report")
+        require_extra("jinja2", "report")
+        require_extra("matplotlib", "report")
 
 
 def report_verdicts(

@@ -93,7 +93,7 @@ def _generators() -> dict[str, GlobalGenerator]:
     return found
 
 
-def seeded(
+def call_with_seeds(
     seed: int, candidate: Callable[[Problem], Answer], problem: Problem
 ) -> tuple[Array, dict[str, object]]:
     """Return the output with the global generators seeded, and their states afterwards.

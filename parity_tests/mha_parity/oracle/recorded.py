@@ -1,7 +1,7 @@
 """What torch computes of a problem: computed now, kept for a record, or taken from one.
 
-All that judging asks of torch goes through ``torch_result``. Within ``using(record)`` a record
-takes part: an open one keeps what torch computes, a closed one answers in torch's place.
+All that judging asks of torch goes through ``torch_result``. Within ``using_record(record)`` a
+record takes part: an open one keeps what torch computes, a closed one answers in torch's place.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _active: list[Record] = []
 
 
 @contextmanager
-def using(record: Record | None) -> Iterator[None]:
+def using_record(record: Record | None) -> Iterator[None]:
     """Within, let the record take part; None: no record does."""
     if record is None:
         yield
@@ -80,14 +80,14 @@ def using(record: Record | None) -> Iterator[None]:
         _active.pop()
 
 
-def active() -> Record | None:
+def active_record() -> Record | None:
     """Return the record that takes part, if any."""
     return _active[-1] if _active else None
 
 
 def asks_torch() -> bool:
     """Return whether torch is asked for what no record has."""
-    record = active()
+    record = active_record()
     return record is None or not record.closed
 
 
@@ -95,7 +95,7 @@ def kept_result(
     kind: str, problem: Problem, compute: Callable[[], RecordedArrays]
 ) -> RecordedArrays:
     """Return arrays that follow from a problem without torch: a record saves their computation."""
-    record = active()
+    record = active_record()
     if record is None:
         return compute()
     found = record.results.get((kind, digest(problem)))
@@ -114,7 +114,7 @@ def torch_result(
     kind: str, problem: Problem, compute: Callable[[], RecordedArrays]
 ) -> RecordedArrays:
     """Return arrays that torch computes of a problem, ``compute`` does where no record has them."""
-    record = active()
+    record = active_record()
 
     def contiguous() -> RecordedArrays:  # as from a file: the order of sums depends on the memory
         return {name: np.ascontiguousarray(array) for name, array in compute().items()}
@@ -124,7 +124,7 @@ def torch_result(
 
 def problem_of(case: Case, own: OwnWeights | None = None) -> Problem:
     """Return the problem of a case, as recorded or generated, with a layer's own weights."""
-    record = active()
+    record = active_record()
     found = None if record is None else record.problems.get(case)
     problem = make_problem(case) if found is None else found
     return problem if own is None else own.problem(problem)
@@ -132,7 +132,7 @@ def problem_of(case: Case, own: OwnWeights | None = None) -> Problem:
 
 def rows_share_nan(dtype: str) -> bool:
     """Return whether a NaN reaches another row by way of torch's product in this dtype."""
-    record = active()
+    record = active_record()
     if record is not None and record.closed:
         return dtype in record.shares_nan
     return mha_torch.rows_share_nan(dtype)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mha_parity.answers import answers_file
 from mha_parity.core.environment import TORCH, installed
 from mha_parity.core.options import Options
-from mha_parity.oracle.recorded import active
+from mha_parity.oracle.recorded import active_record
 
 if TYPE_CHECKING:
     from mha_parity.core.case import Case
@@ -80,7 +80,7 @@ def without_torch(options: Options, cases: tuple[Case, ...]) -> Options:
 
 def remarks() -> tuple[str, ...]:
     """Say by what is judged, and what that leaves out; nothing where torch is asked."""
-    record = active()
+    record = active_record()
     if record is None:
         return ()
     by = record.environment

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.clashes import possible
+from mha_parity.cases.clashes import can_coexist
 from mha_parity.core.candidate import CandidateError, ask
 from mha_parity.core.compare import as_float64
 from mha_parity.core.pictures import WeightsPicture
@@ -128,7 +128,7 @@ def failing_again(
 def _can_be(case: Case, candidate: Candidate) -> bool:
     features = case.features()
     offered = all(value in candidate.offer[axis] for axis, value in features.items())
-    return offered and possible(features)
+    return offered and can_coexist(features)
 
 
 def at_first_seen_sizes(case: Case, first_seen: Case, head_dim: int = HEAD_DIM) -> Case:

@@ -26,7 +26,7 @@ from mha_parity.core.features import AXES, EXTREME_VALUES
 from mha_parity.core.option_values import dtypes, nonnegative_integer, positive_integer
 from mha_parity.core.options import DEFAULT_TARGET, Options
 from mha_parity.core.verdict import TARGET
-from mha_parity.judging.accuracy import measure_errors, times_torch
+from mha_parity.judging.accuracy import error_over_torch, measure_errors
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.report.progress import error_console, progress
 from mha_parity.run.narrowing import restricted
@@ -93,7 +93,7 @@ def surveyed_errors(
             times = {each.contender: each.times_torch for each in found}
             if found:
                 times |= {
-                    name: times_torch(problem, reference, other)
+                    name: error_over_torch(problem, reference, other)
                     for name, other in zip(others, more, strict=True)
                 }
             yield problem.case, {name: each for name, each in times.items() if not math.isnan(each)}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from mha_parity.core.environment import TORCH, require
+from mha_parity.core.environment import TORCH, require_extra
 from mha_parity.core.verdict import Outcome as Verdict
 from mha_parity.report import files
 from mha_parity.run.torch_changes import is_torch_layer
@@ -42,7 +42,7 @@ def check_path(path: str, targets: Sequence[str]) -> None:
         There is no torch, ``path`` is no single path, or a target is not torch's own.
 
     """
-    require(TORCH, TORCH)
+    require_extra(TORCH, TORCH)
     from mha_torch import Path
 
     single = [each.value for each in Path if each.value not in GROUPS]
@@ -62,7 +62,7 @@ def check_path(path: str, targets: Sequence[str]) -> None:
 
 def main(asked: argparse.Namespace, console: Console) -> int:
     """Run the findings, show them, and write the files that were asked for."""
-    require(TORCH, TORCH)
+    require_extra(TORCH, TORCH)
     files.require_writable_files([asked.json, asked.markdown])
     from mha_torch.trial import trial
 

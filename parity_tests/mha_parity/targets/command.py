@@ -15,7 +15,7 @@ import subprocess
 from typing import IO, TYPE_CHECKING, NoReturn
 
 from mha_parity.core.candidate import CandidateError, TargetError
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.core.safetensors import LENGTH, FormatError, dump, load_tensors
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _offer(said: Mapping[str, str]) -> Offer:
             raise ValueError(f"it names {axis}, which the protocol leaves no choice of")
     if given.get("form") == ["qkv"]:
         given["projection"] = ["none"]
-    return offer(**{"memory": "c", **given})
+    return make_offer(**{"memory": "c", **given})
 
 
 def _refused(text: str, error: Exception) -> str:

@@ -20,7 +20,7 @@ from mha_parity.answers.tensors import join_long_double, split_long_double
 from mha_parity.core.safetensors import dump, load_tensors
 from mha_parity.judging import tolerance
 from mha_parity.oracle import error_bound
-from mha_parity.oracle.recorded import NotRecordedError, using
+from mha_parity.oracle.recorded import NotRecordedError, using_record
 from mha_parity.oracle.reference import EXTENDED, reference_answer
 from mha_torch import plain
 from subject_checks import SUBJECTS
@@ -148,7 +148,7 @@ def test_what_is_not_recorded_is_no_guess(record: Callable[..., str]) -> None:
     """A problem that no case of the file has gets no reference, and torch is not asked."""
     kept = answers_file.read_record(record(RIGHT, "--cases", "40"))
     problem = next(iter(kept.problems.values()))
-    with using(kept):
+    with using_record(kept):
         assert reference_answer(problem).output.shape == problem.output_shape
         with pytest.raises(NotRecordedError, match=r"have no reference of qkv-.*; record it, or"):
             reference_answer(problem.replace(query=problem.query + 1))
@@ -256,11 +256,11 @@ def test_what_follows_from_the_reference_is_not_computed_again(
         monkeypatch.setattr(module, name, watched)
 
     counted(plain, "sdpa_stages")
-    counted(error_bound, "bound_in")
+    counted(error_bound, "bound_with_model")
     counted(tolerance, "attend_in_order")
     options: dict[str, Any] = {"in_process": True, "shrink": False, "draw": False}
     assert mha_parity.judge(RIGHT, answers=path, **options).failed == 0
     by_record, asked[:] = list(asked), []
     assert mha_parity.judge(RIGHT, cases=40, **options).failed == 0
-    assert {"sdpa_stages", "bound_in", "attend_in_order"} == set(asked)
+    assert {"sdpa_stages", "bound_with_model", "attend_in_order"} == set(asked)
     assert 4 * len(by_record) < len(asked)

@@ -22,7 +22,7 @@ from mha_parity.bench.target import target_offer
 from mha_parity.bench.task_arrays import case_of
 from mha_parity.bench.tasks import GPT3, Size, Task
 from mha_parity.bench.timing import BenchSettings, ContenderTimes, TaskTimes, time_task
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 
 TASK = Task(size=Size(1, 7, 12, 2))
 OURS = [each for each in CONTENDERS if each.library == "numpy"]
@@ -262,7 +262,7 @@ def test_who_is_left_out_has_a_reason(name: str, task: Task, free: int | None, r
 
 def test_a_target_is_left_out_of_what_it_does_not_offer() -> None:
     """One that takes a single float64 sample is not asked for three float32 ones."""
-    offered = offer(layout="unbatched", dtype="float64", out_proj="identity")
+    offered = make_offer(layout="unbatched", dtype="float64", out_proj="identity")
     task = Task(size=Size(3, 7, 12, 2), causal=True)
     found = reason_left_out(target_contender("m:f"), task, case_of(task, offered), None, offered)
 

@@ -16,12 +16,17 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.arrays import Array
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import Case, parse
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging import accuracy
-from mha_parity.judging.accuracy import MeasuredError, measure_errors, times_torch, torch_output
+from mha_parity.judging.accuracy import (
+    MeasuredError,
+    error_over_torch,
+    measure_errors,
+    torch_output,
+)
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.report.html_page import document as html
 from mha_parity.report.json_document import verdict_document
@@ -44,8 +49,8 @@ def test_torch_is_once_as_accurate_as_itself(problem: Problem) -> None:
     reference, own = reference_answer(problem), torch_output(problem)
     far = np.asarray(reference.output + 64 * (own - reference.output))
 
-    assert 1 == times_torch(problem, reference, own)
-    assert times_torch(problem, reference, far) > 8
+    assert 1 == error_over_torch(problem, reference, own)
+    assert error_over_torch(problem, reference, far) > 8
 
 
 def test_bits_are_those_of_the_largest_number_of_the_worst_head() -> None:
@@ -160,7 +165,7 @@ def test_the_table_has_a_row_for_each_contender_dtype_and_feature() -> None:
 
 
 OFFERED = MappingProxyType(
-    offer(
+    make_offer(
         inputs=("self", "cross"), bias=("no", "yes"), attn=("none", "causal"), dtype="float32",
         size="small", regime="normal",
     )
