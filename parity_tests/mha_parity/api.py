@@ -81,9 +81,9 @@ class Verdict(core.Verdict):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that ``mha-parity check --json`` writes."""
-        from mha_parity.report.json_document import document
+        from mha_parity.report.json_document import verdict_document
 
-        return document(self)
+        return verdict_document(self)
 
 
 def judge(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from mha_parity.core.environment import TORCH, require
+from mha_parity.core.environment import TORCH, require_extra
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.core.options import DEFAULT_TARGET
 from mha_parity.targets.unnamed import with_only_name
@@ -42,7 +42,7 @@ def check(asked: argparse.Namespace) -> int:
     from mha_parity.commands import shards
 
     _check_path(asked.path, asked.targets)
-    run = shards.check if asked.shard else checking.check
+    run = shards.check_shard if asked.shard else checking.check
     return run(asked, Console())
 
 
@@ -59,16 +59,19 @@ def identify(asked: argparse.Namespace) -> int:
     from mha_parity.report import encoding, files, identity_card, identity_page
 
     options = from_namespace(asked)
-    files.writable([asked.json, asked.html])
+    files.require_writable_files([asked.json, asked.html])
     targets = asked.targets or [DEFAULT_TARGET]
     cards = [identifying.identify_target(target, options) for target in targets]
-    texts = {"JSON": (asked.json, identity_card.as_json), "page": (asked.html, identity_page.page)}
+    texts = {
+        "JSON": (asked.json, identity_card.identities_as_json),
+        "page": (asked.html, identity_page.render_identity_page),
+    }
     named = {title: each for title, each in texts.items() if each[0]}
     written = [files.write_text(title, n, make(cards)) for title, (n, make) in named.items()]
     console = Console()
     with encoding.closed_pipe_ignored():
         for card in cards:
-            identity_card.show(card, console)
+            identity_card.print_identity_card(card, console)
         for line in written:
             console.print(f" {line}", soft_wrap=True, markup=False, highlight=False)
     return int(not all(card.as_torch for card in cards))
@@ -78,7 +81,7 @@ def record(asked: argparse.Namespace) -> int:
     """Write the file by which ``check --answers`` judges."""
     from mha_parity.commands import record as recording
 
-    require(TORCH, TORCH)
+    require_extra(TORCH, TORCH)
     options = from_namespace(asked)
     return recording.record(asked.targets, asked.output, options, Console(), compact=asked.compact)
 
@@ -99,7 +102,7 @@ def adapt(asked: argparse.Namespace) -> int:
     """Print the source of an adapter."""
     from mha_parity.commands import adapt as adapting
 
-    sys.stdout.write(adapting.source(asked.target))
+    sys.stdout.write(adapting.source_of_adapter(asked.target))
     return 0
 
 
@@ -107,9 +110,9 @@ def bench(asked: argparse.Namespace) -> int:
     """Time attentions next to torch's own, one after the other, and each only if it is right."""
     from mha_parity.bench import command
 
-    require(TORCH, TORCH)
+    require_extra(TORCH, TORCH)
     if asked.plot:
-        require("matplotlib", "plot")
+        require_extra("matplotlib", "plot")
     return command.bench(asked, Console())
 
 
@@ -117,7 +120,7 @@ def mutants(asked: argparse.Namespace) -> int:
     """Run the suite on the catalogue and show the kill matrix."""
     from mha_parity.selftest import mutation_run as matrix
 
-    require(TORCH, TORCH)
+    require_extra(TORCH, TORCH)
     return matrix.main(asked)
 
 
@@ -132,7 +135,7 @@ def explain(asked: argparse.Namespace) -> int:
     """Describe one bug."""
     from mha_parity.commands import explain
 
-    explain.show(asked.bug, Console())
+    explain.print_bug(asked.bug, Console())
     return 0
 
 
@@ -140,7 +143,7 @@ def listing(asked: argparse.Namespace) -> int:
     """List conventions, features, bugs or right variants."""
     from mha_parity.commands import listing as listings
 
-    listings.show(asked.what, Console())
+    listings.print_listing(asked.what, Console())
     return 0
 
 

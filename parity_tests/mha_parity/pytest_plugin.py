@@ -111,13 +111,13 @@ def pytest_runtest_makereport(
     verdict = getattr(call.excinfo and call.excinfo.value, "verdict", None)
     if verdict is not None and report.failed:
         from mha_parity.core.verdict import Verdict
-        from mha_parity.report.brief import summary
+        from mha_parity.report.brief import short_cause
         from mha_parity.report.notebook_view import as_text
 
         if isinstance(verdict, Verdict):
             crash = getattr(report.longrepr, "reprcrash", None)
             if crash is not None:
-                crash.message = summary(verdict)
+                crash.message = short_cause(verdict)
             if item.config.get_verbosity() > 0:
                 report.sections.append(("mha-parity", as_text(verdict, verbose=True)))
     return report
@@ -267,7 +267,7 @@ class _Run:
 
     def _judged(self) -> dict[str, Any]:
         """Judge the target; return plain data."""
-        from mha_parity.report.brief import brief, summary
+        from mha_parity.report.brief import brief, short_cause
         from mha_parity.report.by_feature import feature_outcomes
         from mha_parity.report.notebook_view import as_text
         from mha_parity.run.check import check
@@ -282,7 +282,7 @@ class _Run:
             "outcomes": feature_outcomes(verdict, self._expected),
             "brief": brief(verdict).partition("\n")[2],
             "full": as_text(verdict, verbose=True),
-            "summary": summary(verdict),
+            "summary": short_cause(verdict),
         }
 
 

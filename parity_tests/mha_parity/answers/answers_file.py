@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.answers.packing import PACKED, pack_arrays, unpack_arrays
-from mha_parity.answers.tensors import Restored, stored
+from mha_parity.answers.tensors import Restored, split_long_double
 from mha_parity.core.case import parse
 from mha_parity.core.problem import Problem
-from mha_parity.core.safetensors import FormatError, dump, load
+from mha_parity.core.safetensors import FormatError, dump, load_tensors
 from mha_parity.oracle.error_bound import BOUND
 from mha_parity.oracle.recorded import Record, digest, known_digests
 
@@ -32,7 +32,9 @@ NAME, VERSION = SCHEMA.split("/")
 REMEDY = "write it anew by `mha-parity record`"
 
 
-def write(path: str, record: Record, cases: list[RecordedCase], *, compact: bool = False) -> int:
+def write_record(
+    path: str, record: Record, cases: list[RecordedCase], *, compact: bool = False
+) -> int:
     """Write the record and what is allowed in each case; return the number of bytes.
 
     A ``compact`` file takes less room, and is read by this package alone: it has the same arrays,
@@ -63,7 +65,7 @@ def _listed(
     """Return the entry of a case in the manifest, and put its arrays among ``arrays``."""
 
     def put(name: str, array: Array) -> str:
-        arrays.update(stored(f"{number}/{name}", array))
+        arrays.update(split_long_double(f"{number}/{name}", array))
         return f"{number}/{name}"
 
     names: dict[int, str] = {}  # one array that goes in twice stays one array
@@ -94,7 +96,7 @@ def _listed(
     }
 
 
-def read(path: str) -> Record:
+def read_record(path: str) -> Record:
     """Return the record that a file holds; it is closed.
 
     Raises
@@ -104,7 +106,7 @@ def read(path: str) -> Record:
 
     """
     try:
-        arrays, metadata = load(Path(path).read_bytes(), copied=False)
+        arrays, metadata = load_tensors(Path(path).read_bytes(), copied=False)
         return _record(arrays, metadata)
     except OSError as error:
         raise ValueError(f"got --answers {path}, but {error.strerror}; {REMEDY}.") from None

@@ -16,7 +16,7 @@ from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import allowed_error
 from mha_parity.judging.systematic_error import first_order_error, is_tested
 from mha_parity.oracle.error_bound import bound, output_bound
-from mha_parity.oracle.recorded import problem_of, using
+from mha_parity.oracle.recorded import problem_of, using_record
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.targets.conventions.exec_protocol import options
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mha_parity.core.case import Case
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
-    from mha_parity.oracle.recorded import Record, Result
+    from mha_parity.oracle.recorded import Record, RecordedArrays
     from mha_parity.oracle.reference import Reference
 
 
@@ -40,7 +40,7 @@ class RecordedCase:
 
     problem: Problem
     options: dict[str, str]
-    results: dict[tuple[str, str], Result]
+    results: dict[tuple[str, str], RecordedArrays]
     allowed: dict[str, Array]
     bound: dict[str, Array]
     exposes: tuple[str, ...]
@@ -49,7 +49,7 @@ class RecordedCase:
 def record_case(record: Record, case: Case, own: OwnWeights | None = None) -> RecordedCase:
     """Compute by torch what judging any answer to the case asks for, and keep it."""
     known = set(record.results)
-    with using(record):
+    with using_record(record):
         problem = record.problems[case] = problem_of(case, own)
         reference = reference_answer(problem)
         output = torch_output(problem)

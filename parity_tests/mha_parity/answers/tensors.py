@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LOW = ".low"  # the name of what float64 leaves of a long double
 
 
-def stored(name: str, array: Array) -> Iterator[tuple[str, Array]]:
+def split_long_double(name: str, array: Array) -> Iterator[tuple[str, Array]]:
     """Yield the array under its name, and what float64 leaves of it where it is long double."""
     if array.dtype != np.longdouble or array.dtype == np.float64:
         yield name, array
@@ -26,7 +26,7 @@ def stored(name: str, array: Array) -> Iterator[tuple[str, Array]]:
     yield from ((name, high), (name + LOW, low))
 
 
-def restored(name: str, arrays: Mapping[str, Array]) -> Array:
+def join_long_double(name: str, arrays: Mapping[str, Array]) -> Array:
     """Return a copy of the array of a name, as it was."""
     array = arrays[name]
     low = arrays.get(name + LOW)
@@ -42,7 +42,7 @@ class Restored(Mapping[str, "Array"]):
 
     def __getitem__(self, name: str) -> Array:
         """Return a copy of an array."""
-        return restored(self._names[name], self._arrays)
+        return join_long_double(self._names[name], self._arrays)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names."""

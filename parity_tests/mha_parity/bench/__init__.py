@@ -1,6 +1,6 @@
 """Time attentions against torch's: each in its own process, judged first, timed in rounds.
 
-tasks, workload, array_files, worker (calls), client, judge, timing, results, reports
+tasks, task_arrays, array_files, worker (calls), client, judge, timing, results, reports
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mha_parity.bench.contenders import Contender
-    from mha_parity.bench.workload import TaskArrays
+    from mha_parity.bench.task_arrays import TaskArrays
     from mha_parity.targets.conventions.base import Convention
 
 

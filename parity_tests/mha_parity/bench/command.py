@@ -9,7 +9,7 @@ from mha_parity.bench import compare, json_document, machine, markdown, table
 from mha_parity.bench import peak as peaks
 from mha_parity.bench.contenders import CONTENDERS, target_contender
 from mha_parity.bench.options import BOTH
-from mha_parity.bench.results import BenchReport, Result, result
+from mha_parity.bench.results import BenchReport, TaskResult, result
 from mha_parity.bench.stats import MIN_VALUES
 from mha_parity.bench.target import target_offer
 from mha_parity.bench.tasks import SETS, tasks
@@ -34,33 +34,35 @@ def bench(asked: argparse.Namespace, console: Console) -> int:
 
     """
     settings = _settings(asked)
-    baseline = json_document.read(asked.compare) if asked.compare else None
-    json_document.writable([asked.json, asked.markdown], asked.plot)
-    report = run(asked_tasks(asked), settings, console)
-    table.summary(report, console)
+    baseline = json_document.read_report(asked.compare) if asked.compare else None
+    json_document.require_writable_outputs([asked.json, asked.markdown], asked.plot)
+    report = run_tasks(asked_tasks(asked), settings, console)
+    table.print_totals(report, console)
     if asked.json:
-        json_document.write(report, asked.json)
+        json_document.write_json(report, asked.json)
         console.print(f" JSON written to {asked.json}", soft_wrap=True)
     if asked.markdown:
-        markdown.write(report, asked.markdown)
+        markdown.write_markdown(report, asked.markdown)
         console.print(f" table written to {asked.markdown}", soft_wrap=True)
     if asked.plot:
         from mha_parity.bench import plots
 
-        for path in plots.write(report, asked.plot):
+        for path in plots.write_plots(report, asked.plot):
             console.print(f" picture written to {path}", soft_wrap=True)
-    grew = baseline is not None and compare.show(baseline, json_document.document(report), console)
+    grew = baseline is not None and compare.print_changes(
+        baseline, json_document.bench_document(report), console
+    )
     return int(grew or any(each.fails for each in report.results))
 
 
-def run(work: list[Task], settings: BenchSettings, console: Console) -> BenchReport:
+def run_tasks(work: list[Task], settings: BenchSettings, console: Console) -> BenchReport:
     """Return the report on all tasks; each one's table is printed when it is done."""
     started = time.perf_counter()
     contenders, offer = list(CONTENDERS), None
     if settings.text is not None:
         offer = target_offer(settings)
         contenders.append(target_contender(settings.text))
-    results: list[Result] = []
+    results: list[TaskResult] = []
     with progress(console, "the benchmark", "timing", "tasks") as steps:
         steps.at("measuring the peak of matrix products", 0, len(work))
         measured = peaks.measure_peak(settings.threads)
@@ -74,7 +76,7 @@ def run(work: list[Task], settings: BenchSettings, console: Console) -> BenchRep
 
             contest = time_task(task, contenders, settings, tell, offer)
             results.append(result(contest, peak))
-            table.show(results[-1], console)
+            table.print_task_table(results[-1], console)
     return BenchReport(
         environment=environment,
         peaks=measured.flops,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from mha_parity.bench.stats import Interval, grew, median_interval, ratios
+from mha_parity.bench.stats import Interval, interval_above, median_interval, ratios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,12 +37,12 @@ class RatioChange:
     @property
     def grew(self) -> bool:
         """Whether the ratio has grown."""
-        return grew(self.now, self.then)
+        return interval_above(self.now, self.then)
 
     @property
     def shrank(self) -> bool:
         """Whether the ratio has become smaller."""
-        return grew(self.then, self.now)
+        return interval_above(self.then, self.now)
 
     @property
     def medians(self) -> tuple[Interval, Interval]:
@@ -102,7 +102,7 @@ def differences(then: Document, now: Document) -> list[str]:
     return said
 
 
-def show(then: Document, now: Document, console: Console) -> bool:
+def print_changes(then: Document, now: Document, console: Console) -> bool:
     """Print what changed and return whether a ratio grew.
 
     Raises

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mha_parity.bench.results import BenchReport, Result
+    from mha_parity.bench.results import BenchReport, TaskResult
 
 SCHEMA = "mha-parity-bench/1"
 
 Document = dict[str, Any]
 
 
-def document(report: BenchReport) -> Document:
+def bench_document(report: BenchReport) -> Document:
     """Return the report as plain JSON values: seconds, bytes, flop/s."""
     return {
         "schema": SCHEMA,
@@ -28,7 +28,7 @@ def document(report: BenchReport) -> Document:
     }
 
 
-def _task(result: Result) -> Document:
+def _task(result: TaskResult) -> Document:
     task = dataclasses.asdict(result.task)
     return {
         "name": result.task.name,
@@ -42,7 +42,7 @@ def _task(result: Result) -> Document:
     }
 
 
-def writable(files: Iterable[str | None], folder: str | None) -> None:
+def require_writable_outputs(files: Iterable[str | None], folder: str | None) -> None:
     """Make sure, before a long run, that its files can be written.
 
     Raises
@@ -51,9 +51,9 @@ def writable(files: Iterable[str | None], folder: str | None) -> None:
         A folder is missing, or a file stands where one should be, or the reverse.
 
     """
-    from mha_parity.report.files import writable as files_writable
+    from mha_parity.report.files import require_writable_files
 
-    files_writable(files)
+    require_writable_files(files)
     if folder is None:
         return
     path = Path(folder)
@@ -63,12 +63,14 @@ def writable(files: Iterable[str | None], folder: str | None) -> None:
         raise ValueError(f"{folder} cannot be made: there is no folder {path.parent}; make it.")
 
 
-def write(report: BenchReport, file: str) -> None:
+def write_json(report: BenchReport, file: str) -> None:
     """Write the report's document."""
-    Path(file).write_text(json.dumps(document(report), indent=1, allow_nan=False) + "\n", "utf-8")
+    Path(file).write_text(
+        json.dumps(bench_document(report), indent=1, allow_nan=False) + "\n", "utf-8"
+    )
 
 
-def read(file: str) -> Document:
+def read_report(file: str) -> Document:
     """Return a document that was written.
 
     Raises

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mha_parity.bench.workload import cut, judged_part
+from mha_parity.bench.task_arrays import cut, judged_part
 from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.check_result import Severity
 from mha_parity.judging.gradients import judge_gradients
@@ -17,7 +17,7 @@ from mha_parity.oracle.reference import Reference, reference_answer
 from mha_torch import plain
 
 if TYPE_CHECKING:
-    from mha_parity.bench.workload import TaskArrays
+    from mha_parity.bench.task_arrays import TaskArrays
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer
     from mha_parity.core.problem import Problem

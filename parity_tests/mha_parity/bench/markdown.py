@@ -11,7 +11,7 @@ from mha_parity.report import units
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.bench.results import BenchReport, ContenderRow, Result
+    from mha_parity.bench.results import BenchReport, ContenderRow, TaskResult
 
 FIRST = ("N,L,E,H", "torch's fastest")
 LAST = ("memory, NumPy / torch", "of the peak, NumPy / torch")
@@ -19,7 +19,7 @@ PATHS = {"torch": "need_weights=False", "torch-fast": "fast path"}
 PLAIN = "numpy"  # whose memory and share stand for our own
 
 
-def write(report: BenchReport, file: str) -> None:
+def write_markdown(report: BenchReport, file: str) -> None:
     """Write the table into a file."""
     Path(file).write_text("\n".join(lines(report)) + "\n", "utf-8")
 
@@ -48,7 +48,7 @@ def _line(columns: tuple[str, ...]) -> str:
     return f"| {' | '.join(columns)} |"
 
 
-def _columns(result: Result, names: tuple[str, ...]) -> Iterator[str]:
+def _columns(result: TaskResult, names: tuple[str, ...]) -> Iterator[str]:
     rows = {row.name: row for row in result.rows if row.status == "timed"}
     rival = rows.get(result.rival or "")
     yield result.task.name
@@ -56,8 +56,8 @@ def _columns(result: Result, names: tuple[str, ...]) -> Iterator[str]:
     for name in names:
         yield _ratio(rows.get(name))
     both = (rows.get(PLAIN), rival)
-    yield " / ".join(units.memory(row.memory if row else None) for row in both)
-    yield " / ".join(units.share(row.share if row else None) for row in both)
+    yield " / ".join(units.format_memory(row.memory if row else None) for row in both)
+    yield " / ".join(units.format_share(row.share if row else None) for row in both)
 
 
 def _ratio_title(row: ContenderRow) -> str:
@@ -67,7 +67,7 @@ def _ratio_title(row: ContenderRow) -> str:
 def _fastest(rival: ContenderRow | None) -> str:
     if rival is None or rival.seconds is None:
         return "none"
-    return f"{units.seconds(rival.seconds)}, {PATHS.get(rival.name, rival.label)}"
+    return f"{units.format_seconds(rival.seconds)}, {PATHS.get(rival.name, rival.label)}"
 
 
 def _ratio(row: ContenderRow | None) -> str:

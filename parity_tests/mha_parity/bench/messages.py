@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mha_parity.bench.contenders import Contender
-from mha_parity.bench.workload import JudgedPart
+from mha_parity.bench.task_arrays import JudgedPart
 from mha_parity.core.candidate import Answer
 from mha_parity.worker.encoding import Protocol
 from mha_parity.worker.messages import NAMES

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from mha_parity.bench.results import BenchReport, ContenderRow, Result
+    from mha_parity.bench.results import BenchReport, ContenderRow, TaskResult
     from mha_parity.bench.stats import Interval
     from mha_parity.bench.tasks import Task
 
@@ -31,7 +31,7 @@ STYLE: Any = {
 }  # fmt: skip
 
 
-def write(report: BenchReport, folder: str) -> Iterator[str]:
+def write_plots(report: BenchReport, folder: str) -> Iterator[str]:
     """Write the pictures that the run has figures for; yield their paths."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -129,9 +129,9 @@ def _whiskers(axes: Axes, name: str, points: list[tuple[float, Interval, str]]) 
     )  # fmt: skip
 
 
-def _by_length(report: BenchReport) -> list[Result]:
+def _by_length(report: BenchReport) -> list[TaskResult]:
     """Return the results that differ in L alone: the family of most lengths, by rising length."""
-    families: defaultdict[Task, dict[int, Result]] = defaultdict(dict)
+    families: defaultdict[Task, dict[int, TaskResult]] = defaultdict(dict)
     for result in report.results:
         size = result.task.size
         families[_family(result.task)].setdefault(size.length, result)
@@ -143,8 +143,8 @@ def _family(task: Task) -> Task:
     return dataclasses.replace(task, size=dataclasses.replace(task.size, length=0))
 
 
-def _by_name(results: list[Result]) -> dict[str, list[tuple[Result, ContenderRow]]]:
-    found: defaultdict[str, list[tuple[Result, ContenderRow]]] = defaultdict(list)
+def _by_name(results: list[TaskResult]) -> dict[str, list[tuple[TaskResult, ContenderRow]]]:
+    found: defaultdict[str, list[tuple[TaskResult, ContenderRow]]] = defaultdict(list)
     for result in results:
         for row in result.rows:
             if row.status == "timed":

@@ -41,7 +41,7 @@ class ContenderRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class TaskResult:
     """One task's rows. The rivals are the names of torch's fastest paths, or None.
 
     ``disturbed``: how many cores other processes used while this was timed, where that is known.
@@ -66,7 +66,7 @@ class BenchReport:
 
     environment: Mapping[str, str]
     peaks: Mapping[str, float]
-    results: tuple[Result, ...]
+    results: tuple[TaskResult, ...]
     seconds: float = 0.0
 
     @property
@@ -75,7 +75,7 @@ class BenchReport:
         return max(self.peaks.values())
 
 
-def result(contest: TaskTimes, peak: float) -> Result:
+def result(contest: TaskTimes, peak: float) -> TaskResult:
     """Return the contest's rows."""
     timed = [entry for entry in contest.entries if entry.status == "timed"]
     rival = _fastest(timed)
@@ -83,7 +83,7 @@ def result(contest: TaskTimes, peak: float) -> Result:
     if contest.task.dtype != "float32":
         peak /= 2  # half as many float64 numbers fit a vector
     rows = tuple(_row(e, contest.task, rival, weights_rival, peak) for e in contest.entries)
-    return Result(
+    return TaskResult(
         task=contest.task,
         judged=contest.judged,
         rival=rival.contender.name if rival else None,

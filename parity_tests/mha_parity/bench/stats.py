@@ -38,7 +38,7 @@ class Interval:
         return f"{median} {low}–{high}"
 
 
-def rank(count: int, confidence: float = CONFIDENCE) -> int:
+def order_statistic_rank(count: int, confidence: float = CONFIDENCE) -> int:
     """Return the largest k for which the k-th smallest and k-th largest of ``count`` still do.
 
     Raises
@@ -63,7 +63,7 @@ def rank(count: int, confidence: float = CONFIDENCE) -> int:
 
 def median_interval(values: Sequence[float]) -> Interval:
     """Return the median of the values and the bounds of their distribution's."""
-    ordered, k = sorted(values), rank(len(values))
+    ordered, k = sorted(values), order_statistic_rank(len(values))
     return Interval(ordered[k - 1], statistics.median(ordered), ordered[-k])
 
 
@@ -77,7 +77,7 @@ def ratios(times: Sequence[float], rival: Sequence[float]) -> list[float]:
     return [mine / its for mine, its in zip(times, rival, strict=True)]
 
 
-def grew(now: Sequence[float], then: Sequence[float]) -> bool:
+def interval_above(now: Sequence[float], then: Sequence[float]) -> bool:
     """Return whether the interval of the median now lies wholly above the one then."""
     return median_interval(now).low > median_interval(then).high
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from mha_parity.bench.results import BenchReport, ContenderRow, Result
+    from mha_parity.bench.results import BenchReport, ContenderRow, TaskResult
     from mha_parity.bench.stats import Interval
 
 LABEL = 20
@@ -53,10 +53,10 @@ def machine_lines(of: Mapping[str, str], peaks: Mapping[str, float]) -> list[str
 
 
 def _library(name: str, version: str, kernel: str, peak: float) -> str:
-    return f"{name} {version} ({kernel}): {units.rate(peak)} GFLOP/s in float32 products"
+    return f"{name} {version} ({kernel}): {units.format_rate(peak)} GFLOP/s in float32 products"
 
 
-def show(result: Result, console: Console) -> None:
+def print_task_table(result: TaskResult, console: Console) -> None:
     """Print one task's table."""
     rounds = max((len(row.times) for row in result.rows), default=0)
     judged = f"  {result.judged}, {rounds} rounds" if rounds else f"  {result.judged}"
@@ -84,12 +84,12 @@ def show(result: Result, console: Console) -> None:
 
 def _columns(row: ContenderRow) -> Iterator[Text]:
     assert row.seconds is not None  # noqa: S101  (it was timed)
-    yield Text(units.seconds(row.seconds))
+    yield Text(units.format_seconds(row.seconds))
     yield Text(str(row.ratio or ""), style=_colour(row.ratio))
     yield Text(str(row.weights_ratio or ""), style=_colour(row.weights_ratio))
-    yield Text(units.memory(row.memory))
-    yield Text(units.rate(row.flops))
-    yield Text(units.share(row.share))
+    yield Text(units.format_memory(row.memory))
+    yield Text(units.format_rate(row.flops))
+    yield Text(units.format_share(row.share))
     yield Text("" if row.error is None else f"{row.error:.2f}")
 
 
@@ -100,7 +100,7 @@ def _colour(ratio: Interval | None) -> str:
     return "green" if ratio.high < 1 else "yellow"
 
 
-def summary(report: BenchReport, console: Console) -> None:
+def print_totals(report: BenchReport, console: Console) -> None:
     """Print what the ratios come to over all tasks, and how to read them."""
     console.print()
     if noise := disturbance(report):
@@ -141,7 +141,7 @@ def totals(report: BenchReport) -> Iterator[str]:
                 )
 
 
-def _total(results: list[Result], name: str, label: str, what: str) -> Iterator[str]:
+def _total(results: list[TaskResult], name: str, label: str, what: str) -> Iterator[str]:
     rows = [(each.task.name, row) for each in results for row in each.rows if row.name == name]
     for field, rival in (
         ("weights_ratio", "torch with weights"),

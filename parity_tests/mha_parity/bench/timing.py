@@ -15,7 +15,7 @@ from mha_parity.bench.contenders import reason_left_out
 from mha_parity.bench.judge import Judge
 from mha_parity.bench.messages import BuildRequest
 from mha_parity.bench.stats import MIN_VALUES
-from mha_parity.bench.workload import case_of, draw_task, gradient_task
+from mha_parity.bench.task_arrays import case_of, draw_task, gradient_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

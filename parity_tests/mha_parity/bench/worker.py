@@ -49,8 +49,8 @@ class Worker:
     def _try_small(self) -> None:
         """Load what a library loads on its first call, so that it counts as loaded."""
         from mha_parity.bench.calls import build_workload
+        from mha_parity.bench.task_arrays import draw_task
         from mha_parity.bench.tasks import SMALL, Task
-        from mha_parity.bench.workload import draw_task
 
         if self.bound is None:
             build_workload(self.contender, draw_task(Task(size=SMALL[1]))).call()

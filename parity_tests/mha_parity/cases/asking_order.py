@@ -17,7 +17,7 @@ import numpy as np
 from mha_parity.cases.covering import FIRST, REPEAT_EVERY, case_index, drawn_cases
 from mha_parity.cases.generate import scale_factor
 from mha_parity.cases.interactions import INTERACTIONS
-from mha_parity.cases.sizes import cost
+from mha_parity.cases.sizes import judging_microseconds
 from mha_parity.core.features import PLAIN
 
 if TYPE_CHECKING:
@@ -95,4 +95,6 @@ def _sign_of_the_scale(case: Case) -> float | None:
 
 
 def _time(case: Case) -> float:
-    return ANY_CASE + cost({name: getattr(case, name) for name in SIZES}, case.features())
+    return ANY_CASE + judging_microseconds(
+        {name: getattr(case, name) for name in SIZES}, case.features()
+    )

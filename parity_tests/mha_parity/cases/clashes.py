@@ -9,9 +9,8 @@ from mha_parity.core.features import AXES, EXTREME_VALUES
 if TYPE_CHECKING:
     import random
 
-    from mha_parity.core.features import Offer
+    from mha_parity.core.features import Features, Offer
 
-Features = dict[str, str]
 
 # Pairs of features that cannot occur in one problem, each with the reason.
 CLASHES: tuple[tuple[Features, Features], ...] = (
@@ -98,12 +97,12 @@ for _left, _right in CLASHES:
         _EXCLUDED.setdefault(_item, []).append(tuple(_clash.items() - {_item}))
 
 
-def possible(features: Features) -> bool:
+def can_coexist(features: Features) -> bool:
     """Return whether the (perhaps partial) features can occur in one problem."""
-    return all(fits(features, axis, value) for axis, value in features.items())
+    return all(fits_features(features, axis, value) for axis, value in features.items())
 
 
-def fits(features: Features, axis: str, value: str) -> bool:
+def fits_features(features: Features, axis: str, value: str) -> bool:
     """Return whether ``axis=value`` clashes with nothing that ``features`` already has."""
     for others in _EXCLUDED.get((axis, value), ()):
         for other, clashing in others:
@@ -114,17 +113,17 @@ def fits(features: Features, axis: str, value: str) -> bool:
     return True
 
 
-def fill(offer: Offer, fixed: Features, rng: random.Random) -> Features | None:
+def complete_features(offer: Offer, fixed: Features, rng: random.Random) -> Features | None:
     """Return whole features that contain ``fixed``, or None where none are possible."""
     # Where functions of Q, K and V are drawn, whose keys are grouped as they are, layers are not.
     excluded = GROUPED_LAYER if "qkv" in offer["form"] else {}
-    if not possible(fixed) or (excluded and excluded.items() <= fixed.items()):
+    if not can_coexist(fixed) or (excluded and excluded.items() <= fixed.items()):
         return None
     features = dict(fixed)
     axes = [axis for axis in offer if axis not in fixed]
     rng.shuffle(axes)
     for axis in axes:
-        values = [value for value in offer[axis] if fits(features, axis, value)]
+        values = [value for value in offer[axis] if fits_features(features, axis, value)]
         if axis in excluded:
             values = [v for v in values if not excluded.items() <= {*features.items(), (axis, v)}]
         if not values:

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mha_parity.cases.clashes import fill, fits, possible
+from mha_parity.cases.clashes import can_coexist, complete_features, fits_features
 from mha_parity.cases.interactions import MissingInteractions
 from mha_parity.cases.sizes import SizeDraw
 from mha_parity.core.case import Case
@@ -16,10 +16,9 @@ from mha_parity.core.features import EXTREME_VALUES, PLAIN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mha_parity.core.features import Offer
+    from mha_parity.cases.sizes import Sizes
+    from mha_parity.core.features import Features, Offer
 
-Features = dict[str, str]
-Sizes = dict[str, int]
 Pair = tuple[tuple[str, str], tuple[str, str]]
 HALF = 0.5
 # Takes no part in the draw: a run with gradients has the cases of a run without.
@@ -47,7 +46,7 @@ def reachable(offer: Offer) -> Offer:
     alone = {axis: values[0] for axis, values in drawn.items() if len(values) == 1}
 
     def occurs(axis: str, value: str, attempts: int) -> bool:
-        return any(fill(drawn, alone | {axis: value}, rng) for _ in range(attempts))
+        return any(complete_features(drawn, alone | {axis: value}, rng) for _ in range(attempts))
 
     reached = offer | {
         axis: tuple(v for v in values if occurs(axis, v, ATTEMPTS))
@@ -122,7 +121,7 @@ class _Replacing:
         able = self._able[case.form]
         regime = self._regimes[able // REPLACED_EVERY % len(self._regimes)]
         own = "distinct" if case.form == "mha" and "distinct" in self._inputs else case.inputs
-        if not possible(features | {"regime": regime, "inputs": own}):
+        if not can_coexist(features | {"regime": regime, "inputs": own}):
             return case
         self._able[case.form] += 1
         return case if able % REPLACED_EVERY else case.replace(regime=regime, inputs=own)
@@ -142,7 +141,9 @@ def cover(offer: Offer, rng: random.Random) -> Iterator[Features]:
         if pair not in left:
             continue
         left.discard(pair)
-        drawn = [f for f in (fill(offer, dict(pair), rng) for _ in range(ATTEMPTS)) if f]
+        drawn = [
+            f for f in (complete_features(offer, dict(pair), rng) for _ in range(ATTEMPTS)) if f
+        ]
         if drawn:
             best = max(drawn, key=lambda features: len(left & _pairs(features, axes)))
             left -= _pairs(best, axes)
@@ -163,9 +164,9 @@ def _random(offer: Offer, rng: random.Random) -> Iterator[Features]:
         for axis, values in offer.items():
             plain = PLAIN[axis]
             open_axis = axis in {"form", "dtype", "heads"} or plain not in values
-            if not open_axis and rng.random() < HALF and fits(fixed, axis, plain):
+            if not open_axis and rng.random() < HALF and fits_features(fixed, axis, plain):
                 fixed[axis] = plain
-        features = fill(offer, fixed, rng) or fill(offer, {}, rng)
+        features = complete_features(offer, fixed, rng) or complete_features(offer, {}, rng)
         if features is not None:
             yield features
 

@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from mha_parity.cases.clashes import fill, fits
+from mha_parity.cases.clashes import complete_features, fits_features
 from mha_parity.core.features import PLAIN
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping
 
-    from mha_parity.cases.sizes import Change
+    from mha_parity.cases.sizes import Change, Sizes
     from mha_parity.core.case import Case
-    from mha_parity.core.features import Offer
+    from mha_parity.core.features import Features, Offer
 
-Features = dict[str, str]
-Sizes = dict[str, int]
 
 # Where a made case has these values, an error of an eighth shows.
 TELLING: Mapping[str, tuple[str, ...]] = {
@@ -60,9 +58,9 @@ class Interaction:
         fixed |= {"form": rng.choice(offer["form"])} if "form" not in fixed else {}
         for axis, values in offer.items():
             plain = PLAIN[axis]
-            if axis not in fixed and plain in values and fits(fixed, axis, plain):
+            if axis not in fixed and plain in values and fits_features(fixed, axis, plain):
                 fixed[axis] = plain
-        return fill(offer, fixed, rng)
+        return complete_features(offer, fixed, rng)
 
 
 def made_equal(changed: str, kept: str) -> Change:

@@ -15,18 +15,24 @@ from typing import TYPE_CHECKING
 from mha_parity.cases.generate import query_shared_with, scale_factor
 from mha_parity.cases.interaction import Interaction, changed_to, has_size, made_equal
 from mha_parity.cases.masks import may_hide_by_numbers
-from mha_parity.cases.sizes import LONG, LONG_LIMIT, PLAIN_LENGTHS, SHORT, SizeDraw, cost
+from mha_parity.cases.sizes import (
+    LONG,
+    LONG_LIMIT,
+    PLAIN_LENGTHS,
+    SHORT,
+    SizeDraw,
+    judging_microseconds,
+)
 from mha_parity.core.case import BLOCK
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Mapping
 
+    from mha_parity.cases.sizes import Sizes
     from mha_parity.core.case import Case
-    from mha_parity.core.features import Offer
+    from mha_parity.core.features import Features, Offer
 
-Features = dict[str, str]
-Sizes = dict[str, int]
 
 EVERY = 2  # made cases have odd places: calls are repeated on even ones
 # By these places most runs have had equal arguments and rare sizes by chance, and single lengths.
@@ -61,7 +67,7 @@ class MissingInteractions:
                         continue
                     sizes = self._sizes.changed(features, each.change)
                     case = make(features, sizes)
-                    costs_little = cost(sizes, features) <= LONG_LIMIT
+                    costs_little = judging_microseconds(sizes, features) <= LONG_LIMIT
                     if costs_little and each.shown_by(case, self._offer):
                         return case
         return None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 GUARD = 67
 
 
-def in_layout(array: Array, memory: str) -> Array:
+def copy_in_layout(array: Array, memory: str) -> Array:
     """Return a fresh copy of ``array`` laid out as the feature ``memory`` says.
 
     Before and after the copy, and between the elements of a sliced one, is NaN (True for masks).

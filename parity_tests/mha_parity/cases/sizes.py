@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping, Sequence
 
+    from mha_parity.core.features import Features
+
     Change = Callable[[Mapping[str, int], random.Random], Mapping[str, int]]
 
-Features = dict[str, str]
 Sizes = dict[str, int]
 
 HEAD_DIMS = (
@@ -162,7 +163,7 @@ class SizeDraw:
             def fits(value: int, name: str = name) -> bool:
                 tried = sizes | {name: value}
                 same = tried["heads_count"] == tried["head_dim"] and features["size"] != "equal"
-                return not same and cost(tried, features) <= limit
+                return not same and judging_microseconds(tried, features) <= limit
 
             sizes[name] = self.rounds[axis].next_fitting(fits) or sizes[name]
 
@@ -300,7 +301,7 @@ def _one_length(sizes: Sizes, kind: str) -> int:
     return max(lengths) if kind == "medium" else sizes["queries"]
 
 
-def cost(sizes: Sizes, features: Features) -> float:
+def judging_microseconds(sizes: Sizes, features: Features) -> float:
     """Return about how many microseconds oracle, bound and judge take, beyond those of any case."""
     queries, keys = sizes["queries"], sizes["keys"]
     if features["inputs"] == "self":

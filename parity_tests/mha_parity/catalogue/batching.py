@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.memory_layout import in_layout
+from mha_parity.cases.memory_layout import copy_in_layout
 from mha_parity.catalogue.base import Attention, Triple
 from mha_parity.catalogue.registry import register_bug
 
@@ -111,7 +111,7 @@ class StridesIgnored(Attention):
         array = getattr(self.problem, name)
         if name not in self.unstrided:
             return self.precise(array)
-        shown = in_layout(array, self.case.memory)
+        shown = copy_in_layout(array, self.case.memory)
         buffer = shown if shown.base is None else np.asarray(shown.base)
         return self.precise(buffer.ravel(order="K")[: array.size].reshape(array.shape))
 

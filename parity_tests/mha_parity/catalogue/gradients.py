@@ -62,7 +62,7 @@ class PaddedScale(VJP):
 class Diagonal(VJP):
     """The softmax as if each weight depended on its own score alone."""
 
-    def level(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (nothing is subtracted)
+    def subtracted_row_term(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (nothing is subtracted)
         """Return 0."""
         return np.zeros((*d_p.shape[:-1], 1), dtype=d_p.dtype)
 
@@ -108,10 +108,10 @@ _enter(
 class NanRows(VJP):
     """0 times NaN in the backward pass of rows that see no key."""
 
-    def level(self, d_p: Array, d_heads: Array) -> Array:
+    def subtracted_row_term(self, d_p: Array, d_heads: Array) -> Array:
         """Let the rows' NaN through."""
         unseen = np.asarray(self.problem.masked_rows())[..., None]
-        return np.where(unseen, np.nan, super().level(d_p, d_heads))
+        return np.where(unseen, np.nan, super().subtracted_row_term(d_p, d_heads))
 
 
 _enter(

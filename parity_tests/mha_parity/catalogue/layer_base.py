@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mha_parity.oracle.eval_orders import EvalOrder
     from mha_parity.targets.conventions.base import Convention
 
-Result = tuple["Array", "Array | None"]
+LayerResult = tuple["Array", "Array | None"]
 
 
 class DropoutAttention(Attention):
@@ -136,7 +136,7 @@ class Layer:
         need_weights: bool = True,
         attn_mask: Array | None = None,
         average_attn_weights: bool = True,
-    ) -> Result:
+    ) -> LayerResult:
         """Return output and weights, in the layout of the inputs."""
         mode = _weights_mode(need_weights, average_attn_weights)
         return self._forward(query, key, value, key_padding_mask, attn_mask, mode)[0]
@@ -150,7 +150,7 @@ class Layer:
         need_weights: bool = True,
         attn_mask: Array | None = None,
         average_attn_weights: bool = True,
-    ) -> tuple[Result, Callable[[Array], dict[str, Array]]]:
+    ) -> tuple[LayerResult, Callable[[Array], dict[str, Array]]]:
         """Return the result of the call, and the function from its cotangent to the gradients."""
         mode = _weights_mode(need_weights, average_attn_weights)
         result, attention = self._forward(query, key, value, key_padding_mask, attn_mask, mode)
@@ -173,7 +173,7 @@ class Layer:
         padding: Array | None,
         attn_mask: Array | None,
         mode: str,
-    ) -> tuple[Result, DropoutAttention]:
+    ) -> tuple[LayerResult, DropoutAttention]:
         batch_first, original = self._layouts(query)
         inputs = self.inputs(*(batch_first(array) for array in (query, key, value)))
         if padding is not None and padding.ndim == 1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.catalogue.base import Attention, attend
 from mha_parity.core.candidate import FunctionCandidate
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -100,7 +100,7 @@ def whole_offer() -> dict[str, tuple[str, ...]]:
     Biases all or none, as torch's layer: that some are left out is for layers without them.
     """
     whole = {axis: tuple(values) for axis, values in AXES.items()}
-    return offer(**whole | {"gradients": ("no",), "bias": ("no", "yes")})
+    return make_offer(**whole | {"gradients": ("no",), "bias": ("no", "yes")})
 
 
 CATALOGUE: dict[str, Bug] = {}

@@ -53,7 +53,7 @@ def _changed(problem: Problem, names: Iterable[str], change: Callable[[Array], A
     return problem.replace(**changes)
 
 
-def shortened(problem: Problem) -> Problem | None:
+def first_half(problem: Problem) -> Problem | None:
     """Return the problem with the first half of its queries and keys; None where there is none."""
     if min(problem.case.queries, problem.case.keys) < MIN_LENGTH:
         return None
@@ -84,7 +84,7 @@ def first_sample(problem: Problem) -> Problem | None:
     return problem.replace(case=problem.case.replace(batch=1), **changes)
 
 
-def other_masks(problem: Problem) -> Problem | None:
+def masks_shifted_by_one_key(problem: Problem) -> Problem | None:
     """Return the problem with its masks moved on by one key; None where that changes nothing.
 
     Lengths hide the last keys and no others: each sample gets another length.

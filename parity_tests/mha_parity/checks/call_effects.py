@@ -28,7 +28,7 @@ from mha_parity.checks.forbidden_modules import ForbiddenModules
 from mha_parity.core.candidate import REMARK, Answer, CandidateError
 from mha_parity.core.compare import describe_difference, equal_up_to_rounding
 from mha_parity.core.features import AXES, PLAIN
-from mha_parity.core.global_state import GlobalState, seeded
+from mha_parity.core.global_state import GlobalState, call_with_seeds
 from mha_parity.targets.attribution import attributed
 from mha_parity.targets.own_backward import own_backward
 
@@ -185,8 +185,8 @@ class MonitoredCandidate:
 
         ``kept`` is ``answer`` with a copy of its output.
         """
-        second, states = seeded(1, self.bound, problem)
-        third, others = seeded(2, self.bound, problem)
+        second, states = call_with_seeds(1, self.bound, problem)
+        third, others = call_with_seeds(2, self.bound, problem)
         for owner in states:
             if states[owner] == others.get(owner):
                 yield f"global state unchanged: the call seeds {owner} global generator."

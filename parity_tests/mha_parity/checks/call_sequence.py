@@ -87,7 +87,7 @@ class CallSequence:
     @cached_property
     def half(self) -> list[Step]:
         """The call with half the lengths and other, smaller rows; none where one is left."""
-        short = altered.shortened(altered.scaled_rows(self.other.problem, 0.5))
+        short = altered.first_half(altered.scaled_rows(self.other.problem, 0.5))
         if short is None or self.bound.of_one_length:
             return []
         return [
@@ -124,7 +124,7 @@ class CallSequence:
         masks = [
             Step(each, said)
             for each, said in (
-                (altered.other_masks(problem), "these rows with other masks"),
+                (altered.masks_shifted_by_one_key(problem), "these rows with other masks"),
                 (self.bare(problem), "these rows without masks"),
             )
             if each is not None

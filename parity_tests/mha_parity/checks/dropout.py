@@ -165,14 +165,14 @@ class TrainingModeAnswer:
         return bool(alike.all() and not off.any() and (clean >= -self.atol).all())
 
     @cached_property
-    def halves(self) -> Array:
+    def weights_by_half(self) -> Array:
         """The weights in training as both halves of each head show them, (N, H, L, 2, S)."""
         return self._read(self.answer)
 
     @property
     def dropped(self) -> Array:
         """The weights that multiplied the values in training."""
-        return self.halves[..., 0, :]
+        return self.weights_by_half[..., 0, :]
 
     @property
     def atol(self) -> float:
@@ -209,7 +209,7 @@ class TrainingModeAnswer:
 
 def weight_findings(bound: Convention, trained: TrainingModeAnswer, number: int) -> Iterator[str]:
     """Check which weights are dropped, and the factor on the others."""
-    difference = np.abs(trained.halves[..., 0, :] - trained.halves[..., 1, :])
+    difference = np.abs(trained.weights_by_half[..., 0, :] - trained.weights_by_half[..., 1, :])
     if not (difference <= trained.atol).all():
         if bound.drops_as_torch:
             yield (

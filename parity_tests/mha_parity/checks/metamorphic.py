@@ -298,7 +298,7 @@ def judge_relation(
         units = difference / np.maximum(np.where(compared, allowed, 1.0), TINY)
     index = np.unravel_index(np.argmax(units), units.shape)
     wrong = bool(units[index] > 1)
-    place = place_at(problem, index)
+    place = output_place(problem, index)
     detail = (
         f"with {related.change} the output is {actual[index]:.9g} at {place}, but should be "
         f"{expected[index]:.9g} by the target's own first output."
@@ -314,7 +314,7 @@ def judge_relation(
     )
 
 
-def place_at(problem: Problem, index: tuple[np.intp, ...]) -> Place:
+def output_place(problem: Problem, index: tuple[np.intp, ...]) -> Place:
     """Return the place of an element of the output, (sample, row, head and its column)."""
     sample, row, column = (int(i) for i in index)
     return Place(sample, column // problem.v_head_dim, row, column % problem.v_head_dim)

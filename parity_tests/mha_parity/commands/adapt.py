@@ -12,7 +12,7 @@ from mha_parity.targets.fit import adapter_source
 from mha_parity.targets.load import load
 
 
-def source(target: str) -> str:
+def source_of_adapter(target: str) -> str:
     """Return the source of an adapter.
 
     Raises

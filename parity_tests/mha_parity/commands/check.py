@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import mha_torch
-from mha_parity.core.environment import require
+from mha_parity.core.environment import require_extra
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
 from mha_parity.core.verdict import Outcome, Refusal
@@ -61,7 +61,7 @@ def check(asked: argparse.Namespace, console: Console) -> int:
     address = asked.scheduler
     with nullcontext() if address is None else dask_cluster(address) as executor:
         verdicts, refused = _all_judged(runs, executor) if runs else ([], [])
-    show(verdicts, asked, console, [*nowhere, *refused])
+    report_verdicts(verdicts, asked, console, [*nowhere, *refused])
     _say_refused(refused, several=several)
     refused += nowhere
     statuses = [v.outcome.exit_status for v in verdicts] + [REFUSED] * bool(refused)
@@ -88,13 +88,13 @@ def need_reports(asked: argparse.Namespace) -> None:
         A file cannot be written, or what makes the page is not installed.
 
     """
-    files.writable(getattr(asked, kind) for kind in files.MAKE)
+    files.require_writable_files(getattr(asked, kind) for kind in files.MAKE)
     if asked.html:
-        require("jinja2", "report")
-        require("matplotlib", "report")
+        require_extra("jinja2", "report")
+        require_extra("matplotlib", "report")
 
 
-def show(
+def report_verdicts(
     verdicts: list[Verdict],
     asked: argparse.Namespace,
     console: Console,
@@ -103,14 +103,14 @@ def show(
     """Print the verdicts; the reports named are written as well, with what was refused."""
     names = {kind: getattr(asked, kind) for kind in files.MAKE}
     # Before anything is printed: a pipe that closes early loses no file.
-    written = [f" {line}" for line in files.write(verdicts, names, refused)]
+    written = [f" {line}" for line in files.write_reports(verdicts, names, refused)]
     if asked.github:
         files.append_summary(verdicts, refused)
         written += github.workflow_commands(verdicts)
         written += [github.could_not_judge(_with_target(each)) for each in refused]
     with encoding.closed_pipe_ignored():
         for verdict in verdicts:
-            terminal.show(verdict, console, verbose=asked.verbose)
+            terminal.print_verdict(verdict, console, verbose=asked.verbose)
         for line in written:
             console.print(line, soft_wrap=True, markup=False, highlight=False)
 

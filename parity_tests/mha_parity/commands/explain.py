@@ -45,7 +45,7 @@ class BugExample:
     wrong: Array | None
 
 
-def find(name: str) -> Bug:
+def bug_named(name: str) -> Bug:
     """Return the bug called ``name``.
 
     Raises
@@ -61,10 +61,10 @@ def find(name: str) -> Bug:
     raise ValueError(f"got the bug {name!r}, but the catalogue has no such one; {hint}")
 
 
-def show(name: str, console: Console) -> None:
+def print_bug(name: str, console: Console) -> None:
     """Print the story of the bug called ``name``."""
-    bug = find(name)
-    said = list(rows(bug))
+    bug = bug_named(name)
+    said = list(bug_rows(bug))
     page = ReportText(console.width, names=max(len(each) for each, _ in said))
     page.block(said)
     for line in page.lines[1:]:
@@ -81,7 +81,7 @@ def show(name: str, console: Console) -> None:
         _example(bug, console)
 
 
-def rows(bug: Bug) -> Iterator[tuple[str, Text]]:
+def bug_rows(bug: Bug) -> Iterator[tuple[str, Text]]:
     """Yield what the catalogue knows about the bug, a row each."""
     yield "bug", Text(f"{bug.title}  [{bug.id}]", style="bold")
     yield "family", Text(FAMILIES[bug.family])
@@ -110,7 +110,7 @@ def _example(bug: Bug, console: Console) -> None:
     examples: list[BugExample] = []
     tried = 0
     for seed in RUNS:
-        examples += [e for case in _cases(bug, seed) if (e := example(bug, case)) is not None]
+        examples += [e for case in _cases(bug, seed) if (e := bug_example(bug, case)) is not None]
         tried += TRIED
         if examples:
             break
@@ -132,7 +132,7 @@ def _spellings(bug: Bug, first: BugExample) -> Iterator[Bug]:
     if first.problem.case.keys > MANY:
         for kind in bug.kinds[1:]:
             other = dataclasses.replace(bug, kinds=(kind,))
-            if example(other, first.problem.case) is not None:
+            if bug_example(other, first.problem.case) is not None:
                 yield other
 
 
@@ -142,7 +142,7 @@ def _cases(bug: Bug, seed: int) -> Iterator[Case]:
         yield case if "memory" in bug.needs else case.replace(memory="c")
 
 
-def example(bug: Bug, case: Case) -> BugExample | None:
+def bug_example(bug: Bug, case: Case) -> BugExample | None:
     """Return what the bug shows on a case; None where it shows nothing."""
     problem = make_problem(case)
     right = attend(Attention, problem)
@@ -175,7 +175,7 @@ def _shrunk(bug: Bug, first: BugExample) -> BugExample:
 
     def still(case: Case) -> bool:
         nonlocal best
-        found = example(bug, case)
+        found = bug_example(bug, case)
         if found is None or _large(first) > _large(found) or found.what != first.what:
             return False
         if (found.wrong is None) is not (first.wrong is None) or _empty(found) > _empty(first):

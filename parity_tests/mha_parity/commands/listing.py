@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WHOLE_LINES = 10_000  # columns
 
 
-def show(what: str | None, console: Console) -> None:
+def print_listing(what: str | None, console: Console) -> None:
     """Print the conventions, features, bugs or variants; without a name the number of each."""
     rows = _ROWS[what]() if what else _lists()
     # A pipe takes an entry a line, for grep and the like.

@@ -38,7 +38,7 @@ def record(
         A target cannot be opened, or the file cannot be written.
 
     """
-    files.writable([path])
+    files.require_writable_files([path])
     asked = [(name, options) for name in targets] or list(default_set(options))
     cases = dict(each for name, share in asked for each in _cases(name, share))
     shares_nan = tuple(dtype for dtype in AXES["dtype"] if rows_share_nan(dtype))
@@ -49,7 +49,7 @@ def record(
         for done, (case, own) in enumerate(cases.items(), start=1):
             recorded.append(record_case(kept, case, own))
             tick(done, len(cases))
-    size = answers_file.write(path, kept, recorded, compact=compact)
+    size = answers_file.write_record(path, kept, recorded, compact=compact)
     console.print(f"{len(cases)} cases, {size / 1e6:.1f} MB: {path}", highlight=False)
     return 0
 

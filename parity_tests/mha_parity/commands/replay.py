@@ -7,16 +7,16 @@ import pdb  # noqa: T100  (what --pdb asks for)
 import shlex
 from typing import TYPE_CHECKING, cast
 
-from mha_parity.cases.clashes import possible
+from mha_parity.cases.clashes import can_coexist
 from mha_parity.core.case import parse
-from mha_parity.oracle.recorded import NotRecordedError, problem_of, using
+from mha_parity.oracle.recorded import NotRecordedError, problem_of, using_record
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.report import case_view
 from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.by_answers import record_of
 from mha_parity.run.case_detail import case_detail
 from mha_parity.run.case_run import run_case
-from mha_parity.run.weights_pictures import picture_of
+from mha_parity.run.weights_pictures import draw_picture
 from mha_parity.targets.conventions.calls import target_errors
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def replay(
     case = _parsed(text, target)
     case = case.replace(gradients="yes") if options.grad else case
     settings = settings_of(options)
-    with using(record_of(options)), opened as candidate:
+    with using_record(record_of(options)), opened as candidate:
         require_offered(case, candidate.offer, target)
         require_solvable(case, getattr(candidate, "own_weights", None))
         calls: list[str] = []
@@ -76,9 +76,9 @@ def replay(
             describe(calls.append)
         asked = DebuggedCandidate(cast("MonitoredCandidate", candidate).bound) if pdb else candidate
         case_result = run_case(asked, case, settings)
-        picture = picture_of(candidate, case_result, settings) if display else None
+        picture = draw_picture(candidate, case_result, settings) if display else None
     detail = case_detail(case_result, settings, call=next(iter(calls), ""))
-    case_view.show(detail, target, console)
+    case_view.print_case(detail, target, console)
     if display and picture:
         display(picture)
     return int(case_result.fails)
@@ -118,7 +118,7 @@ def require_solvable(case: Case, own: OwnWeights | None) -> None:
         raise
     except Exception as error:  # noqa: BLE001  (whatever impossible sizes raise, in torch too)
         said = str(error).partition("\n")[0]
-    if said or not possible(case.features()):
+    if said or not can_coexist(case.features()):
         raise ValueError(
             f"got the case {case.id}, but no problem has its sizes and features together"
             f"{said and f' ({said})'}; copy the id of a report."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mha_parity.commands.check import need_reports, runs_of, show, worst_status
+from mha_parity.commands.check import need_reports, report_verdicts, runs_of, worst_status
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.report import files
 from mha_parity.report.progress import error_console, progress
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OF_MERGE = ("html", "junit", "markdown", "sarif", "github")
 
 
-def check(asked: argparse.Namespace, console: Console) -> int:
+def check_shard(asked: argparse.Namespace, console: Console) -> int:
     """Judge one shard of each target and write it; return 0, whatever was found.
 
     Raises
@@ -45,9 +45,9 @@ def check(asked: argparse.Namespace, console: Console) -> int:
     if given:
         flag = given[0].replace("_", "-")
         raise ValueError(f"got --{flag} with --shard, which has no verdict; leave --{flag} out.")
-    files.writable([asked.json])
+    files.require_writable_files([asked.json])
     runs = [_run_shard(target, own, shard) for target, own in runs_of(asked, options)]
-    shard_file.write(asked.json, runs)
+    shard_file.write_shards(asked.json, runs)
     for run in runs:
         results = run.found.case_results
         failing = sum(each.fails for each in results)
@@ -72,10 +72,10 @@ def merge(asked: argparse.Namespace, console: Console) -> int:
 
     """
     need_reports(asked)
-    runs = of_one_run([(path, shard_file.read(path)) for path in asked.files])
+    runs = of_one_run([(path, shard_file.read_shards(path)) for path in asked.files])
     drawn = any(getattr(asked, name) for name in ("html", "markdown", "github"))
     verdicts = [_merged(shards, draw=drawn) for shards in runs]
-    show(verdicts, asked, console)
+    report_verdicts(verdicts, asked, console)
     return worst_status([verdict.outcome.exit_status for verdict in verdicts])
 
 

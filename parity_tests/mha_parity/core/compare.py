@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 ROUNDINGS = 256
 
 
-def nonfinite_agree(expected: Array, actual: Array) -> Array:
+def same_kind(expected: Array, actual: Array) -> Array:
     """Return where both are finite, both NaN, or both the same infinity."""
     finite = np.isfinite(expected) & np.isfinite(actual)
     return np.asarray(finite | (np.isnan(expected) & np.isnan(actual)) | (expected == actual))
@@ -36,7 +36,7 @@ def absolute_difference(expected: Array, actual: Array) -> Array:
         if np.isfinite(distance).all():  # then all of a and b are finite: most calls end here
             return np.asarray(distance)
         difference = np.where(np.isfinite(a) & np.isfinite(b), distance, 0.0)
-    return np.asarray(np.where(nonfinite_agree(a, b), difference, np.inf))
+    return np.asarray(np.where(same_kind(a, b), difference, np.inf))
 
 
 def max_difference(expected: Array, actual: Array) -> float:

@@ -20,7 +20,7 @@ def installed(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def require(module: str, extra: str) -> None:
+def require_extra(module: str, extra: str) -> None:
     """Say in one sentence which extra a missing module belongs to.
 
     Raises

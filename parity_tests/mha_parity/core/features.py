@@ -120,14 +120,15 @@ PLAIN: Mapping[str, str] = MappingProxyType(
 # NaN, and rounding errors are as large as the number itself.
 EXTREME_VALUES = ("infinite_value", "largest_value")
 
-Offer = dict[str, tuple[str, ...]]
+Features = dict[str, str]  # axis -> value
+Offer = dict[str, tuple[str, ...]]  # axis -> values
 
 
-def offer(**axes: str | Iterable[str]) -> Offer:
+def make_offer(**axes: str | Iterable[str]) -> Offer:
     """Return what a candidate offers: the named values on the named axes, the plain one elsewhere.
 
-    ``offer(inputs=("self", "cross"), bias=("no", "yes"))``. Axes that describe the data and not an
-    ability (heads, size, regime, memory) are offered whole unless they are named.
+    ``make_offer(inputs=("self", "cross"), bias=("no", "yes"))``. Axes that describe the data and
+    not an ability (heads, size, regime, memory) are offered whole unless they are named.
     """
     whole = {"heads", "size", "regime", "memory"}
     result = {

@@ -67,7 +67,7 @@ def _of_torch() -> tuple[bool, Any] | None:
     return None if torch is None else (torch.is_grad_enabled(), torch.get_default_dtype())
 
 
-class Generator(NamedTuple):
+class GlobalGenerator(NamedTuple):
     """A global generator; ``key`` makes its state comparable."""
 
     seed: Callable[[int], object]
@@ -76,24 +76,24 @@ class Generator(NamedTuple):
     key: Callable[[Any], object]
 
 
-def _generators() -> dict[str, Generator]:
+def _generators() -> dict[str, GlobalGenerator]:
     """Return the global generators, by their owner."""
     legacy: Any = np.random
     found = {
-        "NumPy's": Generator(
+        "NumPy's": GlobalGenerator(
             legacy.seed, legacy.get_state, legacy.set_state, lambda s: (s[1].tobytes(), s[2])
         ),
-        "Python's": Generator(random.seed, random.getstate, random.setstate, lambda s: s),
+        "Python's": GlobalGenerator(random.seed, random.getstate, random.setstate, lambda s: s),
     }
     if "torch" in sys.modules:
         own: Any = sys.modules["torch"].default_generator
-        found["torch's"] = Generator(
+        found["torch's"] = GlobalGenerator(
             own.manual_seed, own.get_state, own.set_state, lambda s: s.numpy().tobytes()
         )
     return found
 
 
-def seeded(
+def call_with_seeds(
     seed: int, candidate: Callable[[Problem], Answer], problem: Problem
 ) -> tuple[Array, dict[str, object]]:
     """Return the output with the global generators seeded, and their states afterwards.
@@ -107,7 +107,7 @@ def seeded(
 
 
 @contextmanager
-def seeded_generators(seed: int) -> Iterator[dict[str, Generator]]:
+def seeded_generators(seed: int) -> Iterator[dict[str, GlobalGenerator]]:
     """Seed the global generators, and leave them as they were found."""
     generators = _generators()
     found = {owner: each.state() for owner, each in generators.items()}

@@ -60,7 +60,7 @@ def dump(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     return b"".join((LENGTH.pack(len(text)), text, *parts))
 
 
-def load(block: bytes, *, copied: bool = True) -> tuple[dict[str, Array], dict[str, str]]:
+def load_tensors(block: bytes, *, copied: bool = True) -> tuple[dict[str, Array], dict[str, str]]:
     """Return the arrays and the metadata of a block; ``copied``, or as they lie in it.
 
     Raises

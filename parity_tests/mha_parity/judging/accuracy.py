@@ -55,7 +55,7 @@ def torch_output(problem: Problem, path: str = PINNED_PATH) -> Array:
 
     def computed() -> dict[str, Array]:
         try:
-            return {"output": computed_output(problem, path)}
+            return {"output": installed_torch_output(problem, path)}
         except mha_torch.PathNotTakenError:
             return {}
 
@@ -65,7 +65,7 @@ def torch_output(problem: Problem, path: str = PINNED_PATH) -> Array:
     return found["output"]
 
 
-def computed_output(problem: Problem, path: str) -> Array:
+def installed_torch_output(problem: Problem, path: str) -> Array:
     """Return the output of the torch that is installed, whatever a record has.
 
     Raises
@@ -120,7 +120,7 @@ def relative_error(problem: Problem, reference: Reference, output: Array) -> flo
     return judged.unit * float((judged.error(output) / judged.rounding).max(initial=1))
 
 
-def times_torch(problem: Problem, reference: Reference, output: Array) -> float:
+def error_over_torch(problem: Problem, reference: Reference, output: Array) -> float:
     """Return the candidate's error over torch's.
 
     1 where neither has an error above one rounding of the reference; infinite where torch

@@ -34,7 +34,7 @@ def error_units(
     allowed = allowed_error(problem, reference, judged, settings.k)
     error = np.abs(np.asarray(judged.difference(np.asarray(answer.output)), dtype=np.float64))
     units = np.nan_to_num(error, nan=np.inf, posinf=np.inf) / np.maximum(
-        judged.spread(allowed), TINY
+        judged.broadcast_groups(allowed), TINY
     )
     return np.asarray(units.reshape(judged.shape))
 

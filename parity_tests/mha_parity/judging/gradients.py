@@ -118,7 +118,7 @@ def _of_shared_heads(problem: Problem, name: str, right: ReferenceGradient) -> R
         return right
     reach = problem.sum_shared_heads(name, np.abs(right.value).astype(np.float64) + right.limit)
     added = problem.num_heads // problem.case.kv_heads_count - 1
-    made = error_model(problem.dtype).factor(added, 1) * reach
+    made = error_model(problem.dtype).error_factor(added, 1) * reach
     return ReferenceGradient(value, problem.sum_shared_heads(name, right.limit) + made)
 
 
@@ -150,7 +150,7 @@ def _summed(
         return right
     parts = [right[name] for name in shared]
     reach = sum(np.abs(part.value).astype(np.float64) + part.limit for part in parts)
-    made = error_model(problem.dtype).factor(len(parts) - 1, 1) * np.asarray(reach)
+    made = error_model(problem.dtype).error_factor(len(parts) - 1, 1) * np.asarray(reach)
     limit = np.asarray(sum(part.limit for part in parts) + made)
     total = ReferenceGradient(np.asarray(sum(part.value for part in parts)), limit)
     kept = {name: each for name, each in right.items() if name not in shared}

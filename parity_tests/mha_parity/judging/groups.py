@@ -66,7 +66,7 @@ class JudgedArray:
         grouped = np.abs(array).reshape(self.shape)
         return np.asarray(grouped.max(axis=self.axes, initial=0), dtype=np.float64)
 
-    def spread(self, groups: Array) -> Array:
+    def broadcast_groups(self, groups: Array) -> Array:
         """Return the value of each group at every element."""
         expanded = np.expand_dims(groups, self.axes)
         return np.asarray(np.broadcast_to(expanded, self.shape).reshape(self.reference.shape))

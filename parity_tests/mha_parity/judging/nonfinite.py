@@ -18,7 +18,7 @@ import numpy as np
 
 from mha_parity.cases.rng import largest_number
 from mha_parity.core.arrays import merge_heads
-from mha_parity.core.compare import as_float64, nonfinite_agree
+from mha_parity.core.compare import as_float64, same_kind
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.options import POLICIES, Policy
 from mha_parity.oracle.error_bound import roundoff, smallest_number
@@ -248,4 +248,4 @@ def kind_mismatch(judged: JudgedArray, answer: Array, excepted: Array) -> Array:
     with np.errstate(all="ignore"):
         expected = judged.reference.astype(answer.dtype).astype(np.float64)
         found = answer.astype(np.float64)
-    return np.asarray(~nonfinite_agree(expected, found) & ~excepted)
+    return np.asarray(~same_kind(expected, found) & ~excepted)

@@ -230,7 +230,7 @@ class OutputJudge:
             beyond = self.settings.brief and self._beyond_every_order(judged, error)
             if beyond:
                 break
-        units = difference / judged.spread(allowed)
+        units = difference / judged.broadcast_groups(allowed)
         numbers: dict[str, object] = {}
         if units.size:
             group = np.unravel_index(int((error / allowed).argmax()), error.shape)
@@ -263,7 +263,7 @@ class OutputJudge:
         """Return whether the worst row is beyond what roundings that scatter do to it."""
         if self.problem.dtype.itemsize <= 2:
             return False
-        units = np.where(judged.finite, difference / judged.spread(judged.rounding), 0)
+        units = np.where(judged.finite, difference / judged.broadcast_groups(judged.rounding), 0)
         sample, row, _ = np.unravel_index(int(units.argmax()), units.shape)
         limit = probable_error(self.problem, self.reference, int(sample), int(row))
         return bool((difference[sample, row] > limit).any())
@@ -294,7 +294,7 @@ class OutputJudge:
         limit = judged.of(limits.output, limits.weights)
         if judged.name != "averaged":
             return limit
-        roundings = error_model(self.problem.dtype).factor(self.problem.num_heads, 1)
+        roundings = error_model(self.problem.dtype).error_factor(self.problem.num_heads, 1)
         return np.asarray(limit + roundings * (judged.reference + limit))
 
     def _beyond_every_order(self, judged: JudgedArray, error: Array) -> bool:
@@ -321,7 +321,7 @@ class OutputJudge:
                     check_result, detail=f"{units:.3g} times what is allowed as a match."
                 )
             return check_result
-        times = accuracy.times_torch(self.problem, self.reference, self.answer.output)
+        times = accuracy.error_over_torch(self.problem, self.reference, self.answer.output)
         detail = f"the error is {times:.3g} times torch's own."
         if check_result.improbable:
             detail = f"{detail.removesuffix('.')}{_IMPROBABLE}"

@@ -118,7 +118,7 @@ def is_tested(case: Case) -> bool:
 class SystematicErrorTest:
     """Gathers the signed errors of a run.
 
-    ``sums`` has by (dtype, group) and per direction the sums of the rows that ``case_terms``
+    ``sums`` has by (dtype, group) and per direction the sums of the rows that ``case_sums``
     returns; ``spread_counts`` by dtype the number of cases, and of those whose errors spread too
     far; ``last`` the last case of each dtype.
     """
@@ -160,9 +160,9 @@ class SystematicErrorTest:
         pushed, norms = pushed / sigma**2 / unit, norms / sigma**2
         energy = (error**2).sum(axis=(0, 2, 3))[:, None] / sigma**2 / unit**2
         for head in range(0 if problem.w_out is not None else min(HEADS, problem.num_heads)):
-            terms = case_terms(pushed[head], norms[head], energy[head])
+            terms = case_sums(pushed[head], norms[head], energy[head])
             self.sums[case.dtype, f"head {head}"] += terms
-        terms = case_terms(pushed.sum(axis=0), norms.sum(axis=0), energy.sum(axis=0))
+        terms = case_sums(pushed.sum(axis=0), norms.sum(axis=0), energy.sum(axis=0))
         for group in ("all", *(f"{axis}={value}" for axis, value in case.features().items())):
             self.sums[case.dtype, group] += terms
 
@@ -210,7 +210,7 @@ class SystematicErrorTest:
         A finding in some heads alone is named by its head, one with some feature by the feature.
         """
         best: dict[str, SystematicError] = {}
-        for finding in sorted(self.findings(), key=finding_order):
+        for finding in sorted(self.findings(), key=finding_sort_key):
             best[finding.dtype] = finding
         return [
             CheckResult(
@@ -236,7 +236,7 @@ def _no_cases() -> Array:
     return np.zeros(2, dtype=np.int64)
 
 
-def finding_order(finding: SystematicError) -> tuple[bool, float, float]:
+def finding_sort_key(finding: SystematicError) -> tuple[bool, float, float]:
     """Return how much a finding says: over all cases or a head, explaining much, surely."""
     broad = finding.group == "all" or finding.group.startswith("head")
     return broad, round(finding.share, 1), finding.statistic
@@ -262,7 +262,7 @@ def larger_statistic(sums: Array) -> Array:
     return np.asarray(np.maximum(above, below))
 
 
-def case_terms(pushed: Array, norms: Array, energy: Array) -> Array:
+def case_sums(pushed: Array, norms: Array, energy: Array) -> Array:
     """Return what one case adds to the sums, for each direction, with b = pushed / norms.
 
     1, w, w b, w^2, w^2 b, w^2 b^2, and the share of the error along the direction. The weight

@@ -15,7 +15,7 @@ import numpy as np
 
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.oracle.eval_orders import EVAL_ORDERS, NARROW, EvalOrder, Prepared, attend_in_order
-from mha_parity.oracle.recorded import active, kept_result
+from mha_parity.oracle.recorded import active_record, kept_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -62,7 +62,7 @@ class OrderSpread:
 
     def errors(self, quantity: JudgedArray) -> Iterator[Array]:
         """Yield, order after order, the largest finite error so far in each group."""
-        if quantity.whole and self._orders == EVAL_ORDERS and active() is not None:
+        if quantity.whole and self._orders == EVAL_ORDERS and active_record() is not None:
             kind = f"{SPREAD}{quantity.name}"
             yield from kept_result(kind, self._problem, lambda: self._all_errors(quantity))[
                 "errors"

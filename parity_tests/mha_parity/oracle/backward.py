@@ -18,7 +18,7 @@ import numpy as np
 
 from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.oracle.error_arithmetic import Bounded
-from mha_parity.oracle.error_bound import SCALING, ErrorModel, bound_in
+from mha_parity.oracle.error_bound import SCALING, ErrorModel, bound_with_model
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -41,7 +41,7 @@ class _Backward:
         self, problem: Problem, reference: Reference, cotangent: Array, arithmetic: ErrorModel
     ) -> None:
         self.problem = problem
-        limits = bound_in(arithmetic, problem, reference)
+        limits = bound_with_model(arithmetic, problem, reference)
         unseen = np.asarray(problem.masked_rows())[..., None]
 
         def number(value: Array, error: Array) -> Bounded:

@@ -41,7 +41,7 @@ class Bounded:
     def _made(
         self, value: Array, carried: Array, max_magnitude: Array, terms: int, stored: int
     ) -> Bounded:
-        made = self.machine.factor(terms, stored) * max_magnitude + self.machine.step
+        made = self.machine.error_factor(terms, stored) * max_magnitude + self.machine.step
         return Bounded(value, np.asarray(carried + made), self.machine)
 
     def __matmul__(self, other: Bounded) -> Bounded:

@@ -71,7 +71,7 @@ class ErrorModel:
     step: float
     probabilistic: bool = False
 
-    def factor(self, terms: float, roundings: float) -> float:
+    def error_factor(self, terms: float, roundings: float) -> float:
         """Bound ``terms`` factors 1 + e of a sum, and ``roundings`` to the dtype after it."""
         if self.unit == self.sums:
             return self._gamma(terms + roundings, self.unit)
@@ -126,7 +126,9 @@ def bound(problem: Problem, reference: Reference, *, probabilistic: bool = False
     """Return the bound for answers in the problem's dtype. Rows without a key are NaN."""
     if not probabilistic and reference in _KEPT:
         return _KEPT[reference]
-    found = bound_in(error_model(problem.dtype, probabilistic=probabilistic), problem, reference)
+    found = bound_with_model(
+        error_model(problem.dtype, probabilistic=probabilistic), problem, reference
+    )
     if not probabilistic:
         _KEPT[reference] = found
     return found
@@ -150,7 +152,7 @@ def error_model(dtype: np.dtype[np.generic], *, probabilistic: bool = False) -> 
     return ErrorModel(unit, min(unit, 2.0**-24), smallest_number(dtype), probabilistic)
 
 
-def bound_in(arithmetic: ErrorModel, problem: Problem, reference: Reference) -> ErrorBound:
+def bound_with_model(arithmetic: ErrorModel, problem: Problem, reference: Reference) -> ErrorBound:
     """Return the bound for answers in some arithmetic, be it the problem's own or another."""
     with np.errstate(all="ignore"):
         return _bound(problem, reference, arithmetic)
@@ -165,7 +167,7 @@ def _bound(problem: Problem, reference: Reference, arithmetic: ErrorModel) -> Er
     shift = _shift(problem, logits, (q, k, dq, dk), arithmetic)
     dp, anew = _softmax(p, shift)
     rescalings = min(_records(logits) + 2, logits.shape[-1])
-    normalising = arithmetic.factor(
+    normalising = arithmetic.error_factor(
         logits.shape[-1] + NORMALISING + RESCALE * rescalings, 4 + rescalings
     ) + _logarithm(logits, arithmetic)
     weights = np.minimum(dp + normalising * (p + dp), 1 + normalising) + arithmetic.step
@@ -187,7 +189,7 @@ def _projection(problem: Problem, which: str, rows: Array, arithmetic: ErrorMode
     reach = inputs @ factor
     if bias is not None:
         reach = reach + _magnitude(bias)
-    error = arithmetic.factor(weight.shape[-1] + 1, 2) * reach
+    error = arithmetic.error_factor(weight.shape[-1] + 1, 2) * reach
     error = error + _unread(inputs, factor, arithmetic)
     heads = split_heads(error + arithmetic.step, problem.num_heads)
     appended = rows.shape[2] - heads.shape[2]
@@ -226,13 +228,13 @@ def _shift(
     scale = abs(problem.scale)
     carried = scale * (_product(dq, k) + _product(q + dq, dk))
     reach = scale * _product(q, k) + carried
-    error = carried + arithmetic.factor(q.shape[-1] + SCALING + MASKING, SCALING + 3) * reach
+    error = carried + arithmetic.error_factor(q.shape[-1] + SCALING + MASKING, SCALING + 3) * reach
     for mask, other in (("attn_mask", "key_padding_mask"), ("key_padding_mask", "attn_mask")):
         if getattr(problem, mask) is not None:
             alone = np.abs(problem.replace(**{other: None}).additive())
-            error = error + arithmetic.factor(0, MASKING + 1) * alone
+            error = error + arithmetic.error_factor(0, MASKING + 1) * alone
     distance = logits.max(axis=-1, keepdims=True, initial=-np.inf) - logits
-    moved = error + arithmetic.factor(0, 1) * distance + arithmetic.factor(EXP, 1)
+    moved = error + arithmetic.error_factor(0, 1) * distance + arithmetic.error_factor(EXP, 1)
     return np.asarray(
         np.where(np.isneginf(logits), 0.0, np.minimum(moved + arithmetic.step, LIMIT))
     )
@@ -260,7 +262,7 @@ def _logarithm(logits: Array, arithmetic: ErrorModel) -> Array:
     if not logits.shape[-1]:
         return np.zeros((1, 1, 1, 1))
     reach = np.abs(logits.max(axis=-1, keepdims=True)) + math.log(logits.shape[-1])
-    return np.asarray(np.expm1(np.minimum(arithmetic.factor(LOGARITHM, 1) * reach, LIMIT)))
+    return np.asarray(np.expm1(np.minimum(arithmetic.error_factor(LOGARITHM, 1) * reach, LIMIT)))
 
 
 def _heads(
@@ -286,6 +288,6 @@ def output_error(problem: Problem, heads: Array, error: Array, arithmetic: Error
     reach = (heads + error) @ weight
     if problem.b_out is not None:
         reach = reach + _magnitude(problem.b_out)
-    made = arithmetic.factor(len(weight) + 1, 2) * reach
+    made = arithmetic.error_factor(len(weight) + 1, 2) * reach
     made = made + _unread(heads + error, weight, arithmetic)
     return np.asarray(error @ weight + made + arithmetic.step)

@@ -75,10 +75,10 @@ class VJP:
     def _scores(self, d_heads: Array) -> Array:
         """Return the gradient of the logits."""
         d_p = self._product(d_heads, self.v.swapaxes(-1, -2))
-        level = self.level(d_p, d_heads)
+        level = self.subtracted_row_term(d_p, d_heads)
         return self.does.stage(self.p * self.does.step(d_p - self.does.step(level)))
 
-    def level(self, d_p: Array, d_heads: Array) -> Array:
+    def subtracted_row_term(self, d_p: Array, d_heads: Array) -> Array:
         """Return what is subtracted from each row of dP."""
         pairs = (d_heads, self.heads) if self.order.normalise == "after" else (self.p, d_p)
         return self.does.sum(self.does.step(pairs[0] * pairs[1]), self.order.sums)

@@ -1,7 +1,7 @@
 """What torch computes of a problem: computed now, kept for a record, or taken from one.
 
-All that judging asks of torch goes through ``torch_result``. Within ``using(record)`` a record
-takes part: an open one keeps what torch computes, a closed one answers in torch's place.
+All that judging asks of torch goes through ``torch_result``. Within ``using_record(record)`` a
+record takes part: an open one keeps what torch computes, a closed one answers in torch's place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mha_parity.core.own_weights import OwnWeights
     from mha_parity.core.problem import Problem
 
-Result = Mapping[str, "Array"]
+RecordedArrays = Mapping[str, "Array"]
 
 
 class NotRecordedError(ValueError):
@@ -43,13 +43,15 @@ class Record:
     """
 
     problems: dict[Case, Problem] = field(default_factory=dict)
-    results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    results: dict[tuple[str, str], RecordedArrays] = field(default_factory=dict)
     exposed: dict[Case, frozenset[str]] = field(default_factory=dict)
     shares_nan: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     closed: bool = False
 
-    def result(self, kind: str, problem: Problem, compute: Callable[[], Result]) -> Result:
+    def result(
+        self, kind: str, problem: Problem, compute: Callable[[], RecordedArrays]
+    ) -> RecordedArrays:
         """Return a result that is kept, or compute and keep it."""
         key = kind, digest(problem)
         if key not in self.results:
@@ -66,7 +68,7 @@ _active: list[Record] = []
 
 
 @contextmanager
-def using(record: Record | None) -> Iterator[None]:
+def using_record(record: Record | None) -> Iterator[None]:
     """Within, let the record take part; None: no record does."""
     if record is None:
         yield
@@ -78,20 +80,22 @@ def using(record: Record | None) -> Iterator[None]:
         _active.pop()
 
 
-def active() -> Record | None:
+def active_record() -> Record | None:
     """Return the record that takes part, if any."""
     return _active[-1] if _active else None
 
 
 def asks_torch() -> bool:
     """Return whether torch is asked for what no record has."""
-    record = active()
+    record = active_record()
     return record is None or not record.closed
 
 
-def kept_result(kind: str, problem: Problem, compute: Callable[[], Result]) -> Result:
+def kept_result(
+    kind: str, problem: Problem, compute: Callable[[], RecordedArrays]
+) -> RecordedArrays:
     """Return arrays that follow from a problem without torch: a record saves their computation."""
-    record = active()
+    record = active_record()
     if record is None:
         return compute()
     found = record.results.get((kind, digest(problem)))
@@ -106,11 +110,13 @@ def load_torch() -> None:
     _ = mha_torch.multihead_attention
 
 
-def torch_result(kind: str, problem: Problem, compute: Callable[[], Result]) -> Result:
+def torch_result(
+    kind: str, problem: Problem, compute: Callable[[], RecordedArrays]
+) -> RecordedArrays:
     """Return arrays that torch computes of a problem, ``compute`` does where no record has them."""
-    record = active()
+    record = active_record()
 
-    def contiguous() -> Result:  # as from a file: the order of sums depends on the memory
+    def contiguous() -> RecordedArrays:  # as from a file: the order of sums depends on the memory
         return {name: np.ascontiguousarray(array) for name, array in compute().items()}
 
     return contiguous() if record is None else record.result(kind, problem, contiguous)
@@ -118,7 +124,7 @@ def torch_result(kind: str, problem: Problem, compute: Callable[[], Result]) -> 
 
 def problem_of(case: Case, own: OwnWeights | None = None) -> Problem:
     """Return the problem of a case, as recorded or generated, with a layer's own weights."""
-    record = active()
+    record = active_record()
     found = None if record is None else record.problems.get(case)
     problem = make_problem(case) if found is None else found
     return problem if own is None else own.problem(problem)
@@ -126,7 +132,7 @@ def problem_of(case: Case, own: OwnWeights | None = None) -> Problem:
 
 def rows_share_nan(dtype: str) -> bool:
     """Return whether a NaN reaches another row by way of torch's product in this dtype."""
-    record = active()
+    record = active_record()
     if record is not None and record.closed:
         return dtype in record.shares_nan
     return mha_torch.rows_share_nan(dtype)

@@ -26,18 +26,18 @@ def nan_past_rows(problem: Problem) -> Array:
     rows: Array = np.asarray(problem.masked_rows())
     if not rows.any() or not rows_share_nan(problem.case.dtype):
         return np.zeros(problem.output_shape, dtype=bool)
-    heads = rows | reached(rows, problem.weights_shape[-1])
+    heads = rows | rows_before_marked(rows, problem.weights_shape[-1])
     places = np.repeat(heads.swapaxes(1, 2), problem.v_head_dim, axis=2)
     if problem.case.form == "qkv":
         return places
     rows, width = np.asarray(places.any(axis=2)), problem.output_shape[2]
-    batch_first = reached(rows, width)
-    sequence_first = reached(rows.T, width).T
+    batch_first = rows_before_marked(rows, width)
+    sequence_first = rows_before_marked(rows.T, width).T
     # The output projection takes NaN of one head to all: 0 times NaN is NaN.
     return np.asarray(places | (rows | batch_first | sequence_first)[..., None])
 
 
-def reached(rows: Array, terms: int) -> Array:
+def rows_before_marked(rows: Array, terms: int) -> Array:
     """Return the rows, stored in this order, that are followed by a marked one within a tile."""
     flat = rows.ravel()
     after = -(-(-terms % TILE) // max(terms, 1))  # rows that begin in what is read past the end

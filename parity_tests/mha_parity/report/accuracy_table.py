@@ -16,17 +16,17 @@ ByDtype = dict[str, "Accuracy"]
 ENOUGH = 5  # cases: a median of fewer says little of a feature
 
 
-def rows(verdict: Verdict, contender: str, axis: str = "", value: str = "") -> ByDtype:
+def accuracy_by_dtype(verdict: Verdict, contender: str, axis: str = "", value: str = "") -> ByDtype:
     """Return the rows of one contender over all cases, or over those of a feature, by dtype."""
     asked = (contender, axis, value)
     found = verdict.accuracy_table
     return {row.dtype: row for row in found if (row.contender, row.axis, row.value) == asked}
 
 
-def table(verdict: Verdict) -> Iterator[dict[str, str]]:
+def accuracy_rows(verdict: Verdict) -> Iterator[dict[str, str]]:
     """Yield a row a dtype: errors in units of torch's own, and the bits that are right."""
-    torchs = rows(verdict, PINNED_PATH)
-    own = rows(verdict, TARGET)
+    torchs = accuracy_by_dtype(verdict, PINNED_PATH)
+    own = accuracy_by_dtype(verdict, TARGET)
     for each in verdict.accuracy:
         yield {
             "dtype": each.dtype,
@@ -38,7 +38,7 @@ def table(verdict: Verdict) -> Iterator[dict[str, str]]:
         }
 
 
-def summary(verdict: Verdict) -> str:
+def accuracy_sentence(verdict: Verdict) -> str:
     """Return the largest median and the worst error in units of torch's own, with their dtypes."""
     median = max(verdict.accuracy, key=lambda each: each.median_times_torch)
     worst = max(verdict.accuracy, key=lambda each: each.worst_times_torch)
@@ -60,13 +60,17 @@ def _bits(row: Accuracy | None) -> str:
 def paths(verdict: Verdict) -> list[tuple[str, ByDtype]]:
     """Return the rows of torch's other paths, where they were taken, by path."""
     named = dict.fromkeys(row.contender for row in verdict.accuracy_table)
-    return [(path, rows(verdict, path)) for path in named if path not in {TARGET, PINNED_PATH}]
+    return [
+        (path, accuracy_by_dtype(verdict, path))
+        for path in named
+        if path not in {TARGET, PINNED_PATH}
+    ]
 
 
 def rows_by_feature(verdict: Verdict) -> list[tuple[str, ByDtype]]:
     """Return the target's rows by feature, in the features' order and words."""
     named = [(axis, value) for axis, values in AXES.items() for value in values]
-    found = ((label(*each), rows(verdict, TARGET, *each)) for each in named)
+    found = ((label(*each), accuracy_by_dtype(verdict, TARGET, *each)) for each in named)
     return [(words, by_dtype) for words, by_dtype in found if by_dtype]
 
 

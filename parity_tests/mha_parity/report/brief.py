@@ -30,7 +30,7 @@ def first_line(verdict: Verdict) -> str:
     return f"{verdict.sentence} {wording.certainty(first).capitalize()}: {first.title}"
 
 
-def summary(verdict: Verdict) -> str:
+def short_cause(verdict: Verdict) -> str:
     """Return the bug and the count, or what else is found, for a line that a terminal cuts."""
     said = verdict.sentence.removeprefix(f"Parity does not hold: {verdict.target} ")
     if not verdict.diagnosis:
@@ -55,7 +55,7 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
     """Yield names and what each says."""
     for diagnosis in verdict.diagnosis[:1]:
         yield from _diagnosis(diagnosis)
-        yield from (("look at", each) for each in wording.suspects(verdict))
+        yield from (("look at", each) for each in wording.suspect_lines(verdict))
     full = wording.failures_in_full(verdict)
     for failure in full[:1]:
         yield from _failure(failure)
@@ -84,13 +84,13 @@ def _diagnosis(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
 def _failure(failure: Failure) -> Iterator[tuple[str, str]]:
     result = failure.check_result
     yield "fails", f"{result.check}: {result.severity.value}"
-    for number, line in enumerate(wording.formatted(result.detail, DETAIL).splitlines()):
+    for number, line in enumerate(wording.shorten_output(result.detail, DETAIL).splitlines()):
         yield "" if number else "because", line
     if result.where is not None:
         if str(result.where) not in result.detail:
             yield "where", str(result.where)
         if math.isfinite(result.error):
-            yield "error", wording.error(result)
+            yield "error", wording.error_words(result)
     yield "case", failure.case.id
     yield "replay", failure.replay
 

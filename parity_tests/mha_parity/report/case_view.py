@@ -32,7 +32,7 @@ FEW = 16  # numbers that are shown rather than summed up
 LINES = 24
 
 
-def show(detail: CaseDetail, target: str, console: Console) -> None:
+def print_case(detail: CaseDetail, target: str, console: Console) -> None:
     """Print one case: its inputs, masks, numbers, error map and check results."""
     page = ReportText(console.width)
     console.print()
@@ -128,9 +128,9 @@ def _judged(check_result: CheckResult) -> Pairs:
         _style(status),
     )
     if check_result.where is not None and check_result.allowed > 0:
-        said.append(f"\n{wording.error(check_result)}, at {check_result.where}", "dim")
+        said.append(f"\n{wording.error_words(check_result)}, at {check_result.where}", "dim")
     if check_result.detail:
-        said.append(f"\n{wording.formatted(check_result.detail, LINES)}")
+        said.append(f"\n{wording.shorten_output(check_result.detail, LINES)}")
     return [("fails" if status == "fail" else "check", said)]
 
 

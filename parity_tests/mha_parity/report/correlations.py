@@ -96,11 +96,11 @@ def by_concentration(verdict: Verdict) -> list[Axis]:
     return sorted(axes(verdict), key=lambda axis: (axis.concentrated, spread(axis)), reverse=True)
 
 
-def common(verdict: Verdict) -> list[Axis]:
+def axes_common_to_failures(verdict: Verdict) -> list[Axis]:
     """Return the axes of which all failing cases have one value, or one of a few."""
     return [axis for axis in axes(verdict) if axis.concentrated and axis.passes_plain]
 
 
-def absent(verdict: Verdict) -> list[Axis]:
+def axes_absent_from_failures(verdict: Verdict) -> list[Axis]:
     """Return the axes that have a few values which no failing case has."""
     return [axis for axis in axes(verdict) if axis.concentrated and not axis.passes_plain]

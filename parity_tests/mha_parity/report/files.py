@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.report import github, junit, markdown, sarif
-from mha_parity.report.json_document import SCHEMA, document, refusal
+from mha_parity.report.json_document import SCHEMA, refusal, verdict_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Make = Callable[[Sequence[Verdict], Sequence[Refusal]], str]
 
 
-def writable(names: Iterable[str | None]) -> None:
+def require_writable_files(names: Iterable[str | None]) -> None:
     """Make sure, before a long run, that its reports can be written.
 
     Raises
@@ -39,7 +39,7 @@ def writable(names: Iterable[str | None]) -> None:
             raise ValueError(f"{name} is a folder, but should be a file; name a file in it.")
 
 
-def write(
+def write_reports(
     verdicts: Sequence[Verdict],
     names: Mapping[str, str | None],
     refused: Sequence[Refusal] = (),
@@ -71,7 +71,7 @@ def append_summary(verdicts: Sequence[Verdict], refused: Sequence[Refusal] = ())
 
 def as_json(verdicts: Sequence[Verdict], refused: Sequence[Refusal] = ()) -> str:
     """Return one verdict's document, or several under ``runs``."""
-    documents = [*map(document, verdicts), *map(refusal, refused)]
+    documents = [*map(verdict_document, verdicts), *map(refusal, refused)]
     whole: Any = documents[0] if len(documents) == 1 else {"schema": SCHEMA, "runs": documents}
     return json.dumps(whole, indent=2, allow_nan=False) + "\n"
 

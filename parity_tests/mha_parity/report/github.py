@@ -42,7 +42,7 @@ def could_not_judge(sentence: str) -> str:
 def _message(verdict: Verdict) -> str:
     lines = [first_line(verdict)]
     lines += [f"remedy: {each.remedy}" for each in verdict.diagnosis[:1] if each.remedy]
-    lines += [f"look at: {each}" for each in wording.suspects(verdict)]
+    lines += [f"look at: {each}" for each in wording.suspect_lines(verdict)]
     lines += [f"replay: {each.replay}" for each in wording.failures_in_full(verdict)[:1]]
     return "\n".join(lines)
 

@@ -57,8 +57,8 @@ def document(
         "precision": accuracy_table,
         "plots": plots,
         "source_lines": source_view.source_lines,
-        "formatted": lambda detail: wording.formatted(detail, LINES),
-        "picture_of": picture_of,
+        "formatted": lambda detail: wording.shorten_output(detail, LINES),
+        "picture_of_failure": picture_of_failure,
         "gradient_of": gradient_of,
         "heads": heads,
         "panels": panels,
@@ -66,8 +66,8 @@ def document(
         "separator_caption": separator_caption,
         "unit_rows": unit_rows,
         "unit_columns": unit_columns,
-        "units": units,
-        "heat": heat,
+        "format_units": format_units,
+        "excess_colour": excess_colour,
         "share": css_percentage,
         "breakable": breakable,
     }
@@ -76,7 +76,7 @@ def document(
     return template.render(**shown, **helpers) + "\n"
 
 
-def picture_of(verdict: Verdict, failure: Failure) -> WeightsPicture | None:
+def picture_of_failure(verdict: Verdict, failure: Failure) -> WeightsPicture | None:
     """Return the picture of one failure, if there is one."""
     found = (p for p in verdict.pictures if p.check == failure.check_result.check)
     return next(found, None) if failure.first_seen is not None else None
@@ -209,7 +209,7 @@ def breakable(text: str) -> str:
     return markupsafe.Markup("<wbr>").join(pieces)
 
 
-def units(value: float) -> str:
+def format_units(value: float) -> str:
     """Return a number of allowed errors in few characters."""
     if not math.isfinite(value):
         return "no number"
@@ -221,7 +221,7 @@ def units(value: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def heat(value: float) -> float:
+def excess_colour(value: float) -> float:
     """Return how far an error is beyond what is allowed, 0 (within) to 1 (``DECADES`` beyond)."""
     if not value > 1:
         return 1.0 if math.isnan(value) else 0.0

@@ -24,7 +24,7 @@ SCHEMA = "mha-parity-identity/1"
 STATUS = {True: "pass", False: "fail", None: "inconclusive"}  # of a measure, in the report's words
 
 
-def show(card: IdentityCard, console: Console) -> None:
+def print_identity_card(card: IdentityCard, console: Console) -> None:
     """Print the card: what the target computes, a line for each experiment, then what departs."""
     page = ReportText(console.width, names=max(len(named(each)[0]) for each in card.measures) + 2)
     page.block([_line(each) for each in card.measures])
@@ -68,14 +68,14 @@ def _cause(cause: Diagnosis) -> Pairs:
     ]
 
 
-def as_json(cards: list[IdentityCard]) -> str:
+def identities_as_json(cards: list[IdentityCard]) -> str:
     """Return one card's document, or several under ``runs``."""
-    documents = [document(card) for card in cards]
+    documents = [identity_document(card) for card in cards]
     whole: Any = documents[0] if len(documents) == 1 else {"schema": SCHEMA, "runs": documents}
     return json.dumps(whole, indent=2, allow_nan=False) + "\n"
 
 
-def document(card: IdentityCard) -> dict[str, Any]:
+def identity_document(card: IdentityCard) -> dict[str, Any]:
     """Return the card as plain JSON values."""
     points = card.transfer
     return {

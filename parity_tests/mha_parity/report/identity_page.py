@@ -22,7 +22,7 @@ LETTER = 6  # the width of a letter of a label
 MARGIN = 42
 
 
-def page(cards: list[IdentityCard]) -> str:
+def render_identity_page(cards: list[IdentityCard]) -> str:
     """Return the page's HTML."""
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     body = "\n".join("\n".join(_article(card)) for card in cards)

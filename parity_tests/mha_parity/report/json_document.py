@@ -26,7 +26,7 @@ SCHEMA = "mha-parity/2"
 REFUSED = "refused"
 
 
-def document(verdict: Verdict) -> dict[str, Any]:
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
     """Return the verdict as plain JSON values."""
     return {
         "schema": SCHEMA,

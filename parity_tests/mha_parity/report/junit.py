@@ -137,7 +137,7 @@ def _text(verdict: Verdict, failures: Iterable[Failure] = ()) -> str:
     for failure in list(failures) or verdict.failures:
         check_result = failure.check_result
         lines += [
-            f"{check_result.check}: {wording.formatted(check_result.detail, LINES)}",
+            f"{check_result.check}: {wording.shorten_output(check_result.detail, LINES)}",
             f"  {failure.replay}",
         ]
     return "\n".join(lines)

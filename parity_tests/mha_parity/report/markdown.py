@@ -31,7 +31,9 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
     yield f"## {sign} {escaped(verdict.sentence)}"
     yield from ("", escaped(wording.environment_line(verdict)))
     for number, diagnosis in enumerate(verdict.diagnosis):
-        lines = [] if number else [("look at", code(each)) for each in wording.suspects(verdict)]
+        lines = (
+            [] if number else [("look at", code(each)) for each in wording.suspect_lines(verdict)]
+        )
         yield from ("", *_rows([*_diagnosis(diagnosis), *lines]))
     full = wording.failures_in_full(verdict)
     for failure in full:
@@ -60,8 +62,8 @@ def _failure(failure: Failure) -> Iterator[str]:
     result = failure.check_result
     yield f"### {escaped(result.check)}: {result.severity.value}"
     if result.detail:
-        yield from ("", *_block(wording.formatted(result.detail, LINES)))
-    rows = [("error", escaped(wording.error(result)))] if result.where is not None else []
+        yield from ("", *_block(wording.shorten_output(result.detail, LINES)))
+    rows = [("error", escaped(wording.error_words(result)))] if result.where is not None else []
     yield from ("", *_rows([*rows, ("case", code(failure.case.id)), ("replay", "")]))
     yield from ("", *_block(failure.replay))
 
@@ -78,10 +80,10 @@ def _picture(picture: WeightsPicture) -> Iterator[str]:
 def _judged(verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "judged", escaped(wording.judged_counts(verdict))
     if verdict.accuracy:
-        yield "accuracy", escaped(accuracy_table.summary(verdict))
+        yield "accuracy", escaped(accuracy_table.accuracy_sentence(verdict))
     if wording.untested(verdict):
         yield "untested", escaped(wording.untested_sentence(verdict))
-    for status, names in wording.parameters(verdict):
+    for status, names in wording.unpassed_parameters(verdict):
         yield status, escaped(", ".join(names))
     yield "not offered", escaped(" · ".join(wording.not_offered(verdict, whole_reasons=False)))
     yield "not drawn", escaped(wording.not_drawn(verdict))

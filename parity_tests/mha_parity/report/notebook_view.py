@@ -106,5 +106,5 @@ def as_text(verdict: Verdict, *, verbose: bool = False) -> str:
     text = io.StringIO()
     width = min(shutil.get_terminal_size((WIDTH, 0)).columns, MAX_WIDTH)
     plain = Console(file=text, width=width, color_system=None, force_jupyter=False)
-    terminal.show(verdict, plain, verbose=verbose)
+    terminal.print_verdict(verdict, plain, verbose=verbose)
     return text.getvalue()

@@ -54,7 +54,7 @@ def _results(verdict: Verdict) -> list[dict[str, Any]]:
 
 
 def _text(verdict: Verdict, failure: Failure) -> str:
-    detail = wording.formatted(failure.check_result.detail, 1)
+    detail = wording.shorten_output(failure.check_result.detail, 1)
     return "\n".join(filter(None, [first_line(verdict), detail, f"replay: {failure.replay}"]))
 
 

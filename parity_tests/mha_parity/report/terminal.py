@@ -24,7 +24,7 @@ SHOWN_NAMES = 6  # of what is not offered, without -v
 SHOWN_LINES = 8  # of a target's output before it failed
 
 
-def show(verdict: Verdict, console: Console, *, verbose: bool = False) -> None:
+def print_verdict(verdict: Verdict, console: Console, *, verbose: bool = False) -> None:
     """Print the report: verdict, bug, failures, what was judged and what was not.
 
     ``verbose`` adds every feature and check, and the tables of accuracy. A report longer than the
@@ -32,7 +32,7 @@ def show(verdict: Verdict, console: Console, *, verbose: bool = False) -> None:
     """
     page = ReportText(console.width)
     for number, diagnosis in enumerate(verdict.diagnosis):
-        page.block(_diagnosis(diagnosis, () if number else wording.suspects(verdict)))
+        page.block(_diagnosis(diagnosis, () if number else wording.suspect_lines(verdict)))
     full = wording.failures_in_full(verdict)
     full = full if verbose else full[:1]
     for failure in full:
@@ -97,12 +97,12 @@ def _failure(failure: Failure) -> Pairs:
         ("fails", Text(f"{check_result.check}: {check_result.severity.value}", style="bold red"))
     ]
     if check_result.detail:
-        pairs.append(("because", Text(wording.formatted(check_result.detail, SHOWN_LINES))))
+        pairs.append(("because", Text(wording.shorten_output(check_result.detail, SHOWN_LINES))))
     if check_result.where is not None:
         if str(check_result.where) not in check_result.detail:
             pairs.append(("where", Text(str(check_result.where))))
         if math.isfinite(check_result.error):
-            pairs.append(("error", Text(wording.error(check_result))))
+            pairs.append(("error", Text(wording.error_words(check_result))))
     pairs.append(("case", Text(failure.case.id)))
     if failure.first_seen is not None and failure.first_seen != failure.case:
         pairs.append(("shrunk from", Text(failure.first_seen.id, "dim")))
@@ -111,7 +111,7 @@ def _failure(failure: Failure) -> Pairs:
 
 def _also(failure: Failure) -> tuple[str, Text]:
     check_result = failure.check_result
-    first = wording.formatted(check_result.detail, SHOWN_LINES).partition("\n")[0]
+    first = wording.shorten_output(check_result.detail, SHOWN_LINES).partition("\n")[0]
     return ("also fails", Text.assemble(f"{check_result.check}: ", (first, "dim")))
 
 
@@ -121,10 +121,12 @@ def _correlations(verdict: Verdict, page: ReportText, *, absent: bool) -> Pairs:
     ``absent`` ones narrow down an unknown cause, and add nothing to a known one.
     """
     pairs: Pairs = []
-    for number, axis in enumerate(correlations.common(verdict)):
+    for number, axis in enumerate(correlations.axes_common_to_failures(verdict)):
         name = "and" if number else wording.COMMON
         pairs.append((name, page.flow(_counted(row) for row in axis.failing)))
-    passing = [row for axis in correlations.absent(verdict) for row in axis.passing]
+    passing = [
+        row for axis in correlations.axes_absent_from_failures(verdict) for row in axis.passing
+    ]
     if passing and absent:
         pairs.append((wording.ABSENT, page.flow(_counted(row) for row in passing)))
     return pairs
@@ -151,7 +153,7 @@ def _judged(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
         pairs.append(("untested", page.flow(_value(row) for row in untested)))
         if not verdict.failed:
             pairs.append(("", Text(wording.untested_sentence(verdict), style="yellow")))
-    for status, names in wording.parameters(verdict):
+    for status, names in wording.unpassed_parameters(verdict):
         pairs.append((status, page.flow(Text(each) for each in names)))
     reasons = wording.not_offered(verdict, whole_reasons=verbose)
     missing = [Text(each, style="dim") for each in reasons]
@@ -172,14 +174,14 @@ def _accuracy(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
     pairs: Pairs = []
     if verdict.accuracy:
         pairs += _tables(verdict, page) if verbose else []
-        short = Text(accuracy_table.summary(verdict))
+        short = Text(accuracy_table.accuracy_sentence(verdict))
         pairs += [] if verbose else [("accuracy", short)]
         if furthest := accuracy_table.furthest(verdict):
             pairs.append(("least accurate", Text(furthest)))
     worst = verdict.worst
     if worst is not None and verdict.outcome is not Outcome.FAIL:
         bound = ", within the rounding bound" * (worst.severity is Severity.LESS_ACCURATE)
-        pairs.append(("worst error", Text(f"{worst.check}: {wording.error(worst)}{bound}")))
+        pairs.append(("worst error", Text(f"{worst.check}: {wording.error_words(worst)}{bound}")))
         pairs.append(("", Text(worst.case.id, "dim")))
     if sensitivity := wording.sensitivity(verdict):
         pairs.append((wording.SENSITIVITY, Text(sensitivity)))
@@ -190,7 +192,7 @@ def _tables(verdict: Verdict, page: ReportText) -> Pairs:
     """Return the errors by dtype, and those of torch's other paths."""
     pairs = [
         ("accuracy", Text("errors in units of torch's own in the same dtype", "dim")),
-        ("", page.table(list(accuracy_table.table(verdict)))),
+        ("", page.table(list(accuracy_table.accuracy_rows(verdict)))),
     ]
     dtypes = [each.dtype for each in verdict.accuracy]
     paths = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """Return a time with three digits and its unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if value >= 0.9995 * size:
@@ -11,7 +11,7 @@ def seconds(value: float) -> str:
     return f"{two_decimals(value / 1e-6)} µs"
 
 
-def memory(value: int | None) -> str:
+def format_memory(value: int | None) -> str:
     """Return bytes in MiB or GiB."""
     if value is None:
         return ""
@@ -19,12 +19,12 @@ def memory(value: int | None) -> str:
     return f"{mib / 1024:.2f} GiB" if mib >= 1000 else f"{two_decimals(max(mib, 0.0))} MiB"
 
 
-def rate(value: float | None) -> str:
+def format_rate(value: float | None) -> str:
     """Return operations a second in 10^9."""
     return "" if value is None else two_decimals(value / 1e9)
 
 
-def share(value: float | None) -> str:
+def format_share(value: float | None) -> str:
     """Return a share in per cent."""
     return "" if value is None else f"{100 * value:.0f} %"
 

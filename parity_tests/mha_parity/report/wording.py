@@ -52,7 +52,7 @@ def feature_words(row: FeatureRow) -> str:
     return label(row.axis, row.value)
 
 
-def error(check_result: CheckResult) -> str:
+def error_words(check_result: CheckResult) -> str:
     """Return the error of a check result next to what was allowed."""
     actual, allowed = check_result.error, check_result.allowed
     if not math.isfinite(actual):
@@ -109,7 +109,7 @@ def explains(diagnosis: Diagnosis) -> str:
     return f"{diagnosis.explains:.0%} of the failing answers compared"
 
 
-def suspects(verdict: Verdict) -> list[str]:
+def suspect_lines(verdict: Verdict) -> list[str]:
     """Return the lines in which the first cause most likely lies: "file:line: text"."""
     source = verdict.source
     if source is None:
@@ -126,7 +126,7 @@ def source_links(source: str) -> list[tuple[str, str]]:
     return found
 
 
-def formatted(detail: str, lines: int) -> str:
+def shorten_output(detail: str, lines: int) -> str:
     """Return the first line and the last lines of a long text, without control characters.
 
     Of a crash's stacks the target's own frames are left, with short names of files.
@@ -225,7 +225,7 @@ def _reason(row: FeatureRow, *, whole: bool) -> str:
     return f"{kept.rstrip(' ,;:(')} ..."
 
 
-def parameters(verdict: Verdict) -> list[tuple[str, list[str]]]:
+def unpassed_parameters(verdict: Verdict) -> list[tuple[str, list[str]]]:
     """Return the names of the parameters that were not passed, by status."""
     by_status = [
         (status, [each for each in verdict.parameters if each.status is status])

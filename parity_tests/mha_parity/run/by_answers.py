@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mha_parity.answers import answers_file
 from mha_parity.core.environment import TORCH, installed
 from mha_parity.core.options import Options
-from mha_parity.oracle.recorded import active
+from mha_parity.oracle.recorded import active_record
 
 if TYPE_CHECKING:
     from mha_parity.core.case import Case
@@ -46,7 +46,7 @@ def record_of(options: Options) -> Record | None:
 
     """
     need_torch_or_answers(options)
-    return None if options.answers is None else answers_file.read(options.answers)
+    return None if options.answers is None else answers_file.read_record(options.answers)
 
 
 def recorded_cases(record: Record, offer: Offer, options: Options) -> tuple[Case, ...]:
@@ -80,7 +80,7 @@ def without_torch(options: Options, cases: tuple[Case, ...]) -> Options:
 
 def remarks() -> tuple[str, ...]:
     """Say by what is judged, and what that leaves out; nothing where torch is asked."""
-    record = active()
+    record = active_record()
     if record is None:
         return ()
     by = record.environment

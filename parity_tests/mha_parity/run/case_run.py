@@ -15,12 +15,12 @@ from mha_parity.core.compare import as_float64
 from mha_parity.core.features import EXTREME_VALUES
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging import power
-from mha_parity.judging.accuracy import TORCH_PATHS, measure_errors, times_torch
+from mha_parity.judging.accuracy import TORCH_PATHS, error_over_torch, measure_errors
 from mha_parity.judging.gradients import CHECK, judge_gradients
 from mha_parity.judging.nonfinite import overflow_rows, sum_overflow_rows
 from mha_parity.judging.output import OVERFLOWING, OVERFLOWS, SUM_OVERFLOWS, judge_answer
 from mha_parity.oracle.error_bound import output_bound
-from mha_parity.oracle.recorded import active, problem_of
+from mha_parity.oracle.recorded import active_record, problem_of
 from mha_parity.oracle.reference import reference_answer
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _judged(
 
 def _exposed(problem: Problem, reference: Reference) -> frozenset[str]:
     """Return the gross errors that the case exposes: recorded, else computed."""
-    record = active()
+    record = active_record()
     known = None if record is None else record.exposed.get(problem.case)
     return power.exposed_errors(problem, reference) if known is None else known
 
@@ -251,7 +251,7 @@ def _with_accuracy(
         if check_result.check == "output" and not check_result.severity.fails and times is None:
             times = known.get(TARGET)
             if times is None and check_result.severity is Severity.LESS_ACCURATE:
-                times = times_torch(problem, reference, answer.output)
+                times = error_over_torch(problem, reference, answer.output)
         yield check_result if times is None else replace(check_result, times_torch=times)
 
 

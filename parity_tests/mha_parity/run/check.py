@@ -12,7 +12,7 @@ from mha_parity.core.environment import environment
 from mha_parity.core.options import Options
 from mha_parity.core.threads import in_one_thread
 from mha_parity.judging.systematic_error import SystematicErrorTest
-from mha_parity.oracle.recorded import active, asks_torch, load_torch, using
+from mha_parity.oracle.recorded import active_record, asks_torch, load_torch, using_record
 from mha_parity.run.build_verdict import build_verdict, settings_of
 from mha_parity.run.by_answers import record_of, recorded_cases, without_torch
 from mha_parity.run.case_run import CaseResult, shows_failure
@@ -65,7 +65,7 @@ def check(
     options = options or Options()
     name = target or candidate.name
     repro = repro or Repro(name, options)
-    with using(record_of(options)):
+    with using_record(record_of(options)):
         found, options = run_all(candidate, options, target, progress, executor=executor)
         return verdict_of(candidate, options, name, repro, found)
 
@@ -92,7 +92,7 @@ def run_all(
 ) -> tuple[RunResult, Options]:
     """Return the results of all cases of a shard, and the options with what a record leaves."""
     started = time.perf_counter()
-    record = active()
+    record = active_record()
     here = executor is None and process_count(options, target) == 1
     # A page may be drawn of a shard when it is merged.
     kept = KeptResults(drawn=options.draw or shard != WHOLE)

@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mha_parity.core.environment import require
+from mha_parity.core.environment import require_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def dask_cluster(address: str) -> Iterator[Executor]:
         one worker after the other died of the same cases.
 
     """
-    require("distributed", EXTRA)
+    require_extra("distributed", EXTRA)
     from distributed import Client, KilledWorker
 
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mha_parity.cases.asking_order import asked_cases
 from mha_parity.cases.covering import drawn_cases, reachable
-from mha_parity.cases.sizes import FULL_LIMIT, cost
+from mha_parity.cases.sizes import FULL_LIMIT, judging_microseconds
 from mha_parity.core.candidate import NOT_ASKED, CandidateError, ask
 from mha_parity.core.features import has_one_kv_head
 
@@ -192,6 +192,9 @@ def _squared(case: Case) -> Case:
     """
     sizes = {"batch": case.batch, "heads_count": case.heads_count, "head_dim": case.head_dim}
     for length in (case.queries, min(case.queries, case.keys)):
-        if cost({**sizes, "queries": length, "keys": length}, case.features()) <= FULL_LIMIT:
+        if (
+            judging_microseconds({**sizes, "queries": length, "keys": length}, case.features())
+            <= FULL_LIMIT
+        ):
             break
     return case.replace(queries=length, keys=length)

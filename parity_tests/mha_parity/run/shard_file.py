@@ -42,19 +42,19 @@ class ShardRun:
     found: RunResult
 
 
-def write(path: str, runs: Sequence[ShardRun]) -> None:
+def write_shards(path: str, runs: Sequence[ShardRun]) -> None:
     """Write one shard of the runs over one or several targets."""
     document = {"schema": SCHEMA, "runs": [_encoded(run) for run in runs]}
     Path(path).write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
 
 
-def read(path: str) -> list[ShardRun]:
+def read_shards(path: str) -> list[ShardRun]:
     """Return the runs of a file, a shard of each.
 
     Raises
     ------
     ValueError
-        There is no such file, or it is not what ``write`` writes.
+        There is no such file, or it is not what ``write_shards`` writes.
 
     """
     try:

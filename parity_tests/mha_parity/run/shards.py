@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mha_parity import __version__
 from mha_parity.core.environment import VERSIONS
 from mha_parity.judging.systematic_error import SystematicErrorTest
-from mha_parity.oracle.recorded import using
+from mha_parity.oracle.recorded import using_record
 from mha_parity.run.build_verdict import settings_of
 from mha_parity.run.by_answers import record_of
 from mha_parity.run.case_run import CaseResult, run_cases
@@ -39,7 +39,7 @@ def run_shard(
     candidate: Candidate, options: Options, target: str, shard: Shard, progress: Progress
 ) -> ShardRun:
     """Run one shard of the cases, and keep what the verdict over the whole run needs."""
-    with using(record_of(options)):
+    with using_record(record_of(options)):
         found, ran = run_all(candidate, options, target, progress, shard)
     return ShardRun(target, options, shard, ran.cases, found)
 
@@ -55,7 +55,7 @@ def merged(shards: Sequence[ShardRun], candidate: Candidate, options: Options) -
     """
     target, total = shards[0].target, shards[0].total
     repro = Repro(target, options)
-    with using(record_of(options)):
+    with using_record(record_of(options)):
         found = _all_results(shards)
         narrowed = replace(options, cases=total, shrink=options.answers is None)
         found.case_results = _with_arrays(candidate, found.case_results, narrowed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mha_parity.cases.clashes import possible
+from mha_parity.cases.clashes import can_coexist
 from mha_parity.core.check_result import Severity
 from mha_parity.core.features import PLAIN
 from mha_parity.run.case_run import run_case
@@ -93,7 +93,7 @@ def smallest_failing_case(
     current, tried = case, {case}
     while True:
         for smaller in _simpler(current):
-            if smaller in tried or not possible(smaller.features()) or not offered(smaller):
+            if smaller in tried or not can_coexist(smaller.features()) or not offered(smaller):
                 continue
             if left == 0:
                 return current

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import mha_torch
-from mha_parity.core.compare import nonfinite_agree
+from mha_parity.core.compare import same_kind
 from mha_parity.core.environment import TORCH, installed
 from mha_parity.core.threads import in_one_thread
 from mha_parity.core.verdict import PINNED_PATH
-from mha_parity.judging.accuracy import OUTPUT, TORCH_PATHS, computed_output
+from mha_parity.judging.accuracy import OUTPUT, TORCH_PATHS, installed_torch_output
 from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import allowed_error
-from mha_parity.oracle.recorded import active, digest, load_torch
+from mha_parity.oracle.recorded import active_record, digest, load_torch
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.targets import load
 
@@ -90,7 +90,7 @@ class PathChange:
 
 def notes(target: str, cases: Iterable[Case]) -> tuple[str, ...]:
     """Return a sentence for each path; nothing where the target is not torch's own layer."""
-    record = active()
+    record = active_record()
     if record is None or not record.closed or not is_torch_layer(target):
         return ()
     then, now = record.environment.get(TORCH, "?"), mha_torch.describe()[TORCH]
@@ -113,14 +113,14 @@ def path_changes(record: Record, cases: Iterable[Case]) -> list[PathChange]:
 
 def _output(problem: Problem, path: str) -> Array | None:
     try:
-        return np.ascontiguousarray(computed_output(problem, path))
+        return np.ascontiguousarray(installed_torch_output(problem, path))
     except mha_torch.PathNotTakenError:
         return None
 
 
 def _units(problem: Problem, then: Array, now: Array) -> float:
     """Return the largest difference in units of what is allowed; infinity where kinds differ."""
-    if not nonfinite_agree(then.astype(np.float64), now.astype(np.float64)).all():
+    if not same_kind(then.astype(np.float64), now.astype(np.float64)).all():
         return float("inf")
     reference = reference_answer(problem)
     judged = judged_array("output", problem, reference)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.cases.clashes import possible
+from mha_parity.cases.clashes import can_coexist
 from mha_parity.core.candidate import CandidateError, ask
 from mha_parity.core.compare import as_float64
 from mha_parity.core.pictures import WeightsPicture
@@ -69,11 +69,11 @@ def worst_passing(
         case = with_a_column_a_key(case)
     candidate = SingleCalls(candidate)
     case_result = run_case(candidate, case, settings)
-    drawn = None if case_result.fails else picture_of(candidate, case_result, settings)
+    drawn = None if case_result.fails else draw_picture(candidate, case_result, settings)
     return () if drawn is None else (drawn,)
 
 
-def picture_of(
+def draw_picture(
     candidate: Candidate, case_result: CaseResult, settings: JudgeSettings
 ) -> WeightsPicture | None:
     """Return the picture of a case's output and weights; None where there was no answer."""
@@ -128,7 +128,7 @@ def failing_again(
 def _can_be(case: Case, candidate: Candidate) -> bool:
     features = case.features()
     offered = all(value in candidate.offer[axis] for axis, value in features.items())
-    return offered and possible(features)
+    return offered and can_coexist(features)
 
 
 def at_first_seen_sizes(case: Case, first_seen: Case, head_dim: int = HEAD_DIM) -> Case:

@@ -26,7 +26,7 @@ from mha_parity.core.features import AXES, EXTREME_VALUES
 from mha_parity.core.option_values import dtypes, nonnegative_integer, positive_integer
 from mha_parity.core.options import DEFAULT_TARGET, Options
 from mha_parity.core.verdict import TARGET
-from mha_parity.judging.accuracy import measure_errors, times_torch
+from mha_parity.judging.accuracy import error_over_torch, measure_errors
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.report.progress import counted, error_console, progress
 from mha_parity.run.narrowing import restricted
@@ -93,7 +93,7 @@ def surveyed_errors(
             times = {each.contender: each.times_torch for each in found}
             if found:
                 times |= {
-                    name: times_torch(problem, reference, other)
+                    name: error_over_torch(problem, reference, other)
                     for name, other in zip(others, more, strict=True)
                 }
             yield problem.case, {name: each for name, each in times.items() if not math.isnan(each)}
@@ -115,7 +115,7 @@ def _other_candidates(target: str) -> dict[str, Candidate]:
     return {FLASH: bind(FlashAttention)}
 
 
-def rows(dtype: str, found: Iterable[tuple[Case, Errors]]) -> Iterator[SurveyRow]:
+def survey_rows(dtype: str, found: Iterable[tuple[Case, Errors]]) -> Iterator[SurveyRow]:
     """Yield the rows over all cases of target and control, then the target's by feature."""
     by_feature: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for case, times in found:
@@ -164,11 +164,11 @@ def survey_dtypes(
             drawn = draw_cases(offer | {"dtype": (dtype,)}, cases, seed)
             with showing(dtype) as tick:
                 drawn_errors = surveyed_errors(candidate, drawn, _other_candidates(target))
-                found += rows(dtype, counted(drawn_errors, tick, cases))
+                found += survey_rows(dtype, counted(drawn_errors, tick, cases))
     return found
 
 
-def table(target: str, found: Sequence[SurveyRow]) -> str:
+def survey_markdown(target: str, found: Sequence[SurveyRow]) -> str:
     """Return the figures as Markdown: all cases of each dtype, then by the regime of the values."""
     whole = [_line(row, _WHO[row.contender]) for row in found if not row.feature]
     parts = [_line(row, row.feature) for row in found if row.feature.startswith("regime=")]
@@ -214,8 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked.to.mkdir(parents=True, exist_ok=True)
     document = {"target": asked.target, "seed": asked.seed, "rows": [asdict(row) for row in found]}
     (asked.to / "accuracy.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
-    (asked.to / "accuracy.md").write_text(table(asked.target, found), "utf-8")
-    print(table(asked.target, found))  # noqa: T201  (the command's answer)
+    (asked.to / "accuracy.md").write_text(survey_markdown(asked.target, found), "utf-8")
+    print(survey_markdown(asked.target, found))  # noqa: T201  (the command's answer)
 
 
 if __name__ == "__main__":

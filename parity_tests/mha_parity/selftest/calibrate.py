@@ -118,7 +118,7 @@ def calibrate(
         fitted_on=len(factors),
         largest_k_needed=max(factors, default=0.0),
         beyond={f"{k:g}": sum(f > k for f in factors) / max(len(factors), 1) for k in GRID},
-        rows=tuple(rows(counts)),
+        rows=tuple(calibration_rows(counts)),
     )
 
 
@@ -163,7 +163,7 @@ def count_case_verdicts(
     return counts
 
 
-def rows(counts: Counts) -> Iterator[CalibrationRow]:
+def calibration_rows(counts: Counts) -> Iterator[CalibrationRow]:
     """Yield a row for each kind of answer and dtype, and one for each kind over all dtypes."""
     for kind in ("right", *FAMILIES, *KINDS):
         for dtype in (*AXES["dtype"], "all"):
@@ -185,7 +185,7 @@ def rows(counts: Counts) -> Iterator[CalibrationRow]:
                 yield row
 
 
-def table(found: Calibration) -> str:
+def calibration_markdown(found: Calibration) -> str:
     """Return the figures as Markdown."""
     right = next(row for row in found.rows if (row.kind, row.dtype) == ("right", "all"))
     lines = [
@@ -243,8 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = calibrate(asked.cases, asked.seed, workers=asked.workers, progress=progress)
     asked.to.mkdir(parents=True, exist_ok=True)
     (asked.to / "calibration.json").write_text(json.dumps(asdict(found), indent=1) + "\n", "utf-8")
-    (asked.to / "calibration.md").write_text(table(found), "utf-8")
-    print(table(found))  # noqa: T201  (the command's answer)
+    (asked.to / "calibration.md").write_text(calibration_markdown(found), "utf-8")
+    print(calibration_markdown(found))  # noqa: T201  (the command's answer)
 
 
 if __name__ == "__main__":

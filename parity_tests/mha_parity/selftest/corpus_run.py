@@ -146,7 +146,7 @@ def judge_all(
     return outcomes
 
 
-def table(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
+def corpus_markdown(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
     """Yield Markdown: counts of verdicts by truth, then every verdict that contradicts one."""
     yield from _counted(outcomes)
     missed = [each for each in outcomes if each.contradicts]
@@ -174,7 +174,7 @@ def _listed(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
         yield f"| {entry.repository} | {name} | {entry.truth} | {each.verdict} | {why} |"
 
 
-def page(entries: Sequence[CorpusEntry]) -> Iterator[str]:
+def corpus_page(entries: Sequence[CorpusEntry]) -> Iterator[str]:
     """Yield Markdown: verdicts now and when first judged, each set in a line, and every miss.
 
     A wrong one that is refused or inconclusive was not let through, and is no miss.
@@ -225,7 +225,7 @@ def is_miss(entry: CorpusEntry) -> bool:
     return entry.verdict != EXPECTED[entry.truth] and not stopped
 
 
-def moved(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
+def changed_verdicts(outcomes: Sequence[EntryVerdict]) -> Iterator[str]:
     """Yield a line for each verdict that differs from the published one."""
     for each in outcomes:
         entry = each.entry
@@ -244,7 +244,7 @@ def publish(outcomes: Sequence[EntryVerdict], manifest: Path) -> None:
     rows = [{k: v for k, v in asdict(entry).items() if v} for entry in entries]
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     manifest.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    manifest.with_suffix(".md").write_text("\n".join(page(entries)), encoding="utf-8")
+    manifest.with_suffix(".md").write_text("\n".join(corpus_page(entries)), encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -265,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked.json.write_text("\n".join(rows) + "\n", encoding="utf-8")
     if asked.publish:
         publish(outcomes, asked.manifest)
-    for line in (*table(outcomes), *moved(outcomes)):
+    for line in (*corpus_markdown(outcomes), *changed_verdicts(outcomes)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return int(any(each.contradicts for each in outcomes))
 

@@ -73,7 +73,7 @@ def read_settled(path: Path = SETTLED) -> list[SettledDiagnosis]:
     return [SettledDiagnosis(**json.loads(line)) for line in lines]
 
 
-def tables(settled: Sequence[SettledDiagnosis]) -> str:
+def diagnosis_tables(settled: Sequence[SettledDiagnosis]) -> str:
     """Return as Markdown: each half by set and by group, then what was not found."""
     lines: list[str] = []
     for half, title in HALVES.items():
@@ -129,7 +129,7 @@ def _row(members: Sequence[SettledDiagnosis]) -> str:
 
 def main() -> None:
     """Write the tables."""
-    PAGE.write_text(tables(read_settled()), encoding="utf-8")
+    PAGE.write_text(diagnosis_tables(read_settled()), encoding="utf-8")
 
 
 if __name__ == "__main__":

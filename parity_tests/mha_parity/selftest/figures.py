@@ -27,7 +27,7 @@ COUNTS = ("match", "less_accurate", "inconclusive", "failed")
 RATIO = re.compile(r"^([\d.]+) \(([\d.]+)–([\d.]+)\)$")
 COMMAND = ("-m", "mha_parity")
 
-Interval = tuple[float, float]
+Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Figure:
     compare: Callable[[str, str], Iterator[Moved]]
 
 
-def wilson_interval(events: int, trials: int) -> Interval:
+def wilson_interval(events: int, trials: int) -> Bounds:
     """Return the 99 % interval of a rate: Wilson's, which holds for rates near 0 too."""
     z = NormalDist().inv_cdf(0.995)
     middle, spread = events + z * z / 2, z * math.sqrt(events * (1 - events / trials) + z * z / 4)
@@ -165,7 +165,7 @@ def _moved(what: str, rates: Sequence[tuple[int, int]]) -> Iterator[Moved]:
         yield Moved(what=what, published=said[0], found=said[1])
 
 
-def _separate(one: Interval, two: Interval) -> bool:
+def _separate(one: Bounds, two: Bounds) -> bool:
     return max(one[0], two[0]) > min(one[1], two[1])
 
 

@@ -81,7 +81,7 @@ class Recorder:
             self.passed.append((report.nodeid, report.duration, own))
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
+def run_in_child(asked: dict[str, Any]) -> dict[str, Any]:
     """Do what is asked in a child, and wait for it."""
     with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
         child = os.fork()
@@ -133,7 +133,7 @@ def main() -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(answer(json.loads(line))) + "\n")
+        sys.stdout.write(json.dumps(run_in_child(json.loads(line))) + "\n")
         sys.stdout.flush()
 
 

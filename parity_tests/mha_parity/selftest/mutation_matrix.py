@@ -128,14 +128,14 @@ class KillMatrix:
         return tuple(check for check in self.idle if check not in REASONS)
 
 
-def show(
+def print_matrix(
     matrix: KillMatrix, dtypes: Sequence[str], seed: int, console: Console, *, whole: bool
 ) -> None:
     """Print the matrix of one seed whole, or its sums alone."""
     if whole:
         console.print(entry_table(matrix, dtypes))
         console.print(check_table(matrix))
-        for line in summary(matrix):
+        for line in matrix_sentences(matrix):
             console.print(line, highlight=False)
         return
     console.print(f"seed {seed}: {' '.join(verdict(matrix))}", highlight=False)
@@ -169,7 +169,7 @@ def bugs_by_check(matrix: KillMatrix) -> Iterator[tuple[str, str, str]]:
         yield check, str(len(matrix.seen_by(check))), alone or REASONS.get(check, "no reason")
 
 
-def summary(matrix: KillMatrix) -> Iterator[str]:
+def matrix_sentences(matrix: KillMatrix) -> Iterator[str]:
     """Yield the results of a matrix in sentences."""
     yield from verdict(matrix)
     for kills in _by_name(matrix.of(EntryKind.EQUIVALENT)):
@@ -210,7 +210,7 @@ def _dtypes(kills: Sequence[MutantResult]) -> str:
     return ", ".join(kill.dtype for kill in kills)
 
 
-def markdown(matrices: Sequence[KillMatrix], dtypes: Sequence[str]) -> str:
+def matrix_markdown(matrices: Sequence[KillMatrix], dtypes: Sequence[str]) -> str:
     """Return the first matrix as Markdown: families and checks, then every bug, folded."""
     first = matrices[0]
     lines = [
@@ -218,7 +218,7 @@ def markdown(matrices: Sequence[KillMatrix], dtypes: Sequence[str]) -> str:
         "",
         *markdown_table(CHECK_COLUMNS, bugs_by_check(first)),
         "",
-        *(f"- {line}" for line in summary(first)),
+        *(f"- {line}" for line in matrix_sentences(first)),
     ]
     if len(matrices) > 1:
         held = sum(matrix.holds for matrix in matrices)

@@ -25,7 +25,12 @@ from mha_parity.oracle.eval_orders_vjp import VJP
 from mha_parity.report.progress import progress
 from mha_parity.selftest import planted_run
 from mha_parity.selftest.mutant import run_mutants, suite_cases
-from mha_parity.selftest.mutation_matrix import KillMatrix, MutantResult, markdown, show
+from mha_parity.selftest.mutation_matrix import (
+    KillMatrix,
+    MutantResult,
+    matrix_markdown,
+    print_matrix,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -133,12 +138,12 @@ def main(asked: argparse.Namespace) -> int:
     for seed in range(asked.seed, asked.seed + asked.seeds):
         with progress(console, f"the catalogue, seed {seed}") as tick:
             matrices.append(run_matrix(seed, asked.cases, dtypes, tick))
-        show(matrices[-1], dtypes, seed, console, whole=len(matrices) == 1)
+        print_matrix(matrices[-1], dtypes, seed, console, whole=len(matrices) == 1)
     with progress(console, "the planted bugs") as tick:
         seen = planted_run.detections(planted_run.planted(), count=asked.cases, tick=tick)
-    planted_run.show(seen, console)
+    planted_run.print_detections(seen, console)
     if asked.markdown:
-        page = markdown(matrices, dtypes) + planted_run.markdown(seen)
+        page = matrix_markdown(matrices, dtypes) + planted_run.detection_markdown(seen)
         Path(asked.markdown).write_text(page, encoding="utf-8")
     whole = all(each.seen == len(each.first) for each in seen)
     return int(not (whole and all(matrix.holds for matrix in matrices)))

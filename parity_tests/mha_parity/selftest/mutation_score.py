@@ -41,7 +41,7 @@ from mha_parity.selftest.mutation_tests import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 DATA = Path(__file__).parent / "data"
 EQUIVALENTS = DATA / "mutation.jsonl"
 LEAST_SCORE = 0.95
@@ -115,7 +115,7 @@ def run_changes(
     free: SimpleQueue[WarmProcess] = SimpleQueue()
     end = time.monotonic() + seconds
 
-    def use(run: Callable[[WarmProcess], Result]) -> Result | None:
+    def use(run: Callable[[WarmProcess], Returned]) -> Returned | None:
         warm = free.get()
         try:
             return run(warm) if time.monotonic() < end else None
@@ -159,7 +159,7 @@ def score(tested: Sequence[ChangeResult]) -> float:
     return counts["killed"] / max(counts["killed"] + counts["survived"], 1)
 
 
-def tables(tested: Sequence[ChangeResult], seed: int) -> str:
+def score_tables(tested: Sequence[ChangeResult], seed: int) -> str:
     """Return counts by room, and what survived, as Markdown."""
     counts = Counter((one.change.room, one.outcome) for one in tested)
     lines = [
@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rooms = options.room or tuple(ROOMS)
     tested = run_changes(options.count, options.seed, rooms, options.jobs, options.seconds)
     asked = " ".join(sys.argv[1:] if arguments is None else arguments)
-    text = f"{_origin(asked, tested)}\n\n{tables(tested, options.seed)}"
+    text = f"{_origin(asked, tested)}\n\n{score_tables(tested, options.seed)}"
     if len(tested) < options.count:
         text = f"{len(tested)} of {options.count} changes tested in this time.\n\n{text}"
     if options.markdown:

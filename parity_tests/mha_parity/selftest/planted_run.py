@@ -115,7 +115,7 @@ def detection_probability(share: float, count: int) -> float:
     return 1 - (1 - share) ** count
 
 
-def rows(found: Sequence[Detection]) -> Iterator[tuple[str, ...]]:
+def detection_rows(found: Sequence[Detection]) -> Iterator[tuple[str, ...]]:
     """Yield a row a family: how many of its bugs are seen, and when; `HEADER` names the columns."""
     for family in dict.fromkeys(sighting.bug.family for sighting in found):
         own = [sighting for sighting in found if sighting.bug.family == family]
@@ -128,19 +128,19 @@ def rows(found: Sequence[Detection]) -> Iterator[tuple[str, ...]]:
         )  # fmt: skip
 
 
-def table(found: Sequence[Detection]) -> Table:
+def detection_table(found: Sequence[Detection]) -> Table:
     """Return the rows as a table for a terminal."""
-    return rich_table(HEADER, rows(found))
+    return rich_table(HEADER, detection_rows(found))
 
 
-def markdown(found: Sequence[Detection]) -> str:
+def detection_markdown(found: Sequence[Detection]) -> str:
     """Return the rows and what was missed as Markdown."""
     said = (f"- {line}" for line in sentences(found))
-    lines = ["", "## Planted bugs", "", *markdown_table(HEADER, rows(found)), "", *said]
+    lines = ["", "## Planted bugs", "", *markdown_table(HEADER, detection_rows(found)), "", *said]
     return "\n".join(lines) + "\n"
 
 
-def chances() -> Table:
+def detection_probabilities() -> Table:
     """Return the probability with which runs of some lengths see bugs of some measures."""
     header = ("share of cases that show the bug", *(f"{n} cases" for n in RUNS))
     return rich_table(
@@ -161,9 +161,9 @@ def sentences(found: Sequence[Detection]) -> Iterator[str]:
     yield f"{total} of {sum(len(each.first) for each in found)} planted bugs are seen."
 
 
-def show(found: Sequence[Detection], console: Console) -> None:
+def print_detections(found: Sequence[Detection], console: Console) -> None:
     """Print both tables and what was missed."""
-    console.print(table(found))
+    console.print(detection_table(found))
     for line in sentences(found):
         console.print(line, highlight=False)
-    console.print(chances())
+    console.print(detection_probabilities())

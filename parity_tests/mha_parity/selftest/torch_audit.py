@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from mha_parity.core.environment import TORCH, require
+from mha_parity.core.environment import TORCH, require_extra
 from mha_parity.core.verdict import Outcome as Verdict
 from mha_parity.report import files
 from mha_parity.run.torch_changes import is_torch_layer
@@ -42,7 +42,7 @@ def check_path(path: str, targets: Sequence[str]) -> None:
         There is no torch, ``path`` is no single path, or a target is not torch's own.
 
     """
-    require(TORCH, TORCH)
+    require_extra(TORCH, TORCH)
     from mha_torch import Path
 
     single = [each.value for each in Path if each.value not in GROUPS]
@@ -62,18 +62,18 @@ def check_path(path: str, targets: Sequence[str]) -> None:
 
 def main(asked: argparse.Namespace, console: Console) -> int:
     """Run the findings, show them, and write the files that were asked for."""
-    require(TORCH, TORCH)
-    files.writable([asked.json, asked.markdown])
+    require_extra(TORCH, TORCH)
+    files.require_writable_files([asked.json, asked.markdown])
     from mha_torch.trial import trial
 
     outcomes = trial(asked.paths)
-    show(outcomes, console)
+    print_findings(outcomes, console)
     if asked.json:
-        text = json.dumps(document(outcomes, asked.paths), indent=2) + "\n"
+        text = json.dumps(audit_document(outcomes, asked.paths), indent=2) + "\n"
         File(asked.json).write_text(text, encoding="utf-8")
         console.print(f" JSON written to {asked.json}", soft_wrap=True, highlight=False)
     if asked.markdown:
-        File(asked.markdown).write_text(markdown(outcomes), encoding="utf-8")
+        File(asked.markdown).write_text(audit_markdown(outcomes), encoding="utf-8")
         console.print(f" Markdown written to {asked.markdown}", soft_wrap=True, highlight=False)
     return status(outcomes)
 
@@ -98,7 +98,7 @@ def sentence(outcomes: Sequence[FindingOutcome]) -> str:
     )
 
 
-def show(outcomes: Sequence[FindingOutcome], console: Console) -> None:
+def print_findings(outcomes: Sequence[FindingOutcome], console: Console) -> None:
     """Print every finding: what differs, on what case, by how much, and who reported it."""
     for number, outcome in enumerate(outcomes, start=1):
         finding = outcome.finding
@@ -120,7 +120,7 @@ def show(outcomes: Sequence[FindingOutcome], console: Console) -> None:
     console.print(f" {sentence(outcomes)}", style="bold", highlight=False)
 
 
-def document(outcomes: Sequence[FindingOutcome], group: str) -> dict[str, object]:
+def audit_document(outcomes: Sequence[FindingOutcome], group: str) -> dict[str, object]:
     """Return the trial as plain data for JSON."""
     return {
         "schema": SCHEMA,
@@ -148,7 +148,7 @@ def document(outcomes: Sequence[FindingOutcome], group: str) -> dict[str, object
     }
 
 
-def markdown(outcomes: Sequence[FindingOutcome]) -> str:
+def audit_markdown(outcomes: Sequence[FindingOutcome]) -> str:
     """Return the trial as a table without measured numbers, which differ between processors."""
     lines = [sentence(outcomes), "", "| what differs | on which case | reported |", "|---|---|---|"]
     for each in outcomes:

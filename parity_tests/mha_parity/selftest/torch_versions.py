@@ -13,7 +13,7 @@ from pathlib import Path
 import mha_torch
 from mha_parity.answers import answers_file
 from mha_parity.core.environment import TORCH
-from mha_parity.oracle.recorded import using
+from mha_parity.oracle.recorded import using_record
 from mha_parity.run.torch_changes import path_changes
 
 HEAD = (
@@ -37,8 +37,8 @@ def changes_table(file: str) -> str:
         The file cannot be read.
 
     """
-    record = answers_file.read(file)
-    with using(record):
+    record = answers_file.read_record(file)
+    with using_record(record):
         found = path_changes(record, record.problems)
     rows = [
         (

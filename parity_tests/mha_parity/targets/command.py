@@ -15,8 +15,8 @@ import subprocess
 from typing import IO, TYPE_CHECKING, NoReturn
 
 from mha_parity.core.candidate import CandidateError, TargetError
-from mha_parity.core.features import offer
-from mha_parity.core.safetensors import LENGTH, FormatError, dump, load
+from mha_parity.core.features import make_offer
+from mha_parity.core.safetensors import LENGTH, FormatError, dump, load_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +80,9 @@ class Command:
     ) -> tuple[dict[str, Array], dict[str, str]]:
         """Send a request and return arrays and metadata of the answer."""
         try:
-            found, said = load(self._answer(dump(arrays, {"protocol": PROTOCOL, **metadata})))
+            found, said = load_tensors(
+                self._answer(dump(arrays, {"protocol": PROTOCOL, **metadata}))
+            )
             _same_protocol(said)
         except FormatError as error:
             self._stop()  # where its next answer would begin is not known
@@ -167,7 +169,7 @@ def _offer(said: Mapping[str, str]) -> Offer:
             raise ValueError(f"it names {axis}, which the protocol leaves no choice of")
     if given.get("form") == ["qkv"]:
         given["projection"] = ["none"]
-    return offer(**{"memory": "c", **given})
+    return make_offer(**{"memory": "c", **given})
 
 
 def _refused(text: str, error: Exception) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mha_parity.core.arrays import Array
-    from mha_parity.targets.fit.construct import Sizes
+    from mha_parity.targets.fit.construct import LayerSizes
 
 # Parameters of a constructor that name a module, or say what it stands in.
 OF_THE_LIBRARY = frozenset({"name", "parent"})
@@ -53,7 +53,7 @@ class HoldsParameters:
         self.calls += 1
         return jax.random.PRNGKey(self.calls)
 
-    def make_parameters_for(self, sizes: Sizes) -> None:
+    def make_parameters_for(self, sizes: LayerSizes) -> None:
         """Make the parameters by a first call of these sizes."""
         make_parameters(self, sizes)
 

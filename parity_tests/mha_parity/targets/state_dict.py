@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_parity.core.candidate import TargetError
-from mha_parity.core.safetensors import FormatError, load
+from mha_parity.core.safetensors import FormatError, load_tensors
 from mha_parity.targets.conventions.linear_layers import LinearModule
 from mha_parity.targets.conventions.packing import ProjectionSlot, names_output, unpack
 from mha_parity.targets.fit.names import bias_parts, parts
@@ -89,7 +89,7 @@ def _read(text: str) -> dict[str, Array]:
     """Return the tensors of the file."""
     path = Path(text.partition(f"{SUFFIX}:")[0] + SUFFIX * (f"{SUFFIX}:" in text)).expanduser()
     try:
-        return load(path.read_bytes())[0]
+        return load_tensors(path.read_bytes())[0]
     except OSError as error:
         raise TargetError(
             f"got the state dict {text}, but {path} cannot be read ({error.strerror}); check the "

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_parity.core.safetensors import DTYPES, FormatError, dump, load
+from mha_parity.core.safetensors import DTYPES, FormatError, dump, load_tensors
 
 MESSAGE = "message"
 NUMBERS = "biuf"  # the kinds of dtypes that are read back
@@ -66,7 +66,7 @@ class Protocol:
             It is no block of this protocol.
 
         """
-        found, metadata = load(block)
+        found, metadata = load_tensors(block)
         try:
             number, name, fields = json.loads(metadata[MESSAGE])
             arrays = [found[str(i)] for i in range(len(found))]

@@ -16,11 +16,11 @@ import pytest
 import mha_parity
 from mha_parity.__main__ import main
 from mha_parity.answers import answers_file
-from mha_parity.answers.tensors import restored, stored
-from mha_parity.core.safetensors import dump, load
+from mha_parity.answers.tensors import join_long_double, split_long_double
+from mha_parity.core.safetensors import dump, load_tensors
 from mha_parity.judging import tolerance
 from mha_parity.oracle import error_bound
-from mha_parity.oracle.recorded import NotRecordedError, using
+from mha_parity.oracle.recorded import NotRecordedError, using_record
 from mha_parity.oracle.reference import EXTENDED, reference_answer
 from mha_torch import plain
 from subject_checks import LAYER, RIGHT, WRONG
@@ -100,7 +100,7 @@ def test_the_forbidden_import_is_caught(tmp_path: Path) -> None:
 
 def test_the_manifest_has_the_schema(record: Callable[..., str]) -> None:
     """A written manifest is valid, and names arrays that the file has."""
-    arrays, metadata = load(Path(record(LAYER, "--grad", "--cases", "40")).read_bytes())
+    arrays, metadata = load_tensors(Path(record(LAYER, "--grad", "--cases", "40")).read_bytes())
     manifest = json.loads(metadata["manifest"])
     jsonschema.validate(manifest, json.loads(SCHEMA.read_text(encoding="utf-8")))
     named = {
@@ -118,13 +118,13 @@ def _arrays(case: dict[str, Any]) -> list[dict[str, str]]:
 
 def test_any_reader_can_judge_by_the_file(record: Callable[..., str]) -> None:
     """Torch's own output lies within what is allowed of the reference, in every case and head."""
-    arrays, metadata = load(Path(record(RIGHT, "--cases", "40")).read_bytes())
+    arrays, metadata = load_tensors(Path(record(RIGHT, "--cases", "40")).read_bytes())
     cases = json.loads(metadata["manifest"])["cases"]
     assert 40 == len(cases)
     for case in cases:
         results = {r["kind"]: r["arrays"] for r in reversed(case["results"])}
         own = arrays[results["output weights"]["output"]]
-        reference = restored(results["reference"]["output"], arrays)
+        reference = join_long_double(results["reference"]["output"], arrays)
         number = np.isfinite(reference)  # where a value is infinite, no reader subtracts
         np.testing.assert_array_equal(number, np.isfinite(own), case["id"])
         difference = np.abs(np.where(number, own, 0) - np.where(number, reference, 0))
@@ -137,15 +137,15 @@ def test_any_reader_can_judge_by_the_file(record: Callable[..., str]) -> None:
 def test_long_double_is_stored_whole() -> None:
     """Two arrays of float64 hold a long double to its last bit, infinities included."""
     array = np.array([1 / np.longdouble(3), -np.inf, np.nan, 0, np.longdouble(2) ** 80 + 1])
-    arrays = dict(stored("a", array))
-    np.testing.assert_array_equal(restored("a", arrays), array, strict=True)
+    arrays = dict(split_long_double("a", array))
+    np.testing.assert_array_equal(join_long_double("a", arrays), array, strict=True)
 
 
 def test_what_is_not_recorded_is_no_guess(record: Callable[..., str]) -> None:
     """A problem that no case of the file has gets no reference, and torch is not asked."""
-    kept = answers_file.read(record(RIGHT, "--cases", "40"))
+    kept = answers_file.read_record(record(RIGHT, "--cases", "40"))
     problem = next(iter(kept.problems.values()))
-    with using(kept):
+    with using_record(kept):
         assert reference_answer(problem).output.shape == problem.output_shape
         with pytest.raises(NotRecordedError, match=r"have no reference of qkv-.*; record it, or"):
             reference_answer(problem.replace(query=problem.query + 1))
@@ -154,7 +154,7 @@ def test_what_is_not_recorded_is_no_guess(record: Callable[..., str]) -> None:
 def changed(path: str, folder: Path, change: str) -> str:
     """Return a copy of a file with something wrong with it."""
     block = Path(path).read_bytes()
-    arrays, metadata = load(block)
+    arrays, metadata = load_tensors(block)
     if change == "cut":
         block = block[:-9]
     elif change == "bit":
@@ -253,11 +253,11 @@ def test_what_follows_from_the_reference_is_not_computed_again(
         monkeypatch.setattr(module, name, watched)
 
     counted(plain, "sdpa_stages")
-    counted(error_bound, "bound_in")
+    counted(error_bound, "bound_with_model")
     counted(tolerance, "attend_in_order")
     options: dict[str, Any] = {"in_process": True, "shrink": False, "draw": False}
     assert 0 == mha_parity.judge(RIGHT, answers=path, **options).failed
     by_record, asked[:] = list(asked), []
     assert 0 == mha_parity.judge(RIGHT, cases=40, **options).failed
-    assert {"sdpa_stages", "bound_in", "attend_in_order"} == set(asked)
+    assert {"sdpa_stages", "bound_with_model", "attend_in_order"} == set(asked)
     assert 4 * len(by_record) < len(asked)

@@ -35,5 +35,5 @@ def test_the_set_of_a_release_has_500_cases_in_20_mb(tmp_path: Path) -> None:
     """What `make release` records."""
     path = tmp_path / "answers.safetensors"
     assert 0 == main(["record", "--cases", "500", "--compact", "-o", str(path)])
-    assert 500 == len(answers_file.read(str(path)).problems)
+    assert 500 == len(answers_file.read_record(str(path)).problems)
     assert path.stat().st_size <= 20e6

@@ -14,7 +14,7 @@ from mha_parity.__main__ import main
 from mha_parity.answers import answers_file, packing
 from mha_parity.answers.packing import PACKED, pack_arrays, unpack_arrays
 from mha_parity.cases.generate import make_problem
-from mha_parity.core.safetensors import FormatError, dump, load
+from mha_parity.core.safetensors import FormatError, dump, load_tensors
 from subject_checks import LAYER, RIGHT, SUBJECTS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def test_what_is_packed_comes_back_to_the_bit(
 ) -> None:
     """Names, order, dtypes, shapes, NaN and signs of zero, in less than half of the room."""
     block = Path(record(*words)).read_bytes()
-    arrays, metadata = load(block)
+    arrays, metadata = load_tensors(block)
     packed = pack_arrays(arrays, metadata["manifest"])
     again, text = unpack_arrays(packed)
     assert (metadata["manifest"], list(arrays)) == (text, list(again))
@@ -46,10 +46,10 @@ def test_what_is_packed_comes_back_to_the_bit(
 def test_a_compact_file_is_the_same_record(record: Callable[..., str], tmp_path: Path) -> None:
     """A file and its compact form have one checksum, and equal problems and results."""
     plain, compact = record(*GRADIENTS), tmp_path / "compact.safetensors"
-    arrays, metadata = load(Path(plain).read_bytes())
+    arrays, metadata = load_tensors(Path(plain).read_bytes())
     packed = pack_arrays(arrays, metadata.pop("manifest"))
     compact.write_bytes(dump(packed, metadata))
-    first, second = answers_file.read(plain), answers_file.read(str(compact))
+    first, second = answers_file.read_record(plain), answers_file.read_record(str(compact))
     assert first.results.keys() == second.results.keys()
     assert first.problems.keys() == second.problems.keys()
     for key, result in first.results.items():
@@ -66,7 +66,7 @@ def test_a_compact_file_is_the_same_record(record: Callable[..., str], tmp_path:
 def test_layers_of_their_own_weights_keep_them(record: Callable[..., str]) -> None:
     """What the seed does not draw is stored: the weights of a layer that is built already."""
     path = record(f"{SUBJECTS / 'loaded.py'}:linear", "--cases", "5", "--compact")
-    record_ = answers_file.read(path)
+    record_ = answers_file.read_record(path)
     assert 1 == len({problem.w_q.tobytes() for problem in record_.problems.values()})  # type: ignore[union-attr]
 
 
@@ -116,7 +116,7 @@ def _deflated(head: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 def test_a_damaged_packing_is_one_sentence(record: Callable[..., str]) -> None:
     """A bit turned, bytes that are missing, and what nobody packed are one sentence each."""
-    arrays, _ = load(Path(record(RIGHT, "--cases", "40", "--compact")).read_bytes())
+    arrays, _ = load_tensors(Path(record(RIGHT, "--cases", "40", "--compact")).read_bytes())
     data = arrays[PACKED]
     turned = data.copy()
     turned[len(turned) // 2] ^= 1

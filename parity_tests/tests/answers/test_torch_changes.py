@@ -10,7 +10,7 @@ import pytest
 
 import mha_parity
 from mha_parity import selftest
-from mha_parity.judging.accuracy import computed_output
+from mha_parity.judging.accuracy import installed_torch_output
 from mha_parity.run import torch_changes
 from mha_parity.selftest import torch_versions
 from mha_torch import PathNotTakenError
@@ -53,14 +53,14 @@ def test_a_changed_path_is_named_with_what_changed(
     """One unit in the last place is rounding, 1 % is more; a path may come, go or lose a number."""
 
     def newer(problem: Problem, path: str) -> Array:
-        output = computed_output(problem, path)
+        output = installed_torch_output(problem, path)
         if path == "sdpa-math":
             return np.asarray(output * output.dtype.type(1.01))
         if path == "sdpa-flash":
             raise PathNotTakenError(path)
         return np.nextafter(output, np.inf) if problem.case.dtype == "float64" else output
 
-    monkeypatch.setattr(torch_changes, "computed_output", newer)
+    monkeypatch.setattr(torch_changes, "installed_torch_output", newer)
     found = said(TORCH, record(TORCH, *FEW))
     assert "within what is allowed" in found["weights"]
     assert "differ by more" not in found["weights"]

@@ -15,8 +15,8 @@ from mha_numpy.costs import CONFIGURATIONS
 from mha_parity.bench.calls import build_workload
 from mha_parity.bench.contenders import CONTENDERS, Contender, reason_left_out
 from mha_parity.bench.judge import Judge
+from mha_parity.bench.task_arrays import case_of, draw_task
 from mha_parity.bench.tasks import Size, Task
-from mha_parity.bench.workload import case_of, draw_task
 
 # The sizes of the documents' examples, and a hundred tokens through each model whose weights are
 # drawn in a moment; GPT-3's layer has 604 million of them.

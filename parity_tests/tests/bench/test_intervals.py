@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from mha_parity.bench import stats
-from mha_parity.bench.stats import Interval, grew, median_interval, rank, ratio
+from mha_parity.bench.stats import (
+    Interval,
+    interval_above,
+    median_interval,
+    order_statistic_rank,
+    ratio,
+)
 
 RUNS = 2000
 
@@ -22,13 +28,13 @@ def noisy(rng: np.random.Generator, median: float, rounds: int) -> list[float]:
 @pytest.mark.parametrize(("count", "k"), [(6, 1), (8, 1), (9, 2), (15, 4), (21, 6), (100, 40)])
 def test_ranks_are_those_of_the_sign_test(count: int, k: int) -> None:
     """The k that tables of the sign test give for 95 %: 1 of 6, 2 of 9, 4 of 15, 40 of 100."""
-    assert k == rank(count)
+    assert k == order_statistic_rank(count)
 
 
 @pytest.mark.parametrize("count", range(6, 40))
 def test_ranks_are_the_narrowest_that_hold(count: int) -> None:
     """So many values miss the median with at most 5 %, and one rank further in with more."""
-    k = rank(count)
+    k = order_statistic_rank(count)
     missed = [2 * sum(math.comb(count, i) for i in range(j)) / 2**count for j in (k, k + 1)]
 
     assert missed[0] <= 0.05 < missed[1]
@@ -38,7 +44,7 @@ def test_ranks_are_the_narrowest_that_hold(count: int) -> None:
 def test_too_few_values_bound_nothing(count: int) -> None:
     """Of five values even the smallest and the largest miss the median once in sixteen."""
     with pytest.raises(ValueError, match=f"got {count} values, but 6 are the fewest"):
-        rank(count)
+        order_statistic_rank(count)
 
 
 def test_interval_names_the_ordered_values() -> None:
@@ -100,7 +106,7 @@ def test_a_slow_down_of_a_tenth_is_seen() -> None:
     seen = 0
     for _ in range(200):
         before, after = (np.exp(0.02 * rng.standard_normal(15)) * m for m in (1.0, 1.1))
-        seen += grew(list(after), list(before))
+        seen += interval_above(list(after), list(before))
 
     assert 200 == seen
 
@@ -109,7 +115,9 @@ def test_a_slow_down_of_a_tenth_is_seen() -> None:
 def test_noise_is_rarely_taken_for_growth(first: int, second: int) -> None:
     """Of 8000 equal ratios under skewed noise fewer than 1 % look grown."""
     rng = np.random.default_rng(3)
-    alarms = sum(grew(noisy(rng, 1.0, first), noisy(rng, 1.0, second)) for _ in range(4 * RUNS))
+    alarms = sum(
+        interval_above(noisy(rng, 1.0, first), noisy(rng, 1.0, second)) for _ in range(4 * RUNS)
+    )
 
     assert alarms < 0.01 * 4 * RUNS
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mha_parity.bench import array_files, workload
+from mha_parity.bench import array_files, task_arrays
 from mha_parity.bench import judge as judging
 from mha_parity.bench.calls import build_workload
 from mha_parity.bench.contenders import CONTENDERS, Contender, reason_left_out
 from mha_parity.bench.judge import Judge
+from mha_parity.bench.task_arrays import JudgedPart, cut, draw_task, gradient_task, judged_part
 from mha_parity.bench.tasks import Size, Task, tasks
-from mha_parity.bench.workload import JudgedPart, cut, draw_task, gradient_task, judged_part
 from mha_parity.core.candidate import Answer
 from mha_parity.oracle.reference import reference_answer
 
@@ -37,7 +37,7 @@ def answer_of(contender: Contender, task: Task) -> Answer:
 @contenders
 def test_every_contender_is_right(contender: Contender, task: Task) -> None:
     """Output, weights and gradients of everyone match torch's pinned path, under every mask."""
-    if reason_left_out(contender, task, workload.case_of(task), None):
+    if reason_left_out(contender, task, task_arrays.case_of(task), None):
         return  # left out of this task, as `test_timing` shows
     finding = Judge(draw_task(task)).finding(answer_of(contender, task))
 
@@ -88,7 +88,7 @@ def test_some_heads_have_the_answer_of_the_whole(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With an identity output projection, two heads give their columns of the reference."""
-    monkeypatch.setattr(workload, "SEPARABLE", 1)
+    monkeypatch.setattr(task_arrays, "SEPARABLE", 1)
     posed = draw_task(task)
     judge = Judge(posed)
     width = 2 * SIZE.head_dim
@@ -103,8 +103,8 @@ def test_some_heads_have_the_answer_of_the_whole(
 @pytest.mark.parametrize("limit", ["JUDGED_SCORES", "SEPARABLE"])
 def test_a_part_is_judged_as_strictly(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Judged by rows or heads the right answer is right, and one moved number is found."""
-    monkeypatch.setattr(workload, limit, 1)
-    monkeypatch.setattr(workload, "LEAST_ROWS", 3)
+    monkeypatch.setattr(task_arrays, limit, 1)
+    monkeypatch.setattr(task_arrays, "LEAST_ROWS", 3)
     monkeypatch.setattr(judging, "LARGE", 1)
     posed = draw_task(TASKS[0])
     judge = Judge(posed)

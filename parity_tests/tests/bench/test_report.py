@@ -23,7 +23,7 @@ from mha_parity.bench import (
     table,
 )
 from mha_parity.bench.contenders import CONTENDERS
-from mha_parity.bench.results import BenchReport, Result, result
+from mha_parity.bench.results import BenchReport, TaskResult, result
 from mha_parity.bench.stats import Interval
 from mha_parity.bench.tasks import LARGE, SETS, Size, Task, tasks
 from mha_parity.bench.timing import ContenderTimes, TaskTimes
@@ -77,8 +77,8 @@ def printed(report: BenchReport, width: int) -> str:
     console = Console(file=io.StringIO(), width=width)
     table.heading(dict(report.environment), dict(report.peaks), console)
     for each in report.results:
-        table.show(each, console)
-    table.summary(report, console)
+        table.print_task_table(each, console)
+    table.print_totals(report, console)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
     return text
 
@@ -86,14 +86,16 @@ def printed(report: BenchReport, width: int) -> str:
 def compared(then: BenchReport, now: BenchReport) -> tuple[bool, str]:
     """Return the verdict of the comparison and what it printed."""
     console = Console(file=io.StringIO(), width=120)
-    grew = compare.show(json_document.document(then), json_document.document(now), console)
+    grew = compare.print_changes(
+        json_document.bench_document(then), json_document.bench_document(now), console
+    )
     return grew, console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
 
 DEFAULT = report_of(tasks(SETS["default"]))
 
 
-def row(found: Result, name: str) -> Any:
+def row(found: TaskResult, name: str) -> Any:
     """Return a contender's row."""
     return next(each for each in found.rows if each.name == name)
 
@@ -155,7 +157,7 @@ def test_a_disturbed_machine_is_said() -> None:
         environment=quiet.environment,
         peaks=PEAKS,
         results=tuple(
-            Result(
+            TaskResult(
                 task=each.task, judged="", rival=each.rival, weights_rival=None, rows=each.rows,
                 disturbed=1.4,
             )
@@ -170,16 +172,16 @@ def test_a_disturbed_machine_is_said() -> None:
 @pytest.mark.parametrize(
     ("said", "found"),
     [
-        ("12.3 µs", units.seconds(12.34e-6)),
-        ("1.00 ms", units.seconds(0.9996e-3)),
-        ("123 ms", units.seconds(0.1234)),
-        ("2.50 s", units.seconds(2.5)),
+        ("12.3 µs", units.format_seconds(12.34e-6)),
+        ("1.00 ms", units.format_seconds(0.9996e-3)),
+        ("123 ms", units.format_seconds(0.1234)),
+        ("2.50 s", units.format_seconds(2.5)),
         ("0.97 0.95–1.02", str(Interval(0.949, 0.97, 1.02))),
         ("1", str(Interval(1, 1, 1))),
         ("12.5 11.0–100", str(Interval(11, 12.5, 100))),
-        ("1.50 GiB", units.memory(3 << 29)),
-        ("10.0 MiB", units.memory(10 << 20)),
-        ("85 %", units.share(0.849)),
+        ("1.50 GiB", units.format_memory(3 << 29)),
+        ("10.0 MiB", units.format_memory(10 << 20)),
+        ("85 %", units.format_share(0.849)),
     ],
 )
 def test_figures_have_three_digits(said: str, found: str) -> None:
@@ -190,10 +192,10 @@ def test_figures_have_three_digits(said: str, found: str) -> None:
 def test_a_document_comes_back_as_it_was_written(tmp_path: Path) -> None:
     """JSON holds machine, tasks, all times and intervals, under its schema."""
     file = tmp_path / "bench.json"
-    json_document.write(DEFAULT, str(file))
-    found = json_document.read(str(file))
+    json_document.write_json(DEFAULT, str(file))
+    found = json_document.read_report(str(file))
 
-    assert json.loads(json.dumps(json_document.document(DEFAULT))) == found
+    assert json.loads(json.dumps(json_document.bench_document(DEFAULT))) == found
     assert "mha-parity-bench/1" == found["schema"]
     assert ENVIRONMENT == found["environment"]
     assert 15 == len(found["tasks"][0]["contenders"][0]["times"])
@@ -264,8 +266,8 @@ def test_noise_is_rarely_a_regression() -> None:
         change.grew
         for seed in range(1, 101)
         for change in compare.changes(
-            json_document.document(DEFAULT),
-            json_document.document(report_of(tasks(SETS["default"]), 1000 * seed)),
+            json_document.bench_document(DEFAULT),
+            json_document.bench_document(report_of(tasks(SETS["default"]), 1000 * seed)),
         )
     ]
 
@@ -337,7 +339,7 @@ def test_pictures_are_drawn_of_what_there_is(tmp_path: Path) -> None:
     """Lengths make a picture of time and memory, every run one of the ratios; both name the CPU."""
     pytest.importorskip("matplotlib")
     report = report_of(tasks(SETS["lengths"]))
-    drawn = [Path(each) for each in plots.write(report, str(tmp_path / "pictures"))]
+    drawn = [Path(each) for each in plots.write_plots(report, str(tmp_path / "pictures"))]
 
     assert ["bench-lengths.svg", "bench-ratios.svg"] == [each.name for each in drawn]
     for each in drawn:
@@ -350,7 +352,7 @@ def test_pictures_do_not_change_without_a_reason(tmp_path: Path) -> None:
     """The same report gives the same bytes: a picture in the repository moves with its figures."""
     pytest.importorskip("matplotlib")
     first, second = (
-        [Path(each).read_bytes() for each in plots.write(DEFAULT, str(tmp_path / name))]
+        [Path(each).read_bytes() for each in plots.write_plots(DEFAULT, str(tmp_path / name))]
         for name in ("first", "second")
     )
 
@@ -374,7 +376,7 @@ def test_plain_progress_names_the_task(
 def test_markdown_has_a_line_a_task(tmp_path: Path) -> None:
     """Machine, header, one row for each task with as many cells, and the means below."""
     file = tmp_path / "bench.md"
-    markdown.write(DEFAULT, str(file))
+    markdown.write_markdown(DEFAULT, str(file))
     text = file.read_text("utf-8")
     rows = [line for line in text.splitlines() if line.startswith("|")]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mha_numpy import costs
+from mha_parity.bench.task_arrays import draw_task
 from mha_parity.bench.tasks import GPT3, LARGE, SETS, Size, Task, parse_sizes, tasks
-from mha_parity.bench.workload import draw_task
 
 
 def test_sizes_are_read_as_they_are_printed() -> None:

@@ -19,10 +19,10 @@ from mha_parity.bench.contenders import (
 )
 from mha_parity.bench.messages import BytesReply, SecondsReply, TimeRequest
 from mha_parity.bench.target import target_offer
+from mha_parity.bench.task_arrays import case_of
 from mha_parity.bench.tasks import GPT3, Size, Task
 from mha_parity.bench.timing import BenchSettings, ContenderTimes, TaskTimes, time_task
-from mha_parity.bench.workload import case_of
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 
 TASK = Task(size=Size(1, 7, 12, 2))
 OURS = [each for each in CONTENDERS if each.library == "numpy"]
@@ -154,9 +154,9 @@ def test_numpy_is_timed_without_torch_in_its_process() -> None:
     import sys
 
     code = (
-        "import sys; from mha_parity.bench import worker, calls, workload, tasks, contenders;"
+        "import sys; from mha_parity.bench import worker, calls, task_arrays, tasks, contenders;"
         "c = contenders.CONTENDERS[1]; t = tasks.Task(size=tasks.SMALL[0]);"
-        "calls.build_workload(c, workload.draw_task(t)).call(); print('torch' in sys.modules)"
+        "calls.build_workload(c, task_arrays.draw_task(t)).call(); print('torch' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
@@ -262,7 +262,7 @@ def test_who_is_left_out_has_a_reason(name: str, task: Task, free: int | None, r
 
 def test_a_target_is_left_out_of_what_it_does_not_offer() -> None:
     """One that takes a single float64 sample is not asked for three float32 ones."""
-    offered = offer(layout="unbatched", dtype="float64", out_proj="identity")
+    offered = make_offer(layout="unbatched", dtype="float64", out_proj="identity")
     task = Task(size=Size(3, 7, 12, 2), causal=True)
     found = reason_left_out(target_contender("m:f"), task, case_of(task, offered), None, offered)
 

@@ -7,9 +7,9 @@ import pytest
 from mha_parity.cases.asking_order import WINDOW, asked_cases, order_by_new_pairs
 from mha_parity.cases.covering import FIRST, draw_cases
 from mha_parity.catalogue.registry import whole_offer
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 
-OFFERS = {"whole": whole_offer(), "narrow": offer(inputs=("self", "cross"), dtype="float32")}
+OFFERS = {"whole": whole_offer(), "narrow": make_offer(inputs=("self", "cross"), dtype="float32")}
 
 
 @pytest.mark.parametrize("name", OFFERS)

@@ -20,10 +20,10 @@ from mha_parity.cases.covering import (
     drawn_cases,
 )
 from mha_parity.cases.generate import make_problem, scale_factor
-from mha_parity.cases.memory_layout import in_layout
+from mha_parity.cases.memory_layout import copy_in_layout
 from mha_parity.cases.rng import SPREAD, Stream, largest_number
 from mha_parity.core.case import Case, parse
-from mha_parity.core.features import AXES, EXTREME_VALUES, PLAIN, Offer, offer
+from mha_parity.core.features import AXES, EXTREME_VALUES, PLAIN, Offer, make_offer
 from mha_parity.core.problem import Problem
 from mha_parity.oracle.reference import reference_answer
 
@@ -177,7 +177,7 @@ def test_most_sizes_break_symmetry() -> None:
 
 def test_only_what_is_offered_is_drawn() -> None:
     """A candidate without masks is never asked for one."""
-    narrow = offer(inputs=("self", "cross"), dtype="float32")
+    narrow = make_offer(inputs=("self", "cross"), dtype="float32")
 
     assert {"none"} == {case.attn for case in draw_cases(narrow, 100, 0)}
     assert {"float32"} == {case.dtype for case in draw_cases(narrow, 100, 0)}
@@ -186,7 +186,7 @@ def test_only_what_is_offered_is_drawn() -> None:
 def test_an_unknown_feature_is_refused() -> None:
     """Offering what no case can have is an error that names what is known."""
     with pytest.raises(ValueError, match="no feature attn=sideways; known here: none, bool2d"):
-        offer(attn="sideways")
+        make_offer(attn="sideways")
 
 
 def digest(text: str) -> str:
@@ -322,7 +322,7 @@ def test_zeros_and_subnormal_numbers_are_drawn() -> None:
 def test_memory_changes_no_number(memory: str) -> None:
     """However an array lies in memory, it holds the same numbers, and is a copy."""
     array = Stream(1).normal(3, 5, 7)
-    copy = in_layout(array, memory)
+    copy = copy_in_layout(array, memory)
 
     np.testing.assert_array_equal(array, copy)
     assert not np.shares_memory(array, copy)

@@ -16,7 +16,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.rng import largest_number
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.case import parse
-from mha_parity.core.features import AXES, EXTREME_VALUES, Offer, offer
+from mha_parity.core.features import AXES, EXTREME_VALUES, Offer, make_offer
 
 WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
 
@@ -68,7 +68,7 @@ def test_extreme_values_are_reached_where_values_are_arrays_of_their_own(
     features: Offer, reached: tuple[str, ...]
 ) -> None:
     """A layer that is given its keys as values, or the query as both, is not asked for them."""
-    offered = reachable(offer() | features)
+    offered = reachable(make_offer() | features)
 
     assert reached == tuple(v for v in offered["regime"] if v in EXTREME_VALUES)
 

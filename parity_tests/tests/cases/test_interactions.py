@@ -19,17 +19,17 @@ from mha_parity.cases.interactions import (
 )
 from mha_parity.catalogue import whole_offer
 from mha_parity.core.case import Case
-from mha_parity.core.features import PLAIN, Offer, offer
+from mha_parity.core.features import PLAIN, Offer, make_offer
 
 SEEDS = range(10)
 FUNCTION = {"form": "qkv", "projection": "none"}
 OFFERS: dict[str, Offer] = {
     "everything": whole_offer(),
-    "switch alone": offer(**FUNCTION, inputs=("self", "cross"), attn=("none", "causal")),
-    "always causal": offer(inputs=("self", "cross"), attn="causal"),
-    "unbatched": offer(layout="unbatched", inputs=("self", "cross"), attn=("none", "causal")),
-    "float16": offer(**FUNCTION, inputs="cross", attn=("none", "causal"), dtype="float16"),
-    "layer": offer(inputs=("self", "distinct"), bias="yes", attn=("none", "bool2d", "causal"),
+    "switch alone": make_offer(**FUNCTION, inputs=("self", "cross"), attn=("none", "causal")),
+    "always causal": make_offer(inputs=("self", "cross"), attn="causal"),
+    "unbatched": make_offer(layout="unbatched", inputs=("self", "cross"), attn=("none", "causal")),
+    "float16": make_offer(**FUNCTION, inputs="cross", attn=("none", "causal"), dtype="float16"),
+    "layer": make_offer(inputs=("self", "distinct"), bias="yes", attn=("none", "bool2d", "causal"),
                    padding=("none", "bool"), dtype=("float64", "float32")),
 }  # fmt: skip
 
@@ -114,7 +114,7 @@ def test_what_no_seed_makes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
     """An interaction that no case shows is tried at so many places, and no longer."""
     never = Interaction(name="never", features={}, holds=lambda _: False)
     monkeypatch.setattr(interactions, "INTERACTIONS", (never,))
-    missing = MissingInteractions(offer(), random.Random(0))
+    missing = MissingInteractions(make_offer(), random.Random(0))
     tried: list[int] = []
 
     def make(features: dict[str, str], sizes: dict[str, int]) -> Case:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from mha_parity.cases.memory_layout import GUARD, in_layout
+from mha_parity.cases.memory_layout import GUARD, copy_in_layout
 from mha_parity.core.features import AXES
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome
@@ -18,7 +18,7 @@ from mha_parity.targets.bind import bind
 @pytest.mark.parametrize("shape", [(3, 5, 7), (4, 6), (2, 0, 3), (5,)])
 def test_nan_lies_on_both_sides(memory: str, shape: tuple[int, ...]) -> None:
     """The buffer has NaN before the first and after the last element, and nowhere inside."""
-    copy = in_layout(np.ones(shape), memory)
+    copy = copy_in_layout(np.ones(shape), memory)
     base = copy
     while base.base is not None:
         base = base.base
@@ -30,7 +30,7 @@ def test_nan_lies_on_both_sides(memory: str, shape: tuple[int, ...]) -> None:
 
 def test_masks_are_hidden_on_both_sides() -> None:
     """A boolean array lies among True, which hides a key that is read from there."""
-    copy = in_layout(np.zeros((2, 3), dtype=bool), "c")
+    copy = copy_in_layout(np.zeros((2, 3), dtype=bool), "c")
 
     assert as_strided(copy, (7,), (1,))[6]
 

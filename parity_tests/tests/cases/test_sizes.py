@@ -17,10 +17,10 @@ from mha_parity.cases.sizes import (
     LONGEST,
     SHORT,
     Round,
-    cost,
+    judging_microseconds,
 )
 from mha_parity.core.case import BLOCK, Case
-from mha_parity.core.features import AXES, Offer, offer
+from mha_parity.core.features import AXES, Offer, make_offer
 
 WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
 
@@ -28,7 +28,7 @@ WHOLE: Offer = {axis: tuple(values) for axis, values in AXES.items()}
 def dear(case: Case) -> float:
     """Return the estimated cost of a case."""
     names = ("batch", "queries", "keys", "heads_count", "head_dim")
-    return cost({name: getattr(case, name) for name in names}, case.features())
+    return judging_microseconds({name: getattr(case, name) for name in names}, case.features())
 
 
 @pytest.mark.parametrize("seed", range(3), ids="seed{}".format)
@@ -56,7 +56,7 @@ def test_lists_hold_the_edges_of_tiles() -> None:
 @pytest.mark.parametrize("inputs", ["self", "cross"])
 def test_long_cases_are_few_and_cheap(inputs: str) -> None:
     """At most one case in four is long, and few cost more than their limit allows."""
-    cases = draw_cases(offer(inputs=inputs), 500, 0)
+    cases = draw_cases(make_offer(inputs=inputs), 500, 0)
     long = [case for case in cases if max(case.queries, case.keys) > BLOCK]
 
     assert len(long) < len(cases) / 4
@@ -78,7 +78,7 @@ def test_a_round_deals_each_value_once() -> None:
 
 def test_self_attention_has_one_length() -> None:
     """With self-attention alone, queries are as many as keys, short or long."""
-    cases = draw_cases(offer(inputs="self"), 200, 1)
+    cases = draw_cases(make_offer(inputs="self"), 200, 1)
 
     assert all(case.queries == case.keys for case in cases)
     assert any(case.keys > BLOCK for case in cases)

@@ -12,7 +12,7 @@ from mha_parity.cases.unit_values import with_one_hot_values
 from mha_parity.cases.variants import LEVELLED, plain_variant
 from mha_parity.core.arrays import split_heads
 from mha_parity.core.case import Case, parse
-from mha_parity.core.features import AXES, PLAIN, Offer, offer
+from mha_parity.core.features import AXES, PLAIN, Offer, make_offer
 from mha_parity.oracle.reference import reference_answer
 
 SHOWN = (
@@ -99,7 +99,7 @@ def test_a_variant_has_digits_enough(dtype: str, offered: Any, found: str | None
 
 def test_a_variant_keeps_to_what_is_offered() -> None:
     """What is always there stays, one input stays one, and heads that are grouped share one key."""
-    always = offer(inputs="self", padding="bool", attn="causal", kv_heads="fewer")
+    always = make_offer(inputs="self", padding="bool", attn="causal", kv_heads="fewer")
     case = variant(offered=always | {"dtype": ("float32",)}, inputs="self")
     assert case is not None
     assert ("bool", "causal", "self") == (case.padding, case.attn, case.inputs)

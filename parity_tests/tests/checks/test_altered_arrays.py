@@ -50,7 +50,7 @@ def test_half_a_problem_is_its_first_half(queries: int, keys: int) -> None:
     """Rows and masks up to half the queries and keys, down to two; the case says the lengths."""
     words = f"mha-N2-L{queries}-S{keys}-H2-D3-distinct-padding-boolmask-float64-s1"
     own = make_problem(parse(words))
-    half = altered.shortened(own)
+    half = altered.first_half(own)
     assert half is not None
     assert (queries // 2, keys // 2) == (half.case.queries, half.case.keys)
     assert np.array_equal(own.query[:, : queries // 2], half.query)
@@ -68,19 +68,19 @@ def test_half_a_problem_is_its_first_half(queries: int, keys: int) -> None:
 def test_one_row_has_no_half(queries: int, keys: int) -> None:
     """Of queries as of keys."""
     assert (
-        altered.shortened(make_problem(parse(f"qkv-N2-L{queries}-S{keys}-H2-D3-cross-s1"))) is None
+        altered.first_half(make_problem(parse(f"qkv-N2-L{queries}-S{keys}-H2-D3-cross-s1"))) is None
     )
 
 
 def test_masks_are_moved_on_by_one_key() -> None:
     """Both; a length grows by one key, a whole one becomes 1; without masks nothing moves."""
     own = make_problem(parse(FULL))
-    moved = altered.other_masks(own)
+    moved = altered.masks_shifted_by_one_key(own)
     assert moved is not None
     for name in altered.MASKS:
         assert np.array_equal(np.roll(getattr(own, name), 1, axis=-1), getattr(moved, name))
     lengths = make_problem(parse(FULL.replace("padding-boolmask", "lengths-boolmask")))
-    moved = altered.other_masks(lengths)
+    moved = altered.masks_shifted_by_one_key(lengths)
     assert moved is not None
     assert lengths.key_padding_mask is not None
     assert moved.key_padding_mask is not None
@@ -88,7 +88,10 @@ def test_masks_are_moved_on_by_one_key() -> None:
         (~mask).sum(axis=-1).tolist() for mask in (lengths.key_padding_mask, moved.key_padding_mask)
     )
     assert [1 if length == 6 else length + 1 for length in before] == after
-    assert altered.other_masks(make_problem(parse(FULL.replace("padding-boolmask-", "")))) is None
+    assert (
+        altered.masks_shifted_by_one_key(make_problem(parse(FULL.replace("padding-boolmask-", ""))))
+        is None
+    )
 
 
 def test_masks_are_taken_away_where_the_offer_has_problems_without() -> None:

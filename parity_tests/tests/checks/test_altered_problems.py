@@ -37,7 +37,7 @@ def test_other_rows_have_the_sums_or_norms_of_the_rows(width: int) -> None:
 def test_rows_that_are_one_array_stay_one() -> None:
     """Self-attention stays self-attention, whatever is altered."""
     own = make_problem(CASE.replace(keys=5, inputs="self"))
-    half = altered.shortened(own)
+    half = altered.first_half(own)
     for each in (altered.other_problem(own), altered.other_rows(own), half):
         assert each is not None
         assert each.query is each.key is each.value
@@ -45,17 +45,17 @@ def test_rows_that_are_one_array_stay_one() -> None:
 
 def test_half_a_problem_has_half_the_lengths(problem: Problem) -> None:
     """Rows and masks are cut to the first queries and keys; one query has no half."""
-    half = altered.shortened(problem)
+    half = altered.first_half(problem)
     assert half is not None
     assert (2, 3) == (half.query.shape[1], half.value.shape[1])
     assert half.attn_mask is not None
     assert (2, 3) == half.attn_mask.shape
-    assert altered.shortened(make_problem(CASE.replace(queries=1))) is None
+    assert altered.first_half(make_problem(CASE.replace(queries=1))) is None
 
 
 def test_masks_are_moved_taken_away_or_taken_over(problem: Problem) -> None:
     """Other masks differ; none are left where the offer has none; an earlier problem lends its."""
-    moved = altered.other_masks(problem)
+    moved = altered.masks_shifted_by_one_key(problem)
     bare = altered.all_keys_visible(problem, whole_offer())
     assert moved is not None
     assert bare is not None
@@ -73,7 +73,7 @@ def test_other_lengths_hide_the_last_keys_and_no_others() -> None:
     """Each sample keeps at least one key and gets another length, one of all keys too."""
     own = make_problem(CASE.replace(padding="lengths", attn="none", batch=9))
     own = own.replace(key_padding_mask=np.arange(7) >= np.arange(9)[:, None].clip(1, 7))
-    other = altered.other_masks(own)
+    other = altered.masks_shifted_by_one_key(own)
     assert other is not None
     assert own.key_padding_mask is not None
     assert other.key_padding_mask is not None
@@ -97,7 +97,7 @@ def test_keys_are_taken_over_or_put_before(problem: Problem) -> None:
     assert taken.key is bare.key
     assert np.array_equal(joined.key, np.concatenate((bare.key, other.key), axis=1))
     assert altered.after_keys_of(problem, bare) is None
-    half = altered.shortened(bare)
+    half = altered.first_half(bare)
     assert half is not None
     assert altered.with_keys_of(bare, half) is None
 

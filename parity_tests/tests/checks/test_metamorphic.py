@@ -16,8 +16,8 @@ from mha_parity.checks.metamorphic import (
     RelatedProblem,
     judge_relation,
     key_value_permutation,
+    output_place,
     permute_rows,
-    place_at,
     scheduled_relation,
 )
 from mha_parity.core.case import parse
@@ -372,4 +372,4 @@ def test_a_column_of_the_output_is_a_head_and_a_column_of_it() -> None:
     """Column c is column c % Dv of head c // Dv. Kills other operators."""
     problem = make_problem(parse("qkv-N2-L3-S4-H3-D2-V5-cross-float64-s1"))
     index = (np.intp(1), np.intp(2), np.intp(13))
-    assert Place(1, 2, 2, 3) == place_at(problem, index)
+    assert Place(1, 2, 2, 3) == output_place(problem, index)

@@ -37,7 +37,7 @@ RECOGNISED = {
 
 def printed(name: str) -> tuple[str, dict[str, Any]]:
     """Return the source for a subject, and what executing it defines."""
-    source = adapt.source(f"{SUBJECTS}/{name}")
+    source = adapt.source_of_adapter(f"{SUBJECTS}/{name}")
     scope: dict[str, Any] = {}
     exec(source, scope)  # noqa: S102  (the source of our own subject is what is tested)
     return source, scope

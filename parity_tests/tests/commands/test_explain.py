@@ -21,7 +21,7 @@ WIDTH = 80
 def story(name: str, width: int = WIDTH) -> str:
     """Return what a terminal shows."""
     console = Console(file=io.StringIO(), width=width)
-    explain.show(name, console)
+    explain.print_bug(name, console)
     stream = console.file
     assert isinstance(stream, io.StringIO)
     return stream.getvalue()

@@ -52,7 +52,7 @@ def shown(case_result: CaseResult, width: int = 80) -> str:
     """Return what a console of that width shows of a trial."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None)
-    case_view.show(case_detail(case_result, JudgeSettings()), "x:f", console)
+    case_view.print_case(case_detail(case_result, JudgeSettings()), "x:f", console)
     return stream.getvalue()
 
 

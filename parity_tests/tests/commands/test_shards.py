@@ -118,12 +118,12 @@ def test_a_shard_is_read_as_it_was_written(
 ) -> None:
     """Errors, infinities among them, and the sums of each direction come back to the bit."""
     (path, *_) = shards(gain)
-    (run,) = shard_file.read(path)
+    (run,) = shard_file.read_shards(path)
     check = replace(run.found.case_results[0].check_results[0], error=math.inf, allowed=math.nan)
     run.found.state.append(check)
     copy = str(tmp_path / "copy.json")
-    shard_file.write(copy, [run])
-    ((again,),) = (shard_file.read(copy),)
+    shard_file.write_shards(copy, [run])
+    ((again,),) = (shard_file.read_shards(copy),)
     assert run.found.systematic.sums.keys() == again.found.systematic.sums.keys()
     for key, rows in run.found.systematic.sums.items():
         np.testing.assert_array_equal(rows, again.found.systematic.sums[key], strict=True)

@@ -15,7 +15,7 @@ from mha_parity.core.compare import (
     max_difference,
     reordering_tolerance,
 )
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.run.check import check
@@ -41,7 +41,7 @@ def test_a_run_does_not_warn_of_memory_that_was_never_written() -> None:
         output[:, -1:] = SIGNALLING if problem.case.dtype == "float32" else np.nan
         return Answer(output=output, weights=answer.weights)
 
-    offered = offer(
+    offered = make_offer(
         form="qkv", projection="none", inputs=("self", "cross"), dtype=("float32",),
         size=("small", "equal"),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mha_parity.core.features import AXES, EXTREME_VALUES, PLAIN, has_one_kv_head, offer
+from mha_parity.core.features import AXES, EXTREME_VALUES, PLAIN, has_one_kv_head, make_offer
 
 
 @pytest.mark.parametrize(
@@ -18,12 +18,12 @@ from mha_parity.core.features import AXES, EXTREME_VALUES, PLAIN, has_one_kv_hea
 )
 def test_fewer_key_heads_alone_are_one(values: tuple[str, ...], one: bool) -> None:
     """Whoever takes as many as query heads as well has their number set. Kills `>=` for `==`."""
-    assert has_one_kv_head(offer(kv_heads=values)) is one
+    assert has_one_kv_head(make_offer(kv_heads=values)) is one
 
 
 def test_an_offer_has_the_plain_value_of_what_it_does_not_name() -> None:
     """But all sizes, regimes, memory layouts and numbers of heads: these are no ability."""
-    found = offer(attn="causal", dtype=("float32", "float16"), heads="one")
+    found = make_offer(attn="causal", dtype=("float32", "float16"), heads="one")
     assert (("causal",), ("float32", "float16"), ("one",)) == (
         found["attn"], found["dtype"], found["heads"],
     )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-from mha_parity.core.safetensors import DTYPES, LENGTH, METADATA, FormatError, dump, load
+from mha_parity.core.safetensors import DTYPES, LENGTH, METADATA, FormatError, dump, load_tensors
 
 ARRAYS = {
     "flag": np.array([True, False, True]),
@@ -34,7 +34,7 @@ def test_the_package_reads_what_is_written() -> None:
 def test_what_the_package_writes_is_read() -> None:
     """A block of the package is read to the bit, with its metadata."""
     arrays = {name: np.ascontiguousarray(array) for name, array in ARRAYS.items()}
-    read, metadata = load(safetensors.numpy.save(arrays, metadata=METAS))
+    read, metadata = load_tensors(safetensors.numpy.save(arrays, metadata=METAS))
     assert (METAS, arrays.keys()) == (metadata, read.keys())
     for name, array in arrays.items():
         np.testing.assert_array_equal(read[name], array, strict=True)
@@ -45,7 +45,7 @@ def test_every_dtype_goes_through(name: str) -> None:
     """An array of each dtype comes back as it went, writable and in its own memory."""
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     array = np.array([[0, 1, 1]]).astype(dtype)
-    read, _ = load(dump({"array": array}, {}))
+    read, _ = load_tensors(dump({"array": array}, {}))
     np.testing.assert_array_equal(read["array"], array, strict=True)
     assert read["array"].flags.writeable
 
@@ -88,7 +88,7 @@ BROKEN = {
 def test_a_broken_block_is_refused(data: bytes, sentence: str) -> None:
     """Whatever is wrong with a block, one sentence says it; the package refuses all but a twin."""
     with pytest.raises(FormatError, match=sentence):
-        load(data)
+        load_tensors(data)
     if "twice" not in sentence:
         with pytest.raises(safetensors.SafetensorError):
             safetensors.numpy.load(data)

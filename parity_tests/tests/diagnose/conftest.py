@@ -8,7 +8,7 @@ import pytest
 
 from mha_parity.catalogue import attend
 from mha_parity.core.candidate import FunctionCandidate
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from mha_parity.core.features import Offer
     from mha_parity.core.problem import Problem
 
-PROJECTED = offer(form="qkv", projection="none", inputs=("cross",))
+PROJECTED = make_offer(form="qkv", projection="none", inputs=("cross",))
 
 
 @pytest.fixture(scope="session")
 def full_offer() -> Offer:
     """Return projected inputs with masks, returned weights, empty sizes and two dtypes."""
-    return offer(
+    return make_offer(
         form="qkv", projection="none", inputs=("cross",), attn=("none", "bool2d", "causal"),
         padding=("none", "bool"), weights=("none", "averaged", "per_head"), size=("small", "empty"),
         dtype=("float64", "float32"),

@@ -9,7 +9,7 @@ import pytest
 
 from mha_parity.catalogue import Attention, attend
 from mha_parity.core.candidate import FunctionCandidate
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
@@ -17,14 +17,14 @@ from mha_parity.diagnose.experiments.examination import examine, findings
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
 
-FULL = offer(
+FULL = make_offer(
     form="qkv", projection="none", inputs=("self", "cross"), attn=("none", "bool2d"),
     dtype=("float64", "float32"), size=("small",),
 )  # fmt: skip
 EMPTY = FULL | {
     "attn": ("none",), "dtype": ("float64", "float16"), "size": ("small", "empty"),
 }  # fmt: skip
-LAYER = offer(inputs=("self",), dtype=("float64", "float32"), size=("small",))
+LAYER = make_offer(inputs=("self",), dtype=("float64", "float32"), size=("small",))
 ROUNDED = "the stage `weights` is rounded to float32"
 
 

@@ -13,7 +13,7 @@ from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.case import Case
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose import Observation, diagnose, errs_by_rounding, gradients
 from mha_parity.diagnose.call_effects import size_border
 from mha_parity.oracle.eval_orders_vjp import VJP
@@ -35,7 +35,7 @@ class Window(Attention):
         return np.where(np.abs(i - j) <= 16, super().mask_scores(scores), -np.inf)
 
 
-PLAIN = offer(form="qkv", projection="none", inputs=("cross",), size=("small",))
+PLAIN = make_offer(form="qkv", projection="none", inputs=("cross",), size=("small",))
 LINEAR, UNSCALED = (catalogue()[name].kinds[0] for name in ("scale-linear", "scale-none"))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.core.candidate import Answer, CandidateError
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.features import features
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
 
-PROJECTED = offer(form="qkv", projection="none", inputs=("cross",))
-LAYER = offer(
+PROJECTED = make_offer(form="qkv", projection="none", inputs=("cross",))
+LAYER = make_offer(
     inputs=("self", "cross", "distinct"),
     bias=("no", "yes"),
     attn=("none", "bool2d", "float2d", "bool3d"),
@@ -38,7 +38,7 @@ def test_nothing_is_said_of_a_right_attention(
     assert [] == findings(examine(caller(Attention, offered), whole=True))
 
 
-BIASED = offer(inputs=("distinct",), bias=("no", "yes"), out_proj=("identity", "general"),
+BIASED = make_offer(inputs=("distinct",), bias=("no", "yes"), out_proj=("identity", "general"),
                memory=("c",))  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def test_the_feature_that_is_wrong_alone_is_said(name: str, caller: Callable[...
     assert "".join(said).startswith(sentence)
 
 
-PLAIN = offer(form="qkv", projection="none", inputs=("cross",), size=("small",))
+PLAIN = make_offer(form="qkv", projection="none", inputs=("cross",), size=("small",))
 full_offer = PLAIN | {
     "attn": ("none", "bool2d", "causal"), "padding": ("none", "bool"),
     "weights": ("none", "averaged", "per_head"), "size": ("small", "empty"),

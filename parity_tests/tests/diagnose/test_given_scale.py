@@ -8,7 +8,7 @@ import pytest
 
 from mha_parity.catalogue import Attention, attend
 from mha_parity.core.candidate import FunctionCandidate
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.given_scale import REMEDY
@@ -16,7 +16,7 @@ from mha_parity.diagnose.experiments.given_scale import REMEDY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OFFERED = offer(
+OFFERED = make_offer(
     form="qkv", projection="none", inputs=("self", "cross"), scale=("default", "given"),
     dtype=("float64",), size=("small",),
 )  # fmt: skip

@@ -38,11 +38,15 @@ def effects(level: Level) -> tuple[str, ...]:
 
 LEVELS: dict[str, tuple[Level, str]] = {
     "heads": (
-        lambda s, d, h: 0 * d[..., :1] + VJP.level(s, d, h).sum(axis=1, keepdims=True),
+        lambda s, d, h: (
+            0 * d[..., :1] + VJP.subtracted_row_term(s, d, h).sum(axis=1, keepdims=True)
+        ),
         "summed over heads",
     ),
     "samples": (
-        lambda s, d, h: 0 * d[..., :1] + VJP.level(s, d, h).mean(axis=0, keepdims=True),
+        lambda s, d, h: (
+            0 * d[..., :1] + VJP.subtracted_row_term(s, d, h).mean(axis=0, keepdims=True)
+        ),
         "averaged over samples",
     ),
     "mean": (lambda _, d, __: d.mean(axis=-1, keepdims=True), "the mean of dP over the keys"),
@@ -60,8 +64,10 @@ def test_a_sum_over_other_axes_is_said(name: str) -> None:
 @pytest.mark.parametrize(
     "level",
     [
-        lambda s, d, h: VJP.level(s, d, h) ** 2,
-        lambda s, d, h: 0 * d[..., :1] + VJP.level(s, d, h).max(axis=1, keepdims=True),
+        lambda s, d, h: VJP.subtracted_row_term(s, d, h) ** 2,
+        lambda s, d, h: (
+            0 * d[..., :1] + VJP.subtracted_row_term(s, d, h).max(axis=1, keepdims=True)
+        ),
     ],
     ids=["square", "maximum"],
 )
@@ -92,4 +98,4 @@ def test_a_backward_pass_without_the_masks_is_said() -> None:
 
 def test_right_sums_are_not_spoken_of() -> None:
     """Right gradients have no effect."""
-    assert () == effects(VJP.level)
+    assert () == effects(VJP.subtracted_row_term)

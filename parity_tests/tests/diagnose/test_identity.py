@@ -11,7 +11,7 @@ import pytest
 from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.candidate import FunctionCandidate
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.exponential import exponential_errors
 from mha_parity.diagnose.experiments.perturbation import influences
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.identity import IdentityCard
 
-PROJECTED = offer(form="qkv", projection="none", inputs=("cross",))
+PROJECTED = make_offer(form="qkv", projection="none", inputs=("cross",))
 CAUSAL_LOOSE = "softmax(q k^T / sqrt(D)) v, but with attn=causal: row i sees keys 0 … i+1"
-LAYER = offer(inputs=("distinct",), bias=("no", "yes"), attn=("none", "bool2d", "causal"))
+LAYER = make_offer(inputs=("distinct",), bias=("no", "yes"), attn=("none", "bool2d", "causal"))
 
 
 def caller(kind: type[Attention], offered: dict[str, tuple[str, ...]] = PROJECTED) -> Caller:
@@ -65,7 +65,7 @@ def test_the_exponential_of_a_right_attention_is_exact_to_an_ulp() -> None:
 
 def test_where_lengths_cannot_differ_the_exponential_is_not_measured() -> None:
     """The design has 6 queries and 16 keys; a target of as many queries as keys has neither."""
-    own = offer(form="qkv", projection="none", inputs=("self",), layout=("unbatched",))
+    own = make_offer(form="qkv", projection="none", inputs=("self",), layout=("unbatched",))
     assert exponential_errors(caller(Attention, own)) is None
 
 
@@ -168,14 +168,16 @@ def test_what_could_not_be_measured_is_said() -> None:
 def test_the_document_and_the_page_have_every_experiment() -> None:
     """JSON has the numbers, the page a point of the curve each and outlines what departs."""
     found = card(NextHead)
-    written = json.loads(identity_card.as_json([found]))
+    written = json.loads(identity_card.identities_as_json([found]))
     assert [each.experiment for each in found.measures] == [
         each["experiment"] for each in written["experiments"]
     ]
     assert written["as_torch"] is False
-    shown = identity_page.page([found])
+    shown = identity_page.render_identity_page([found])
     assert "<h1>Departs from torch</h1>" in shown
-    assert f"<h1>{card(Attention).sentence}" in identity_page.page([card(Attention)])
+    assert f"<h1>{card(Attention).sentence}" in identity_page.render_identity_page(
+        [card(Attention)]
+    )
     assert found.transfer is not None
     finite = np.isfinite(found.transfer.found).sum()
     assert finite == shown.count("<circle")

@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_parity.catalogue import Attention, attend
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.masks import masks
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 
-LAYER = offer(inputs=("self",), attn=("none", "causal"))
-PROJECTED = offer(form="qkv", projection="none", inputs=("self", "cross"), attn=("none", "causal"))
+LAYER = make_offer(inputs=("self",), attn=("none", "causal"))
+PROJECTED = make_offer(
+    form="qkv", projection="none", inputs=("self", "cross"), attn=("none", "causal")
+)
 TILE, RULE = 64, "attn=causal at L = S = 131"
 
 

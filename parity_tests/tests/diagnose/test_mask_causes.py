@@ -9,7 +9,7 @@ import pytest
 
 from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.masks import mask_pairs, masks
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
 
-LAYER = offer(
+LAYER = make_offer(
     inputs=("self", "cross", "distinct"),
     bias=("no", "yes"),
     attn=("none", "bool2d", "float2d", "bool3d"),
@@ -47,7 +47,7 @@ def leaking(problem: Problem) -> Answer:
 
 def test_what_leaks_to_hidden_keys_is_no_denominator() -> None:
     """Weights of keys that a causal rule should hide take from the others: no row sums to less."""
-    forced = offer(form="qkv", projection="none", inputs=("self",), attn=("causal",))
+    forced = make_offer(form="qkv", projection="none", inputs=("self",), attn=("causal",))
     found = findings(examine(Caller(FunctionCandidate("leaks", leaking, forced), lambda: True)))
     assert found
     assert not any("sum to 0" in each.text or "denominator" in each.text for each in found)
@@ -100,7 +100,7 @@ def test_only_an_inverted_mask_is_to_be_inverted(
     assert {inverted} == {"~mask" in each.remedy for each in found if each.stage == "mask"}
 
 
-PLAIN = offer(form="qkv", projection="none", inputs=("cross",), size=("small",))
+PLAIN = make_offer(form="qkv", projection="none", inputs=("cross",), size=("small",))
 
 
 class TransposedWhereSquare(Attention):

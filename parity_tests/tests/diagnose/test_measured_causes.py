@@ -11,7 +11,7 @@ import pytest
 from mha_parity.catalogue import Attention
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.core.candidate import Answer
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.gradients import gradient_effects
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
 
-PLAIN = offer(form="qkv", projection="none", inputs=("cross",), size=("small",))
+PLAIN = make_offer(form="qkv", projection="none", inputs=("cross",), size=("small",))
 
 
 class MaximumFromZero(Attention):

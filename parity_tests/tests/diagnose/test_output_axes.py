@@ -9,14 +9,14 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.catalogue import Attention, attend
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import parse
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.core.problem import Problem
 from mha_parity.diagnose import diagnose
 from mha_parity.diagnose.evidence import Observation
 from mha_parity.diagnose.output_axes import name_axis_order
 
 CASES = ("qkv-N3-L5-S5-H2-D4-float64-s1", "qkv-N5-L5-S5-H2-D4-causal-float64-s2")
-OFFER = offer(form="qkv", projection="none", inputs=("self", "cross"), attn=("none", "causal"))
+OFFER = make_offer(form="qkv", projection="none", inputs=("self", "cross"), attn=("none", "causal"))
 
 
 def rows_first(problem: Problem) -> Answer:

@@ -10,7 +10,7 @@ import pytest
 
 from mha_parity.catalogue import Attention, attend, catalogue, whole_offer
 from mha_parity.core.candidate import CandidateError, FunctionCandidate
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose import probes
 from mha_parity.diagnose.locate import first_wrong_stage
 from mha_parity.diagnose.read_weights import SIZES, fit_scale, plain_case, read_weights
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mha_parity.core.problem import Problem
 
 NO_INDEX = "nowhere in plain problems: only with particular sizes, values or features"
-PROJECTED = offer(form="qkv", projection="none", inputs=("self", "cross"))
+PROJECTED = make_offer(form="qkv", projection="none", inputs=("self", "cross"))
 D = SIZES["head_dim"]
 HEADS = 3
 

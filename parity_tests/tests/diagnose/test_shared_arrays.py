@@ -9,7 +9,7 @@ import pytest
 
 from mha_parity.catalogue import Attention, attend
 from mha_parity.core.candidate import FunctionCandidate
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
 from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mha_parity.core.candidate import Answer
     from mha_parity.core.problem import Problem
 
-LAYER = offer(
+LAYER = make_offer(
     inputs=("self", "cross", "distinct"), padding=("none", "bool"), dtype=("float64",),
     size=("small",),
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.examination import examine, findings
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
     from mha_parity.core.problem import Problem
 
-PROJECTED = offer(form="qkv", projection="none", inputs=("cross",))
-LAYER = offer(inputs=("distinct",), attn=("none", "bool2d"), padding=("none", "bool"),
+PROJECTED = make_offer(form="qkv", projection="none", inputs=("cross",))
+LAYER = make_offer(inputs=("distinct",), attn=("none", "bool2d"), padding=("none", "bool"),
               bias_kv=("no", "yes"))  # fmt: skip
 
 

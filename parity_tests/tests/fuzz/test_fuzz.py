@@ -258,13 +258,13 @@ def test_recorded_answers_are_read_unchanged_or_refused(
     """No damage gives other answers: the checksum has names, dtypes, shapes and numbers."""
     path = tmp_path_factory.mktemp("fuzz") / "some.safetensors"
     path.write_bytes(answers)
-    whole = answers_file.read(str(path))
+    whole = answers_file.read_record(str(path))
     # Half of the changes go into the header, which is a small part of the file.
     header = 8 + int.from_bytes(answers[:8], "little")
     changes = [(at % header if at % 2 else at * 97, piece) for at, piece in changes]
     path.write_bytes(mutated(answers, changes))
     with contextlib.suppress(ValueError):
-        found = answers_file.read(str(path))
+        found = answers_file.read_record(str(path))
         assert whole.problems.keys() == found.problems.keys()
         for case, problem in whole.problems.items():
             for field in fields(problem):
@@ -290,10 +290,10 @@ def test_the_checksum_has_the_header(
     text += b" " * (-len(text) % 8)
     path.write_bytes(len(text).to_bytes(8, "little") + text + answers[header:])
     if field == "blank":
-        answers_file.read(str(path))
+        answers_file.read_record(str(path))
         return
     with pytest.raises(ValueError, match="is damaged: its numbers do not have the checksum"):
-        answers_file.read(str(path))
+        answers_file.read_record(str(path))
 
 
 @given(document=st.dictionaries(st.sampled_from(["tasks", "environment", "schema"]), JSON))
@@ -306,5 +306,7 @@ def test_a_baseline_of_the_benchmark_is_compared_or_refused(
     path.write_text(json.dumps(document | {"schema": json_document.SCHEMA}), encoding="utf-8")
     found: object = ()
     with contextlib.suppress(ValueError):
-        found = compare.changes(json_document.read(str(path)), {"tasks": [], "environment": {}})
+        found = compare.changes(
+            json_document.read_report(str(path)), {"tasks": [], "environment": {}}
+        )
     assert not found

@@ -16,15 +16,20 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.arrays import Array
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import Case, parse
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import TARGET
 from mha_parity.judging import accuracy
-from mha_parity.judging.accuracy import MeasuredError, measure_errors, times_torch, torch_output
+from mha_parity.judging.accuracy import (
+    MeasuredError,
+    error_over_torch,
+    measure_errors,
+    torch_output,
+)
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.report.html_page import document as html
-from mha_parity.report.json_document import document
+from mha_parity.report.json_document import verdict_document
 from mha_parity.report.notebook_view import as_text
 from mha_parity.run.accuracy_rows import accuracy_table
 from mha_parity.run.case_run import CaseResult
@@ -44,8 +49,8 @@ def test_torch_is_once_as_accurate_as_itself(problem: Problem) -> None:
     reference, own = reference_answer(problem), torch_output(problem)
     far = np.asarray(reference.output + 64 * (own - reference.output))
 
-    assert 1 == times_torch(problem, reference, own)
-    assert times_torch(problem, reference, far) > 8
+    assert 1 == error_over_torch(problem, reference, own)
+    assert error_over_torch(problem, reference, far) > 8
 
 
 def test_bits_are_those_of_the_largest_number_of_the_worst_head() -> None:
@@ -160,7 +165,7 @@ def test_the_table_has_a_row_for_each_contender_dtype_and_feature() -> None:
 
 
 OFFERED = MappingProxyType(
-    offer(
+    make_offer(
         inputs=("self", "cross"), bias=("no", "yes"), attn=("none", "causal"), dtype="float32",
         size="small", regime="normal",
     )
@@ -208,7 +213,7 @@ def test_many_cases_are_summed_up_by_dtype_and_feature() -> None:
     drawn = [PLAIN.case.replace(seed=seed) for seed in range(6)]
     drawn.append(drawn[0].replace(regime="peaky"))
     found = list(
-        accuracy_survey.rows("float32", accuracy_survey.surveyed_errors(blurred(3), drawn))
+        accuracy_survey.survey_rows("float32", accuracy_survey.surveyed_errors(blurred(3), drawn))
     )
     whole = {row.contender: row for row in found if not row.feature}
     peaky = next(row for row in found if row.feature == "regime=peaky")
@@ -235,7 +240,7 @@ def test_the_reports_show_the_table() -> None:
     """Terminal, page and JSON tell bits, torch's paths and features of one and the same run."""
     found = check(blurred(3), Options(cases=64, seed=3))
     text, page = as_text(found, verbose=True), html([found])
-    told = document(found)["accuracy"]["float32"]
+    told = verdict_document(found)["accuracy"]["float32"]
     own = told["median_times_torch"]
     other = told["torch"]["no-weights"]["median_times_torch"]
 
@@ -254,7 +259,7 @@ def published() -> list[accuracy_survey.SurveyRow]:
     """Return the published figures."""
     found = json.loads((accuracy_survey.DATA / "accuracy.json").read_text("utf-8"))
     rows = [accuracy_survey.SurveyRow(**row) for row in found["rows"]]
-    assert accuracy_survey.table(found["target"], rows) == (
+    assert accuracy_survey.survey_markdown(found["target"], rows) == (
         accuracy_survey.DATA / "accuracy.md"
     ).read_text("utf-8")
     return rows

@@ -25,8 +25,8 @@ from mha_parity.judging.systematic_error import (
     NO_DIRECTION,
     SPREAD_RATE,
     SystematicErrorTest,
-    case_terms,
-    finding_order,
+    case_sums,
+    finding_sort_key,
     larger_statistic,
     mean_shares,
 )
@@ -168,7 +168,7 @@ def test_the_statistic_is_the_one_that_is_documented() -> None:
     norms[3] = 0
     energy = 100 + chance.random(shape)
     rows = zip(beta, norms, energy, strict=True)
-    sums = np.sum([case_terms(b * n, n, e) for b, n, e in rows], axis=0)
+    sums = np.sum([case_sums(b * n, n, e) for b, n, e in rows], axis=0)
     weight = np.sqrt(norms)
     above, below = (
         (weight * (sign * beta - LEAST_EFFECTS)).sum(axis=0)
@@ -185,8 +185,8 @@ def test_the_statistic_is_the_one_that_is_documented() -> None:
     for first, last in itertools.pairwise(ends):
         for name in DIRECTIONS[first:last]:
             assert found[name] == pytest.approx(shares[first:last].sum()), name
-    assert not case_terms(np.ones(2), np.zeros(2), np.zeros(2)).any()
-    assert not case_terms(np.ones(2), np.ones(2), np.ones(2))[:, 2:].any(), "no bins, no terms"
+    assert not case_sums(np.ones(2), np.zeros(2), np.zeros(2)).any()
+    assert not case_sums(np.ones(2), np.ones(2), np.ones(2))[:, 2:].any(), "no bins, no terms"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_run_in_parts_gathers_what_it_gathers_whole() -> None:
     for test, case in ((first, early), (second, late)):
         test.last["float64"] = case
         test.spread_counts["float64"] += (40, 0)
-        test.sums["float64", "head 1"] += 40 * case_terms(9 * norms, norms, 81 * norms)
+        test.sums["float64", "head 1"] += 40 * case_sums(9 * norms, norms, 81 * norms)
     first.merge(second)
     assert [80, 0] == first.spread_counts["float64"].tolist()
     findings = first.findings()
@@ -237,7 +237,7 @@ def test_a_run_in_parts_gathers_what_it_gathers_whole() -> None:
     assert "over 80 cases in float64 (head 1)" in result.detail
     assert "too large" in result.detail
     broad, narrow = (
-        max(findings, key=finding_order),
+        max(findings, key=finding_sort_key),
         replace(findings[0], group="attn=none", share=2.0),
     )
-    assert finding_order(narrow) < finding_order(broad), "a head says more than a feature"
+    assert finding_sort_key(narrow) < finding_sort_key(broad), "a head says more than a feature"

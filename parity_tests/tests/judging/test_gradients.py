@@ -15,7 +15,7 @@ from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.problem import Problem
 from mha_parity.judging.gradient_groups import group_rows
 from mha_parity.judging.gradients import judge_gradients
@@ -42,7 +42,7 @@ OTHERS = (
 
 def problems(count: int, seed: int, dtype: str) -> list[Problem]:
     """Draw problems over all features in one dtype."""
-    offered = offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
+    offered = make_offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
     return [make_problem(case) for case in draw_cases(offered, count, seed)]
 
 

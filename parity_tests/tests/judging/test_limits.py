@@ -21,7 +21,7 @@ def test_an_averaged_weight_is_allowed_the_mean_of_its_heads_and_its_own_sum() -
     reference = reference_answer(problem)
     judge = OutputJudge(problem, reference, Answer(output=reference.output), JudgeSettings())
     mean = sum(bound(problem, reference).weights[:, head] for head in range(3)) / 3
-    once = error_model(problem.dtype).factor(3, 1)
+    once = error_model(problem.dtype).error_factor(3, 1)
     limit = judge.limit_of(judged_array("averaged", problem, reference))
     assert np.allclose(mean + once * (reference.averaged + mean), limit, rtol=1e-12, atol=0)
 

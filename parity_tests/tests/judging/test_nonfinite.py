@@ -14,7 +14,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.options import POLICIES, Policy
 from mha_parity.core.problem import Problem
 from mha_parity.judging import nonfinite
@@ -169,7 +169,7 @@ def test_the_regimes_show_a_softmax_that_leaves_its_range(
 ) -> None:
     """Logits past 88 and 709, far below 0 and far apart: NaN and zeros of three bugs are seen."""
     fails = []
-    offered = offer(dtype=dtype, regime=regime, bias="yes", size=("small", "medium"))
+    offered = make_offer(dtype=dtype, regime=regime, bias="yes", size=("small", "medium"))
     for case in draw_cases(offered, 12, 57):
         problem = make_problem(case)
         answer = catalogue.catalogue()[bug].attend(problem)

@@ -15,9 +15,9 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import CheckResult, Place, Severity
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.problem import Problem
-from mha_parity.judging.accuracy import times_torch, torch_output
+from mha_parity.judging.accuracy import error_over_torch, torch_output
 from mha_parity.judging.groups import judged_array
 from mha_parity.judging.output import JudgeSettings, judge_answer
 from mha_parity.judging.tolerance import OrderSpread
@@ -39,7 +39,7 @@ LOUD = make_problem(parse("mha-N3-L5-S7-H4-D6-cross-bias-float32-largehead-s42")
 
 def problems(count: int, seed: int, dtype: str, **axes: object) -> list[Problem]:
     """Draw problems over all features in one dtype."""
-    offered = offer(**(EVERYTHING | axes), dtype=dtype)  # type: ignore[arg-type]  # any axis
+    offered = make_offer(**(EVERYTHING | axes), dtype=dtype)  # type: ignore[arg-type]  # any axis
     return [make_problem(case) for case in draw_cases(offered, count, seed)]
 
 
@@ -182,7 +182,7 @@ def test_verdicts_follow_yardstick_and_bound() -> None:
     limits = bound(PLAIN, reference).output
     judged = judged_array("output", PLAIN, reference)
     *_, yard = OrderSpread.of(PLAIN, reference).errors(judged)
-    match = judged.spread(4 * yard)
+    match = judged.broadcast_groups(4 * yard)
     assert (3 * match < limits).all()  # or the three answers below would not be three
     severities = [
         output_of(judge_answer(PLAIN, reference, shifted(reference, by))).severity
@@ -197,7 +197,7 @@ def test_less_accurate_says_by_what_factor_and_fails_only_on_demand() -> None:
     answer = shifted(reference, 0.9 * bound(PLAIN, reference).output)
     found = output_of(judge_answer(PLAIN, reference, answer))
     assert Severity.LESS_ACCURATE is found.severity
-    assert found.times_torch == times_torch(PLAIN, reference, answer.output)
+    assert found.times_torch == error_over_torch(PLAIN, reference, answer.output)
     assert f"{found.times_torch:.3g} times torch's own" in found.detail
     strict = output_of(judge_answer(PLAIN, reference, answer, JudgeSettings(max_times_torch=2.0)))
     assert Severity.WRONG is strict.severity

@@ -11,7 +11,7 @@ from mha_parity import catalogue
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.case import parse
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.core.problem import Problem
 from mha_parity.judging import power
 from mha_parity.judging.output import judge_answer
@@ -64,7 +64,7 @@ def test_an_empty_case_exposes_nothing() -> None:
 @cache
 def drawn() -> list[tuple[Problem, Reference, frozenset[str]]]:
     """Return 40 problems with their references, and what they expose."""
-    offered = offer(
+    offered = make_offer(
         dtype=("float32", "float64"), size=("small", "medium"), bias=("no", "yes"),
         out_proj=("identity", "general"),
     )  # fmt: skip

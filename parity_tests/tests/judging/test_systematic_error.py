@@ -16,7 +16,7 @@ from mha_parity.catalogue import Attention
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import Case
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome
@@ -41,7 +41,7 @@ NEEDS_ALL = {"1e-6 in one head", "exp approximated to 1e-6"}
 def drawn(dtype: str, seed: int) -> tuple[Case, ...]:
     """Return the cases of a run in one dtype."""
     sizes = ("small", "medium", "equal", "ones")
-    offered = offer(**EVERYTHING | {"bias": ("no", "yes"), "size": sizes}, dtype=dtype)
+    offered = make_offer(**EVERYTHING | {"bias": ("no", "yes"), "size": sizes}, dtype=dtype)
     return tuple(draw_cases(offered, RUN_CASES, seed))
 
 
@@ -169,7 +169,7 @@ def test_a_run_fails_by_its_systematic_error(name: str) -> None:
     """Each mistake fails a whole run by this check; three are right in every single case."""
     answer, dtype, words = SYSTEMATIC[name]
     candidate = FunctionCandidate(
-        name, lambda problem: Answer(output=answer(problem)), offer(**RUN, dtype=dtype)
+        name, lambda problem: Answer(output=answer(problem)), make_offer(**RUN, dtype=dtype)
     )
     cases = FEW_CASES if name in SHOWS_IN_SINGLE_CASES else CASES
     cases = RUN_CASES if name in NEEDS_ALL else cases

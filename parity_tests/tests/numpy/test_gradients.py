@@ -17,7 +17,7 @@ from mha_parity.cases.generate import cotangent, make_problem
 from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.candidate import Answer
 from mha_parity.core.check_result import CheckResult
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.problem import Problem
 from mha_parity.judging.gradients import judge_gradients
 from mha_parity.oracle.reference import reference_answer
@@ -106,7 +106,7 @@ def judged(problem: Problem, found: dict[str, Any]) -> list[CheckResult]:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_drawn_problems_are_judged_right(dtype: str, engine: str) -> None:
     """No gradient of 24 problems drawn over all features fails, fully masked rows among them."""
-    offered = offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
+    offered = make_offer(**EVERYTHING, size=("small", "medium", "equal", "ones"), dtype=dtype)
     count = 0
     for case in draw_cases(offered, 24, 20261121):
         problem = make_problem(case)
@@ -120,7 +120,7 @@ def test_drawn_problems_are_judged_right(dtype: str, engine: str) -> None:
 @pytest.mark.parametrize("name", BUGS)
 def test_a_wrong_gradient_is_judged_wrong(name: str) -> None:
     """The judge that finds nothing above finds a factor, an order, a transposition, a zero."""
-    offered = offer(
+    offered = make_offer(
         form="mha", dtype="float32", bias="yes", out_proj="general", projection="packed"
     )
     (case,) = draw_cases(offered, 1, 3)

@@ -16,7 +16,7 @@ from mha_numpy import (
 )
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
-from mha_parity.judging.accuracy import times_torch
+from mha_parity.judging.accuracy import error_over_torch
 from mha_parity.oracle.reference import reference_answer
 from mha_parity.targets.bind import bind
 
@@ -51,7 +51,7 @@ def worst(subject: Any, seed: int) -> float:
     bound = bind(subject)
     offer = bound.offer | {"dtype": ("float32",), "gradients": ("no",)}
     problems = [make_problem(case) for case in draw_cases(offer, 150, seed) if case.size != "empty"]
-    return max(times_torch(p, reference_answer(p), bound(p).output) for p in problems)
+    return max(error_over_torch(p, reference_answer(p), bound(p).output) for p in problems)
 
 
 def test_no_precise_answer_is_less_accurate_than_torchs() -> None:

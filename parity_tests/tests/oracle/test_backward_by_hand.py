@@ -10,7 +10,7 @@ import pytest
 from mha_parity.cases.generate import cotangent, make_problem
 from mha_parity.core.case import parse
 from mha_parity.oracle.backward import backward
-from mha_parity.oracle.error_bound import ErrorModel, bound_in, error_model
+from mha_parity.oracle.error_bound import ErrorModel, bound_with_model, error_model
 from mha_parity.oracle.reference import reference_answer
 
 
@@ -29,7 +29,7 @@ class Number:
 
     def made(self, value: float, carried: float, reach: float, terms: int, stored: int) -> Number:
         """Return a result with the errors that are carried on and made."""
-        made = self.model.factor(terms, stored) * reach + self.model.step
+        made = self.model.error_factor(terms, stored) * reach + self.model.step
         return Number(value, carried + made, self.model)
 
     def __mul__(self, other: Number) -> Number:
@@ -81,7 +81,7 @@ def test_the_bounds_of_gradients_are_their_formulas(dtype: str) -> None:
     problem = make_problem(parse(case)).replace(given_scale=-0.75)
     reference, given = reference_answer(problem), cotangent(problem)
     model = error_model(problem.dtype)
-    limits = bound_in(model, problem, reference)
+    limits = bound_with_model(model, problem, reference)
 
     def row(values: np.ndarray, errors: np.ndarray) -> list[Number]:
         pairs = zip(values.ravel().tolist(), errors.ravel().tolist(), strict=True)

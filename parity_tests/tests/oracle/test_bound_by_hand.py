@@ -54,7 +54,7 @@ class Machine:
             return math.expm1(4 * math.sqrt(count) * unit + count * unit**2 / (1 - unit))
         return count * unit / (1 - count * unit)
 
-    def factor(self, terms: float, roundings: float) -> float:
+    def error_factor(self, terms: float, roundings: float) -> float:
         """Bound a sum's factors, and those of roundings to the dtype after it."""
         if self.sums == self.unit:
             return self.gamma(terms + roundings, self.unit)
@@ -71,7 +71,7 @@ class Machine:
         pairs = list(zip(left, right, strict=True))
         reach = sum(a * b for a, b in pairs) + added
         zeros = sum(self.lost(a) * b + a * self.lost(b) for a, b in pairs)
-        return float(self.factor(len(pairs) + 1, 2) * reach + zeros + self.step)
+        return float(self.error_factor(len(pairs) + 1, 2) * reach + zeros + self.step)
 
 
 def size(array: Array) -> Array:
@@ -121,10 +121,10 @@ def exponents(problem: Problem, reference: Stages | Reference, errors: Any, m: M
         )
         scale = abs(problem.scale)
         # Scale, change of base and masks: 9; stored are the scaled factors, score and masked score.
-        error = scale * carried + m.factor(len(width) + 9, 10) * scale * reach
-        error += sum(m.factor(0, 3) * float(mask[n, h, i, j]) for mask in added)
+        error = scale * carried + m.error_factor(len(width) + 9, 10) * scale * reach
+        error += sum(m.error_factor(0, 3) * float(mask[n, h, i, j]) for mask in added)
         distance = float(reference.logits[n, h, i].max()) - score
-        error += m.factor(0, 1) * distance + m.factor(8, 1) + m.step
+        error += m.error_factor(0, 1) * distance + m.error_factor(8, 1) + m.step
         found[n, h, i, j] = min(error, 600.0)
     return found
 
@@ -148,8 +148,8 @@ def by_hand(problem: Problem, reference: Stages | Reference, m: Machine) -> dict
             continue
         moved = eta[n, h, i] + math.log(sum(row * np.exp(eta[n, h, i])))
         # The sum, its division, each rescaling of the maximum; log sum exp.
-        own = m.factor(keys + 3 + 10 * steps, 4 + steps)
-        logarithm = m.factor(3, 1) * (abs(logits[n, h, i].max()) + math.log(keys))
+        own = m.error_factor(keys + 3 + 10 * steps, 4 + steps)
+        logarithm = m.error_factor(3, 1) * (abs(logits[n, h, i].max()) + math.log(keys))
         own += math.expm1(min(logarithm, 600))
         more, less = row * np.exp(np.minimum(moved, 600)), -row * np.expm1(-moved)
         dp = np.maximum(np.minimum(more, 1) - row, less)

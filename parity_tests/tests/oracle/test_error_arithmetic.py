@@ -26,7 +26,7 @@ def assert_made(
 ) -> None:
     """Compare with the definition: what is carried on, and what is made of the reach."""
     assert np.array_equal(value, found.value)
-    expected = carried + MODEL.factor(terms, roundings) * reach + MODEL.step
+    expected = carried + MODEL.error_factor(terms, roundings) * reach + MODEL.step
     assert np.allclose(expected, found.error, rtol=1e-12, atol=0)
 
 

@@ -16,7 +16,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.masks import may_hide_by_numbers
 from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.case import parse
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.problem import Problem
 from mha_parity.oracle.error_bound import ErrorModel, bound, output_error, roundoff, smallest_number
 from mha_parity.oracle.reference import reference_answer
@@ -34,7 +34,7 @@ TORCH = {
 
 def problems(count: int, seed: int, dtype: str, **axes: object) -> list[Problem]:
     """Draw problems over all features in one dtype."""
-    offered = offer(**(EVERYTHING | {"size": SIZES} | axes), dtype=dtype)  # type: ignore[arg-type]  # any axis
+    offered = make_offer(**(EVERYTHING | {"size": SIZES} | axes), dtype=dtype)  # type: ignore[arg-type]  # any axis
     return [make_problem(case) for case in draw_cases(offered, count, seed)]
 
 
@@ -186,9 +186,9 @@ def test_the_probabilistic_form_is_below_the_deterministic_one() -> None:
 
 def test_factors_are_highams() -> None:
     """gamma_n = n u / (1 - n u); sums in float32 and one rounding to 16 bits add up."""
-    assert ErrorModel(2**-24, 2**-24, 0).factor(9, 1) == 10 * 2**-24 / (1 - 10 * 2**-24)
-    assert ErrorModel(0.25, 0.25, 0).factor(3, 1) == math.inf
-    halves = ErrorModel(2**-8, 2**-24, 0).factor(64, 1)
+    assert ErrorModel(2**-24, 2**-24, 0).error_factor(9, 1) == 10 * 2**-24 / (1 - 10 * 2**-24)
+    assert ErrorModel(0.25, 0.25, 0).error_factor(3, 1) == math.inf
+    halves = ErrorModel(2**-8, 2**-24, 0).error_factor(64, 1)
     assert 2**-8 < halves < 2**-8 * (1 + 2**-7) + 66 * 2**-24
 
 
@@ -210,7 +210,7 @@ def test_the_output_projection_sums_one_term_a_column_and_its_bias() -> None:
     arithmetic = ErrorModel(2**-24, 2**-24, 2**-126)
     heads = np.ones(problem.output_shape)
     found = output_error(ones, heads, np.zeros_like(heads), arithmetic)
-    np.testing.assert_allclose(found, 3 * arithmetic.factor(4, 2), rtol=1e-12)
+    np.testing.assert_allclose(found, 3 * arithmetic.error_factor(4, 2), rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

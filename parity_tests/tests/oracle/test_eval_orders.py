@@ -13,7 +13,7 @@ from mha_parity.cases.generate import make_problem
 from mha_parity.cases.rng import numpy_dtype
 from mha_parity.core.arrays import merge_heads, split_heads
 from mha_parity.core.case import parse
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.problem import Problem
 from mha_parity.oracle.error_bound import bound
 from mha_parity.oracle.eval_orders import (
@@ -33,7 +33,8 @@ EVERYTHING |= {"bias": {"no": "", "yes": ""}}
 def problems(count: int, seed: int, dtype: str) -> list[Problem]:
     """Draw problems over all features in one dtype."""
     return [
-        make_problem(case) for case in draw_cases(offer(**EVERYTHING, dtype=dtype), count, seed)
+        make_problem(case)
+        for case in draw_cases(make_offer(**EVERYTHING, dtype=dtype), count, seed)
     ]
 
 
@@ -77,7 +78,7 @@ def test_every_order_keeps_the_bound(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_no_two_orders_are_the_same_arithmetic(dtype: str) -> None:
     """On an ordinary problem any two orders differ in some bit: each adds to the order spread."""
-    case = draw_cases(offer(dtype=dtype, size="medium", regime="normal"), 1, 3)[0]
+    case = draw_cases(make_offer(dtype=dtype, size="medium", regime="normal"), 1, 3)[0]
     prepared = Prepared(make_problem(case))
     answers = [attend_in_order(prepared, order) for order in EVAL_ORDERS]
     for (first, _), (second, _) in combinations(answers, 2):
@@ -86,9 +87,9 @@ def test_no_two_orders_are_the_same_arithmetic(dtype: str) -> None:
 
 def test_a_dropped_mask_does_not_keep_the_bound() -> None:
     """The comparison above can fail: an order that forgets the mask is far outside."""
-    case = draw_cases(offer(attn="float3d", dtype="float32", size="small", regime="normal"), 1, 5)[
-        0
-    ]
+    case = draw_cases(
+        make_offer(attn="float3d", dtype="float32", size="small", regime="normal"), 1, 5
+    )[0]
     problem = make_problem(case)
     reference = reference_answer(problem)
     output, _ = attend_in_order(Prepared(problem.replace(attn_mask=None)), EVAL_ORDERS[0])

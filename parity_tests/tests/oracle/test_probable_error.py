@@ -27,7 +27,7 @@ def share(problem: Problem, reference: Reference, output: Array) -> float:
     judged = judged_array("output", problem, reference)
     numbers = np.isfinite(output) & judged.finite & ~masked_row_elements(problem, judged)
     error = np.where(numbers, np.abs(judged.difference(output)), 0)
-    units = error / judged.spread(judged.rounding)
+    units = error / judged.broadcast_groups(judged.rounding)
     sample, row, _ = np.unravel_index(int(units.argmax()), units.shape)
     limit = probable_error(problem, reference, int(sample), int(row))
     return float((error[sample, row] / limit).max())

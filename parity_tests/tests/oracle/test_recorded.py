@@ -12,12 +12,12 @@ from mha_parity.core.case import parse
 from mha_parity.oracle.recorded import (
     NotRecordedError,
     Record,
-    active,
+    active_record,
     digest,
     problem_of,
     rows_share_nan,
     torch_result,
-    using,
+    using_record,
 )
 
 PROBLEM = make_problem(parse("qkv-N1-L2-S3-H1-D2-cross-float64-s1"))
@@ -84,26 +84,26 @@ def test_a_digest_is_of_the_options_too(changes: dict[str, object]) -> None:
 def test_the_innermost_record_takes_part_and_an_error_takes_it_out() -> None:
     """None leaves the record that is there in force."""
     outer, inner = Record(), Record(closed=True, shares_nan=("float64",))
-    assert active() is None
-    with using(outer):
-        with using(None):
-            assert active() is outer
-        with using(inner):
-            assert active() is inner
+    assert active_record() is None
+    with using_record(outer):
+        with using_record(None):
+            assert active_record() is outer
+        with using_record(inner):
+            assert active_record() is inner
             assert rows_share_nan("float64")
             assert not rows_share_nan("bfloat16")
-        with pytest.raises(NotRecordedError), using(inner):
+        with pytest.raises(NotRecordedError), using_record(inner):
             torch_result("output", PROBLEM, dict)
-        assert active() is outer
+        assert active_record() is outer
         assert not rows_share_nan("float64")
-    assert active() is None
+    assert active_record() is None
 
 
 def test_the_problem_of_a_case_is_the_recorded_one_where_there_is_one() -> None:
     """And made from the case where the record has none. Kills the question the wrong way round."""
     case = PROBLEM.case
     kept = PROBLEM.replace(given_scale=0.5)
-    with using(Record(problems={case: kept})):
+    with using_record(Record(problems={case: kept})):
         assert problem_of(case) is kept
         other = problem_of(case.replace(seed=2))
     assert 2 == other.case.seed
@@ -115,7 +115,7 @@ def test_results_are_contiguous() -> None:
     """As they are when read from a file: the order of later sums depends on the memory."""
     columns = np.ones((3, 5)).T
     for record in (None, Record()):
-        with using(record):
+        with using_record(record):
             found = torch_result("output", PROBLEM, lambda: {"output": columns})["output"]
         assert found.flags.c_contiguous
         assert np.array_equal(columns, found)

@@ -41,7 +41,7 @@ def test_gradients_may_differ_by_twice_the_bound_and_no_more() -> None:
 def test_torch_is_asked_unless_a_record_is_all_there_is(*, closed: bool) -> None:
     """Without a record, and while one is written; not where answers were read from a file."""
     assert recorded.asks_torch()
-    with recorded.using(recorded.Record(closed=closed)):
+    with recorded.using_record(recorded.Record(closed=closed)):
         assert closed != recorded.asks_torch()
 
 

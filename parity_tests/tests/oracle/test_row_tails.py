@@ -14,7 +14,7 @@ from mha_parity.judging.accuracy import relative_error
 from mha_parity.judging.output import JudgeSettings, judge_answer
 from mha_parity.oracle import row_tails
 from mha_parity.oracle.reference import reference_answer
-from mha_parity.oracle.row_tails import TILE, nan_past_rows, reached
+from mha_parity.oracle.row_tails import TILE, nan_past_rows, rows_before_marked
 from mha_torch import rows_share_nan
 
 MASKED = "mha-N3-L9-S9-H3-D7-seqfirst-boolmask3d-maskedrows-bfloat16-s52"
@@ -28,7 +28,7 @@ def test_torch_has_nan_in_no_other_rows(terms: int, dtype: str) -> None:
     rows[9, 2] = True
     left = torch.ones(18, 5, terms, dtype=getattr(torch, dtype))
     left[9, 2] = torch.nan
-    allowed = rows | (reached(rows, terms) if rows_share_nan(dtype) else False)
+    allowed = rows | (rows_before_marked(rows, terms) if rows_share_nan(dtype) else False)
 
     for product in (left @ torch.ones(18, terms, 4, dtype=left.dtype),
                     left.reshape(-1, terms) @ torch.ones(terms, 4, dtype=left.dtype)):  # fmt: skip
@@ -40,9 +40,9 @@ def test_torch_has_nan_in_no_other_rows(terms: int, dtype: str) -> None:
 def test_rows_are_reached_as_far_as_a_tile() -> None:
     """A row of 65 terms is read to 96: the next row begins there; one of 7 reaches four rows."""
     rows = np.array([[False] * 6, [True] + [False] * 5])
-    assert [5] == np.flatnonzero(reached(rows, 65)).tolist()
-    assert [2, 3, 4, 5] == np.flatnonzero(reached(rows, 7)).tolist()
-    assert not reached(rows, 2 * TILE).any()
+    assert [5] == np.flatnonzero(rows_before_marked(rows, 65)).tolist()
+    assert [2, 3, 4, 5] == np.flatnonzero(rows_before_marked(rows, 7)).tolist()
+    assert not rows_before_marked(rows, 2 * TILE).any()
 
 
 def test_wide_dtypes_share_no_rows() -> None:

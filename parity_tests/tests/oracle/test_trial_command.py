@@ -51,7 +51,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
 def told(findings: list[Finding]) -> str:
     """Return the words that a terminal shows of the findings."""
     console = Console(file=io.StringIO(), width=80)
-    torch_audit.show([examine(finding) for finding in findings], console)
+    torch_audit.print_findings([examine(finding) for finding in findings], console)
     stream = console.file
     assert isinstance(stream, io.StringIO)
     return " ".join(stream.getvalue().split())

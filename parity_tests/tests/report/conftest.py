@@ -217,7 +217,7 @@ def _shown(subject: Verdict, width: int = 80, height: int = 100, *, verbose: boo
     """Return the report as a console of that width prints it."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, height=height, color_system=None)
-    terminal.show(subject, console, verbose=verbose)
+    terminal.print_verdict(subject, console, verbose=verbose)
     return stream.getvalue()
 
 

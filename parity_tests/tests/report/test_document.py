@@ -28,7 +28,7 @@ from mha_parity.core.verdict import (
     Verdict,
 )
 from mha_parity.report import files, junit
-from mha_parity.report.json_document import SCHEMA, document
+from mha_parity.report.json_document import SCHEMA, verdict_document
 from mha_parity.report.junit import COUNTED
 from mha_parity.run.check import check
 from mha_parity.worker import client
@@ -145,7 +145,7 @@ def test_several_documents(verdict: Verdict, schema: Any) -> None:
     """Several verdicts stand under `runs`, each as it would alone."""
     written = json.loads(files.as_json([verdict, verdict]))
     jsonschema.Draft202012Validator(closed(schema)).validate(written)
-    assert [document(verdict)] * 2 == written["runs"]
+    assert [verdict_document(verdict)] * 2 == written["runs"]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_several_documents(verdict: Verdict, schema: Any) -> None:
 )
 def test_schema_refuses(schema: Any, path: tuple[Any, ...], value: Any) -> None:
     """A document with one value that should not be is refused."""
-    written = document(extreme())
+    written = verdict_document(extreme())
     at: Any = written
     for key in path[:-1]:
         at = at[key]
@@ -175,14 +175,14 @@ def test_schema_refuses(schema: Any, path: tuple[Any, ...], value: Any) -> None:
 
 def test_no_numbers_are_words() -> None:
     """Infinity and NaN are the words inf and nan, and a mixed head is null."""
-    (failure,) = document(extreme())["failures"]
+    (failure,) = verdict_document(extreme())["failures"]
     assert ("inf", "nan") == (failure["error"], failure["allowed"])
     assert {"sample": 1, "head": None, "row": 4, "column": 11} == failure["place"]
 
 
 def test_counts_add_up(verdict: Verdict) -> None:
     """Every case is passed, failed or inconclusive, once."""
-    cases = document(verdict)["cases"]
+    cases = verdict_document(verdict)["cases"]
     assert cases["run"] == cases["passed"] + cases["failed"] + cases["inconclusive"]
 
 
@@ -314,7 +314,7 @@ def test_cases_that_were_not_asked_are_counted_apart() -> None:
     target = f"{SUBJECTS}/misbehaving.py:exits_over_one_head"
     options = Options(cases=40, diagnose=False, shrink=False)
     with client.isolated(target) as candidate:
-        written = document(check(candidate, options, target=target))
+        written = verdict_document(check(candidate, options, target=target))
     cases = written["cases"]
     assert "fail" == written["verdict"]
     assert 0 < cases["failed"] < cases["inconclusive"] < 40
@@ -329,7 +329,7 @@ def test_files_are_written_and_named(tmp_path: Path) -> None:
     names: dict[str, str | None] = {
         kind: str(tmp_path / f"report.{kind}") for kind in ("json", "junit")
     }
-    lines = files.write([extreme()], names)
+    lines = files.write_reports([extreme()], names)
     assert SCHEMA == json.loads((tmp_path / "report.json").read_text("utf-8"))["schema"]
     assert (tmp_path / "report.junit").read_text("utf-8").startswith("<?xml")
     assert [f"JSON written to {names['json']}", f"JUnit XML written to {names['junit']}"] == lines
@@ -338,14 +338,14 @@ def test_files_are_written_and_named(tmp_path: Path) -> None:
 def test_nothing_is_written_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a file named nothing is written."""
     monkeypatch.chdir(tmp_path)
-    assert [] == files.write([extreme()], dict.fromkeys(files.MAKE))
+    assert [] == files.write_reports([extreme()], dict.fromkeys(files.MAKE))
     assert [] == list(tmp_path.iterdir())
 
 
 def test_unwritable_files_are_refused(tmp_path: Path) -> None:
     """A missing folder, or a folder in place of a file, is one sentence before the run."""
     with pytest.raises(ValueError, match=r"there is no folder .*missing; make it\.$"):
-        files.writable([str(tmp_path / "missing" / "report.json")])
+        files.require_writable_files([str(tmp_path / "missing" / "report.json")])
     with pytest.raises(ValueError, match="is a folder, but should be a file"):
-        files.writable([None, str(tmp_path)])
-    files.writable([None, str(tmp_path / "report.json")])
+        files.require_writable_files([None, str(tmp_path)])
+    files.require_writable_files([None, str(tmp_path / "report.json")])

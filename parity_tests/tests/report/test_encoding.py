@@ -76,7 +76,9 @@ def test_the_command_runs_in_ascii() -> None:
 def test_lists_fit_the_width(what: str, width: int) -> None:
     """Every list fits its window, names at the left, and nothing ends in blanks."""
     stream = io.StringIO()
-    listing.show(what, Console(file=stream, width=width, color_system=None, force_terminal=True))
+    listing.print_listing(
+        what, Console(file=stream, width=width, color_system=None, force_terminal=True)
+    )
     lines = stream.getvalue().splitlines()
     assert [] == [line for line in lines if len(line) > width or line != line.rstrip()]
     names = [line.split()[0] for line in lines if not line.startswith("  ")]

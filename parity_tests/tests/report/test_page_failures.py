@@ -139,7 +139,7 @@ def test_errors_are_plotted(
     assert 2 == sum(name.startswith("error") for name in names)
     assert "allowed" in re.findall(r">\s*(\w+)\s*</text>", plots.error_by_size(errors()))
     assert [] == foreign(text) + unheard(text)
-    assert "" == plots.accuracy([dataclasses.replace(errors()[0], times_torch=np.nan)])
+    assert "" == plots.accuracy_plot([dataclasses.replace(errors()[0], times_torch=np.nan)])
 
 
 def test_a_run_keeps_its_errors(judged: Callable[..., Verdict]) -> None:

@@ -81,8 +81,8 @@ def test_the_worst_head_comes_first(
 )
 def test_units_of_the_allowed_error(value: float, shown: str, heat: float) -> None:
     """What is within the allowed error has no heat; above it heat grows with the magnitude."""
-    assert shown == html_page.units(value)
-    assert heat == pytest.approx(html_page.heat(value), rel=4 * np.finfo(float).eps)
+    assert shown == html_page.format_units(value)
+    assert heat == pytest.approx(html_page.excess_colour(value), rel=4 * np.finfo(float).eps)
 
 
 def test_unknown_weights_are_drawn_as_unknown(synthetic: Callable[..., Verdict]) -> None:

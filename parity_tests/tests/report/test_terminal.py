@@ -234,7 +234,7 @@ def test_colours_stay_on_terminals(
     """A terminal gets colours; a pipe gets the same words and no escape code, no trailing blank."""
     stream = io.StringIO()
     coloured = Console(file=stream, width=80, force_terminal=True, color_system="standard")
-    terminal.show(make_verdict(failed=failed), coloured)
+    terminal.print_verdict(make_verdict(failed=failed), coloured)
     plain = shown(make_verdict(failed=failed))
     assert "\x1b[" in stream.getvalue()
     assert "\x1b" not in plain
@@ -248,7 +248,7 @@ def test_no_color_is_heard(
     """With NO_COLOR a terminal gets bold and dim, and no colour."""
     monkeypatch.setenv("NO_COLOR", "1")
     stream = io.StringIO()
-    terminal.show(make_verdict(), Console(file=stream, width=80, force_terminal=True))
+    terminal.print_verdict(make_verdict(), Console(file=stream, width=80, force_terminal=True))
     used = set(re.findall(r"\x1b\[([\d;]*)m", stream.getvalue()))
     assert used <= {"0", "1", "2"}
 

@@ -28,10 +28,11 @@ def test_three_tied_keys_prove_nothing(
     make_verdict: Callable[..., Verdict], make_rows: Callable[..., list[FeatureRow]]
 ) -> None:
     """A value that 3 cases have and none of 40 failing ones is luck; of 150 cases it is not."""
-    assert ["attn"] == [axis.name for axis in correlations.common(make_verdict())]
+    assert ["attn"] == [axis.name for axis in correlations.axes_common_to_failures(make_verdict())]
     few = make_rows("regime", normal=(50, 40), ties=(150, 0))
     assert ["regime"] == [
-        axis.name for axis in correlations.common(make_verdict(features=tuple(few)))
+        axis.name
+        for axis in correlations.axes_common_to_failures(make_verdict(features=tuple(few)))
     ]
 
 
@@ -41,7 +42,9 @@ def test_one_failure_shares_nothing(
     """Of one failing case nothing is said to be common: its own id says what it has."""
     features = tuple(make_rows("attn", none=(160, 0), causal=(40, 1)))
     subject = make_verdict(failed=1, features=features)
-    assert [] == correlations.common(subject) + correlations.absent(subject)
+    assert [] == correlations.axes_common_to_failures(
+        subject
+    ) + correlations.axes_absent_from_failures(subject)
 
 
 def test_few_spared_values_are_named_as_such(
@@ -52,7 +55,7 @@ def test_few_spared_values_are_named_as_such(
     """Where most values fail and a plain one too, the spared ones are named instead."""
     regime = make_rows("regime", normal=(60, 30), tiny=(40, 20), huge=(40, 20), constant=(60, 0))
     subject = make_verdict(failed=70, features=tuple(regime))
-    assert ["regime"] == [axis.name for axis in correlations.absent(subject)]
+    assert ["regime"] == [axis.name for axis in correlations.axes_absent_from_failures(subject)]
     assert "absent from all failures ✓ constant key rows none of 60" in " ".join(
         shown(subject).split()
     )

@@ -27,13 +27,13 @@ Current thread 0x00007fbadd841b80 (most recent call first):
         "Fatal Python error: Segmentation fault",
         '  File "ctypes/__init__.py", line 519 in string_at',
         '  File "theirs/kernel.py", line 34 in attend',
-    ] == wording.formatted(detail, 8).splitlines()
+    ] == wording.shorten_output(detail, 8).splitlines()
 
 
 def test_long_last_words_are_cut_and_cleaned() -> None:
     """Of 100 lines the first and the last are shown, without escape codes and marks of place."""
     detail = "\n".join(["raised \x1b[31mError", "    ^^^^~~", *(f"line {i}" for i in range(100))])
-    told = wording.formatted(detail, 5).splitlines()
+    told = wording.shorten_output(detail, 5).splitlines()
     assert [
         "raised [31mError",
         "  ... 96 lines ...",

@@ -10,7 +10,7 @@ from mha_parity import catalogue
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.case import parse
 from mha_parity.core.check_result import MASKED_ROWS, CheckResult, Severity
-from mha_parity.core.features import label, offer
+from mha_parity.core.features import label, make_offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome
@@ -19,7 +19,7 @@ from mha_parity.run.check import check
 from mha_parity.run.summary import notes
 from mha_parity.targets.bind import bind
 
-OFFERED = offer(
+OFFERED = make_offer(
     inputs=("self", "cross"), attn=("none", "causal", "bool3d"), bias=("no", "yes"),
     dtype=("float64", "float32"), size=("small", "medium"),
 )  # fmt: skip
@@ -218,7 +218,7 @@ def test_the_failure_that_is_shown_has_rows_and_keys() -> None:
         output = plain(problem).output
         return Answer(output=-output if problem.key.size else np.full_like(output, np.inf))
 
-    offered = offer(form="qkv", projection="none", inputs=("cross",), size=("small", "empty"))
+    offered = make_offer(form="qkv", projection="none", inputs=("cross",), size=("small", "empty"))
     found = check(
         FunctionCandidate("negated", negated, offered), Options(cases=160, diagnose=False)
     )

@@ -10,7 +10,7 @@ from numpy.linalg import inv
 
 from mha_parity.__main__ import main
 from mha_parity.core.candidate import NOT_CALLED, Answer, CandidateError, FunctionCandidate
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome
@@ -58,7 +58,7 @@ def judged(raised: CandidateError) -> Outcome:
             raise raised
         return Answer(output=reference_answer(problem).output.astype(problem.dtype))
 
-    candidate = FunctionCandidate("f", attend, offer(inputs=("self", "cross")))
+    candidate = FunctionCandidate("f", attend, make_offer(inputs=("self", "cross")))
     verdict = check(candidate, Options(cases=20, diagnose=False, shrink=False))
     assert any(NOT_CALLED in note for note in verdict.notes) is (verdict.failed == 0)
     return verdict.outcome

@@ -16,7 +16,7 @@ from mha_parity.core.candidate import CandidateError, FunctionCandidate
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome, Verdict
-from mha_parity.report.json_document import document
+from mha_parity.report.json_document import verdict_document
 from mha_parity.run.check import check
 from mha_parity.run.narrowing import cases_for
 
@@ -59,7 +59,7 @@ def test_a_run_ends_at_the_first_failure() -> None:
     assert (Outcome.FAIL, 1, 1) == (verdict.outcome, verdict.outcome.exit_status, verdict.failed)
     assert verdict.run < 40
     assert stopped in verdict.sentence
-    assert document(verdict)["cases"]["stopped_early"] is True
+    assert verdict_document(verdict)["cases"]["stopped_early"] is True
 
 
 def test_a_target_that_raises_first_is_asked_until_it_answers() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from mha_parity.core.case import Case
 from mha_parity.core.check_result import CheckResult, Severity
-from mha_parity.core.features import EXTREME_VALUES, offer
+from mha_parity.core.features import EXTREME_VALUES, make_offer
 from mha_parity.run import summary
 from mha_parity.run.case_run import CaseResult
 
@@ -29,7 +29,7 @@ def test_a_factor_that_is_none_is_not_said(times_torch: float | None, said: str)
 
 def test_extreme_values_that_no_case_has_leave_nothing_open() -> None:
     """A run without such a case says so of both; with a value of any other axis it is open."""
-    asked = offer(regime=("normal", *EXTREME_VALUES))
+    asked = make_offer(regime=("normal", *EXTREME_VALUES))
     rows = {(row.axis, row.value): row for row in summary.feature_rows([], asked, asked, {})}
 
     for value in EXTREME_VALUES:

@@ -12,7 +12,7 @@ from mha_parity import catalogue
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.case import parse
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.core.options import Options
 from mha_parity.core.problem import Problem
 from mha_parity.core.verdict import Outcome
@@ -26,13 +26,13 @@ from mha_parity.targets.load import load
 from subject_checks import SUBJECTS
 
 SUBJECT = f"{SUBJECTS}/half_overflow.py"
-HALF = offer(dtype=("float16", "float32"), inputs=("self", "cross"), bias=("no", "yes"))
+HALF = make_offer(dtype=("float16", "float32"), inputs=("self", "cross"), bias=("no", "yes"))
 OFFERS = {
     "layer": HALF,
-    "self": offer(dtype="float16"),
+    "self": make_offer(dtype="float16"),
     "unbatched": HALF | {"layout": ("unbatched",)},
     "causal": HALF | {"attn": ("causal",)},
-    "projected": offer(form="qkv", projection="none", dtype="float16", kv_heads="fewer"),
+    "projected": make_offer(form="qkv", projection="none", dtype="float16", kv_heads="fewer"),
 }
 RUN = Options(cases=12, dtypes=("float16",), diagnose=False, shrink=False)
 
@@ -54,7 +54,7 @@ def test_the_fixed_problem_overflows_unscaled_alone(name: str) -> None:
 
 def test_without_float16_nothing_is_asked() -> None:
     """Where float16 or a plain call is not offered there is no such problem."""
-    assert overflow_problem(offer()) is None
+    assert overflow_problem(make_offer()) is None
     assert overflow_problem(HALF | {"padding": ("lengths",)}) is None
 
 

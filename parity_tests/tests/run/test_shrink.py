@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mha_parity.cases.clashes import possible
+from mha_parity.cases.clashes import can_coexist
 from mha_parity.cases.covering import draw_cases
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.case import Case, parse, plain_distance
@@ -99,7 +99,7 @@ def test_what_is_left_fails_and_is_no_larger(rule: Rule, seed: int) -> None:
     for case in failing:
         found, _ = smallest(case, rule)
         assert rule(found)
-        assert possible(found.features())
+        assert can_coexist(found.features())
         assert found == parse(found.id)
         assert plain_distance(found) <= plain_distance(case)
         assert [] == [name for name in SIZES if getattr(found, name) > getattr(case, name)]

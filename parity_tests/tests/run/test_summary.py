@@ -10,7 +10,7 @@ import pytest
 from mha_parity.core.candidate import NOT_ASKED, NOT_CALLED, TargetError
 from mha_parity.core.case import Case
 from mha_parity.core.check_result import MASKED_ROWS, CheckResult, Place, Severity
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 from mha_parity.core.options import Options
 from mha_parity.core.parameters import Parameter, Role, Status
 from mha_parity.core.verdict import TOO_COARSE, CheckRow, FeatureRow, Outcome
@@ -115,7 +115,7 @@ def test_a_feature_has_the_status_of_its_cases() -> None:
     open_case = result(check(OPEN), case=CASE.replace(attn="float2d"))
     wrong = result(check(WRONG), case=CASE.replace(attn="causal"), seconds=2.0)
     right = result(check(MATCH), case=CASE.replace(attn="causal"), seconds=1.0)
-    asked = offer(
+    asked = make_offer(
         inputs="cross", attn=("none", "bool2d", "float2d", "bool3d", "causal"),
         regime=("normal", "infinite_value"), size=("small", "empty"), gradients="no",
     )  # fmt: skip

@@ -17,13 +17,13 @@ from mha_parity.selftest.corpus_run import (
     MANIFEST,
     CorpusEntry,
     EntryVerdict,
+    changed_verdicts,
+    corpus_markdown,
+    corpus_page,
     is_miss,
     judge_entry,
     main,
-    moved,
-    page,
     read_manifest,
-    table,
 )
 from subject_checks import SUBJECTS
 
@@ -74,7 +74,7 @@ def test_every_entry_has_a_verdict_and_every_miss_its_cause() -> None:
     assert {*range(len(sets))} == sets
     assert {each.verdict for each in entries} <= {*EXPECTED.values(), "inconclusive", "no verdict"}
     assert [] == [each.name for each in entries if is_miss(each) != bool(each.miss)]
-    assert MANIFEST.with_suffix(".md").read_text("utf-8") == "\n".join(page(entries))
+    assert MANIFEST.with_suffix(".md").read_text("utf-8") == "\n".join(corpus_page(entries))
 
 
 def test_a_wrong_one_that_is_stopped_is_no_miss_and_one_that_passes_is_listed() -> None:
@@ -84,13 +84,13 @@ def test_a_wrong_one_that_is_stopped_is_no_miss_and_one_that_passes_is_listed() 
 
     assert [False, True] == [is_miss(each) for each in (stopped, passed)]
     line = "| b/wrong | `wrong_scale.py:f` | wrong | pass | a mask that is \\| never passed |"
-    assert [False, True] == [line in page([each]) for each in (stopped, passed)]
+    assert [False, True] == [line in corpus_page([each]) for each in (stopped, passed)]
 
 
 def test_each_set_is_counted_by_itself() -> None:
     """A page names how many attentions of how many repositories are in all, and in each set."""
     rows = [replace(entry(RIGHT, "right"), verdict="pass", held_out=n, name=str(n)) for n in (2, 0)]
-    lines = list(page([*rows, replace(entry(WRONG, "wrong"), verdict="fail", held_out=2)]))
+    lines = list(corpus_page([*rows, replace(entry(WRONG, "wrong"), verdict="fail", held_out=2)]))
 
     assert "3 attentions of 2 public repositories." == lines[0]
     sets = [line for line in lines if line.startswith(("| development", "| held out"))]
@@ -103,7 +103,10 @@ def test_each_set_is_counted_by_itself() -> None:
 def test_a_later_verdict_stands_beside_the_first() -> None:
     """Verdicts now have the later one, and the first stays; a miss of the first alone is mended."""
     first = replace(entry(WRONG, "wrong"), verdict="pass", held_out=1, miss="not asked")
-    open_still, mended = list(page([first])), list(page([replace(first, later="fail")]))
+    open_still, mended = (
+        list(corpus_page([first])),
+        list(corpus_page([replace(first, later="fail")])),
+    )
 
     counts = ["| wrong | 1 | 0 | 1 | 0 | 0 | 0 |", "| wrong | 1 | 1 | 0 | 0 | 0 | 0 |"]
     assert counts == [line for line in mended if line.startswith("| wrong | 1")]
@@ -185,7 +188,7 @@ def test_a_moved_verdict_is_said() -> None:
     """A verdict unlike the published one is a line with both; an equal one is none."""
     published = replace(entry(RIGHT, "right"), verdict="pass")
     lines = [
-        list(moved([EntryVerdict(entry=published, verdict=verdict, sentence="why")]))
+        list(changed_verdicts([EntryVerdict(entry=published, verdict=verdict, sentence="why")]))
         for verdict in ("pass", "fail")
     ]
 
@@ -200,4 +203,4 @@ def test_letting_a_wrong_one_through_is_a_contradiction() -> None:
     ]
 
     assert [True, False, False, False] == [each.contradicts for each in outcomes]
-    assert 1 == sum("b/wrong" in line for line in table(outcomes))
+    assert 1 == sum("b/wrong" in line for line in corpus_markdown(outcomes))

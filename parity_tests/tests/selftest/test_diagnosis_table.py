@@ -9,19 +9,19 @@ from mha_parity.selftest.diagnosis_table import (
     HALVES,
     PAGE,
     VERDICTS,
+    diagnosis_tables,
     read_settled,
     share_found,
-    tables,
 )
 
 
 def test_page_and_data_agree() -> None:
     """The included page is written from the data, and each count follows its verdicts."""
     settled = read_settled()
-    assert PAGE.read_text(encoding="utf-8") == tables(settled)
+    assert PAGE.read_text(encoding="utf-8") == diagnosis_tables(settled)
     found = next(each for each in settled if each.verdict in {"named", "described"})
     changed = [replace(each, verdict="vague") if each is found else each for each in settled]
-    assert tables(changed) != tables(settled)
+    assert diagnosis_tables(changed) != diagnosis_tables(settled)
 
 
 def test_every_line_is_settled() -> None:

@@ -26,9 +26,9 @@ from mha_parity.selftest.mutation_matrix import (
     KillMatrix,
     MutantResult,
     bugs_by_check,
-    markdown,
-    show,
-    summary,
+    matrix_markdown,
+    matrix_sentences,
+    print_matrix,
 )
 from mha_parity.selftest.mutation_run import controls, mutation_tasks
 
@@ -63,7 +63,7 @@ def matrix(*bugs: Bug, dtype: str = "float64", cases: int = CASES) -> KillMatrix
 
 def sentences(matrix: KillMatrix) -> str:
     """Return the sentences on a matrix."""
-    return "\n".join(summary(matrix))
+    return "\n".join(matrix_sentences(matrix))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
@@ -192,7 +192,7 @@ def test_what_cannot_be_in_the_dtypes_asked_for_runs_in_its_own() -> None:
 def test_markdown_has_families_and_folds_the_bugs_away() -> None:
     """The README gets a row a family, and below a fold every bug with every check."""
     found = matrix(catalogue()["scale-dmodel"], catalogue()["softmax-divided-late"])
-    text = markdown([found, found], ("float64",))
+    text = matrix_markdown([found, found], ("float64",))
     above, below = text.split("<details>")
     assert "| scale | 1 | 1 of 1 | output" in above
     assert "- Under 2 seeds: as it should be under 2." in above
@@ -204,7 +204,7 @@ def test_the_table_has_a_column_a_dtype() -> None:
     """A bug that cannot be in a dtype has a dash there."""
     found = matrix(catalogue()["silent-upcast"], dtype="float32")
     console = Console(file=io.StringIO(), width=100)
-    show(found, DTYPES, SEED, console, whole=True)
+    print_matrix(found, DTYPES, SEED, console, whole=True)
     stream = console.file
     assert isinstance(stream, io.StringIO)
     shown = stream.getvalue()

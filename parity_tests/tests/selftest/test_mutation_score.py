@@ -20,7 +20,7 @@ from mha_parity.selftest.mutation_score import (
     outdated,
     read_equivalents,
     score,
-    tables,
+    score_tables,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -57,7 +57,7 @@ def test_a_survivor_is_shown_with_its_line() -> None:
     """The table has a line a room, and each change that no test sees, its bars escaped."""
     seen = ChangeResult(change=change(), outcome="killed")
     missed = ChangeResult(change=change("a | b", "a & b"), outcome="survived")
-    text = tables([seen, missed], seed=7)
+    text = score_tables([seen, missed], seed=7)
     assert "2 changes drawn under seed 7; a test sees 50.0%" in text
     assert f"| `{JUDGING}` | 2 | 1 | 0 | 1 |" in text
     assert f"| `{JUDGING}/output.py` | `a \\| b` | `a & b` |  |" in text

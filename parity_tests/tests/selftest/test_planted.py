@@ -15,13 +15,13 @@ from mha_parity.catalogue.planted import Planted
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.catalogue.sizes import planted_sizes
 from mha_parity.catalogue.values import planted_values
-from mha_parity.core.features import Offer, offer
+from mha_parity.core.features import Offer, make_offer
 from mha_parity.selftest import planted_run
 from mha_parity.selftest.planted_run import (
     SEEDS,
+    detection_markdown,
     detection_probability,
     detections,
-    markdown,
     planted,
     sentences,
 )
@@ -31,11 +31,12 @@ DATA = Path(planted_run.__file__).parent / "data"
 FUNCTION = {"form": "qkv", "projection": "none", "inputs": ("self", "cross")}
 OFFERS: dict[str, Offer] = {
     "everything": whole_offer(),
-    "switch": offer(**FUNCTION, attn=("none", "causal")),
-    "function": offer(**FUNCTION, attn=("none", "bool2d", "float2d", "causal"),
-                      padding=("none", "bool"), kv_heads=("equal", "fewer"), dtype="float32"),
-    "layer": offer(inputs=("self", "distinct"), attn=("none", "causal"), bias_kv=("no", "yes")),
-    "half": offer(**FUNCTION, attn=("none", "causal"), dtype=("float16", "bfloat16")),
+    "switch": make_offer(**FUNCTION, attn=("none", "causal")),
+    "function": make_offer(**FUNCTION, attn=("none", "bool2d", "float2d", "causal"),
+                           padding=("none", "bool"), kv_heads=("equal", "fewer"), dtype="float32"),
+    "layer": make_offer(inputs=("self", "distinct"), attn=("none", "causal"),
+                        bias_kv=("no", "yes")),
+    "half": make_offer(**FUNCTION, attn=("none", "causal"), dtype=("float16", "bfloat16")),
 }  # fmt: skip
 # How many of the planted interactions a target with these features can have.
 INTERACTIONS = {"everything": 21, "switch": 4, "function": 12, "layer": 6, "half": 4}
@@ -105,7 +106,7 @@ def test_the_published_table_is_of_all_planted_bugs() -> None:
 def test_a_miss_is_in_the_markdown() -> None:
     """The section has a row a family, and says which bug was missed."""
     right = Planted(condition="N > 0", family="none", holds=lambda _: True, kind=Attention)
-    lines = markdown(detections([right], [0], count=3)).splitlines()
+    lines = detection_markdown(detections([right], [0], count=3)).splitlines()
 
     assert "| none (1) | 0 of 1 | - | 0 | none |" in lines
     assert "- 0 of 1 planted bugs are seen." in lines

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mha_parity.cases.clashes import possible
+from mha_parity.cases.clashes import can_coexist
 from mha_parity.core.options import Options
 from mha_parity.core.verdict import Outcome, Verdict
 from mha_parity.report import wording
@@ -126,4 +126,4 @@ def test_every_claimed_case_has_its_feature_and_can_be_drawn(name: str) -> None:
     assert len(tried) == len({(axis, value) for axis, value, _ in tried}) > 3
     for axis, value, case in tried:
         assert value == getattr(case, axis)
-        assert possible(case.features())
+        assert can_coexist(case.features())

@@ -17,7 +17,7 @@ from mha_parity.targets.conventions.linears import input_roles
 from mha_parity.targets.conventions.packing import ProjectionSlot, slots
 from mha_parity.targets.conventions.self_causal import CAUSAL
 from mha_parity.targets.conventions.signatures import Signature
-from mha_parity.targets.fit.construct import LENGTH, Sizes
+from mha_parity.targets.fit.construct import LENGTH, LayerSizes
 from mha_parity.worker.open_target import bind_in_process
 from subject_checks import SUBJECTS, checks_of
 
@@ -218,7 +218,7 @@ def test_rows_of_one_head() -> None:
 
 def test_arguments_are_known_by_their_names() -> None:
     """Sizes in any order; two that tell nothing are width and heads; a configuration knows all."""
-    sizes = Sizes(6, 2, bias=False, dropout=0.5)
+    sizes = LayerSizes(6, 2, bias=False, dropout=0.5)
 
     def given(
         *required: str, optional: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ class WithoutMask(VJP):
 class WithoutMaskOfOutputs(WithoutMask):
     """The same, where sum(P * dP) is computed as sum(dO * O) from the right outputs."""
 
-    def level(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (of the softmax's rule)
+    def subtracted_row_term(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (of the softmax's rule)
         """Return sum(dO * O) of each row."""
         return np.asarray((d_heads * self.heads).sum(axis=-1, keepdims=True))
 

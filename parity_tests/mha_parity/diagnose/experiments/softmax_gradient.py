@@ -41,9 +41,9 @@ def _over(axes: tuple[int, ...], *, mean: bool) -> type[VJP]:
     class Over(VJP):
         """One number for all samples, heads or rows."""
 
-        def level(self, d_p: Array, d_heads: Array) -> Array:
+        def subtracted_row_term(self, d_p: Array, d_heads: Array) -> Array:
             """Sum or average over the axes."""
-            own = super().level(d_p, d_heads)
+            own = super().subtracted_row_term(d_p, d_heads)
             reduce = np.mean if mean else np.sum
             return np.broadcast_to(reduce(own, axis=axes, keepdims=True), own.shape)
 
@@ -54,7 +54,7 @@ def _unweighted(*, mean: bool) -> type[VJP]:
     class Unweighted(VJP):
         """The gradients of the weights, unweighted."""
 
-        def level(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (of the softmax's rule)
+        def subtracted_row_term(self, d_p: Array, d_heads: Array) -> Array:  # noqa: ARG002  (of the softmax's rule)
             """Sum or average dP."""
             return np.asarray((np.mean if mean else np.sum)(d_p, axis=-1, keepdims=True))
 

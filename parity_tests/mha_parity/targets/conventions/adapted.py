@@ -10,7 +10,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.targets.attention_call import AttentionCall
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import PLAIN_LAYER, Convention, FeatureProbe
@@ -51,7 +51,7 @@ class Adapted(Convention):
     def claims(self) -> Offer:
         """Return inputs and projections as far as one call reads them; the probes show the rest."""
         self.read: frozenset[str] = frozenset()
-        return offer(size=("small", "medium", "equal", "ones"), memory=self.library.memory)
+        return make_offer(size=("small", "medium", "equal", "ones"), memory=self.library.memory)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

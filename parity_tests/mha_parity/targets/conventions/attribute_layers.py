@@ -9,7 +9,7 @@ import numpy as np
 
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.targets.conventions.base import Convention, FeatureProbe, has_modes, set_mode
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows
@@ -134,7 +134,7 @@ class ModuleValidLens(AttributeModule):
         self._lengths = "len" in fourth or "valid" in fourth
         self.own_masks = frozenset(taken[4:5]) if self._lengths else frozenset()
         self._more = max(len(called.required) - 4, 0) if called is not None else 1
-        return offer(
+        return make_offer(
             inputs=("self", "cross", "distinct"),
             bias=("no", "yes") if self._count == 4 else "no",
             out_proj=("identity", "general"),
@@ -200,7 +200,7 @@ class ModuleMask(AttributeModule):
         taken = () if called is None else (*called.required, *called.optional)
         self.own_masks = frozenset(taken[2:3])
         self._masks = called is None or len(called.required) + len(called.optional) > 2  # self, x
-        return offer(
+        return make_offer(
             layout="unbatched", out_proj=("identity", "general"),
             attn=("none", "bool2d", "causal") if self._masks else "none",
             masked_rows=("none", "some") if self._masks else "none",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.cases.memory_layout import in_layout
+from mha_parity.cases.memory_layout import copy_in_layout
 from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.crash_report import crash
 from mha_parity.targets.masks.mask_format import MaskObject
@@ -51,7 +51,7 @@ class Arguments:
     def array(self, name: str, array: Array) -> Any:
         """Return a fresh copy of ``array``."""
         # Lengths and masks of integers have no NaN to put between their elements.
-        copy = in_layout(array, "c" if array.dtype.kind in "iu" else self.problem.case.memory)
+        copy = copy_in_layout(array, "c" if array.dtype.kind in "iu" else self.problem.case.memory)
         self.given.append((name, copy))
         handed = self.library.from_numpy(copy)
         if name in LEAVES and copy.dtype.kind not in "biu":

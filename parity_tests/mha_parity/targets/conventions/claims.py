@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.cases.clashes import possible
+from mha_parity.cases.clashes import can_coexist
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,4 +66,4 @@ def _is_drawn(case: Case, offer: Offer) -> bool:
     features = case.features()
     free = {"size", "regime", "dtype", "gradients"}
     offered = all(features[axis] in offer[axis] for axis in features if axis not in free)
-    return offered and possible(features)
+    return offered and can_coexist(features)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mha_parity.targets.fit.construct import LENGTH, Sizes, meanings
+from mha_parity.targets.fit.construct import LENGTH, LayerSizes, meanings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from mha_parity.targets.conventions.signatures import Signature
 
-__all__ = ["DROPOUTS", "LENGTH", "Sizes", "SizesConfig", "arguments", "counts_heads"]
+__all__ = ["DROPOUTS", "LENGTH", "LayerSizes", "SizesConfig", "arguments", "counts_heads"]
 
 DROPOUTS = (
     "dropout", "dropout_p", "p_dropout", "dropout_rate", "attn_dropout", "attn_drop",
@@ -59,7 +59,7 @@ MEANINGS = {
 GIVEN = frozenset(MEANINGS)
 
 
-def _value(sizes: Sizes, name: str) -> Any:
+def _value(sizes: LayerSizes, name: str) -> Any:
     """Return what the argument of a known name gets."""
     return sizes.value("kv_heads" if counts_kv_heads(name) else str(_meaning(name)))
 
@@ -111,7 +111,7 @@ def counts_heads(made: Signature) -> bool:
 class SizesConfig:
     """A configuration whose attributes are the sizes that their names say, and no others."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: LayerSizes) -> None:
         self._sizes = sizes
         self.asked: set[str] = set()  # the meanings so far
 
@@ -123,7 +123,7 @@ class SizesConfig:
         return _value(self._sizes, name)
 
 
-def arguments(made: Signature, sizes: Sizes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments(made: Signature, sizes: LayerSizes) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return what to pass to a constructor, by position and by keyword.
 
     Two arguments whose names tell nothing are the width and the heads.

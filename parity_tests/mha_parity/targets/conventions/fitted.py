@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError, TargetError
-from mha_parity.core.features import AXES, offer
+from mha_parity.core.features import AXES, make_offer
 from mha_parity.targets import parameters
 from mha_parity.targets.conventions.base import NEARLY_KEYS, FeatureProbe
 from mha_parity.targets.conventions.fitted_gradients import no_gradients
@@ -25,7 +25,7 @@ from mha_parity.targets.conventions.self_causal import CAUSAL, HIDES, UNEQUAL, h
 from mha_parity.targets.conventions.single_sample import single_sample, takes_single
 from mha_parity.targets.fit.bent_scores import bends_scores
 from mha_parity.targets.fit.candidates import Layers, of_function
-from mha_parity.targets.fit.construct import Sizes, keys_read, names_unpacked
+from mha_parity.targets.fit.construct import LayerSizes, keys_read, names_unpacked
 from mha_parity.targets.fit.interpretation import OF_HEADS
 from mha_parity.targets.fit.refusals import (
     may_be_another,
@@ -239,7 +239,7 @@ class Fitted(InterpretedCalls):
         if self.above_residual > 1:
             self.reasons["regime", "largest_value"] = RESIDUAL_OVERFLOWS
             regimes = tuple(each for each in regimes if each != "largest_value")
-        return offer(
+        return make_offer(
             **weightless,
             inputs=inputs,
             regime=regimes,
@@ -334,7 +334,7 @@ class Fitted(InterpretedCalls):
             yield FeatureProbe("kv_heads", "fewer", (grouped,))
         if how.construction is None or not (self._kv_heads or how.construction.config):
             return
-        sizes = Sizes(grouped.embed_dim, 4, kv_heads=2)
+        sizes = LayerSizes(grouped.embed_dim, 4, kv_heads=2)
         try:
             layer = self._new(how.construction, sizes, **dict.fromkeys(self._kv_heads, 2))
         except CandidateError:
@@ -371,7 +371,7 @@ class Fitted(InterpretedCalls):
         if made is None or not self.how.parts or "many" not in self.offer["heads"]:
             return
         try:
-            layer = self._new(made, Sizes(SMALL.embed_dim, 1))
+            layer = self._new(made, LayerSizes(SMALL.embed_dim, 1))
         except CandidateError as error:
             self._without_one_head(str(error))
             return

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mha_parity.core.case import Case
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call
@@ -48,7 +48,7 @@ class QKVHeads(Convention):
         called = signature(self.subject)
         taken = () if called is None else (*called.required, *called.optional)
         self._order = by_letter(taken[:3])
-        return offer(
+        return make_offer(
             form="qkv", projection="none", layout="unbatched", size=_NOT_EMPTY,
             memory=self.library.memory,
         )  # fmt: skip
@@ -111,7 +111,7 @@ class XWeightsHeads(Convention):
 
     def claims(self) -> Offer:
         """One sample of self-attention without biases and masks."""
-        return offer(layout="unbatched", size=_NOT_EMPTY, memory=self.library.memory)
+        return make_offer(layout="unbatched", size=_NOT_EMPTY, memory=self.library.memory)
 
     def plain_case(self) -> Case:
         """Two heads of width 3; causal where the function hides the future by itself."""

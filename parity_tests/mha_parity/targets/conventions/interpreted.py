@@ -36,7 +36,7 @@ from mha_parity.targets.conventions.from_torch import converted_state, converter
 from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import full_width, weights
 from mha_parity.targets.fit.build import is_module, move, new_layer, replace_by_identity
-from mha_parity.targets.fit.construct import Construction, Sizes, meanings
+from mha_parity.targets.fit.construct import Construction, LayerSizes, meanings
 from mha_parity.targets.fit.interpretation import OF_HEADS, SWAPPED
 from mha_parity.targets.fit.packed_inputs import CONTAINERS
 from mha_parity.targets.fit.roles import ROWS, modes_of
@@ -92,7 +92,7 @@ class InterpretedCalls(Convention):
             if self._says_batch_first and layout not in self.offer["layout"]:
                 yield FeatureProbe("layout", layout, (case.replace(layout=layout),))
 
-    def _new(self, construction: Construction, sizes: Sizes, **more: Any) -> Any:
+    def _new(self, construction: Construction, sizes: LayerSizes, **more: Any) -> Any:
         named = self._named[0]
         return new_layer(self.subject, self.construct, named, construction, sizes, **more)
 
@@ -103,7 +103,7 @@ class InterpretedCalls(Convention):
         length = construction.length_for(problem.case.queries, problem.case.keys)
         kv_heads = problem.case.kv_heads_count
         width = self._sizes(problem)["e"]
-        sizes = Sizes(width, problem.num_heads, bias, dropout, length, kv_heads)
+        sizes = LayerSizes(width, problem.num_heads, bias, dropout, length, kv_heads)
         more: dict[str, Any] = {name: kv_heads for name in self._kv_heads if kv_heads}
         if self._says_batch_first:
             more["batch_first"] = problem.case.layout != "sequence_first"
@@ -189,7 +189,7 @@ class InterpretedCalls(Convention):
         values |= dict.fromkeys(roles.ones, 1)
         values |= modes_of(self._named[1], training=training)
         kv_heads = case.kv_heads_count
-        sizes = Sizes(problem.query.shape[-1], problem.num_heads, kv_heads=kv_heads)
+        sizes = LayerSizes(problem.query.shape[-1], problem.num_heads, kv_heads=kv_heads)
         values |= {name: sizes.value(meaning) for name, meaning in roles.sizes}
         if problem.given_scale is not None:
             values[self.scale_parameter] = problem.given_scale
@@ -234,7 +234,7 @@ class InterpretedCalls(Convention):
     def _weight(self, given: WeightArgument, problem: Problem, arguments: Arguments) -> Any:
         if given.entries:
             held = {key: self._weight(each, problem, arguments) for key, each in given.entries}
-            numbers = Sizes(problem.query.shape[-1], problem.num_heads)
+            numbers = LayerSizes(problem.query.shape[-1], problem.num_heads)
             held |= {key: numbers.value(meaning) for key, meaning in given.sizes}
             return tuple(held.values()) if given.container == "tuple" else held
         sizes = weights.sizes_of(problem)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.targets.conventions.base import PLAIN_LAYER, Convention, FeatureProbe
 from mha_parity.targets.conventions.calls import Arguments, Call, target_errors
 from mha_parity.targets.conventions.canonical_layout import lay_rows
@@ -30,7 +30,7 @@ class KerasLayer(Convention):
 
     def claims(self) -> Offer:
         """Everything but float masks, masks per head and appended keys."""
-        return offer(
+        return make_offer(
             inputs=("self", "cross", "distinct"),
             projection=("packed", "separate"),
             bias=("no", "yes"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import ADAPTER, CandidateError, TargetError
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.base import FeatureProbe
@@ -23,7 +23,7 @@ from mha_parity.targets.conventions.canonical_layout import lay_rows, split_resu
 from mha_parity.targets.conventions.constructors import (
     DROPOUTS,
     LENGTH,
-    Sizes,
+    LayerSizes,
     SizesConfig,
     counts_heads,
     takes_a_config,
@@ -116,7 +116,7 @@ class LinearModule(OptionalInputs):
         self._unbiased = "" if "yes" in biases else unbiased(biased, parts)
         heads = ("one", "many") if counts_heads(self._made) else ("one",)
         inputs = {1: ("self",), 2: ("self", "cross"), 3: ("self", "cross", "distinct")}
-        return offer(
+        return make_offer(
             inputs=inputs[len(self._rows) + len(self.optional)],
             heads=heads,
             bias=biases,
@@ -179,7 +179,7 @@ class LinearModule(OptionalInputs):
         problem = make_problem(grouped)
         whole = [slot for slot in self._slots if slot.head is None and slot.packing != "columns"]
         try:
-            shapes = state_shapes(self._new(problem, Sizes(grouped.embed_dim, 4, kv_heads=2)))
+            shapes = state_shapes(self._new(problem, LayerSizes(grouped.embed_dim, 4, kv_heads=2)))
         except CandidateError:
             return
         weights = with_grouped_heads(arrays_of(problem, bias=False), grouped)
@@ -196,7 +196,7 @@ class LinearModule(OptionalInputs):
             return
         problem = make_problem(self._plain.replace(heads_count=1, head_dim=6))
         try:
-            held = state_shapes(self._new(problem, Sizes(6, 1)))
+            held = state_shapes(self._new(problem, LayerSizes(6, 1)))
         except CandidateError as error:
             reason = str(error)
         else:
@@ -240,7 +240,7 @@ class LinearModule(OptionalInputs):
 
         def answer(weights: Mapping[str, Array]) -> Array:
             given = Arguments(problem, self.library)
-            layer = self._new(problem, Sizes(width, problem.num_heads))
+            layer = self._new(problem, LayerSizes(width, problem.num_heads))
             self._fill(layer, given, {"out": np.eye(width)}, {}, packed=weights)
             rows = [given.array(name, np.ones((1, 5, width))) for name in self._rows]
             result = self._called_with(layer, rows, given).make()
@@ -273,12 +273,12 @@ class LinearModule(OptionalInputs):
         length = max(LENGTH, problem.case.queries, problem.case.keys)
         kv_heads = problem.case.kv_heads_count
         width = problem.query.shape[-1]
-        sizes = Sizes(width, problem.num_heads, bias, dropout, length, kv_heads)
+        sizes = LayerSizes(width, problem.num_heads, bias, dropout, length, kv_heads)
         module = self._new(problem, sizes)
         self.load(module, problem, arguments)
         return module
 
-    def _new(self, problem: Problem, sizes: Sizes) -> Any:
+    def _new(self, problem: Problem, sizes: LayerSizes) -> Any:
         usual = {"batch_first", "dtype", "device"} & self._made.named
         options = {k: v for k, v in self._shape(problem, sizes.dropout) if k in usual}
         options |= self.switches(problem)

@@ -9,7 +9,7 @@ from mha_parity.targets.conventions.calls import target_errors
 from mha_parity.targets.conventions.constructors import arguments
 from mha_parity.targets.conventions.packing import slots, state_shapes
 from mha_parity.targets.conventions.signatures import ANY, by_letter, constructor
-from mha_parity.targets.fit.construct import Sizes
+from mha_parity.targets.fit.construct import LayerSizes
 from mha_parity.targets.fit.map_sizes import map_sizes
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mha_parity.targets.conventions.signatures import Signature
 
-SMALL = Sizes(6, 2)
+SMALL = LayerSizes(6, 2)
 ROWS = ("query", "key", "value")
 CONTEXTS = frozenset(
     ("k", "key", "keys", "kv", "context", "ctx", "memory", "mem", "source", "src", "y", "enc")
@@ -25,7 +25,7 @@ CONTEXTS = frozenset(
 
 
 def build_layer(
-    kind: Any, sizes: Sizes, construct: Callable[..., Any] | None = None, **more: Any
+    kind: Any, sizes: LayerSizes, construct: Callable[..., Any] | None = None, **more: Any
 ) -> Any:
     """Return a layer of these sizes, made by ``construct`` (default: the class itself).
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import NOT_ASKED, CandidateError, TargetError
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.targets.conventions.base import PLAIN_LAYER, Convention
 from mha_parity.targets.conventions.calls import Arguments, Call
 from mha_parity.targets.conventions.canonical_layout import lay_rows
@@ -71,7 +71,7 @@ class OnnxLayer(Convention):
         plain = self.plain_case()
         biased = any(each.bias for each in self._linears)
         projected = "w_out" in self._own.arrays
-        return offer(
+        return make_offer(
             layout=plain.layout,
             inputs=INPUTS[len(self.subject.rows)],
             heads=plain.heads,

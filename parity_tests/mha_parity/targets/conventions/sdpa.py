@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_parity.core.candidate import Answer
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.core.parameters import ESSENTIAL, Role
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
@@ -62,7 +62,7 @@ class SDPA(Convention):
         causal = ("causal",) if masked or (takes("is_causal") and not more) else ()
         if not causal:  # masks of other names are searched for, and torch's next to them
             self.own_masks = frozenset()
-        return offer(
+        return make_offer(
             form="qkv", projection="none", inputs=("self", "cross"),
             layout=("batch_first", "unbatched"), size=("small", "medium", "equal", "ones"),
             padding=("none", "bool", "float", "lengths") if masked else "none",

@@ -11,7 +11,7 @@ import numpy as np
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import CandidateError
 from mha_parity.core.case import Case
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.targets.backends import to_numpy
 from mha_parity.targets.conventions import vjp
 from mha_parity.targets.conventions.attended_axis import BATCH_FIRST, mixes_samples
@@ -70,7 +70,7 @@ class TorchModule(Convention):
         weights += ("per_head",) if called("average_attn_weights") else ()
         padding = ("none", "bool", "float", "lengths") if called("key_padding_mask") else ("none",)
         has_bias = takes("bias") or "in_proj_bias" in state
-        offered = offer(
+        offered = make_offer(
             layout=("batch_first", "sequence_first", "unbatched")
             if takes("batch_first")
             else ("sequence_first", "unbatched"),

@@ -13,7 +13,7 @@ import numpy as np
 
 from mha_parity.cases.generate import make_problem
 from mha_parity.core.candidate import Answer, CandidateError
-from mha_parity.core.features import offer
+from mha_parity.core.features import make_offer
 from mha_parity.core.parameters import Role
 from mha_parity.core.problem import INPUTS, Problem
 from mha_parity.targets.backends import to_numpy
@@ -82,7 +82,7 @@ class Varlen(Convention):
         """Return what the names say."""
         self.own_masks = frozenset(self._starts) | {self._causal}
         both = len(self._starts) > 1
-        return offer(
+        return make_offer(
             form="qkv", projection="none", inputs=("self", "cross") if both else "self",
             size=("small", "medium", "equal", "ones"),
             padding=("none", "lengths"),

@@ -18,7 +18,7 @@ from mha_parity.targets.fit.names import ROWS, is_weight, parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from mha_parity.targets.fit.construct import Construction, Sizes
+    from mha_parity.targets.fit.construct import Construction, LayerSizes
 
 
 # What a layer has that stands for a module of flax or haiku.
@@ -30,7 +30,7 @@ def new_layer(
     construct: Callable[..., Any],
     named: Sequence[inspect.Parameter],
     construction: Construction,
-    sizes: Sizes,
+    sizes: LayerSizes,
     **more: Any,
 ) -> Any:
     """Return a layer of these sizes made by ``construct``, whose parameters are ``named``.
@@ -140,7 +140,7 @@ def replace_by_identity(layer: Any, path: str) -> None:
 
 
 @contextmanager
-def with_globals(kind: Any, meanings: dict[str, str], sizes: Sizes) -> Iterator[None]:
+def with_globals(kind: Any, meanings: dict[str, str], sizes: LayerSizes) -> Iterator[None]:
     """Set the numbers of a module that its class reads to these sizes."""
     scope = getattr(getattr(kind, "__init__", None), "__globals__", {})
     held = {name: scope[name] for name in meanings}

@@ -13,7 +13,7 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import layer_arrays, names, weights
 from mha_parity.targets.fit import roles as call_roles
 from mha_parity.targets.fit.build import is_module
-from mha_parity.targets.fit.construct import RecordingConfig, Sizes, globals_read
+from mha_parity.targets.fit.construct import LayerSizes, RecordingConfig, globals_read
 from mha_parity.targets.fit.inner_attention import all_constructions, refuse_undecided
 from mha_parity.targets.fit.interpretation import (
     LAYOUTS,
@@ -78,7 +78,7 @@ class Layers:
     def __iter__(self) -> Iterator[Interpretation]:
         """Yield how the class may be built, filled and called."""
         for construction in all_constructions(self.kind, parameters.of_callable(self.kind)):
-            sizes = Sizes(SMALL.embed_dim, SMALL.heads_count)
+            sizes = LayerSizes(SMALL.embed_dim, SMALL.heads_count)
             try:
                 layer = self.new(construction, sizes)
             except CandidateError as error:
@@ -94,7 +94,7 @@ class Layers:
 
     def asks_for_heads(self, construction: Construction) -> bool:
         """Return whether a layer reads the number of heads from its configuration."""
-        sizes = Sizes(SMALL.embed_dim, SMALL.heads_count)
+        sizes = LayerSizes(SMALL.embed_dim, SMALL.heads_count)
         config = construction.arguments(sizes).get(construction.config)
         if not isinstance(config, RecordingConfig):
             return True
@@ -115,7 +115,7 @@ class Layers:
     def _of_one_head(self, construction: Construction) -> Iterator[Interpretation]:
         """Yield readings as one head of a layer that takes the width of a head, not how many."""
         try:
-            layer = self.new(construction, Sizes(SMALL.embed_dim, 1))
+            layer = self.new(construction, LayerSizes(SMALL.embed_dim, 1))
         except CandidateError:
             return
         yield from self._of(construction, layer, one_head=True)

@@ -71,7 +71,7 @@ UNKNOWN = ("width", "heads", "head_dim", "length", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class LayerSizes:
     """What a layer is built for."""
 
     width: int
@@ -121,7 +121,7 @@ def meanings(name: str) -> tuple[str, ...]:
 class RecordingConfig:
     """A configuration of every name with a meaning, which keeps what it was asked for."""
 
-    def __init__(self, sizes: Sizes, *, inverse: bool = False) -> None:
+    def __init__(self, sizes: LayerSizes, *, inverse: bool = False) -> None:
         self._sizes = sizes
         self._inverse = inverse  # whether a scale is 1 / sqrt(head_dim)
         # Attributes so far: what each means, its fixed value, or a configuration within.
@@ -180,7 +180,7 @@ class Construction:
     longer_by: int | None = None
     inner: InnerAttention | None = None
 
-    def arguments(self, sizes: Sizes) -> dict[str, Any]:
+    def arguments(self, sizes: LayerSizes) -> dict[str, Any]:
         """Return the keywords for a layer of these sizes."""
         given = {name: sizes.value(meaning) for name, meaning in self.meanings}
         if self.config:
@@ -189,7 +189,7 @@ class Construction:
             given[self.inner.parameter] = self.inner.made(sizes)
         return given
 
-    def text(self, sizes: Sizes) -> str:
+    def text(self, sizes: LayerSizes) -> str:
         """Return the keywords as they are written; arrays by their shapes."""
         given = {name: sizes.value(meaning) for name, meaning in self.meanings}
         said = {n: f"array {v.shape}" if isinstance(v, np.ndarray) else v for n, v in given.items()}
@@ -222,7 +222,7 @@ class InnerAttention:
     subject: Any
     construction: Construction | None = None
 
-    def made(self, sizes: Sizes) -> Any:
+    def made(self, sizes: LayerSizes) -> Any:
         """Return what the constructor gets."""
         if self.construction is None:
             return self.subject
@@ -237,7 +237,7 @@ class InnerAttention:
 _ANY = (dict, object, SimpleNamespace, inspect.Parameter.empty)
 
 
-def configuration(annotation: Any, sizes: Sizes, *, inverse: bool = False) -> Any:
+def configuration(annotation: Any, sizes: LayerSizes, *, inverse: bool = False) -> Any:
     """Return a configuration: of the annotated class with sizes by name, or one of any name."""
     if not isinstance(annotation, type) or annotation in _ANY:
         return RecordingConfig(sizes, inverse=inverse)

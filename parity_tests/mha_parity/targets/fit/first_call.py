@@ -15,13 +15,13 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit.roles import modes_of, of_layer
 
 if TYPE_CHECKING:
-    from mha_parity.targets.fit.construct import Sizes
+    from mha_parity.targets.fit.construct import LayerSizes
 
 N, L = 2, 3  # samples and rows of the first call
 SHAPES = ((N, L), (L,), (N, L, L))  # of rows, their width left out
 
 
-def make_parameters(layer: Any, sizes: Sizes) -> None:
+def make_parameters(layer: Any, sizes: LayerSizes) -> None:
     """Make the parameters of a layer by the first call that its library traces.
 
     Raises

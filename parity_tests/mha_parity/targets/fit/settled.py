@@ -10,7 +10,7 @@ from mha_parity.core.candidate import CandidateError
 from mha_parity.targets.conventions.from_torch import converter
 from mha_parity.targets.fit import names
 from mha_parity.targets.fit.build import plain_lists
-from mha_parity.targets.fit.construct import Sizes, meanings
+from mha_parity.targets.fit.construct import LayerSizes, meanings
 from mha_parity.targets.fit.roles import is_other
 from mha_parity.targets.fit.search import MISSHAPED, SMALL, WIDTH_FIRST, Search
 from mha_parity.targets.fit.weight_arguments import givens
@@ -128,7 +128,7 @@ def _of_unknown_name(
     for name, meaning in made.meanings:
         if meanings(name) or meaning not in {"width", "head_dim"}:
             continue
-        size = Sizes(SMALL.embed_dim, SMALL.heads_count).value(meaning)
+        size = LayerSizes(SMALL.embed_dim, SMALL.heads_count).value(meaning)
         longer = tuple((n, "length" if n == name else m) for n, m in made.meanings)
         how = replace(fit.interpretation, construction=replace(made, meanings=longer))
         once, twice = (_search(ask, dtype, length) for length in (size, 2 * size))
@@ -169,7 +169,9 @@ def _search(ask: Ask, dtype: str, length: int) -> Search:
     return Search(ask, dtype, base=SMALL.replace(queries=length, keys=length))
 
 
-def built_remarks(how: Interpretation, new: Callable[[Construction, Sizes], Any]) -> Iterator[str]:
+def built_remarks(
+    how: Interpretation, new: Callable[[Construction, LayerSizes], Any]
+) -> Iterator[str]:
     """Yield what is said of a layer's length, channels, and lists that torch does not see.
 
     ``new`` builds the layer at other sizes.
@@ -187,9 +189,11 @@ def built_remarks(how: Interpretation, new: Callable[[Construction, Sizes], Any]
         )
 
 
-def _plain_lists(made: Construction, new: Callable[[Construction, Sizes], Any]) -> tuple[str, ...]:
+def _plain_lists(
+    made: Construction, new: Callable[[Construction, LayerSizes], Any]
+) -> tuple[str, ...]:
     """Return the lists of modules of a layer that can be built with several heads, or one."""
     for heads in (SMALL.heads_count, 1):
         with suppress(CandidateError):
-            return tuple(plain_lists(new(made, Sizes(SMALL.embed_dim, heads))))
+            return tuple(plain_lists(new(made, LayerSizes(SMALL.embed_dim, heads))))
     return ()

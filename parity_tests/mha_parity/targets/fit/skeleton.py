@@ -13,8 +13,8 @@ from mha_parity.targets.conventions.signatures import forward
 from mha_parity.targets.fit import layer_arrays
 from mha_parity.targets.fit.build import offline, plain_lists
 from mha_parity.targets.fit.construct import (
+    LayerSizes,
     RecordingConfig,
-    Sizes,
     globals_read,
     required_of,
     settable_of,
@@ -108,7 +108,7 @@ class Skeleton:
 
     def _configured(self, construction: Construction) -> Iterator[str]:
         """Yield the lines that make the configuration that the constructor asks for."""
-        rest = construction.arguments(Sizes(24, 4))
+        rest = construction.arguments(LayerSizes(24, 4))
         config = rest[construction.config]
         if isinstance(config, RecordingConfig):
             with target_errors(), offline():
