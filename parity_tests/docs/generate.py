@@ -1,12 +1,15 @@
-"""Write the reference pages that follow from the code: command, conventions, features, bugs."""
+"""Write the reference pages that follow from the code: command, conventions, features, ..."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING
 
 from mha_parity.catalogue import catalogue
 from mha_parity.catalogue.registry import FAMILIES
+from mha_parity.checks.call_effects import CHECKS
+from mha_parity.checks.metamorphic import RELATIONS
 from mha_parity.command_line import parser
 from mha_parity.core.features import AXES
 from mha_parity.targets.bind import KNOWN
@@ -23,6 +26,7 @@ def write_reference(folder: Path) -> None:
         "command": command(),
         "conventions": conventions(),
         "features": features(),
+        "checks": checks(),
         "bugs": bugs(),
     }
     for name, lines in pages.items():
@@ -55,6 +59,42 @@ def features() -> Iterator[str]:
     for axis, values in AXES.items():
         yield from ("", f"## {axis}", "", "| value | meaning |", "|---|---|")
         yield from (f"| `{axis}={value}` | {words} |" for value, words in values.items())
+
+
+ANSWERS = {
+    "output": "the output equals the reference within what rounding allows",
+    "weights": "so do the attention weights that are returned",
+    "gradient of X": "so does the gradient of X, where gradients are judged",
+    "fully masked rows": "rows that see no key are NaN, 0 or uniform, as demanded",
+    "systematic error": "signed errors scatter around 0 over the run",
+    "call completes": "the target answers and does not raise, hang or leave",
+}
+
+
+def checks() -> Iterator[str]:
+    """Yield a row for each check: what is compared, what is related, what is watched."""
+    related = {name: (kind.__doc__ or "").splitlines()[0] for name, kind in RELATIONS.items()}
+    tables = {
+        "With the reference": ("holds where", ANSWERS),
+        "Without a reference: a problem is changed in a way whose effect is known": (
+            "change and effect",
+            related,
+        ),
+        "Around the call": ("holds where", CHECKS),
+    }
+    yield from (
+        "# Checks",
+        "",
+        "A check is one question that an answer, or a target, is judged by.",
+    )
+    for title, (head, rows) in tables.items():
+        yield from ("", f"## {title}", "", f"| check | {head} |", "|---|---|")
+        yield from (f"| {name} | {with_code(text.rstrip('.'))} |" for name, text in rows.items())
+
+
+def with_code(text: str) -> str:
+    """Return a sentence with its options as code: typography makes a dash of two hyphens."""
+    return re.sub(r"(?<![\w`-])--[a-z][a-z-]*", r"`\g<0>`", text)
 
 
 def bugs() -> Iterator[str]:
