@@ -13,7 +13,7 @@ from mha_parity.core.environment import require
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
 from mha_parity.core.verdict import Outcome, Refusal
-from mha_parity.report import encoding, files, github, terminal
+from mha_parity.report import files, github, terminal
 from mha_parity.report.progress import error_console, progress
 from mha_parity.run.by_answers import need_torch_or_answers
 from mha_parity.run.check import check as run
@@ -108,11 +108,10 @@ def show(
         files.append_summary(verdicts, refused)
         written += github.workflow_commands(verdicts)
         written += [github.could_not_judge(_with_target(each)) for each in refused]
-    with encoding.closed_pipe_ignored():
-        for verdict in verdicts:
-            terminal.show(verdict, console, verbose=asked.verbose)
-        for line in written:
-            console.print(line, soft_wrap=True, markup=False, highlight=False)
+    for verdict in verdicts:
+        terminal.show(verdict, console, verbose=asked.verbose)
+    for line in written:
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def _all_judged(
