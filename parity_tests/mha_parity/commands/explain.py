@@ -98,7 +98,7 @@ def rows(bug: Bug) -> Iterator[tuple[str, Text]]:
     yield "remedy", Text(bug.remedy)
     if bug.aliases:
         yield "alias", Text(", ".join(a.replace("(right)", "the right one") for a in bug.aliases))
-    yield "seen in", Text(", ".join(bug.sources) or "the work of students; no thread is known")
+    yield "seen in", Text(", ".join(bug.sources) or "no thread that is known")
 
 
 def _needed(bug: Bug) -> str:

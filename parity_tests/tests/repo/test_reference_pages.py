@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from mha_parity.__main__ import main
+from mha_parity.catalogue import catalogue
 from mha_parity.checks.call_effects import CHECKS
 from mha_parity.checks.metamorphic import RELATIONS
 
@@ -46,6 +48,19 @@ def test_an_option_in_a_table_is_code(pages: dict[str, str]) -> None:
 
     assert rows
     assert [] == [row for row in rows if re.search(r"(?<![\w`-])--[a-z]", row)]
+
+
+def test_the_page_of_bugs_counts_them_as_the_list_does(
+    pages: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong ones and right variants apart, with the number that names no thread."""
+    assert main(["list"]) == 0
+    listed = dict(re.findall(r"list (\w+) +(\d+)", capsys.readouterr().out))
+    shown = re.search(r"(\d+) wrong attentions and (\d+) unusual right", pages["bugs"])
+
+    assert shown is not None
+    assert (listed["bugs"], listed["variants"]) == shown.groups()
+    assert len(catalogue()) == sum(int(count) for count in shown.groups())
 
 
 @pytest.mark.parametrize(
