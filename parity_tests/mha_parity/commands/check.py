@@ -150,12 +150,11 @@ def _nowhere(target: str) -> Refusal | None:
 
 def _say_refused(refused: Sequence[Refusal], *, several: bool) -> None:
     for each in refused:
-        said = f"refused: {_with_target(each)}" if several else each.sentence
-        sys.stderr.write(f"mha-parity: {said}\n")
+        sys.stderr.write(f"mha-parity: {'refused: ' if several else ''}{_with_target(each)}\n")
 
 
 def _with_target(refused: Refusal) -> str:
-    """Return the sentence, which of several targets has to name its own."""
+    """Return the sentence, which has to name the target: a function's name says no file."""
     named = refused.target in refused.sentence
     return refused.sentence if named else f"{refused.target}: {refused.sentence}"
 

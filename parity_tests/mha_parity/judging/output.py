@@ -188,7 +188,7 @@ class OutputJudge:
         wanted = self.settings.fully_masked
         fails = wanted is not None and policy != wanted
         but = f", but should be {wanted}" if fails else ""
-        sentence = f"{check}: rows that see no key are {policy}{but}."
+        sentence = f"{check}: rows that see no key are {nonfinite.WORDS[policy]}{but}."
         severity = Severity.WRONG if fails else Severity.MATCH
         return [self._check_result(MASKED_ROWS, severity, detail=sentence)]
 

@@ -60,7 +60,7 @@ def read(path: str) -> list[ShardRun]:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ValueError(f"got {path}, but {error.strerror}; {REMEDY}.") from None
+        raise ValueError(f"got {path}, which cannot be read: {error.strerror}; {REMEDY}.") from None
     except ValueError:
         raise ValueError(f"got {path}, which is no JSON; {REMEDY}.") from None
     schema = document.get("schema") if isinstance(document, dict) else None
