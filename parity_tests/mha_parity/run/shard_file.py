@@ -149,6 +149,7 @@ def _check(result: CheckResult) -> dict[str, Any]:
         "where": None if result.where is None else dataclasses.astuple(result.where),
         "times_torch": None if times is None else _number(times),
         "improbable": result.improbable,
+        "bound": None if result.bound is None else _number(result.bound),
         "detail": result.detail,
     }
 
@@ -164,6 +165,7 @@ def _check_result(entry: dict[str, Any]) -> CheckResult:
         where=None if where is None else Place(*where),
         times_torch=None if times is None else float(times),
         improbable=bool(entry["improbable"]),
+        bound=None if entry["bound"] is None else float(entry["bound"]),
         detail=entry["detail"],
     )
 
