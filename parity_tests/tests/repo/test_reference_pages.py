@@ -10,10 +10,14 @@ from types import ModuleType
 import pytest
 
 from mha_parity.__main__ import main
-from mha_parity.catalogue import catalogue
+from mha_parity.cases.generate import make_problem
+from mha_parity.catalogue import Attention, attend, catalogue
 from mha_parity.checks.call_effects import CHECKS
 from mha_parity.checks.metamorphic import RELATIONS
+from mha_parity.commands.bug_example import pictured
+from mha_parity.core.case import parse
 
+DRAWN = ("scale-dmodel", "causal-strict", "merge-no-transpose", "s0-undefined")
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
@@ -29,9 +33,13 @@ def generate(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def pages(generate: ModuleType, tmp_path: Path) -> dict[str, str]:
-    """Return every generated page by its name."""
-    generate.write_reference(tmp_path)
-    return {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.md")}
+    """Return every generated page by its name; of a few bugs with pictures."""
+    generate.write_reference(tmp_path, lambda bug: pictured(bug) if bug.id in DRAWN else None)
+    found = tmp_path.rglob("*.md")
+    return {
+        path.relative_to(tmp_path).as_posix()[:-3]: path.read_text(encoding="utf-8")
+        for path in found
+    }
 
 
 def test_every_check_has_a_row(pages: dict[str, str]) -> None:
@@ -61,6 +69,46 @@ def test_the_page_of_bugs_counts_them_as_the_list_does(
     assert shown is not None
     assert (listed["bugs"], listed["variants"]) == shown.groups()
     assert len(catalogue()) == sum(int(count) for count in shown.groups())
+
+
+def test_the_index_leads_to_every_bug(pages: dict[str, str]) -> None:
+    """Each link of the index names a page, and a section of it; the families are listed."""
+    links = re.findall(r"\| \[([^\]]+)\]\(([^)#]+)\.md#([^)]+)\) \|", pages["bugs"])
+
+    assert list(catalogue()) == [name for name, _, _ in links]
+    for name, page, section in links:
+        assert name == section
+        assert f"\n## {section}\n" in pages[page]
+    assert {page for _, page, _ in links} == {name for name in pages if name.startswith("bugs/")}
+    assert set(re.findall(r"(?m)^bugs/\S+$", pages["bugs"])) == {page for _, page, _ in links}
+
+
+def test_a_bug_is_drawn_right_wrong_and_in_its_difference(pages: dict[str, str]) -> None:
+    """The maps have the numbers of the case that the page names."""
+    section = pages["bugs/scale"].split("\n## scale-dmodel\n")[1].split("\n## ")[0]
+    titles = re.findall(r"<caption>([^<]+)</caption>", section)
+    maps = [re.findall(r"<td[^>]*>([^<]+)</td>", each) for each in section.split("<table")[1:]]
+    case = re.search(r"Attention weights, head (\d), of `([^`]+)`", section)
+
+    assert case is not None
+    problem = make_problem(parse(case[2]))
+    right, wrong = (
+        answer.weights[0, int(case[1])]
+        for answer in (attend(Attention, problem), catalogue()["scale-dmodel"].attend(problem))
+        if answer.weights is not None
+    )
+    assert ["right", "wrong", "wrong − right"] == titles
+    for shown, matrix in zip(maps, (right, wrong, wrong - right), strict=True):
+        for text, value in zip(shown, matrix.ravel(), strict=True):
+            assert float(text.replace("−", "-")) == pytest.approx(value, abs=0.0051)
+
+
+def test_what_raises_an_error_has_no_map(pages: dict[str, str]) -> None:
+    """A bug without an answer says so beside the right one; bugs of several calls have none."""
+    text = "".join(text for name, text in pages.items() if name.startswith("bugs/"))
+
+    assert "wrong: none, it raises an error" in text
+    assert "No picture: it takes more than one call" in text
 
 
 @pytest.mark.parametrize(
