@@ -28,8 +28,9 @@ SEVERAL_CALLS = (
 def bug_pages(picture: Callable[[Bug], BugExample | None]) -> Iterator[tuple[str, str]]:
     """Yield name and text of each page: the index `bugs`, then `bugs/FAMILY`."""
     by_family: dict[int, list[Bug]] = {}
-    for bug in catalogue().values():
+    for bug in sorted(catalogue().values(), key=lambda each: bool(each.equivalent)):
         by_family.setdefault(bug.family, []).append(bug)
+    by_family = dict(sorted(by_family.items()))
     yield "bugs", "\n".join(_index(by_family)) + "\n"
     for family, bugs in by_family.items():
         yield f"bugs/{slug(family)}", "\n".join(_family(family, bugs, picture)) + "\n"

@@ -82,10 +82,7 @@ def checks() -> Iterator[str]:
     related = {name: (kind.__doc__ or "").splitlines()[0] for name, kind in RELATIONS.items()}
     tables = {
         "With the reference": ("holds where", ANSWERS),
-        "Without a reference: a problem is changed in a way whose effect is known": (
-            "change and effect",
-            related,
-        ),
+        "With an altered problem": ("change, and its effect on the output", related),
         "Around the call": ("holds where", CHECKS),
     }
     yield from (

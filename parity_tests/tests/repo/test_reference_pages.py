@@ -75,7 +75,7 @@ def test_the_index_leads_to_every_bug(pages: dict[str, str]) -> None:
     """Each link of the index names a page, and a section of it; the families are listed."""
     links = re.findall(r"\| \[([^\]]+)\]\(([^)#]+)\.md#([^)]+)\) \|", pages["bugs"])
 
-    assert list(catalogue()) == [name for name, _, _ in links]
+    assert sorted(catalogue()) == sorted(name for name, _, _ in links)
     for name, page, section in links:
         assert name == section
         assert f"\n## {section}\n" in pages[page]
