@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from generate import write_reference  # noqa: E402  (found beside this file, not installed)
+from raw_tables import warn_of_raw_tables  # noqa: E402  (likewise)
 
 from mha_parity import __version__  # noqa: E402  (the path above comes first)
 
@@ -34,9 +39,16 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
+# Markdown that a cell puts out may have tables, which the default does not know.
+nb_render_markdown_format = "gfm"
 autodoc_typehints = "description"
 napoleon_use_ivar = True
 autodoc_typehints_description_target = "documented_params"
 suppress_warnings = ["mystnb.unknown_mime_type"]
 
 write_reference(HERE / "generated")
+
+
+def setup(app: Sphinx) -> None:
+    """Let the build fail where a table is shown as text."""
+    app.connect("doctree-resolved", warn_of_raw_tables)

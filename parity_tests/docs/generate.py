@@ -1,33 +1,43 @@
-"""Write the reference pages that follow from the code: command, conventions, features, bugs."""
+"""Write the reference pages that follow from the code: command, conventions, features, ..."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING
 
-from mha_parity.catalogue import catalogue
-from mha_parity.catalogue.registry import FAMILIES
+from bug_pages import bug_pages
+
+from mha_parity.checks.call_effects import CHECKS
+from mha_parity.checks.metamorphic import RELATIONS
 from mha_parity.command_line import parser
+from mha_parity.commands.bug_example import pictured
 from mha_parity.core.features import AXES
 from mha_parity.targets.bind import KNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from mha_parity.catalogue import Bug
+    from mha_parity.commands.bug_example import BugExample
 
-def write_reference(folder: Path) -> None:
-    """Write one Markdown page for each reference table into ``folder``."""
-    folder.mkdir(exist_ok=True)
-    pages = {
+
+def write_reference(folder: Path, picture: Callable[[Bug], BugExample | None] = pictured) -> None:
+    """Write one Markdown page for each reference table into ``folder``, and those of the bugs.
+
+    ``picture`` finds what is drawn of a bug, 40 s of search for them all.
+    """
+    tables = {
         "command": command(),
         "conventions": conventions(),
         "features": features(),
-        "bugs": bugs(),
+        "checks": checks(),
     }
-    for name, lines in pages.items():
-        text = "\n".join(lines) + "\n"
+    texts = {name: "\n".join(lines) + "\n" for name, lines in tables.items()}
+    for name, text in (*texts.items(), *bug_pages(picture)):
         page = folder / f"{name}.md"
+        page.parent.mkdir(parents=True, exist_ok=True)
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
 
@@ -57,29 +67,34 @@ def features() -> Iterator[str]:
         yield from (f"| `{axis}={value}` | {words} |" for value, words in values.items())
 
 
-def bugs() -> Iterator[str]:
-    """Yield a section for each wrong attention of the catalogue, family by family."""
-    yield from ("# The catalogue of bugs", "")
-    yield "Each entry happened to a real project. `mha-parity explain ID` prints it."
-    shown = None
-    for bug in catalogue().values():
-        if bug.family != shown:
-            shown = bug.family
-            yield from ("", f"## {FAMILIES[shown].capitalize()}")
-        yield from ("", f"### {bug.id}", "", f"{bug.title[0].upper()}{bug.title[1:]}.", "")
-        rows = {
-            "computes": f"`{bug.wrong}`",
-            "instead of": f"`{bug.right}`",
-            "visible": bug.visible_when,
-            "remedy": bug.remedy,
-            "seen in": ", ".join(link(source) for source in bug.sources),
-        }
-        yield from (f"- **{name}**: {text}" for name, text in rows.items() if text)
+ANSWERS = {
+    "output": "the output equals the reference within what rounding allows",
+    "weights": "so do the attention weights that are returned",
+    "gradient of X": "so does the gradient of X, where gradients are judged",
+    "fully masked rows": "rows that see no key are NaN, 0 or uniform, as demanded",
+    "systematic error": "signed errors scatter around 0 over the run",
+    "call completes": "the target answers and does not raise, hang or leave",
+}
 
 
-def link(source: str) -> str:
-    """Return a Markdown link for `owner/repo#number`, any other source as it is."""
-    repository, mark, number = source.partition("#")
-    if repository.count("/") == 1 and mark and number.isdecimal():
-        return f"[{source}](https://github.com/{repository}/issues/{number})"
-    return f"`{source}`"
+def checks() -> Iterator[str]:
+    """Yield a row for each check: what is compared, what is related, what is watched."""
+    related = {name: (kind.__doc__ or "").splitlines()[0] for name, kind in RELATIONS.items()}
+    tables = {
+        "With the reference": ("holds where", ANSWERS),
+        "With an altered problem": ("change, and its effect on the output", related),
+        "Around the call": ("holds where", CHECKS),
+    }
+    yield from (
+        "# Checks",
+        "",
+        "A check is one question that an answer, or a target, is judged by.",
+    )
+    for title, (head, rows) in tables.items():
+        yield from ("", f"## {title}", "", f"| check | {head} |", "|---|---|")
+        yield from (f"| {name} | {with_code(text.rstrip('.'))} |" for name, text in rows.items())
+
+
+def with_code(text: str) -> str:
+    """Return a sentence with its options as code: typography makes a dash of two hyphens."""
+    return re.sub(r"(?<![\w`-])--[a-z][a-z-]*", r"`\g<0>`", text)

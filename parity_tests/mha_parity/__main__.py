@@ -16,6 +16,15 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status; a user's mistake is one sentence."""
+    from mha_parity.report import encoding
+
+    status = 0
+    with encoding.closed_pipe_ignored():
+        status = _run(arguments)
+    return status  # noqa: RET504  (the block may end before it has one)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         top = parser()
         asked = top.parse_args(arguments)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from mha_parity.core.environment import TORCH, require_extra
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.core.options import DEFAULT_TARGET
+from mha_parity.report.pipe_console import PipeConsole
 from mha_parity.targets.unnamed import with_only_name
 from mha_parity.worker.open_target import opened
 
@@ -43,20 +42,20 @@ def check(asked: argparse.Namespace) -> int:
 
     _check_path(asked.path, asked.targets)
     run = shards.check_shard if asked.shard else checking.check
-    return run(asked, Console())
+    return run(asked, PipeConsole())
 
 
 def merge(asked: argparse.Namespace) -> int:
     """Show the verdict over the shards of a run; the reports named are written as well."""
     from mha_parity.commands import shards
 
-    return shards.merge(asked, Console())
+    return shards.merge(asked, PipeConsole())
 
 
 def identify(asked: argparse.Namespace) -> int:
     """Print the identity card of every target; the files named are written as well."""
     from mha_parity.commands import identify as identifying
-    from mha_parity.report import encoding, files, identity_card, identity_page
+    from mha_parity.report import files, identity_card, identity_page
 
     options = from_namespace(asked)
     files.require_writable_files([asked.json, asked.html])
@@ -68,12 +67,11 @@ def identify(asked: argparse.Namespace) -> int:
     }
     named = {title: each for title, each in texts.items() if each[0]}
     written = [files.write_text(title, n, make(cards)) for title, (n, make) in named.items()]
-    console = Console()
-    with encoding.closed_pipe_ignored():
-        for card in cards:
-            identity_card.print_identity_card(card, console)
-        for line in written:
-            console.print(f" {line}", soft_wrap=True, markup=False, highlight=False)
+    console = PipeConsole()
+    for card in cards:
+        identity_card.print_identity_card(card, console)
+    for line in written:
+        console.print(f" {line}", soft_wrap=True, markup=False, highlight=False)
     return int(not all(card.as_torch for card in cards))
 
 
@@ -83,7 +81,9 @@ def record(asked: argparse.Namespace) -> int:
 
     require_extra(TORCH, TORCH)
     options = from_namespace(asked)
-    return recording.record(asked.targets, asked.output, options, Console(), compact=asked.compact)
+    return recording.record(
+        asked.targets, asked.output, options, PipeConsole(), compact=asked.compact
+    )
 
 
 def replay(asked: argparse.Namespace) -> int:
@@ -95,7 +95,7 @@ def replay(asked: argparse.Namespace) -> int:
     _check_path(asked.path, [target])
     options = replaying.in_process(options) if asked.pdb else options
     candidate = opened(target, options)
-    return replaying.replay(asked.case, candidate, target, options, Console(), pdb=asked.pdb)
+    return replaying.replay(asked.case, candidate, target, options, PipeConsole(), pdb=asked.pdb)
 
 
 def adapt(asked: argparse.Namespace) -> int:
@@ -113,7 +113,7 @@ def bench(asked: argparse.Namespace) -> int:
     require_extra(TORCH, TORCH)
     if asked.plot:
         require_extra("matplotlib", "plot")
-    return command.bench(asked, Console())
+    return command.bench(asked, PipeConsole())
 
 
 def mutants(asked: argparse.Namespace) -> int:
@@ -128,14 +128,14 @@ def audit(asked: argparse.Namespace) -> int:
     """Compare the paths of torch's own layer; the reports named are written as well."""
     from mha_parity.selftest import torch_audit
 
-    return torch_audit.main(asked, Console())
+    return torch_audit.main(asked, PipeConsole())
 
 
 def explain(asked: argparse.Namespace) -> int:
     """Describe one bug."""
     from mha_parity.commands import explain
 
-    explain.print_bug(asked.bug, Console())
+    explain.print_bug(asked.bug, PipeConsole())
     return 0
 
 
@@ -143,7 +143,7 @@ def listing(asked: argparse.Namespace) -> int:
     """List conventions, features, bugs or right variants."""
     from mha_parity.commands import listing as listings
 
-    listings.print_listing(asked.what, Console())
+    listings.print_listing(asked.what, PipeConsole())
     return 0
 
 

@@ -109,7 +109,9 @@ def read_record(path: str) -> Record:
         arrays, metadata = load_tensors(Path(path).read_bytes(), copied=False)
         return _record(arrays, metadata)
     except OSError as error:
-        raise ValueError(f"got --answers {path}, but {error.strerror}; {REMEDY}.") from None
+        raise ValueError(
+            f"got --answers {path}, which cannot be read: {error.strerror}; {REMEDY}."
+        ) from None
     except FormatError as error:
         raise ValueError(f"got --answers {path}, which {error}; {REMEDY}.") from None
 

@@ -13,7 +13,7 @@ from mha_parity.core.environment import require_extra
 from mha_parity.core.option_flags import from_namespace
 from mha_parity.core.options import DEFAULT_TARGET, FORCED_ENGINES, Options
 from mha_parity.core.verdict import Outcome, Refusal
-from mha_parity.report import encoding, files, github, terminal
+from mha_parity.report import files, github, terminal
 from mha_parity.report.progress import error_console, progress
 from mha_parity.run.by_answers import need_torch_or_answers
 from mha_parity.run.check import check as run
@@ -108,11 +108,10 @@ def report_verdicts(
         files.append_summary(verdicts, refused)
         written += github.workflow_commands(verdicts)
         written += [github.could_not_judge(_with_target(each)) for each in refused]
-    with encoding.closed_pipe_ignored():
-        for verdict in verdicts:
-            terminal.print_verdict(verdict, console, verbose=asked.verbose)
-        for line in written:
-            console.print(line, soft_wrap=True, markup=False, highlight=False)
+    for verdict in verdicts:
+        terminal.print_verdict(verdict, console, verbose=asked.verbose)
+    for line in written:
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def _all_judged(
@@ -151,12 +150,11 @@ def _nowhere(target: str) -> Refusal | None:
 
 def _say_refused(refused: Sequence[Refusal], *, several: bool) -> None:
     for each in refused:
-        said = f"refused: {_with_target(each)}" if several else each.sentence
-        sys.stderr.write(f"mha-parity: {said}\n")
+        sys.stderr.write(f"mha-parity: {'refused: ' if several else ''}{_with_target(each)}\n")
 
 
 def _with_target(refused: Refusal) -> str:
-    """Return the sentence, which of several targets has to name its own."""
+    """Return the sentence, which has to name the target: a function's name says no file."""
     named = refused.target in refused.sentence
     return refused.sentence if named else f"{refused.target}: {refused.sentence}"
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.text import Text
 
-from mha_parity.cases.covering import draw_cases
-from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import FAMILIES, Attention, attend, catalogue, whole_offer
-from mha_parity.core.candidate import Answer, CandidateError
-from mha_parity.core.compare import equal_up_to_rounding, max_difference
+from mha_parity.catalogue import FAMILIES, catalogue
+from mha_parity.commands.bug_example import (
+    RUNS,
+    TRIED,
+    VISIBLE,
+    BugExample,
+    cases,
+    smallest,
+)
 from mha_parity.core.features import label
 from mha_parity.core.option_values import hint_of
 from mha_parity.report.columns import ReportText
-from mha_parity.run.shrink import smallest_failing_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,23 +27,6 @@ if TYPE_CHECKING:
 
     from mha_parity.catalogue import Bug
     from mha_parity.core.arrays import Array
-    from mha_parity.core.case import Case
-    from mha_parity.core.problem import Problem
-
-TRIED = 150  # cases of the suite: in how many the bug shows, and from which the example is shrunk
-RUNS = range(4)  # seeds whose cases are tried one after the other, until one shows the bug
-MANY = 16  # keys that no eye takes in
-VISIBLE = 1e-3  # of the largest value: less is no example for the eye, unless there is no other
-
-
-@dataclass(frozen=True, eq=False)
-class BugExample:
-    """A problem on which a bug shows, what is shown of it, and both answers; None: no answer."""
-
-    problem: Problem
-    what: str
-    right: Array
-    wrong: Array | None
 
 
 def bug_named(name: str) -> Bug:
@@ -97,7 +81,7 @@ def bug_rows(bug: Bug) -> Iterator[tuple[str, Text]]:
     yield "remedy", Text(bug.remedy)
     if bug.aliases:
         yield "alias", Text(", ".join(a.replace("(right)", "the right one") for a in bug.aliases))
-    yield "seen in", Text(", ".join(bug.sources) or "the work of students; no thread is known")
+    yield "seen in", Text(", ".join(bug.sources) or "no thread is known")
 
 
 def _needed(bug: Bug) -> str:
@@ -110,93 +94,18 @@ def _example(bug: Bug, console: Console) -> None:
     examples: list[BugExample] = []
     tried = 0
     for seed in RUNS:
-        examples += [e for case in _cases(bug, seed) if (e := bug_example(bug, case)) is not None]
+        examples += [e for case in cases(bug, seed) if (e := bug_example(bug, case)) is not None]
         tried += TRIED
         if examples:
             break
     console.print(f" It shows in {len(examples)} of {tried} cases of the suite.", highlight=False)
     if not examples:
         return
-    # Sorting keeps what shows plainly in front, and inputs that can be printed before layers.
-    first = min(examples, key=_order)
-    least = min((_shrunk(each, first) for each in _spellings(bug, first)), key=_order)
+    least = smallest(bug, examples)
     console.print(Text(f" The smallest found: {least.problem.case.id}\n", style="bold"))
     for title, array in _arrays(least):
         console.print(Text(f" {title}", style="dim"))
         console.print(Text(_printed(array)))
-
-
-def _spellings(bug: Bug, first: BugExample) -> Iterator[Bug]:
-    """Yield the bug; where it takes many keys, with other constants too, such as smaller blocks."""
-    yield bug
-    if first.problem.case.keys > MANY:
-        for kind in bug.kinds[1:]:
-            other = dataclasses.replace(bug, kinds=(kind,))
-            if bug_example(other, first.problem.case) is not None:
-                yield other
-
-
-def _cases(bug: Bug, seed: int) -> Iterator[Case]:
-    dtype = "float64" if "float64" in bug.dtypes else bug.dtypes[0]
-    for case in draw_cases(whole_offer() | {"dtype": (dtype,)}, TRIED, seed):
-        yield case if "memory" in bug.needs else case.replace(memory="c")
-
-
-def bug_example(bug: Bug, case: Case) -> BugExample | None:
-    """Return what the bug shows on a case; None where it shows nothing."""
-    problem = make_problem(case)
-    right = attend(Attention, problem)
-    try:
-        wrong = bug.attend(problem)
-    except (CandidateError, ValueError, IndexError):
-        return BugExample(problem, "output", right.output, None)
-    for what in ("output", "weights"):
-        found, expected = _of(wrong, what), _of(right, what)
-        if found is not None and expected is not None and not equal_up_to_rounding(expected, found):
-            return BugExample(problem, what, expected, found)
-    return None
-
-
-def _of(answer: Answer, what: str) -> Array | None:
-    array: Array | None = answer.output if what == "output" else answer.weights
-    return array
-
-
-def _large(found: BugExample) -> bool:
-    if found.wrong is None or found.wrong.shape != found.right.shape:
-        return True
-    largest = float(np.abs(np.nan_to_num(found.right)).max(initial=0))
-    return max_difference(found.right, found.wrong) > VISIBLE * largest
-
-
-def _shrunk(bug: Bug, first: BugExample) -> BugExample:
-    """Return the smallest example of the same kind that shrinking finds."""
-    best = first
-
-    def still(case: Case) -> bool:
-        nonlocal best
-        found = bug_example(bug, case)
-        if found is None or _large(first) > _large(found) or found.what != first.what:
-            return False
-        if (found.wrong is None) is not (first.wrong is None) or _empty(found) > _empty(first):
-            return False
-        best = found
-        return True
-
-    smallest_failing_case(first.problem.case, still, lambda case: case.gradients == "no")
-    return best
-
-
-def _empty(found: BugExample) -> bool:
-    return found.right.size == 0
-
-
-def _order(found: BugExample) -> tuple[bool, bool, bool, bool, int, str]:
-    """Return what makes an example a good one to start from, best first."""
-    case = found.problem.case
-    narrow = min(case.queries, case.keys) < 2
-    elements = case.batch * case.queries * case.keys * case.embed_dim
-    return _empty(found), not _large(found), narrow, case.form == "mha", elements, case.id
 
 
 def _arrays(found: BugExample) -> Iterator[tuple[str, Array]]:
@@ -215,11 +124,15 @@ def _arrays(found: BugExample) -> Iterator[tuple[str, Array]]:
         yield f"{found.what}, wrong: none, it raises an error", np.zeros(0)
     else:
         yield f"{found.what}, wrong ({found.wrong.dtype})", found.wrong[:1]
+        if (difference := found.difference) is not None:
+            yield f"{found.what}, wrong − right", difference[:1]
 
 
 def _printed(array: Array) -> str:
     if not array.size:
         return ""
     rows = array[0] if array.ndim > 2 else array
-    with np.printoptions(precision=4, suppress=True, threshold=60, edgeitems=3, linewidth=74):
+    largest = np.abs(np.nan_to_num(rows.astype(np.float64))).max()
+    plain = largest >= VISIBLE  # smaller numbers would be zeros at four digits
+    with np.printoptions(precision=4, suppress=plain, threshold=60, edgeitems=3, linewidth=74):
         return "\n".join(f"   {line}" for line in str(rows).splitlines())

@@ -65,6 +65,7 @@ class CheckResult:
     ``error`` and ``allowed`` are in the same unit (absolute); ``times_torch`` is the error in
     units of torch's own error in the same dtype on the same problem, where it was measured.
     ``improbable``: less accurate than roundings that scatter around 0 make it once in 1e9 cases.
+    ``bound`` is the rounding-error bound in that unit, where a plot wants it.
     ``detail`` is one sentence for a person: what was got, what should be.
     """
 
@@ -76,6 +77,7 @@ class CheckResult:
     where: Place | None = None
     times_torch: float | None = None
     improbable: bool = False
+    bound: float | None = None
     detail: str = ""
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,8 @@ class WeightsPicture:
 class CaseError:
     """The error of the output in one case, for the plots of a page.
 
-    ``units`` is the error over the allowed one. ``times_torch`` is NaN where it was not measured.
+    ``units`` is the error over the allowed one, ``bound`` the rounding-error bound over it.
+    ``times_torch`` and ``bound`` are NaN where they were not measured.
     """
 
     dtype: str
@@ -45,6 +47,7 @@ class CaseError:
     units: float
     times_torch: float
     fails: bool
+    bound: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)

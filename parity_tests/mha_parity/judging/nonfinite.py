@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from mha_parity.judging.groups import JudgedArray
 
 OTHER = "other"
+# What rows that see no key are, in the sentence of the check.
+WORDS = {each: each for each in POLICIES} | {OTHER: "neither nan, zero nor uniform"}
 
 
 def masked_row_elements(problem: Problem, judged: JudgedArray) -> Array:

@@ -45,7 +45,8 @@ class JudgeSettings:
     """The settings of a judge: k, two demands beyond a right answer, and the orders it measures.
 
     ``brief``: where an error is beyond what any order could allow, one order is measured for what
-    is said to be allowed. The severity is the same.
+    is said to be allowed. The severity is the same. ``bounds``: note the rounding-error bound of
+    each output, for a plot.
     """
 
     k: float = K
@@ -53,6 +54,7 @@ class JudgeSettings:
     fully_masked: Policy | None = None
     orders: tuple[EvalOrder, ...] = EVAL_ORDERS
     brief: bool = False
+    bounds: bool = False
 
 
 DEFAULT_SETTINGS = JudgeSettings()
@@ -190,7 +192,7 @@ class OutputJudge:
         wanted = self.settings.fully_masked
         fails = wanted is not None and policy != wanted
         but = f", but should be {wanted}" if fails else ""
-        sentence = f"{check}: rows that see no key are {policy}{but}."
+        sentence = f"{check}: rows that see no key are {nonfinite.WORDS[policy]}{but}."
         severity = Severity.WRONG if fails else Severity.MATCH
         return [self._check_result(MASKED_ROWS, severity, detail=sentence)]
 
@@ -239,6 +241,8 @@ class OutputJudge:
                 "allowed": float(allowed[group]),
                 "where": judged.place(units),
             }
+            if self.settings.bounds and check == "output":
+                numbers["bound"] = float(self._group_limit(judged)[group])
         void = (error > INCONCLUSIVE_SHARE * judged.scale) & (judged.scale > 0)
         if (error <= allowed).all():
             severity = Severity.INCONCLUSIVE if void.any() else Severity.MATCH
@@ -297,13 +301,16 @@ class OutputJudge:
         roundings = error_model(self.problem.dtype).error_factor(self.problem.num_heads, 1)
         return np.asarray(limit + roundings * (judged.reference + limit))
 
+    def _group_limit(self, judged: JudgedArray) -> Array:
+        """Return the same, the largest of each group."""
+        return np.asarray(judged.worst(np.where(judged.finite, self.limit_of(judged), 0)))
+
     def _beyond_every_order(self, judged: JudgedArray, error: Array) -> bool:
         """Return whether the worst sample's error is more than any order can allow.
 
         No order errs by more than the bound, but for those that sum in 16 bits.
         """
-        limit = judged.worst(np.where(judged.finite, self.limit_of(judged), 0))
-        least = self.settings.k * limit + ROUNDINGS * judged.rounding
+        least = self.settings.k * self._group_limit(judged) + ROUNDINGS * judged.rounding
         if not (error > least).any():
             return False
         sample = int((error / least).max(axis=1).argmax())

@@ -75,7 +75,7 @@ def rows_by_feature(verdict: Verdict) -> list[tuple[str, ByDtype]]:
 
 
 def furthest(verdict: Verdict) -> str:
-    """Return in a sentence the feature with which the target's error is largest next to torch's."""
+    """Return in a sentence the feature with which the target's median error is largest."""
     found = [
         (row.median_times_torch, words, row)
         for words, by_dtype in rows_by_feature(verdict)
@@ -85,4 +85,5 @@ def furthest(verdict: Verdict) -> str:
     if not found:
         return ""
     times, words, row = max(found, key=lambda each: each[0])
-    return f"{words} in {row.dtype}: {times:.2f} times torch's error ({row.cases} cases)"
+    said = f"{times:.2f} times torch's error in the median of {row.cases} cases"
+    return f"{words} in {row.dtype}: {said}"

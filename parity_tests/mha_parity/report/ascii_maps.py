@@ -77,7 +77,8 @@ def weight_lines(picture: WeightsPicture, head: int, width: int) -> Iterator[str
     for query, row in enumerate(zip(*shown.values(), strict=True)):
         drawn = "  ".join(f"|{side}|".ljust(across + 2) for side in row)
         yield f"  row {query:<3} {drawn}".rstrip()
-    yield f"  {SHADES[1]} to {SHADES[-1]}: up to {most:.2g}, ? no number"
+    missing = any(np.isnan(side).any() for side in sides.values())
+    yield f"  {SHADES[1]} to {SHADES[-1]}: up to {most:.2g}{', ?: no number' if missing else ''}"
 
 
 def _shaded(side: Array, most: float) -> list[str]:

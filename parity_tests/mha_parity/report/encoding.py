@@ -43,13 +43,23 @@ def prepare_standard_streams() -> None:
 
 @contextmanager
 def closed_pipe_ignored() -> Iterator[None]:
-    """Stop printing, without an error, once the reader of standard output is gone.
-
-    rich leaves with SystemExit(1) there, its older releases with the BrokenPipeError itself.
-    """
+    """Stop writing, without an error, once the reader of standard output is gone."""
     try:
         yield
-        sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):
-        # Otherwise the interpreter fails once more when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        drop_standard_output()
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            drop_standard_output()
+
+
+def drop_standard_output() -> None:
+    """Send what is still written to standard output nowhere.
+
+    Otherwise the interpreter fails once more when it flushes at its end.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

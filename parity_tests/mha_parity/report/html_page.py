@@ -59,6 +59,7 @@ def document(
         "source_lines": source_view.source_lines,
         "formatted": lambda detail: wording.shorten_output(detail, LINES),
         "picture_of_failure": picture_of_failure,
+        "picture_heading": picture_heading,
         "gradient_of": gradient_of,
         "heads": heads,
         "panels": panels,
@@ -107,9 +108,9 @@ def panels(picture: WeightsPicture, head: int) -> list[tuple[str, str]]:
     torch = (f"torch, {where}", heatmaps.weights_map(reference, f"weights of torch, {where}", most))
     if picture.candidate_weights is None:
         return [torch]
-    difference = own - reference
-    furthest = np.abs(difference[np.isfinite(difference)]).max(initial=0)
-    caption = f"target − torch, {where}: up to {furthest:.2g}"
+    with np.errstate(invalid="ignore"):
+        difference = own - reference
+    caption = f"target − torch, {where}: {reach(difference)}"
     return [
         (
             f"the target, {where}",
@@ -118,6 +119,26 @@ def panels(picture: WeightsPicture, head: int) -> list[tuple[str, str]]:
         torch,
         (caption, heatmaps.difference_map(difference, caption, _least(picture))),
     ]
+
+
+def reach(difference: Array) -> str:
+    """Say how large the elements of a difference are, and how many are no number."""
+    known = np.isfinite(difference)
+    missing = int(difference.size - known.sum())
+    if missing == difference.size and missing:
+        return "no number"
+    up_to = f"up to {np.abs(difference[known]).max(initial=0):.2g}"
+    return f"{up_to}, no number in {missing} of {difference.size}" if missing else up_to
+
+
+def picture_heading(picture: WeightsPicture, failure: Failure) -> str:
+    """Say which case a picture shows, where it is another than that of its failure."""
+    if picture.case == failure.case:
+        return ""
+    finite = np.isfinite(picture.error_units).all()
+    if finite and not math.isfinite(failure.check_result.error):
+        return "Another case that fails, by finite numbers"
+    return "The same at sizes that show more"
 
 
 def gradient_matrices(picture: GradientPicture) -> list[list[tuple[str, str]]]:

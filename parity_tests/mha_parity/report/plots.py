@@ -40,6 +40,7 @@ def error_by_size(errors: Sequence[CaseError]) -> str:
                     keys[chosen], units[chosen], s=11, marker=mark, color=colour, alpha=0.65,
                     linewidths=0, label=label,
                 )  # fmt: skip
+    _draw_bounds(axes, errors)
     axes.axhline(1, color=INK, linewidth=1)
     axes.annotate(
         "allowed", (1, 1), (-2, 3), xycoords=("axes fraction", "data"), color=INK, ha="right",
@@ -52,6 +53,25 @@ def error_by_size(errors: Sequence[CaseError]) -> str:
     axes.set_ylabel("error / allowed error", color=INK)
     axes.legend(frameon=False, labelcolor=INK, fontsize=7, bbox_to_anchor=(1, 1), loc="upper left")
     return _drawn(figure, "error of each case over the allowed one, against its number of keys")
+
+
+def _draw_bounds(axes: Any, errors: Sequence[CaseError]) -> None:
+    """Draw the rounding-error bound of each case, where it was noted, as a dash over its keys."""
+    known = [each for each in errors if np.isfinite(each.bound)]
+    if known:
+        bounds = np.clip([each.bound for each in known], SMALLEST, LARGEST)
+        axes.scatter(
+            np.maximum([each.keys for each in known], 1), bounds, s=26, marker="_", color=INK,
+            alpha=0.45, linewidths=0.8, label="bound",
+        )  # fmt: skip
+
+
+def size_caption(errors: Sequence[CaseError]) -> str:
+    """Say what ``error_by_size`` shows."""
+    said = "each case: the largest error of its output in units of what is allowed there"
+    if not any(np.isfinite(each.bound) for each in errors):
+        return said
+    return f"{said}; a dash is its rounding-error bound, beyond which an answer is wrong"
 
 
 def accuracy_plot(errors: Sequence[CaseError]) -> str:

@@ -158,7 +158,7 @@ def _judged(verdict: Verdict, page: ReportText, verbose: bool) -> Pairs:
     reasons = wording.not_offered(verdict, whole_reasons=verbose)
     missing = [Text(each, style="dim") for each in reasons]
     if len(missing) > SHOWN_NAMES + 1 and not verbose:
-        more = Text(f"and {len(missing) - SHOWN_NAMES} more", style="dim")
+        more = Text(f"{len(missing) - SHOWN_NAMES} more with -v", style="dim")
         missing = [*missing[:SHOWN_NAMES], more]
     if missing:
         pairs.append(("not offered", page.flow(missing)))

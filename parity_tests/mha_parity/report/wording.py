@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mha_parity.core.check_result import SYSTEMATIC
-from mha_parity.core.features import label
+from mha_parity.core.features import AXES, label
 from mha_parity.core.parameters import Role, Status
 from mha_parity.core.verdict import counted_cases
 from mha_parity.report.correlations import axes, title
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mha_parity.core.check_result import CheckResult
     from mha_parity.core.parameters import Parameter
     from mha_parity.core.verdict import Diagnosis, Failure, FeatureRow, Verdict
+    from mha_parity.report.correlations import Axis
 
 # A sign next to the colour: whoever sees no colours reads the same.
 SIGN = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
@@ -39,7 +40,19 @@ KINDS = MappingProxyType(
         "attn": "attn_mask",
         "weights": "attention weights",
         "projection": "projections",
+        "inputs": "kind of inputs",
+        "regime": "kind of values",
+        "memory": "memory layout",
     }
+)
+# What needs another feature: where that is not offered, these are not either.
+FOLLOWING: tuple[tuple[tuple[str, str], dict[str, tuple[str, ...]]], ...] = (
+    (
+        ("form", "mha"),
+        {axis: tuple(AXES[axis]) for axis in ("projection", "bias", "bias_kv", "zero_attn")}
+        | {"out_proj": ("general",), "inputs": ("distinct",)},
+    ),
+    (("form", "qkv"), {"projection": ("none",)}),
 )
 REASON = 72  # characters of the reason why a feature is not offered
 RAISED = re.compile(r"^(raised \w+):.*", flags=re.DOTALL)
@@ -188,9 +201,18 @@ def gradients_not_asked(verdict: Verdict) -> bool:
 def not_offered(verdict: Verdict, *, whole_reasons: bool = True) -> list[str]:
     """Return what the target does not offer: what calls were tried for first, with what they gave.
 
-    Features of one reason stand together; axes of which nothing was tried, by their name. Without
-    ``whole_reasons`` an exception is its name alone.
+    Features of one reason stand together; axes of which nothing was tried, by their name; what
+    follows from another feature is left out. Without ``whole_reasons`` an exception is its name
+    alone.
     """
+    without = {(row.axis, row.value) for row in verdict.features if row.status == "not offered"}
+    following = {
+        (axis, value)
+        for needed, axes_of in FOLLOWING
+        if needed in without
+        for axis, values in axes_of.items()
+        for value in values
+    }
     tried: dict[str, list[str]] = {}
     whole: list[str] = []
     single: list[str] = []
@@ -200,12 +222,20 @@ def not_offered(verdict: Verdict, *, whole_reasons: bool = True) -> list[str]:
             if row.note:
                 tried.setdefault(_reason(row, whole=whole_reasons), []).append(feature_words(row))
         untried = [row for row in missing if not row.note]
+        untried = [row for row in untried if (row.axis, row.value) not in following]
         if len(untried) > 1 and not axis.varies:
-            some = "any" if all(row.value == "none" for row in axis.offered) else "other"
-            whole.append(f"{some} {KINDS.get(axis.name, title(axis.name))}")
+            whole.append(_kinds(axis))
         else:
             single += map(feature_words, untried)
     return [f"{', '.join(names)} ({reason})" for reason, names in tried.items()] + single + whole
+
+
+def _kinds(axis: Axis) -> str:
+    """Return the name of an axis of which one value is offered: nothing, or a kind of it."""
+    name = KINDS.get(axis.name, title(axis.name))
+    if all(row.value in {"none", "no"} for row in axis.offered):
+        return f"{name} of any kind"
+    return f"every {name} but {' and '.join(map(feature_words, axis.offered))}"
 
 
 def not_drawn(verdict: Verdict) -> str:

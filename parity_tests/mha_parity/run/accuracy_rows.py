@@ -28,6 +28,9 @@ def case_errors(case_results: Sequence[CaseResult]) -> tuple[CaseError, ...]:
             units=check_result.error / check_result.allowed,
             times_torch=math.nan if check_result.times_torch is None else check_result.times_torch,
             fails=check_result.severity.fails,
+            bound=math.nan
+            if check_result.bound is None
+            else check_result.bound / check_result.allowed,
         )
         for case_result in case_results
         for check_result in case_result.check_results

@@ -30,6 +30,7 @@ def settings_of(options: Options) -> JudgeSettings:
     return JudgeSettings(
         fully_masked=options.fully_masked,
         max_times_torch=options.max_times_torch,
+        bounds=options.draw,
     )
 
 
@@ -106,6 +107,7 @@ def _pictures(
 ) -> tuple[WeightsPicture, ...]:
     """Return what the page draws of the failures, or of the case that came closest to one."""
     if failures:
-        return pictures(candidate, failures, settings)
+        failing = [each for each in check_results if each.severity.fails]
+        return pictures(candidate, failures, settings, failing)
     worst = summary.worst(each for each in check_results if can_be_drawn(each.case))
     return worst_passing(candidate, worst, settings)

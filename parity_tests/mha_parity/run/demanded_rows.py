@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from mha_parity.core.options import Policy
     from mha_parity.run.case_run import CaseResult
 
-FOUND = re.compile(r"are (\w+), but")  # of the judge's sentence
+FOUND = re.compile(r"are (\w+)(?: nan, zero nor uniform)?, but")  # of the judge's sentence
 WORDS = {
-    "nan": "NaN", "zero": "zero", "uniform": "the mean of the values", "other": "none of these",
+    "nan": "NaN", "zero": "zero", "uniform": "the mean of the values", "neither": "none of these",
 }  # fmt: skip
 REMEDIES: dict[Policy, str] = {
     "nan": "fill masked scores with -inf before the softmax, and replace no NaN behind it",

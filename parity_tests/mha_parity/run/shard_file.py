@@ -60,7 +60,7 @@ def read_shards(path: str) -> list[ShardRun]:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ValueError(f"got {path}, but {error.strerror}; {REMEDY}.") from None
+        raise ValueError(f"got {path}, which cannot be read: {error.strerror}; {REMEDY}.") from None
     except ValueError:
         raise ValueError(f"got {path}, which is no JSON; {REMEDY}.") from None
     schema = document.get("schema") if isinstance(document, dict) else None
@@ -149,6 +149,7 @@ def _check(result: CheckResult) -> dict[str, Any]:
         "where": None if result.where is None else dataclasses.astuple(result.where),
         "times_torch": None if times is None else _number(times),
         "improbable": result.improbable,
+        "bound": None if result.bound is None else _number(result.bound),
         "detail": result.detail,
     }
 
@@ -164,6 +165,7 @@ def _check_result(entry: dict[str, Any]) -> CheckResult:
         where=None if where is None else Place(*where),
         times_torch=None if times is None else float(times),
         improbable=bool(entry["improbable"]),
+        bound=None if entry["bound"] is None else float(entry["bound"]),
         detail=entry["detail"],
     )
 

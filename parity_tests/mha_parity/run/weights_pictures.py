@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from mha_parity.run.case_run import run_case
 from mha_parity.run.narrowing import SingleCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from mha_parity.core.arrays import Array
     from mha_parity.core.candidate import Answer, Candidate
@@ -37,19 +38,31 @@ SHOWN = 3
 POSITIONS = 9
 HEADS = 3
 HEAD_DIM = 5
+TRIED = 4  # failing cases with finite numbers that are asked for a picture in place of NaN
 
 
 def pictures(
-    candidate: Candidate, failures: Iterable[Failure], settings: JudgeSettings
+    candidate: Candidate,
+    failures: Iterable[Failure],
+    settings: JudgeSettings,
+    failing: Sequence[CheckResult] = (),
 ) -> tuple[WeightsPicture, ...]:
-    """Return a picture of each failure that one can be made of, at sizes one can read."""
+    """Return a picture of each failure that one can be made of, at sizes one can read.
+
+    ``failing`` are the failing results of the run: where a failure has no number, a case that
+    fails the same check by finite numbers shows more.
+    """
     shrunk = [
         each
         for each in failures
         if each.first_seen is not None or (not asks_torch() and can_be_drawn(each.case))
     ]
     wanted = [failure for failure in shrunk if failure.check_result.check in CHECKS][:SHOWN]
-    drawn = (_picture(candidate, failure, settings) for failure in wanted)
+    drawn = (
+        _finite_picture(candidate, failure, settings, failing)
+        or _picture(candidate, failure, settings)
+        for failure in wanted
+    )
     return tuple(picture for picture in drawn if picture is not None)
 
 
@@ -105,6 +118,33 @@ def _picture(
     cases = (at_first_seen_sizes(failure.case, failure.first_seen or failure.case), failure.case)
     for problem, reference, answer in failing_again(candidate, failure, cases, settings):
         return _drawn(candidate, check, problem, reference, answer, settings)
+    return None
+
+
+def _finite_picture(
+    candidate: Candidate,
+    failure: Failure,
+    settings: JudgeSettings,
+    failing: Sequence[CheckResult],
+) -> WeightsPicture | None:
+    """Return the picture of another case with finite wrong numbers; None where that is no use."""
+    check_result = failure.check_result
+    if check_result.where is None or math.isfinite(check_result.error):
+        return None
+    others = (
+        each
+        for each in failing
+        if each.check == check_result.check
+        and each.where is not None
+        and math.isfinite(each.error)
+        and min(each.case.queries, each.case.keys) >= 2
+        and can_be_drawn(each.case)
+    )
+    for other in sorted(others, key=lambda each: len(each.case.id))[:TRIED]:
+        like = dataclasses.replace(failure, check_result=other, case=other.case)
+        cases = (at_picture_sizes(other.case),)
+        for problem, reference, answer in failing_again(candidate, like, cases, settings):
+            return _drawn(candidate, check_result.check, problem, reference, answer, settings)
     return None
 
 

@@ -14,14 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from mha_parity.catalogue import Attention, Bug, catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.catalogue.layer_base import Layer
 from mha_parity.catalogue.registry import feature_values
 from mha_parity.core.options import Options
 from mha_parity.oracle.eval_orders_vjp import VJP
+from mha_parity.report.pipe_console import PipeConsole
 from mha_parity.report.progress import progress
 from mha_parity.selftest import planted_run
 from mha_parity.selftest.mutant import run_mutants, suite_cases
@@ -132,7 +131,7 @@ def run_named(ids: Sequence[str], dtype: str, seed: int, cases: int) -> list[Mut
 
 def main(asked: argparse.Namespace) -> int:
     """Show the matrix of each seed; return 1 where a bug survives or a right one fails."""
-    console = Console()
+    console = PipeConsole()
     dtypes: tuple[str, ...] = asked.dtype
     matrices: list[KillMatrix] = []
     for seed in range(asked.seed, asked.seed + asked.seeds):

@@ -209,6 +209,11 @@ def _counts_heads(name: str) -> bool:
 
 
 def _unsure(subject: Any, called: Signature | None, fitting: str) -> TargetError:
+    if not callable(subject):
+        return TargetError(
+            f"got {subject!r:.60} of type {type(subject).__qualname__}, but should be a function "
+            "or a class: pass the attention itself, or the text that names it."
+        )
     name = getattr(subject, "__qualname__", type(subject).__qualname__)
     seen = f"{name}{called}" if called else f"{name} without a readable signature"
     return TargetError(

@@ -201,7 +201,8 @@ def _missing(text: str, holder: Any, word: str) -> str:
     is_file = isinstance(holder, ModuleType) and holder.__name__.startswith(PREFIX)
     name = Path(text.rpartition(":")[0]).name if is_file else getattr(holder, "__name__", "")
     if not public and isinstance(holder, ModuleType):
-        return f"got the target {text!r}, but {name} defines no function and no class; define one."
+        none = "no public function and no class"
+        return f"got the target {text!r}, but {name} defines {none}; write one."
     return f"got the target {text!r}, but {name} has no attribute {word!r}; {hint}"
 
 

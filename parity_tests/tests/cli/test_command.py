@@ -173,7 +173,7 @@ def test_an_empty_notebook_is_named_as_such(said: Callable[[str], Said], tmp_pat
     empty.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "utf-8")
     status, _, errors = said(f"check {empty}:f")
     assert 2 == status
-    assert errors.endswith("but empty.ipynb defines no function and no class; define one.\n")
+    assert errors.endswith("but empty.ipynb defines no public function and no class; write one.\n")
 
 
 def test_the_bare_command_shows_what_there_is(said: Callable[[str], Said]) -> None:

@@ -191,7 +191,7 @@ def _mistakes(paths: list[str], folder: Path) -> dict[str, list[str]]:
         "of schema mha-parity/2, but should be mha-parity-shard/1": [verdict],
         "which is damaged; write it anew by": [damaged],
         "which is no JSON; write it anew": [str(garbage)],
-        "but No such file or directory": [str(folder / "nowhere.json")],
+        "which cannot be read: No such file or directory": [str(folder / "nowhere.json")],
     }
 
 

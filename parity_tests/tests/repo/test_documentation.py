@@ -125,7 +125,9 @@ def test_the_tutorial_ends_with_the_textbooks_plain_attention() -> None:
     assert ["    scores = q @ k.swapaxes(1, 2) / q.shape[-1] ** 0.5"] == code
 
 
-@pytest.mark.parametrize("page", ["tutorial.md", "explanation/judging.md"])
+@pytest.mark.parametrize(
+    "page", ["tutorial.md", "explanation/judging.md", "howto/gradients.md", "howto/any-language.md"]
+)
 def test_the_code_of_a_page_runs(
     page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,12 +140,33 @@ def test_the_code_of_a_page_runs(
     monkeypatch.syspath_prepend(path.parent)
     names: dict[str, object] = {}
     for cell in cells(path.read_text(encoding="utf-8")):
-        fewer = re.sub(r"cases=\d+", "cases=40", cell)
+        fewer = re.sub(r"cases([= ])\d+", r"cases\g<1>40", cell)
         exec(compile(fewer, page, "exec"), names)  # noqa: S102  (the page's own lines)
     said = capsys.readouterr().out
 
     assert re.search(r"Parity does not hold: .*attention", said)
     assert re.search(r"Parity holds: .*attention equals torch", said)
+
+
+def test_the_page_on_replaying_replays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its report names the case that the page then replays, which fails; the edited one holds."""
+    path = ROOT / "parity_tests/docs/howto/replay.md"
+    monkeypatch.chdir(path.parent)
+    monkeypatch.syspath_prepend(path.parent)
+    names: dict[str, object] = {}
+    said = []
+    for cell in cells(path.read_text(encoding="utf-8")):
+        exec(compile(cell, "replay.md", "exec"), names)  # noqa: S102  (the page's own lines)
+        said.append(capsys.readouterr().out)
+    report, failing, holding = said
+
+    case = re.search(r"replay +mha-parity replay (\S+) attention\.py:f", report)
+    assert case is not None
+    assert failing.startswith(f"$ mha-parity replay {case[1]} ")
+    assert "attention.py:f fails this case: output" in failing
+    assert "fails" not in holding
 
 
 def terms() -> list[str]:

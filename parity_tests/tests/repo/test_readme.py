@@ -85,6 +85,17 @@ def test_assert_close_misjudges_as_told() -> None:
     assert 2 <= float(share) < 5
 
 
+@pytest.mark.parametrize("page", ["README.md", "parity_tests/docs/index.md"])
+def test_the_catalogue_is_counted(page: str) -> None:
+    """How many wrong attentions it has, as `list` counts them, and how many name a thread."""
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    shown = re.search(r"(\d+) (?:wrong attentions|bugs), (\d+) of them with the thread", text)
+    wrong = [bug for bug in catalogue().values() if not bug.equivalent]
+
+    assert shown is not None
+    assert [len(wrong), sum(bool(bug.sources) for bug in wrong)] == [int(n) for n in shown.groups()]
+
+
 def test_the_kill_matrix_shows_the_whole_catalogue() -> None:
     """Every bug of the catalogue has a row in the published matrix, and no other has."""
     matrix = (DATA / "mutants.md").read_text(encoding="utf-8")

@@ -138,6 +138,10 @@ def test_errors_are_plotted(
     names = [svg["aria-label"] for svg in read_page(text).attributes("svg")]
     assert 2 == sum(name.startswith("error") for name in names)
     assert "allowed" in re.findall(r">\s*(\w+)\s*</text>", plots.error_by_size(errors()))
+    assert "a dash is its" not in text
+    bounded = tuple(dataclasses.replace(each, bound=30.0) for each in errors())
+    assert "bound" in re.findall(r">\s*(\w+)\s*</text>", plots.error_by_size(bounded))
+    assert "a dash is its rounding-error bound" in plots.size_caption(bounded)
     assert [] == foreign(text) + unheard(text)
     assert "" == plots.accuracy_plot([dataclasses.replace(errors()[0], times_torch=np.nan)])
 
@@ -148,5 +152,6 @@ def test_a_run_keeps_its_errors(judged: Callable[..., Verdict]) -> None:
     assert verdict.failed == sum(each.fails and each.units > 1 for each in verdict.case_errors)
     assert 12 == len(verdict.case_errors)
     assert any(each.times_torch > 0 for each in verdict.case_errors)
+    assert all(each.fails == (each.units > each.bound) for each in verdict.case_errors)
     plain = judged("wrong_scale.py:f", cases=2, diagnose=False, shrink=False, draw=False)
     assert () == plain.case_errors

@@ -48,6 +48,36 @@ def test_pictures_of_many_failures_are_small(
     assert len(whole.encode()) < MOST
 
 
+@pytest.mark.parametrize(
+    ("difference", "said"),
+    [
+        ([[0.5, -2.0]], "up to 2"),
+        ([[np.nan, np.nan]], "no number"),
+        ([[0.25, np.nan]], "up to 0.25, no number in 1 of 2"),
+        (np.zeros((0, 3)), "up to 0"),
+    ],
+)
+def test_a_difference_that_is_no_number_is_said(difference: Any, said: str) -> None:
+    """The caption of NaN is no distance of 0."""
+    assert said == html_page.reach(np.asarray(difference))
+
+
+def test_a_picture_of_another_case_says_so(synthetic: Callable[..., Verdict]) -> None:
+    """The failing case itself needs no words; a larger one, and one that fails by numbers, do."""
+    verdict = synthetic()
+    (picture,), (failure,) = verdict.pictures, verdict.failures
+    units = np.full(picture.error_units.shape, 2.0)
+    case = picture.case.replace(seed=picture.case.seed + 1)
+    other = dataclasses.replace(picture, case=case, error_units=units)
+    nan = dataclasses.replace(failure.check_result, error=np.inf)
+    heading = html_page.picture_heading
+    same = dataclasses.replace(failure, case=picture.case)
+    assert heading(picture, same) == ""
+    assert heading(other, same) == "The same at sizes that show more"
+    by_nan = dataclasses.replace(same, check_result=nan)
+    assert heading(other, by_nan) == "Another case that fails, by finite numbers"
+
+
 def test_the_worst_head_comes_first(
     synthetic: Callable[..., Verdict], read_page: Callable[[str], Any]
 ) -> None:

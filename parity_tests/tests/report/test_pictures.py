@@ -157,6 +157,31 @@ def test_a_picture_is_drawn_at_sizes_that_show_something() -> None:
     assert case_result.fails
 
 
+def test_a_case_with_numbers_is_drawn_in_place_of_one_without() -> None:
+    """Of a failure by NaN another case is drawn that fails by numbers; where none does, itself."""
+
+    def attend(problem: Problem) -> Answer:
+        answer = right(problem)
+        wrong = answer.output + (np.nan if problem.case.keys == 1 else 1)
+        return replace(answer, output=np.asarray(wrong, dtype=problem.dtype))
+
+    wrong = FunctionCandidate("x:f", attend, WHOLE)
+    one, several = (
+        run_case(wrong, parse(case), JudgeSettings()).check_results[0]
+        for case in (
+            "qkv-N1-L1-S1-H1-D1-float64-s0",
+            "qkv-N2-L33-S40-H9-D8-cross-boolmask-float64-s7",
+        )
+    )
+    failure = Failure(check_result=one, case=one.case, replay="", first_seen=one.case)
+    (drawn,) = pictures(wrong, [failure], JudgeSettings(), [one, several])
+    assert (POSITIONS, POSITIONS) == (drawn.case.queries, drawn.case.keys)
+    assert "boolmask" in drawn.case.id
+    assert np.isfinite(drawn.error_units).all()
+    (alone,) = pictures(wrong, [failure], JudgeSettings(), [one])
+    assert alone.case == one.case
+
+
 def test_the_worst_head_is_where_the_error_is() -> None:
     """The error in units of the allowed one is beyond 1 in the wrong head alone."""
     wrong, failure = failing("qkv-N2-L3-S4-H3-D2-cross-float64-s0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 
@@ -105,9 +106,11 @@ def test_whole_axes_that_are_not_offered_take_one_entry(
     make_verdict: Callable[..., Verdict], make_rows: Callable[..., list[FeatureRow]]
 ) -> None:
     """An axis with one offered value is named once; single values of others by themselves."""
-    assert {"other form", "other bias", "any bias"}.isdisjoint(wording.not_offered(make_verdict()))
+    assert {"every form", "every bias", "bias of any kind"}.isdisjoint(
+        wording.not_offered(make_verdict())
+    )
     padding = make_verdict(features=tuple(make_rows("padding", none=(10, 0))))
-    assert ["any key_padding_mask"] == wording.not_offered(padding)
+    assert ["key_padding_mask of any kind"] == wording.not_offered(padding)
     some = make_verdict(
         features=tuple(make_rows("padding", none=(10, 0), bool=(9, 0), float=(8, 0)))
     )
@@ -141,3 +144,15 @@ def test_verbose_features_say_how_many_cases_fail(
         verbose=True,
     )
     assert re.search(r"✓ no attn_mask 150 cases · ✗ causal 40 of 50\b", text)
+
+
+def test_what_follows_from_the_form_is_not_listed(
+    make_verdict: Callable[..., Verdict], make_rows: Callable[..., list[FeatureRow]]
+) -> None:
+    """A function of projected Q, K, V has no biases and no projections: one entry says it."""
+    layer = make_rows("form", qkv=(10, 0)), make_rows("bias", no=(10, 0))
+    projections = make_rows("projection", none=(10, 0)), make_rows("bias_kv", no=(10, 0))
+    found = make_verdict(features=tuple(itertools.chain(*layer, *projections)))
+    assert ["multi-head attention with projections"] == wording.not_offered(found)
+    other = make_verdict(features=tuple(make_rows("dtype", float32=(10, 0))))
+    assert ["every dtype but float32"] == wording.not_offered(other)

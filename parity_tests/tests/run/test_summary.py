@@ -243,7 +243,11 @@ def test_a_border_between_equal_and_other_lengths_is_said(
 
 def test_what_rows_without_a_key_are_is_named_with_the_demand() -> None:
     """From the sentences of failing checks alone, each word once."""
-    details = ("rows are zero, but", "rows are other, but", "rows are zero, but")
+    details = (
+        "rows are zero, but",
+        "rows are neither nan, zero nor uniform, but",
+        "rows are zero, but",
+    )
     failing = [result(check(WRONG, MASKED_ROWS, detail=text)) for text in details]
     assert all(map(fails_by_rows_alone, failing))
     assert not fails_by_rows_alone(result(check(WRONG, MASKED_ROWS), check(WRONG)))

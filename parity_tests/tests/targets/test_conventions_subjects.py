@@ -317,17 +317,18 @@ class NoLayer:
 UNSURE = {
     "four_unknown": (
         lambda a, b, c, d: (a / 0, b, c, d)[0],
-        "no way to call it computes attention .*the output is not finite.*--convention NAME",
+        "no way to call it .*; nearest tried: .*the output is not finite.*--convention NAME",
     ),
     "two": (
         lambda a, b: (a, b),
-        "no way to call it computes attention .*correlates with attention by",
+        "no way to call it computes attention; nearest tried: .*correlates with attention by",
     ),
     "six": (
         lambda a, b, c, d, e, f: (a, b, c, d, e, f),
-        "no way to call it computes attention .*or name a convention",
+        "no way to call it computes attention; nearest tried: .*or name a convention",
     ),
     "class": (NoLayer, "got NoLayer, but no way to call it .*the output is a NoneType"),
+    "number": (3, "got 3 of type int, but should be a function or a class"),
     "in_c": (max, "max without a readable signature"),
 }
 

@@ -104,7 +104,7 @@ REFUSED = {
     "around_torchs.py:AroundCrossed": "but `query`, `key`, `value`, `proj` have no counterpart in",
     "around_torchs.py:AroundActivated": "but `query`, `key`, `value`, `proj` have no "
     "counterpart in torch's layer; judge its `attn`, an attention of torch, alone",
-    "without_counterpart.py:TurnsValues": "but no way to call it computes attention (as ask, ",
+    "without_counterpart.py:TurnsValues": "computes attention; nearest tried: ask, ",
     "without_counterpart.py:Sharpens": "with `ask.weight` for q, `answer.weight` for k, `say.weig",
     "without_counterpart.py:SharpensAList": "with `linears.0.weight` for q, `linears.1.weight` fo",
     "without_counterpart.py:Block": "but `mlp.0`, `mlp.2` have no counterpart in torch's layer; "

@@ -142,7 +142,7 @@ REFUSED = {
     "exits_on_import": ("import os\nos._exit(7)\n", "importing it ended its process with exit st"),
     "raises_on_import": ("raise KeyError('k')\n", "raised KeyError: 'k'"),
     "no_such_name": ("def g(): ...\n", "has no attribute 'f'"),
-    "no_definition": ("g = 1\n", "defines no function and no class"),
+    "no_definition": ("g = 1\n", "defines no public function and no class"),
 }
 
 

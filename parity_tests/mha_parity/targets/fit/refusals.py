@@ -263,11 +263,21 @@ def nothing_fits(name: str, trials: Sequence[InterpretationResult]) -> str:
         return f"got {name}, but every call that was tried {said.pop()}; mend that, or {ADAPTER}."
     lacking = " is not installed"  # of what raised, the reason that an installation mends
     nearest = sorted(trials, key=lambda each: (-each.correlation, lacking not in each.missed))[:2]
-    missed = dict.fromkeys(
-        f"as {each.interpretation}{_with_others(each.interpretation)} {each.missed}"
-        for each in nearest
-    )
+    calls: dict[str, list[str]] = {}
+    for each in nearest:
+        how = f"{each.interpretation}{_with_others(each.interpretation)}".rstrip(",")
+        calls.setdefault(each.missed, []).append(how)
+    missed = (f"{_alternatives(how)}: {what}" for what, how in calls.items())
     return (
-        f"got {name}, but no way to call it computes attention ({'; '.join(missed)}); {ADAPTER}, "
-        "or name a convention with --convention NAME."
+        f"got {name}, but no way to call it computes attention; nearest tried: "
+        f"{'; '.join(missed)}; {ADAPTER}, or name a convention with --convention NAME."
     )
+
+
+def _alternatives(calls: Sequence[str]) -> str:
+    """Return one or two interpretations; what both have in common is said once."""
+    first, *others = (call.split("; ") for call in calls)
+    (other,) = others or [first]
+    shared = next((n for n, (a, b) in enumerate(zip(first, other, strict=False)) if a != b), 0)
+    endings = [", ".join(parts[shared:]) for parts in (first, other)]
+    return ", ".join([*first[:shared], " or ".join(dict.fromkeys(endings))])
