@@ -13,6 +13,7 @@ from mha_parity.commands.bug_example import (
     TRIED,
     VISIBLE,
     BugExample,
+    bug_example,
     cases,
     smallest,
 )

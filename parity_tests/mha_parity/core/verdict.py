@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from mha_parity.core.check_result import CheckResult, Severity
 from mha_parity.core.features import label
@@ -54,6 +54,25 @@ class FeatureRow:
     note: str = ""
     failed: int = 0
     seconds: float = field(default=0.0, compare=False)
+
+
+# An axis, and some of its values.
+FeatureSet: TypeAlias = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroup:
+    """Failing cases with features in common: those of one bug, where features separate several.
+
+    ``common``: what all of them have and other cases lack, beyond chance; the first explains most,
+    each further one is tested among the cases with those before it. ``carried``: what they have in
+    common too, and no longer among these cases. ``spared``: the values that none of them has, on
+    axes of which most values fail.
+    """
+
+    common: tuple[FeatureSet, ...] = ()
+    carried: tuple[FeatureSet, ...] = ()
+    spared: tuple[FeatureSet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +187,7 @@ class Verdict:
     parameters: tuple[Parameter, ...] = ()
     checks: tuple[CheckRow, ...]
     failures: tuple[Failure, ...]
+    failure_groups: tuple[FailureGroup, ...] = ()
     diagnosis: tuple[Diagnosis, ...] = ()
     accuracy: tuple[Accuracy, ...] = ()
     accuracy_table: tuple[Accuracy, ...] = ()
@@ -322,6 +342,6 @@ def _way_out(untried: list[Parameter]) -> str:
 
 
 __all__ = [
-    "Accuracy", "CheckRow", "Diagnosis", "Failure", "FeatureRow", "Outcome", "Refusal", "Severity",
-    "Source", "Verdict",
+    "Accuracy", "CheckRow", "Diagnosis", "Failure", "FailureGroup", "FeatureRow", "FeatureSet",
+    "Outcome", "Refusal", "Severity", "Source", "Verdict",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Compare failing cases with the others: features common to all, and absent from all."""
+"""The axes of a verdict, and the features that failing cases have in common."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 from mha_parity.core.features import AXES, PLAIN
 
 if TYPE_CHECKING:
-    from mha_parity.core.verdict import FeatureRow, Verdict
+    from collections.abc import Iterable
 
-# Probability below which it is no accident that no failing case has a value; a run tests it on some
-# twenty axes.
-SIGNIFICANCE = 1e-3
+    from mha_parity.core.verdict import FailureGroup, FeatureRow, FeatureSet, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
     """One axis of the report and its rows.
 
-    ``concentrated``: some values occur in no failing case, too often for an accident.
+    ``concentrated``: the failures of a bug have some of its values in common, beyond chance.
     """
 
     name: str
@@ -42,20 +40,9 @@ class Axis:
         return tuple(row for row in self.offered if row.failed)
 
     @property
-    def passing(self) -> tuple[FeatureRow, ...]:
-        """The values that occur in cases and in no failing one."""
-        return tuple(row for row in self.offered if row.cases and not row.failed)
-
-    @property
     def varies(self) -> bool:
         """Whether the target offers more than one value."""
         return len(self.offered) > 1
-
-    @property
-    def passes_plain(self) -> bool:
-        """Whether cases with the plain value never fail, or fewer values fail than do not."""
-        spared = [row.value for row in self.passing]
-        return PLAIN[self.name] in spared or len(self.failing) <= len(spared)
 
 
 def title(axis: str) -> str:
@@ -68,19 +55,8 @@ def axes(verdict: Verdict) -> list[Axis]:
     by_name: dict[str, list[FeatureRow]] = {name: [] for name in AXES}
     for row in verdict.features:
         by_name[row.axis].append(row)
-    return [
-        Axis(name, tuple(rows), _is_concentrated(rows, verdict))
-        for name, rows in by_name.items()
-        if rows
-    ]
-
-
-def _is_concentrated(rows: list[FeatureRow], verdict: Verdict) -> bool:
-    """Return whether it is no accident that some values occur in no failing case."""
-    spared = sum(row.cases for row in rows if not row.failed)
-    if not (verdict.failed and verdict.run and spared):
-        return False
-    return (1 - min(spared / verdict.run, 1.0)) ** verdict.failed < SIGNIFICANCE
+    named = {axis for group in verdict.failure_groups for axis, _ in group.common}
+    return [Axis(name, tuple(rows), name in named) for name, rows in by_name.items() if rows]
 
 
 def by_concentration(verdict: Verdict) -> list[Axis]:
@@ -96,11 +72,44 @@ def by_concentration(verdict: Verdict) -> list[Axis]:
     return sorted(axes(verdict), key=lambda axis: (axis.concentrated, spread(axis)), reverse=True)
 
 
-def axes_common_to_failures(verdict: Verdict) -> list[Axis]:
-    """Return the axes of which all failing cases have one value, or one of a few."""
-    return [axis for axis in axes(verdict) if axis.concentrated and axis.passes_plain]
+def common(verdict: Verdict) -> list[list[list[FeatureRow]]]:
+    """Return for each group of failures the rows that it has in common, one list an axis."""
+    return [_rows(verdict, group.common) for group in verdict.failure_groups if group.common]
 
 
-def axes_absent_from_failures(verdict: Verdict) -> list[Axis]:
-    """Return the axes that have a few values which no failing case has."""
-    return [axis for axis in axes(verdict) if axis.concentrated and not axis.passes_plain]
+def carried(verdict: Verdict) -> list[FeatureRow]:
+    """Return the rows that failures have in common only since the explaining feature has them."""
+    return _all_rows(verdict, (each for group in verdict.failure_groups for each in group.carried))
+
+
+def absent(verdict: Verdict) -> list[FeatureRow]:
+    """Return the few rows that no failing case has, on axes of which most values fail."""
+    spared = (each for group in verdict.failure_groups for each in group.spared)
+    return [row for row in _all_rows(verdict, spared) if not row.failed]
+
+
+def explaining(verdict: Verdict) -> dict[str, FailureGroup]:
+    """Return the features that explain failures, ``axis=value``, each with its group.
+
+    These are the first that a group has in common, and those which narrow it down. A plain value,
+    which most cases have, narrows it down by what it lacks: nothing is wrong with it by itself.
+    """
+    return {
+        f"{axis}={value}": group
+        for group in verdict.failure_groups
+        for number, (axis, values) in enumerate(group.common)
+        if not number or PLAIN[axis] not in values
+        for value in values
+    }
+
+
+def _all_rows(verdict: Verdict, sets: Iterable[FeatureSet]) -> list[FeatureRow]:
+    rows = [row for rows in _rows(verdict, sets) for row in rows]
+    return list({(row.axis, row.value): row for row in rows}.values())
+
+
+def _rows(verdict: Verdict, sets: Iterable[FeatureSet]) -> list[list[FeatureRow]]:
+    return [
+        [row for row in verdict.features if row.axis == axis and row.value in values]
+        for axis, values in sets
+    ]

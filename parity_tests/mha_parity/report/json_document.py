@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CheckRow,
         Diagnosis,
         Failure,
+        FailureGroup,
         FeatureRow,
         Refusal,
         Source,
@@ -47,6 +48,7 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
         "parameters": [dataclasses.asdict(each) for each in verdict.parameters],
         "checks": [_check(row) for row in verdict.checks],
         "failures": [_failure(failure) for failure in verdict.failures],
+        "failure_groups": [_group(group) for group in verdict.failure_groups],
         "diagnosis": [_diagnosis(each) for each in verdict.diagnosis],
         "accuracy": {each.dtype: _accuracy(each, verdict) for each in verdict.accuracy},
         "sensitivity": {"cases": verdict.weighed, "detectable": dict(verdict.power)},
@@ -142,6 +144,14 @@ def _failure(failure: Failure) -> dict[str, Any]:
         "severity": check_result.severity.value,
         "message": check_result.detail,
         "replay": failure.replay,
+    }
+
+
+def _group(group: FailureGroup) -> dict[str, Any]:
+    """Return features by name, a list for each axis."""
+    return {
+        name: [[f"{axis}={value}" for value in values] for axis, values in sets]
+        for name, sets in dataclasses.asdict(group).items()
     }
 
 

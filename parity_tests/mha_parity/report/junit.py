@@ -49,9 +49,9 @@ def _suite(root: ET.Element, verdict: Verdict) -> None:
     properties = ET.SubElement(suite, "properties")
     for name, value in verdict.environment.items():
         ET.SubElement(properties, "property", name=name, value=value)
-    concentrated = {axis.name for axis in correlations.axes(verdict) if axis.concentrated}
+    explaining = correlations.explaining(verdict)
     for row in verdict.features:
-        _feature(suite, verdict, row, concentrated=row.axis in concentrated)
+        _feature(suite, verdict, row, explains=f"{row.axis}={row.value}" in explaining)
     for check in verdict.checks:
         _check(suite, verdict, check)
     for parameter in verdict.parameters:
@@ -64,15 +64,15 @@ def _suite(root: ET.Element, verdict: Verdict) -> None:
     _count(suite, verdict.seconds)
 
 
-def _feature(suite: ET.Element, verdict: Verdict, row: FeatureRow, *, concentrated: bool) -> None:
-    """Write a failure where failing cases concentrate; elsewhere the check that fails has it."""
+def _feature(suite: ET.Element, verdict: Verdict, row: FeatureRow, *, explains: bool) -> None:
+    """Write a failure where the feature explains some; elsewhere the check that fails has it."""
     counts = f"{row.failed} of {row.cases} cases fail"
     case = _case(suite, verdict, "feature", f"{row.axis}={row.value}")
     if row.status == "not offered":
         ET.SubElement(case, "skipped", message="not offered by the target")
     elif row.status == "not drawn":
         ET.SubElement(case, "skipped", message=f"not drawn: {row.note}")
-    elif row.status == "fail" and not concentrated:
+    elif row.status == "fail" and not explains:
         ET.SubElement(case, "skipped", message=f"{counts}, as others do; the checks say why")
     elif row.status == "fail":
         _say(case, "failure", "fail", counts, _text(verdict))

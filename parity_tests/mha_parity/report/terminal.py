@@ -121,12 +121,9 @@ def _correlations(verdict: Verdict, page: ReportText, *, absent: bool) -> Pairs:
     ``absent`` ones narrow down an unknown cause, and add nothing to a known one.
     """
     pairs: Pairs = []
-    for number, axis in enumerate(correlations.axes_common_to_failures(verdict)):
-        name = "and" if number else wording.COMMON
-        pairs.append((name, page.flow(_counted(row) for row in axis.failing)))
-    passing = [
-        row for axis in correlations.axes_absent_from_failures(verdict) for row in axis.passing
-    ]
+    for name, rows in wording.common(verdict):
+        pairs.append((name, page.flow(_counted(row) for row in rows)))
+    passing = correlations.absent(verdict)
     if passing and absent:
         pairs.append((wording.ABSENT, page.flow(_counted(row) for row in passing)))
     return pairs

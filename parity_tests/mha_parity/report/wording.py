@@ -13,6 +13,7 @@ from mha_parity.core.check_result import SYSTEMATIC
 from mha_parity.core.features import AXES, label
 from mha_parity.core.parameters import Role, Status
 from mha_parity.core.verdict import counted_cases
+from mha_parity.report import correlations
 from mha_parity.report.correlations import axes, title
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ COLOUR = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 SHOWN_FAILURES = 3
 GRADIENTS_NOT_ASKED = "gradients: --grad judges them too"
 COMMON, ABSENT = "common to all failures", "absent from all failures"
+FIRST_GROUP, FURTHER_GROUP = "common to some failures", "common to others"
+CARRIED = "explained by these"  # what failures have in common through the features above alone
 ALIASES = "also fits"  # bugs whose output is the same wherever the named one shows
 SENSITIVITY = "sensitivity"
 # A convention whose name says nothing of the call.
@@ -136,6 +139,19 @@ def source_links(source: str) -> list[tuple[str, str]]:
     for name in filter(None, source.split(", ")):
         match = ISSUE_REFERENCE.fullmatch(name)
         found.append((name, f"https://github.com/{match[1]}/issues/{match[2]}" if match else ""))
+    return found
+
+
+def common(verdict: Verdict) -> list[tuple[str, list[FeatureRow]]]:
+    """Return a title and rows for each axis of which failures have values in common.
+
+    Where features separate several bugs, each has its own.
+    """
+    groups = correlations.common(verdict)
+    found = []
+    for number, group in enumerate(groups):
+        first = COMMON if len(groups) == 1 else FURTHER_GROUP if number else FIRST_GROUP
+        found += [("and" if place else first, rows) for place, rows in enumerate(group)]
     return found
 
 

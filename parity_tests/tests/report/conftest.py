@@ -25,6 +25,7 @@ from mha_parity.core.verdict import (
     CheckRow,
     Diagnosis,
     Failure,
+    FailureGroup,
     FeatureRow,
     Outcome,
     Verdict,
@@ -120,6 +121,7 @@ def _synthetic(**changes: Any) -> Verdict:
             FeatureRow("attn", "causal", "fail", 50, "40 of 50 fail", 40),
             FeatureRow("attn", "bool2d", "not offered", 0),
         ),
+        "failure_groups": (FailureGroup(common=(("attn", ("causal",)),)),),
         "checks": (CheckRow("output", 200, 40),),
         "failures": (
             Failure(
@@ -206,6 +208,7 @@ def _common_verdict(run: int = 200, failed: int = 40, **changes: Any) -> Verdict
         "failed": failed,
         "inconclusive": 0,
         "features": tuple(features),
+        "failure_groups": (FailureGroup(common=(("attn", ("causal",)),)),) if failed else (),
         "checks": (),
         "failures": (failure,) if failed else (),
         "environment": {"torch": "2.13.0", "numpy": "2.4.6"},

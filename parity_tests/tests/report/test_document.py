@@ -23,6 +23,7 @@ from mha_parity.core.verdict import (
     CheckRow,
     Diagnosis,
     Failure,
+    FailureGroup,
     FeatureRow,
     Outcome,
     Verdict,
@@ -38,6 +39,7 @@ from subject_checks import SUBJECTS
 CASE = parse("mha-N2-L5-S7-H3-D4-cross-bias-outproj-causal-float32-s11")
 
 
+CAUSAL = FailureGroup(common=(("attn", ("causal",)),), spared=(("bias", ("yes",)),))
 HALVES = tuple(FeatureRow("bias", value, "fail", 50, "", 15) for value in ("no", "yes"))
 
 
@@ -85,6 +87,7 @@ def extreme() -> Verdict:
         ),
         power={"zeros": 3},
         weighed=4,
+        failure_groups=(FailureGroup(),),
         notes=("a note",),
         environment=environment(),
         seconds=0.25,
@@ -225,14 +228,24 @@ def test_junit_of_each_status() -> None:
     } == messages
 
 
-def test_junit_has_red_features_where_failures_concentrate() -> None:
+def test_junit_has_red_features_where_these_explain_failures() -> None:
     """Thirty failures, all causal: that feature is red, one that half of them have is not."""
     causal = FeatureRow("attn", "causal", "fail", 40, "", 30)
     features = (causal, FeatureRow("attn", "none", "pass", 60), *HALVES)
-    many = dataclasses.replace(extreme(), run=100, passed=70, failed=30, features=features)
+    many = dataclasses.replace(
+        extreme(), run=100, passed=70, failed=30, features=features, failure_groups=(CAUSAL,)
+    )
     root = ET.fromstring(junit.document([many]))  # noqa: S314  (we wrote it)
     red = [case.get("name") for case in root.iter("testcase") if case.find("failure") is not None]
     assert ["attn=causal", "output"] == red
+
+
+def test_the_document_names_what_failures_have_in_common() -> None:
+    """Features stand by name, a list for each axis."""
+    subject = dataclasses.replace(extreme(), failure_groups=(CAUSAL,))
+    assert [
+        {"common": [["attn=causal"]], "carried": [], "spared": [["bias=yes"]]}
+    ] == verdict_document(subject)["failure_groups"]
 
 
 def test_junit_shares_the_target_s_time() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from mha_parity.core.features import AXES
 from mha_parity.core.verdict import (
+    FailureGroup,
     FeatureRow,
     Outcome,
     Verdict,
@@ -25,27 +26,27 @@ def test_failing_runs_name_what_is_common(
     assert "✓ float64" not in text
 
 
-def test_three_tied_keys_prove_nothing(
-    make_verdict: Callable[..., Verdict], make_rows: Callable[..., list[FeatureRow]]
+def test_groups_of_failures_are_told_apart(
+    make_verdict: Callable[..., Verdict],
+    make_rows: Callable[..., list[FeatureRow]],
+    shown: Callable[..., str],
 ) -> None:
-    """A value that 3 cases have and none of 40 failing ones is luck; of 150 cases it is not."""
-    assert ["attn"] == [axis.name for axis in correlations.axes_common_to_failures(make_verdict())]
-    few = make_rows("regime", normal=(50, 40), ties=(150, 0))
-    assert ["regime"] == [
-        axis.name
-        for axis in correlations.axes_common_to_failures(make_verdict(features=tuple(few)))
-    ]
-
-
-def test_one_failure_shares_nothing(
-    make_verdict: Callable[..., Verdict], make_rows: Callable[..., list[FeatureRow]]
-) -> None:
-    """Of one failing case nothing is said to be common: its own id says what it has."""
-    features = tuple(make_rows("attn", none=(160, 0), causal=(40, 1)))
-    subject = make_verdict(failed=1, features=features)
-    assert [] == correlations.axes_common_to_failures(
-        subject
-    ) + correlations.axes_absent_from_failures(subject)
+    """Two bugs have a line each; what narrows one down follows it."""
+    rows = (
+        *make_rows("attn", none=(150, 5), causal=(50, 30)),
+        *make_rows("padding", none=(120, 0), bool=(80, 35)),
+        *make_rows("dtype", float64=(100, 0), float16=(100, 35)),
+    )
+    groups = (
+        FailureGroup(common=(("attn", ("causal",)), ("padding", ("bool",)))),
+        FailureGroup(common=(("dtype", ("float16",)),)),
+    )
+    text = " ".join(shown(make_verdict(features=rows, failure_groups=groups)).split())
+    assert (
+        "common to some failures ✗ causal 30 of 50 and ✗ boolean key_padding_mask 35 of 80 "
+        "common to others ✗ float16 35 of 100"
+    ) in text
+    assert "common to all failures" not in text
 
 
 def test_few_spared_values_are_named_as_such(
@@ -55,8 +56,9 @@ def test_few_spared_values_are_named_as_such(
 ) -> None:
     """Where most values fail and a plain one too, the spared ones are named instead."""
     regime = make_rows("regime", normal=(60, 30), tiny=(40, 20), huge=(40, 20), constant=(60, 0))
-    subject = make_verdict(failed=70, features=tuple(regime))
-    assert ["regime"] == [axis.name for axis in correlations.axes_absent_from_failures(subject)]
+    groups = (FailureGroup(spared=(("regime", ("constant",)),)),)
+    subject = make_verdict(failed=70, features=tuple(regime), failure_groups=groups)
+    assert [] == correlations.common(subject)
     assert "absent from all failures ✓ constant key rows none of 60" in " ".join(
         shown(subject).split()
     )
