@@ -29,7 +29,7 @@ OFFER = make_offer(
 class Offering:
     """A candidate of which its offer alone is asked."""
 
-    name, convention, make_offer, own_weights = "x:f", "qkv", OFFER, None
+    name, convention, offer, own_weights = "x:f", "qkv", OFFER, None
 
 
 def result(case: Case, severity: Severity = Severity.MATCH, **more: Any) -> CaseResult:
