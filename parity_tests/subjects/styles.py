@@ -170,6 +170,50 @@ class Grid(nn.Module):
         return self.proj(mixed).view(x.shape)
 
 
+class Stacked(nn.Module):
+    """(B, nodes, L, C), attending along L for each node, as layers of graphs and of blocks do."""
+
+    scale = True
+
+    def __init__(self, dim, num_heads=8):
+        super().__init__()
+        self.heads = num_heads
+        self.c_q, self.c_kv = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim)
+        self.c_proj = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        """Return (B, nodes, L, C)."""
+        rows = (self.c_q(x), *self.c_kv(x).chunk(2, -1))
+        q, k, v = (each.unflatten(-1, (self.heads, -1)).transpose(2, 3) for each in rows)
+        scores = q @ k.mT * (q.shape[-1] ** -0.5 if self.scale else 1)
+        return self.c_proj((scores.softmax(-1) @ v).transpose(2, 3).flatten(3))
+
+
+class StackedUnscaled(Stacked):
+    """Wrong on purpose: no scale."""
+
+    scale = False
+
+
+class OneQueryASample(nn.Module):
+    """One query (B, C) for the keys (B, L, C) of each sample: no layout of several queries."""
+
+    def __init__(self, dim, num_heads=8):
+        super().__init__()
+        self.heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(dim, dim) for _ in range(4))
+
+    def forward(self, item, history):
+        """Return (B, C)."""
+        rows = (self.W_q(item), self.W_k(history), self.W_v(history))
+        q, k, v = (
+            each.view(item.size(0), -1, self.heads, each.size(-1) // self.heads).transpose(1, 2)
+            for each in rows
+        )
+        weights = (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1)
+        return self.W_o((weights @ v).transpose(1, 2).reshape(item.size(0), -1))
+
+
 class OnlyMatrices(nn.Module):
     """(L, E) and nothing else."""
 

@@ -32,6 +32,7 @@ RIGHT = {
     "styles.py:Bare": "W_Q, W_K, W_V, W_O with an axis of heads",
     "styles.py:Lazy": "W_q, W_k, W_v, W_o as Linears",
     "styles.py:Grid": "(N, height, width, E)",
+    "styles.py:Stacked": "c_q, c_kv, c_proj as Linears; (1, N, L, E)",
     "styles.py:OnlyMatrices": "applied as X @ W; (L, E)",
     "styles.py:Normed": "`norm` taken out; the input that is added to the output taken off",
     "styles.py:MaskWanted": "`q` the query, `k` the key, `v` the value",
@@ -74,7 +75,8 @@ RIGHT = {
     "functions_of_weights.py:stacked": "w_in, w_out applied as X @ W.T; (N, L, E)",
 }
 WRONG = [
-    "styles.py:UnnamedLongestLoose", "without_counterpart.py:SlopesUnused",
+    "styles.py:UnnamedLongestLoose", "styles.py:StackedUnscaled",
+    "without_counterpart.py:SlopesUnused",
     "without_counterpart.py:SharpensThreeInputs", "without_counterpart.py:SharpensByName",
     "functions_of_weights.py:stacked_crossed",
     "functions_of_weights.py:lists_crossed", "functions_of_weights.py:two_swapped",
@@ -98,6 +100,7 @@ REFUSED = {
     "without_counterpart.py:Rotary": "but `freqs_cis` has no counterpart in torch's layer",
     "without_counterpart.py:KeptSlopes": "but `slopes` has no counterpart in torch's layer",
     "given_weights.py:unknown_among_biases": "`W_second`, `W_third`, `n_heads` do not say which is",
+    "styles.py:OneQueryASample": "computes attention; nearest tried: W_q, W_k, W_v, W_o as Line",
     "miscalled.py:raises_always": "but every call that was tried raised RuntimeError: boom [",
     "without_counterpart.py:OwnHeads": "but it has 4 heads, and no parameter that sets their",
     "around_torchs.py:TwelveHeads": "but it has 12 heads, and no parameter that sets",

@@ -135,6 +135,7 @@ def _each_first(rows: Array) -> Array:
 # many axes is made such rows again; that of first rows needs the sizes (`first_rows`).
 LAID: dict[str, Callable[[Array], Array]] = {
     "grid": _grid,
+    "stacked": lambda rows: rows[None],
     "axial": lambda rows: np.ascontiguousarray(rows.swapaxes(0, 1)[:, :, None]),
     "map": lambda rows: np.ascontiguousarray(_grid(rows).transpose(0, 3, 1, 2)),
     "channels": _channels_first,
@@ -143,6 +144,7 @@ LAID: dict[str, Callable[[Array], Array]] = {
 }
 BACK: dict[str, tuple[int, Callable[[Array], Array]]] = {
     "grid": (4, lambda a: a.reshape(a.shape[0], a.shape[1] * a.shape[2], a.shape[3])),
+    "stacked": (4, lambda a: a.reshape(a.shape[0] * a.shape[1], *a.shape[2:])),
     "axial": (4, lambda a: a[:, :, 0].swapaxes(0, 1)),
     "map": (4, lambda a: a.reshape(*a.shape[:2], a.shape[2] * a.shape[3]).swapaxes(1, 2)),
     "channels": (3, lambda a: a.swapaxes(1, 2)),

@@ -49,6 +49,7 @@ from mha_parity.targets.fit.settled import (
     built_remarks,
     with_channels_permuted,
     with_lengths,
+    with_one_stack,
     with_optional,
 )
 
@@ -153,6 +154,7 @@ class Fitted(InterpretedCalls):
             trials += search.trials
             if best is None:
                 continue
+            best = with_one_stack(best, search)
             best = with_channels_permuted(best, self.subject, Search(self._ask, dtype))
             if self._layers is not None and not best.exact:
                 self._layers.refuse_undecided(self.name)
@@ -209,7 +211,9 @@ class Fitted(InterpretedCalls):
             return trial.exact
         if how.unnamed:
             return may_be_another(trial) and self._bends_scores(how)
-        named = frozenset("qkv") <= how.parts
+        if how.may_be_one_query and self._layers is not None:
+            return not Search(self._ask, self._dtype).raises(how, "cross")
+        named = frozenset("qkv") <= how.parts and how.is_usual
         return trial.correlation >= (-1.0 if named else MIN_CORRELATION)
 
     def _bends_scores(self, how: Interpretation) -> bool:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 # How the heads of a layer differ from torch's, by the sizes of its weights.
 FULL_WIDTH, ONE_KV_HEAD = "each as wide as the input", "one of keys and values for all"
 TORCHS = "MultiheadAttention"
+# The stacked one is tried where the grid is answered (`with_one_stack`): it has as many axes.
+TRIED_FIRST = tuple(each for each in LAYOUTS if each[1] != "stacked")
 # Along the rows of a table, and of a first row to all: self-attention.
 OF_ONE_INPUT = frozenset({"axial", "first_row"})
 # Arrangements in which the input may be added to the output.
@@ -49,7 +51,7 @@ def of_function(
     for roles in call_roles.of_function(named, keys, unpacked):
         many = roles.has_many_heads
         # What takes heads as an axis takes rows of one head too, and mixes heads unseen in these.
-        for layout, arrangement in sorted(LAYOUTS, key=lambda each: each[1] not in OF_HEADS):
+        for layout, arrangement in sorted(TRIED_FIRST, key=lambda each: each[1] not in OF_HEADS):
             heads = arrangement in OF_HEADS
             if heads and (roles.weights or roles.heads):
                 continue
@@ -236,7 +238,7 @@ def _layouts(
     kept: weights.SortedLeaves, *, projected: bool, full_width: bool
 ) -> list[tuple[str, str]]:
     """Return the layouts and arrangements that a layer of these weights may take."""
-    ordered = sorted(LAYOUTS, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves)
+    ordered = sorted(TRIED_FIRST, key=lambda each: (each[1] in OF_CONVOLUTIONS) != kept.convolves)
     return [
         (layout, arrangement)
         for layout, arrangement in ordered
@@ -282,7 +284,7 @@ def _of_packed(
     """Yield readings of a layer without weights whose last input holds several."""
     if kept.weights:
         return
-    for roles, (layout, arrangement) in itertools.product(call_roles.of_layer(named), LAYOUTS):
+    for roles, (layout, arrangement) in itertools.product(call_roles.of_layer(named), TRIED_FIRST):
         # Judged as a single head, a layer that forgets its number of heads would be right.
         many = arrangement in OF_HEADS or (construction.has("heads") and heads > 1)
         for each in packed(roles, layout, arrangement, many_heads=many):

@@ -28,6 +28,7 @@ LAYOUTS = {
     ("batch_first", "rows_of_heads"): "(N, L, H, D)",
     ("batch_first", "channels_of_heads"): "(N, D, H, L)",
     ("batch_first", "grid"): "(N, height, width, E)",
+    ("batch_first", "stacked"): "(1, N, L, E)",
     ("sequence_first", "axial"): "(L, columns, N, E)",
     ("unbatched", "columns"): "(E, L)",
     ("batch_first", "map"): "(N, E, height, width)",
@@ -75,6 +76,16 @@ class Interpretation:
         held += [given.parts for _, given in self.roles.single_weights if not given.bias]
         found = frozenset(part for parts in held for part in parts)
         return found if found & set(names.ROWS) else frozenset()
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether inputs lie as most have them; otherwise a wrong answer may be a wrong call."""
+        return self.arrangement == "rows"
+
+    @property
+    def may_be_one_query(self) -> bool:
+        """Whether the rows of the first input may be queries of a sample each, and not of one."""
+        return self.layout == "unbatched" and len(self.roles.rows) > 1
 
     @property
     def heads(self) -> tuple[str, ...]:

@@ -34,6 +34,8 @@ PARTS: dict[str, tuple[str, ...]] = {
 PARTS |= {"".join(order): order for order in permutations(ROWS)}
 PARTS |= {"".join(map(dict(zip(_LETTERS.values(), _LETTERS, strict=True)).get, order)): order  # type: ignore[arg-type]
           for order in permutations(ROWS)}  # fmt: skip
+# Of transformers that name a convolution of width 1 `c_attn`.
+PARTS |= {f"c{word}": tuple(word) for word in ("q", "k", "v", "kv", "qkv")}
 PARTS |= {"kv": ("k", "v"), "vk": ("v", "k"), "keyvalue": ("k", "v"), "in": ROWS, "cattn": ROWS}
 _LEAVES = frozenset({
     "weight", "weights", "bias", "w", "b", "kernel", "linear", "bias_", "weight_", "data", "params",

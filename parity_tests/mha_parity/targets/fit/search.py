@@ -107,6 +107,14 @@ class Search:
         best = max(found, key=lambda each: each.correlation)
         return next((each for each in found if each.exact), best)
 
+    def raises(self, candidate: Interpretation, inputs: str) -> bool:
+        """Return whether a target raises, called so with these inputs."""
+        try:
+            self.ask(candidate, trial_problem(candidate, inputs, self.dtype, self.base))
+        except CandidateError:
+            return True
+        return False
+
     def _tried(self, candidate: Interpretation, inputs: str) -> InterpretationResult:
         problem = trial_problem(candidate, inputs, self.dtype, self.base)
         try:

@@ -36,6 +36,26 @@ PERMUTED = (
 TORCHS_NAMES = frozenset({"in_proj_weight", "q_proj_weight"})  # weights that torch's layer has too
 
 
+def with_one_stack(best: InterpretationResult, search: Search) -> InterpretationResult:
+    """Return the fit to inputs (1, N, L, E) where a grid of positions is answered, and fits less.
+
+    Layers of graphs and of blocks attend along the last axis of positions alone.
+    """
+    if best.exact:
+        return best
+    grids = [
+        each.interpretation
+        for each in search.trials
+        if each.interpretation.arrangement == "grid" and not each.raised
+    ]
+    found = [best]
+    for how in grids:
+        found.append(search.tried(replace(how, arrangement="stacked")))
+        if found[-1].exact:
+            return found[-1]
+    return max(found, key=lambda each: round(each.correlation, 6))
+
+
 def with_channels_permuted(
     fit: InterpretationResult, subject: object, search: Search
 ) -> InterpretationResult:

@@ -42,6 +42,8 @@ SIZES = {
     "packed_columns": "np.zeros((call.embed_dim, 3 * call.embed_dim))",
     "packed_vector": "np.zeros(3 * call.embed_dim)",
 }  # fmt: skip
+# How (N, L, E) gets a further axis, and loses it.
+MORE_AXES = {"grid": ("[:, :, None]", "[:, :, 0]"), "stacked": ("[None]", "[0]")}
 WEIGHTS = "result[1]"
 WEIGHTS = "result[1]"
 
@@ -178,8 +180,8 @@ class Skeleton:
         if self._how.layout == "sequence_first":
             more = "[:, :, None]" if self._how.arrangement == "axial" else ""
             return f"{rows}.swapaxes(0, 1){more}"
-        if self._how.arrangement == "grid":
-            return f"{rows}[:, :, None]"
+        if self._how.arrangement in MORE_AXES:
+            return f"{rows}{MORE_AXES[self._how.arrangement][0]}"
         if self._how.arrangement in OF_CONVOLUTIONS:
             channels = f"{rows}.swapaxes(1, 2)"
             return f"{channels}[..., None]" if self._how.arrangement == "map" else channels
@@ -193,8 +195,8 @@ class Skeleton:
         if self._how.layout == "sequence_first":
             flat = f"{output}[:, :, 0]" if self._how.arrangement == "axial" else output
             return f"{flat}.swapaxes(0, 1)"
-        if self._how.arrangement == "grid":
-            return f"{output}[:, :, 0]"
+        if self._how.arrangement in MORE_AXES:
+            return f"{output}{MORE_AXES[self._how.arrangement][1]}"
         if self._how.arrangement in OF_CONVOLUTIONS:
             flat = f"{output}[..., 0]" if self._how.arrangement == "map" else output
             return f"{flat}.swapaxes(1, 2)"
