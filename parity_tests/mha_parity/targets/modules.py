@@ -8,6 +8,7 @@ import importlib.util
 import sys
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from mha_parity.targets import definitions, notebook, stand_ins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 PREFIX = "mha_parity_target_"
 MOST_MISSING = 32  # libraries and folders that one target may lack
@@ -121,9 +121,23 @@ def _with_missing(path: Path, run: Callable[[], ModuleType]) -> ModuleType:
                     raise
                 _provide(error.name, path)
                 for name in set(sys.modules) - known:  # half imported
-                    if name.partition(".")[0] in {*path.parts, error.name}:
+                    if _root(name) == error.name or _is_of_package(name, path):
                         del sys.modules[name]
         return run()
+
+
+def _is_of_package(name: str, path: Path) -> bool:
+    """Return whether a module lies in the folder around a file that is called as its package.
+
+    An installed library may be called so too: torch, of a package with a folder `torch`.
+    """
+    parts, root = path.parts, _root(name)
+    if root not in parts:
+        return False
+    folder, module = Path(*parts[: parts.index(root) + 1]), sys.modules[name]
+    file = getattr(module, "__file__", None)
+    places = [file] if file else list(getattr(module, "__path__", ()))
+    return any(Path(place).is_relative_to(folder) for place in places)
 
 
 def _provide(name: str, path: Path) -> None:

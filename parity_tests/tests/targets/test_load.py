@@ -200,6 +200,23 @@ def test_a_file_may_have_the_name_of_the_library_that_it_imports(tmp_path: Path)
     assert library.read is load.load(f"{tmp_path}/nbformat.py:f")
 
 
+def test_a_library_called_as_a_folder_above_is_imported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second import of torch, from a package with a folder `torch`, ended the process."""
+    folder = tmp_path / "library" / "colorsys"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    (folder / "__init__.py").touch()
+    text = "import colorsys, sys\nsys.modules.setdefault('first_colorsys', colorsys)\n"
+    (folder / "layer.py").write_text(f"{text}import no_such_library\ndef attend(q, k, v): ...\n")
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    monkeypatch.setitem(sys.modules, "first_colorsys", None)  # removed again behind the test
+    del sys.modules["first_colorsys"]
+    load.load(f"{folder / 'layer.py'}:attend")
+    assert sys.modules["first_colorsys"] is sys.modules["colorsys"]
+
+
 def test_what_a_missing_library_is_not_needed_for_is_loaded(tmp_path: Path) -> None:
     """A plot that cannot be drawn is no obstacle; calling it says what is missing."""
     source = "import not_there.pyplot as plt\nf = lambda q: q\nshow = lambda: plt.plot()\n"
