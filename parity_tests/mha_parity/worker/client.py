@@ -162,7 +162,7 @@ class IsolatedCandidate(ProcessOwner):
         """
         until = time.monotonic() + most
         while self._ready is None and not self._process.loaded:
-            if not self._process.says_something(until - time.monotonic()):
+            if not self._process.has_message(until - time.monotonic()):
                 return
             self._wait_for_start()
 
@@ -262,7 +262,7 @@ class IsolatedCandidate(ProcessOwner):
         if isinstance(message, Described) and self._tell is not None:
             self._tell(message.text)
         if isinstance(message, Ready):
-            self._process.is_ready()
+            self._process.mark_ready()
             self._ready = self._ready or message
 
     def _send(self, problem: Problem) -> int:

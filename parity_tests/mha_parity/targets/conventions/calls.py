@@ -29,7 +29,7 @@ LEAVES = (
 )
 
 
-def on_call(call: Call) -> None:
+def before_call_hook(call: Call) -> None:
     """Do nothing before a call; a worker puts what says that one begins in its place."""
 
 
@@ -104,7 +104,7 @@ class Call:
             The candidate raised, or tried to leave the process.
 
         """
-        on_call(self)
+        before_call_hook(self)
         with target_errors():
             return self.function(*self.args, **self.kwargs)
 

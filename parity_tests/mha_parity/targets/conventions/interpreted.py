@@ -129,7 +129,7 @@ class InterpretedCalls(Convention):
             array = array.reshape(shapes[slot.path]).astype(problem.dtype)
             handed = arguments.array(slot.path, array)
             with target_errors():
-                leaf = weights.fill(layer, slot.path, handed)
+                leaf = weights.set_array_of_slot(layer, slot.path, handed)
             self.weight_leaves.append((slot, leaf))
         for path in (*self.how.norms, *self.how.around):
             replace_by_identity(layer, path)
