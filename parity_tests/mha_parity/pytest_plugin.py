@@ -202,10 +202,10 @@ class _Run:
 
     def _offered(self) -> list[str]:
         from mha_parity.run.by_answers import need_torch_or_answers
-        from mha_parity.run.narrowing import restricted
+        from mha_parity.run.narrowing import restricted_offer
 
         need_torch_or_answers(self._options)
-        offer = restricted(self._opened(), self._options)
+        offer = restricted_offer(self._opened(), self._options)
         return [f"{axis}={value}" for axis, values in offer.items() for value in values]
 
     def _opened(self) -> Candidate:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-class KeptResults:
+class RetainedResults:
     """The results of the cases of a run so far.
 
     Behind the first 2000 cases a check that found nothing to say is kept as its name alone

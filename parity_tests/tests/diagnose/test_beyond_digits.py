@@ -12,7 +12,7 @@ from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 
 if TYPE_CHECKING:
     from mha_parity.core.arrays import Array
@@ -61,7 +61,7 @@ class AndGlobalMaximum(Float32Weights):
 def said(kind: type[Attention], offered: object) -> list[str]:
     """Return what the experiments find, the first first."""
     candidate = FunctionCandidate("planted", lambda p: attend(kind, p), offered)  # type: ignore[arg-type]  # an offer
-    return [each.text for each in findings(examine(Caller(candidate, lambda: True)))]
+    return [each.text for each in cause_findings(run_experiments(Caller(candidate, lambda: True)))]
 
 
 @pytest.mark.parametrize(

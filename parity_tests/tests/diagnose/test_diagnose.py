@@ -29,7 +29,7 @@ from mha_parity.judging.output import JudgeSettings
 from mha_parity.oracle.eval_orders_vjp import VJP
 from mha_parity.run.case_run import run_cases
 from mha_parity.run.check import check
-from mha_parity.run.narrowing import NarrowedCandidate, restricted
+from mha_parity.run.narrowing import NarrowedCandidate, restricted_offer
 from mha_parity.selftest.mutant import monitored_candidate
 from mha_parity.targets.bind import bind
 from subject_checks import SUBJECTS, check_subject
@@ -72,7 +72,7 @@ def subjects(*styles: str) -> list[tuple[str, str, str]]:
 
 def failing(candidate: Candidate) -> Iterator[tuple[Problem, Answer]]:
     """Yield what the suite finds wrong."""
-    offer = restricted(candidate, Options())
+    offer = restricted_offer(candidate, Options())
     for case_result in run_cases(candidate, draw_cases(offer, CASES, SEED), JudgeSettings()):
         if case_result.fails and case_result.problem is not None and case_result.answer is not None:
             yield case_result.problem, case_result.answer

@@ -10,7 +10,7 @@ from mha_parity.catalogue import Attention, attend
 from mha_parity.core.candidate import Answer, CandidateError, FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.masks import masks
 from mha_parity.diagnose.identity import identify
 
@@ -87,7 +87,7 @@ def test_tiles_that_are_merged_wrongly_under_a_mask_are_said(
 ) -> None:
     """Without the causal rule all is right, and with it within each tile; the remedy fits."""
     asked = caller(NotRescaled, PROJECTED | {"inputs": ("self",)})
-    (found,) = findings(examine(asked))
+    (found,) = cause_findings(run_experiments(asked))
     assert "with attn=causal at L = S = 131: keys are combined in tiles of 64" in found.text
     assert "exp(old maximum - new maximum)" in found.remedy
 

@@ -11,7 +11,7 @@ from mha_parity.catalogue import Attention, attend
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.shared_arrays import shared_arrays
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_what_is_read_in_place_of_an_argument_is_said(
 def test_no_mask_is_blamed_for_values_that_are_not_read() -> None:
     """Weights are read with other values and one array for query and key: that is the cause."""
     candidate = FunctionCandidate("shares", value_of_key, LAYER)
-    found = findings(examine(Caller(candidate, lambda: True)))
+    found = cause_findings(run_experiments(Caller(candidate, lambda: True)))
     assert [SAID[value_of_key]] == [each.text for each in found]
 
 

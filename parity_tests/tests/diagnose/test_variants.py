@@ -12,7 +12,7 @@ from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
 from mha_parity.diagnose.experiments.calls import Caller
-from mha_parity.diagnose.experiments.examination import examine, findings
+from mha_parity.diagnose.experiments.examination import cause_findings, run_experiments
 from mha_parity.diagnose.experiments.features import features
 from mha_parity.diagnose.experiments.head_count import head_count
 from mha_parity.diagnose.experiments.masks import mask_pairs, masks
@@ -341,7 +341,7 @@ class SumOfAll(Attention):
 
 def test_a_part_of_a_term_is_no_padded_key() -> None:
     """What is added to the denominator shows from which scores the maximum was taken."""
-    found = findings(examine(caller(SumOfAll, PROJECTED)))
+    found = cause_findings(run_experiments(caller(SumOfAll, PROJECTED)))
     assert found[0].text.startswith("1e-06 is added to the denominator, and the largest score of")
 
 

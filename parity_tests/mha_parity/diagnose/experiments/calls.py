@@ -165,9 +165,9 @@ class Caller:
 
     def ask(self, cases: Iterable[Case]) -> list[CallResult]:
         """Return the trials of the cases, in order."""
-        return self.pose([pose(case) for case in cases])
+        return self.ask_problems([unmixed_problem(case) for case in cases])
 
-    def pose(self, problems: Sequence[Problem]) -> list[CallResult]:
+    def ask_problems(self, problems: Sequence[Problem]) -> list[CallResult]:
         """Return the trials of the problems, in order; fewer where the time is over."""
         trials: list[CallResult] = []
         started = time.perf_counter()
@@ -186,7 +186,7 @@ class Caller:
 
     def _answers(self, problems: Sequence[Problem]) -> list[Answer | CandidateError]:
         """Return what the candidate says to each problem; an error where the time is over."""
-        trials = self.pose(problems)
+        trials = self.ask_problems(problems)
         found = [each.answer or CandidateError("crash", each.error) for each in trials]
         return [*found, *(CandidateError("timeout", NO_TIME) for _ in problems[len(trials) :])]
 
@@ -202,7 +202,7 @@ class Caller:
         return None if found is None else found[..., : problem.key.shape[1]]
 
 
-def pose(case: Case) -> Problem:
+def unmixed_problem(case: Case) -> Problem:
     """Return the case's problem, its output projection the identity: it mixes no heads."""
     problem = make_problem(case)
     if problem.w_out is None:

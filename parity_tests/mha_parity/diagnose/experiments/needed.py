@@ -102,5 +102,5 @@ def _is_wrong(caller: Caller, case: Case) -> bool:
     """Return whether a case is answered wrongly, or in another shape."""
     if not caller.running():
         return False
-    trial = caller.pose([make_problem(case)])[0]
+    trial = caller.ask_problems([make_problem(case)])[0]
     return not trial.crashed and trial.wrong
