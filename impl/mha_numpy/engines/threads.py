@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_numpy.engines.tiles import even_share, spans
+from mha_numpy.engines.tiles import even_length, slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ class _ThisThread(threading.local):
 _this_thread = _ThisThread()
 
 
-def run(work: Callable[[int], object], pieces: int, threads: int) -> None:
+def run_pieces(work: Callable[[int], object], pieces: int, threads: int) -> None:
     """Call `work` with 0 ... pieces - 1, each once, in any order, on at most `threads` threads.
 
     The caller's thread is one of them; helpers that come late are sent away. An exception ends the
@@ -148,7 +148,7 @@ def on_all_threads(work: Callable[[int], None], pieces: int) -> None:
             work(index)
 
     with single_threaded_blas:
-        run(quietly, pieces, threads_for_a_job())
+        run_pieces(quietly, pieces, threads_for_a_job())
 
 
 def product(left: Array, right: Array, bias: Array | None) -> Array:
@@ -200,8 +200,8 @@ def cut_product(rows: int, columns: int, pieces: int) -> list[tuple[slice, slice
     """Return about that number of pieces of a (rows, columns) product: by rows, then by columns."""
     by_rows = min(pieces, max(rows // LEAST_ROWS, 1))
     by_columns = min(-(-pieces // by_rows), max(columns // LEAST_COLUMNS, 1))
-    of_rows = spans(0, rows, even_share(rows, -(-rows // by_rows)))
-    of_columns = spans(0, columns, even_share(columns, -(-columns // by_columns)))
+    of_rows = slices(0, rows, even_length(rows, -(-rows // by_rows)))
+    of_columns = slices(0, columns, even_length(columns, -(-columns // by_columns)))
     return [(some, others) for some in of_rows for others in of_columns]
 
 
@@ -213,7 +213,7 @@ def holding_blas(multiplications: int) -> AbstractContextManager[None]:
     return _FREE if pays else single_threaded_blas
 
 
-def owning_cores(engine: str) -> AbstractContextManager[None]:
+def limit_blas_threads(engine: str) -> AbstractContextManager[None]:
     """Return the context of a call by that engine: flash shares the cores out by itself."""
     return single_threaded_blas if engine == "flash" else _FREE
 

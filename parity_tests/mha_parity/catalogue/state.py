@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mha_parity.catalogue.base import Attention, attend
+from mha_parity.catalogue.base import Attention, answer_of
 from mha_parity.catalogue.registry import Bug, enter, feature_values
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ WEIGHTS = ("w_q", "w_k", "w_v", "b_q", "b_k", "b_v", "bias_k", "bias_v", "w_out"
 
 def right(problem: Problem) -> Answer:
     """Return the right answer."""
-    return attend(Attention, problem)
+    return answer_of(Attention, problem)
 
 
 def stale_mask() -> Callable[[Problem], Answer]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import FAMILIES, Attention, attend, catalogue, whole_offer
+from mha_parity.catalogue import FAMILIES, Attention, answer_of, catalogue, whole_offer
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.compare import equal_up_to_rounding, max_difference
 from mha_parity.core.features import label
@@ -146,7 +146,7 @@ def _cases(bug: Bug, seed: int) -> Iterator[Case]:
 def bug_example(bug: Bug, case: Case) -> BugExample | None:
     """Return what the bug shows on a case; None where it shows nothing."""
     problem = make_problem(case)
-    right = attend(Attention, problem)
+    right = answer_of(Attention, problem)
     try:
         wrong = bug.attend(problem)
     except (CandidateError, ValueError, IndexError):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mha_parity.catalogue import attend
+from mha_parity.catalogue import answer_of
 from mha_parity.core.candidate import FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
@@ -44,7 +44,7 @@ def caller() -> Callable[..., Caller]:
         planted: type[Attention] | Callable[[Problem], Answer], offered: Offer = PROJECTED
     ) -> Caller:
         def answer(problem: Problem) -> Answer:
-            return attend(planted, problem) if isinstance(planted, type) else planted(problem)
+            return answer_of(planted, problem) if isinstance(planted, type) else planted(problem)
 
         return Caller(FunctionCandidate("planted", answer, offered), lambda: True)
 

@@ -18,7 +18,7 @@ import pytest
 
 from mha_parity.cases.covering import draw_cases
 from mha_parity.cases.generate import make_problem
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.catalogue.gradients import with_gradients
 from mha_parity.catalogue.registry import whole_offer
 from mha_parity.core.candidate import Answer, FunctionCandidate
@@ -155,7 +155,7 @@ def test_a_prediction_takes_the_projections_that_are_there() -> None:
         kind = catalogue()[bug].kinds[0]
         answer = seen.of(kind).answer
         assert answer is not None
-        assert np.array_equal(answer.output, attend(kind, problem).output)
+        assert np.array_equal(answer.output, answer_of(kind, problem).output)
     seen.of(Counted)
     assert 2 == len(calls)
 
@@ -166,7 +166,7 @@ def test_a_nan_that_the_output_projection_spreads_fits_the_bug(out_of_place: boo
     case = Case(seed=1, batch=1, queries=4, keys=4, heads_count=3, head_dim=2, regime="huge")
     kind = catalogue()["softmax-no-max"].kinds[0]
     problem = make_problem(case)
-    predicted = attend(kind, problem)
+    predicted = answer_of(kind, problem)
     rows = np.isnan(predicted.output).any(axis=-1, keepdims=True)
     assert 0 < rows.sum() < rows.size
     assert not np.array_equal(np.isnan(predicted.output).all(axis=-1, keepdims=True), rows)

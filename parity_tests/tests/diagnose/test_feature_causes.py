@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer, CandidateError
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
@@ -108,7 +108,7 @@ def test_experiments_use_a_layout_that_is_answered(caller: Callable[..., Caller]
     def answer(problem: Problem) -> Answer:
         if problem.case.layout == "batch_first":
             raise CandidateError("crash", "raised ValueError: too many values")
-        return attend(catalogue()["scale-linear"].kinds[0], problem)
+        return answer_of(catalogue()["scale-linear"].kinds[0], problem)
 
     texts = [
         f.text for f in cause_findings(run_experiments(caller(answer, PLAIN | {"layout": LAYOUTS})))
@@ -124,7 +124,7 @@ def test_a_feature_that_is_ignored_is_said_to_be(caller: Callable[..., Caller]) 
     """An appended zero key that is left out has no effect."""
 
     def answer(problem: Problem) -> Answer:
-        return attend(Attention, problem.replace(case=problem.case.replace(zero_attn="no")))
+        return answer_of(Attention, problem.replace(case=problem.case.replace(zero_attn="no")))
 
     offered = PLAIN | {"zero_attn": ("no", "yes")}
     texts = [each.text for each in cause_findings(run_experiments(caller(answer, offered)))]

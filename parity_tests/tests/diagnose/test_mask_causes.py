@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiments.calls import Caller
@@ -42,7 +42,7 @@ def leaking(problem: Problem) -> Answer:
             seen |= np.tri(*scores.shape[-2:]) > 0
             return np.where(seen, scores, -np.inf)
 
-    return attend(Leaking, problem)
+    return answer_of(Leaking, problem)
 
 
 def test_what_leaks_to_hidden_keys_is_no_denominator() -> None:
@@ -173,7 +173,7 @@ def test_a_mask_of_one_path_names_the_path(
         case = problem.case
         bare = problem.replace(attn_mask=None, case=case.replace(attn="none", masked_rows="none"))
         shown = case.weights != "none"
-        return attend(Attention, problem if shown is flag or case.attn != "bool2d" else bare)
+        return answer_of(Attention, problem if shown is flag or case.attn != "bool2d" else bare)
 
     flag = True
     path = "attn=bool2d without returned weights: the mask has no effect"

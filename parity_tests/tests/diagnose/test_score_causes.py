@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer
 from mha_parity.diagnose.experiments.calls import Caller
 from mha_parity.diagnose.experiments.digits import error_analysis
@@ -159,7 +159,7 @@ def test_a_sum_of_weights_near_1_is_told_from_it(caller: Callable[..., Caller]) 
     """An output that is larger by 3e-6 is that of weights that sum to more, and it is said so."""
 
     def larger(problem: Problem) -> Answer:
-        answer = attend(Attention, problem)
+        answer = answer_of(Attention, problem)
         return replace(answer, output=answer.output * (1 + 3e-6))
 
     found = cause_findings(run_experiments(caller(larger)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mha_parity.catalogue import Attention, attend, catalogue
+from mha_parity.catalogue import Attention, answer_of, catalogue
 from mha_parity.core.candidate import Answer, FunctionCandidate
 from mha_parity.core.features import make_offer
 from mha_parity.diagnose.experiment_diagnosis import ExperimentDiagnosis
@@ -33,7 +33,7 @@ LAYER = make_offer(inputs=("distinct",), attn=("none", "bool2d"), padding=("none
 
 def caller(kind: type[Attention], offered: dict[str, tuple[str, ...]]) -> Caller:
     """Return the caller of an attention, without a limit of time."""
-    return Caller(FunctionCandidate("planted", lambda p: attend(kind, p), offered), lambda: True)
+    return Caller(FunctionCandidate("planted", lambda p: answer_of(kind, p), offered), lambda: True)
 
 
 class Joined(Attention):
@@ -211,7 +211,7 @@ def test_an_output_of_another_shape_is_said_with_its_feature() -> None:
     """Unbatched inputs that get a batch axis too many on the heads."""
 
     def answer(problem: Problem) -> Answer:
-        found = attend(Attention, problem)
+        found = answer_of(Attention, problem)
         wide = problem.case.layout == "unbatched"
         return Answer(output=np.repeat(found.output, 2, axis=1)) if wide else found
 
@@ -351,7 +351,7 @@ def test_a_mask_is_tried_in_each_way_that_the_seed_chooses(period: int) -> None:
     late = catalogue()["mask-after-softmax"].kinds[0]
 
     def answer(problem: Problem) -> Answer:
-        return attend(late if problem.case.seed % period == 4 else Attention, problem)
+        return answer_of(late if problem.case.seed % period == 4 else Attention, problem)
 
     found = masks(Caller(FunctionCandidate("planted", answer, LAYER), lambda: True))
     effects = {each.effect.partition(",")[0] for each in found}

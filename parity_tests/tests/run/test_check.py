@@ -27,7 +27,7 @@ OFFERED = make_offer(
 
 def plain(problem: Problem) -> Answer:
     """Answer rightly."""
-    return catalogue.attend(catalogue.Attention, problem)
+    return catalogue.answer_of(catalogue.Attention, problem)
 
 
 def test_a_feature_that_no_case_has_is_inconclusive() -> None:
