@@ -248,7 +248,7 @@ class _Run:
         return self._found
 
     def _shared(self, what: str, make: Callable[[], Any]) -> Any:
-        """Return what is made, or what the first worker made; one that dies leaves it to the next.
+        """Return the result, or the first worker's; if that worker exits, the next one computes it.
 
         All of it is plain data.
         """

@@ -44,14 +44,14 @@ class _SingleThreadedBlas:
         self.forget()
 
     def forget(self) -> None:
-        """Start as if nobody was inside."""
+        """Start as if no thread was inside."""
         self._lock = threading.Lock()
         self._inside = 0
         self._before: list[tuple[LibController, int]] = []
 
     @property
     def held(self) -> bool:
-        """Whether anybody is inside: what is large then goes to the pool."""
+        """Whether a thread is inside: what is large then goes to the pool."""
         return self._inside > 0
 
     def __enter__(self) -> None:
@@ -85,8 +85,9 @@ where an operand is broadcast: a tile times a column then takes 1.5 to 2 times a
 FEW_ROWS, MANY_MULTIPLICATIONS = 128, 1_000_000
 """Up to which rows, and from which size, a product is computed from the weight's side."""
 LARGE_RESULT, QUICK_KERNEL = 1200, 1_000_000
-"""OpenBLAS's quick kernels do up to so many multiplications, on one thread. For results of more
-numbers than LARGE_RESULT they need the left operand by columns: 0.5 to 0.8 of the time, copied."""
+"""OpenBLAS's quick kernels do up to QUICK_KERNEL multiplications, on one thread. For results of
+more numbers than LARGE_RESULT they need the left operand by columns: 0.5 to 0.8 of the time,
+copied."""
 
 _FREE: AbstractContextManager[None] = nullcontext()
 single_threaded_blas = _SingleThreadedBlas()
@@ -206,7 +207,7 @@ def cut_product(rows: int, columns: int, pieces: int) -> list[tuple[slice, slice
 
 
 def holding_blas(multiplications: int) -> AbstractContextManager[None]:
-    """Return a context for a product of so many multiplications: BLAS on as many threads as pay."""
+    """Return a context for a product of that size: BLAS on as many threads as pay."""
     if multiplications <= BLAS_SPREADS_FROM:
         return _FREE
     pays = multiplications >= SHARED_FROM and threads_for_a_job() > 1

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from mha_numpy.masks import Masking
 
 TILE_KEYS, TILE_BYTES = 256, LEAST_TILE_BYTES
-"""Two tiles, E and dS, lie in the cache at a time. The sums for dk and dv are added to once a tile,
-so many queries and few keys are best: 512 x 256 float32 of 64...1024 x 128...1024, by 2 to 15 %."""
+"""Two tiles, E and dS, lie in the cache at a time. The sums for dk and dv are added to once a tile:
+many queries and few keys are best, 512 x 256 float32 of 64...1024 x 128...1024, by 2 to 15 %."""
 FARTHEST_SUM = 2.0**30
 """Sums of E between this and its inverse need no shift: a cotangent divided by them stays far
 from overflow and underflow."""

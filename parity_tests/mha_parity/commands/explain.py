@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 TRIED = 150  # cases of the suite: in how many the bug shows, and from which the example is shrunk
 RUNS = range(4)  # seeds whose cases are tried one after the other, until one shows the bug
-MANY = 16  # keys that no eye takes in
-VISIBLE = 1e-3  # of the largest value: less is no example for the eye, unless there is no other
+MANY = 16  # too many keys to print
+VISIBLE = 1e-3  # of the largest value: less is too small to see, used only if there is no other
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ def bug_named(name: str) -> Bug:
 
 
 def print_bug(name: str, console: Console) -> None:
-    """Print the story of the bug called ``name``."""
+    """Print the description of the bug called ``name``."""
     bug = bug_named(name)
     said = list(bug_rows(bug))
     page = ReportText(console.width, names=max(len(each) for each, _ in said))
@@ -201,7 +201,7 @@ def _order(found: BugExample) -> tuple[bool, bool, bool, bool, int, str]:
 
 
 def _arrays(found: BugExample) -> Iterator[tuple[str, Array]]:
-    """Yield the arrays of an example that fit the eye, of its first sample."""
+    """Yield the arrays of an example that are small enough to print, of its first sample."""
     problem = found.problem
     if problem.case.form == "qkv":
         for name in ("query", "key", "value"):

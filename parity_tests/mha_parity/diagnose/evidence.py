@@ -136,7 +136,7 @@ class Observation:
             return elements
         if self.problem.case.form == "qkv":
             return np.zeros_like(elements)
-        # A NaN of one head that came through an identity out_proj to the others is nobody's bug.
+        # A NaN of one head that came through an identity out_proj to the others is not their bug.
         return np.asarray(elements & np.isnan(as_float64(found)))
 
     def _elsewhere(self, elements: Array) -> bool:

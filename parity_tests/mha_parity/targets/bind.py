@@ -83,7 +83,7 @@ def bind(
             raise
         frames = traceback.extract_tb(error.__traceback__)
         should = "its attributes and its constructor should not raise"
-        if frames[-1].name == "__getattr__":  # Python asks for names that nobody has to have
+        if frames[-1].name == "__getattr__":  # Python asks for names that no class has to have
             should = "its `__getattr__` should raise AttributeError for a name that it has not"
         raise TargetError(
             f"got the target {label or _name(subject)}, but looking at it {crash(error)}; {should}."

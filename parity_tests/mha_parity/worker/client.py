@@ -1,6 +1,6 @@
 """A candidate in a process of its own, started once, reused, and replaced when it is lost.
 
-This protects the run and its verdict from crashes, hangs, exits and memory without end. It is no
+This protects the run and its verdict from crashes, hangs, exits and unbounded memory. It is no
 sandbox: a target is code that one chose to execute.
 """
 
@@ -42,7 +42,7 @@ GIB = 2**30
 START = 120.0  # seconds for a target's imports: frameworks take many on a cold disk
 MAX_OUTPUT_BYTES = 2**20  # bytes that may be printed over one case
 MAX_PENDING = 64  # problems on their way at a time
-# Each loss costs the time-out or at least a start: after so many no further case is asked.
+# Each loss costs the time-out or at least a start: after three no further case is asked.
 TIMEOUTS = 3
 CRASHES = 100
 CRASHES_IN_A_ROW = 5

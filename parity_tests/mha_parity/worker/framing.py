@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PIECE = 1 << 20
-LARGEST = 1 << 36  # bytes of a block: what is longer is garbage read as a length
+LARGEST = 1 << 36  # bytes of a block: a larger length means a corrupt stream
 
 
 def frame_block(block: bytes) -> bytes:

@@ -105,7 +105,7 @@ class Process:
         return bool(self._unsent)
 
     def mark_ready(self) -> None:
-        """Note that problems come next, and the memory that the loaded target holds."""
+        """Record the loaded target's memory; problems come next."""
         self.ready = True
         self._held_at_first = self._resident()
 

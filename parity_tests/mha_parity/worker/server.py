@@ -150,8 +150,8 @@ def _say(answers: int, message: Any) -> None:
 class CallNotice:
     """Say that a call begins, where the last time is more than ``EVERY`` seconds ago.
 
-    A case is several calls, and binding is many: each may take what the time-out allows for one. Of
-    a further call for a check it is said what it is given, where that was not said last.
+    A case is several calls, and binding is many: each may take what the time-out allows for one.
+    For a further call of a check, also send the shapes if they changed.
     """
 
     EVERY = 0.25
@@ -237,7 +237,7 @@ def _limit(memory: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Leave when the run does: its end of our standard input is closed then."""
+    """Exit when the parent closes standard input."""
     lifeline = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

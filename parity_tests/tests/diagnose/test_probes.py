@@ -187,7 +187,7 @@ def test_rows_that_reach_each_other_are_told() -> None:
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [
-        ("causal-forced", "keys after the query (a causal mask nobody asked for)"),
+        ("causal-forced", "keys after the query (a causal mask that was not asked for)"),
         ("self-unseen", "the key at the query's own place"),
         ("last-key-unseen", "the last key"),
     ],

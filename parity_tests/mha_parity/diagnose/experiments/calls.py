@@ -191,7 +191,7 @@ class Caller:
         return [*found, *(CandidateError("timeout", NO_TIME) for _ in problems[len(trials) :])]
 
     def quick(self, seconds: float) -> bool:
-        """Return whether a small call takes less than so many seconds."""
+        """Return whether a small call takes less than ``seconds``."""
         before, count = self.seconds, 4
         self.ask([self.base.replace(seed=self.base.seed + 1 + i) for i in range(count)])
         return (self.seconds - before) / count < seconds

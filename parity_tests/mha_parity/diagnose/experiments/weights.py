@@ -109,7 +109,7 @@ def causes(caller: Caller, found: list[SampleWeights]) -> list[WeightsFinding]:
 
 
 def causes_of_falling_scores(caller: Caller) -> list[WeightsFinding]:
-    """Return which tiles are skipped, where scores that fall from key to key show it alone."""
+    """Return the skipped tiles that only decreasing scores reveal."""
     reading = read_case_weights(caller, caller.case(**LARGE, heads_count=1, regime="falling"))
     rule = "" if reading is None or reading.right else skipped_tiles([reading])
     return [WeightsFinding(rule, EVERY_TILE)] if rule else []
@@ -291,7 +291,7 @@ def _visible(wrong: list[SampleWeights]) -> WeightsFinding | None:
 def _bent(
     caller: Caller, found: transfer.Curve, others: Sequence[transfer.Curve], widths: Sequence[int]
 ) -> WeightsFinding | None:
-    """Return how weights follow from scores, where something fits; right they are at ``widths``."""
+    """Return a formula of weights from scores, where one fits; ``widths`` are computed right."""
     slopes, misfit = transfer.slope(found)
     if misfit <= found.atol:
         return _straight(caller, found, slopes)

@@ -83,7 +83,7 @@ class Arguments:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of somebody's attention, ready to be made; ``given``: the arrays it is made on.
+    """One call of a target, ready to be made; ``given``: the arrays it is made on.
 
     ``pull`` leads from the result to the gradients as an answer has them, where the case asks for
     them; it raises ``CandidateError`` where there are none.
@@ -110,7 +110,7 @@ class Call:
 
 
 class target_errors:  # noqa: N801  (reads as a statement: `with target_errors():`)
-    """Within, warnings are the candidate's own affair and every exception is its crash."""
+    """Context: ignore warnings; report every exception as a crash of the candidate."""
 
     def __enter__(self) -> None:
         self._warnings = warnings.catch_warnings()

@@ -376,7 +376,7 @@ class InterpretedCalls(Convention):
             return lambda training: self.layer_call(
                 set_mode(layer, training), Arguments(problem, self.library)
             )
-        if p == 1:  # nobody's own dropout promises what 0 / 0 is
+        if p == 1:  # no dropout of a target's own promises what 0 / 0 is
             return None
         # A layer that knows no evaluation drops in it as well.
         return lambda training: self.layer_call(

@@ -142,7 +142,7 @@ def refuse_lengths(ask: Ask, name: str, trials: Sequence[InterpretationResult], 
 def refuse_own_heads(
     ask: Ask, name: str, trials: Sequence[InterpretationResult], dtype: str, layers: Layers
 ) -> None:
-    """Refuse a layer that computes attention with a number of heads that nobody can set.
+    """Refuse a layer that computes attention with a number of heads that cannot be set.
 
     Raises
     ------
